@@ -46,7 +46,7 @@ def test_what_is_no_notebook(text: str) -> None:
     ("cell", "line", "message"),
     [
         (TRAINS, 7, "it is in a notebook; export it as a script (`jupyter nbconvert --to script`)"),
-        ("!axolotl train cfg/a.yaml", 6, "`cfg/a.yaml`, which axolotl is started with, was not found"),
+        ("!axolotl train cfg/a.yaml", 6, "axolotl is started with `cfg/a.yaml`, which was not found"),
         (
             "%%writefile a.yaml\nbase_model: x\n",
             None,

@@ -125,7 +125,9 @@ def test_no_key_is_written_beside_one_that_may_be_meant(here: Path) -> None:
     (here / "run.yaml").write_text(text)
     shown = run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here)
     assert shown.code == 2
-    assert "gradient_acc_steps may be meant to be gradient_accumulation_steps; rename or remove it first" in shown.err
+    assert (
+        "gradient_acc_steps may be a misspelling of gradient_accumulation_steps; rename or remove it first" in shown.err
+    )
     assert (here / "run.yaml").read_text() == text
     (here / "run.yaml").write_text(f"{text}gradient_accumulation_steps: 2\n")
     assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
@@ -390,7 +392,7 @@ def test_a_comment_on_a_factor_of_a_script_is_not_made_false(written: str, comme
     options = api.Options(isolated=True, gpu="A100-80GB", nodes=8, gpus_per_node=8)
     result = api.fit("run.py", options, {"run.py": text}, change=True)
     assert (not result.sources) is kept
-    assert any("would be false" in refusal.reason for refusal in result.refused) is kept
+    assert any("would become wrong" in refusal.reason for refusal in result.refused) is kept
 
 
 V1 = """\

@@ -145,9 +145,7 @@ def test_fixes_that_undo_each_other_leave_the_file_alone(here, rule):
     assert fixed.applied == ()
     [trouble] = fixed.result.troubles
     assert trouble.path == "config.yaml"
-    assert trouble.message == (
-        "the fixes of TST002, TST003 do not settle (please report it); the file is left as it was"
-    )
+    assert trouble.message == ("the fixes of TST002, TST003 do not converge (please report it); the file is unchanged")
     assert read_config(here) == AXOLOTL
     with change_directory(here):
         assert diff.build_diff(fixed).lines == ()
@@ -174,7 +172,7 @@ def test_a_fix_that_grows_for_ever_ends(here, rule):
     fixed = fix(here, rule(check))
     assert fixed.sources == {}
     [trouble] = fixed.result.troubles
-    assert "the fixes of TST001 do not settle" in trouble.message
+    assert "the fixes of TST001 do not converge" in trouble.message
     assert read_config(here) == AXOLOTL
 
 
@@ -250,7 +248,7 @@ def test_a_file_in_which_the_comments_raise_a_finding_is_left_alone(here, rule):
     assert [applied_fix.path for applied_fix in fixed.applied] == list(fixed.sources) == ["other.yaml"]
     [refusal] = fixed.refused
     assert (refusal.path, refusal.code) == ("config.yaml", "TST001")
-    assert refusal.reason == "the comments would change what is found in this file"
+    assert refusal.reason == "the comments would change the findings in this file"
     assert [(finding.path, finding.code) for finding in fixed.result.findings] == [("config.yaml", "TST001")]
 
 
@@ -310,9 +308,9 @@ def test_a_lens_that_lies_writes_nothing_and_is_told(here, rule, monkeypatch, ch
     fixed = fix(here, chosen)
     assert [applied_fix.code for applied_fix in fixed.applied] == ["TST002"]
     [refusal] = fixed.refused
-    assert tuple(refusal) == ("config.yaml", "TST001", "the plan read back would not be the intended one")
+    assert tuple(refusal) == ("config.yaml", "TST001", "reading the file back would not give the intended settings")
     assert list(diff.render_summary(fixed))[-1] == (
-        "not fixed: config.yaml: TST001: the plan read back would not be the intended one"
+        "not fixed: config.yaml: TST001: reading the file back would not give the intended settings"
     )
     assert sorted(read_config(here).splitlines()) == sorted([*AXOLOTL.splitlines(), "trust_remote_code: true"])
     # The finding remains.
@@ -355,7 +353,7 @@ def test_a_comment_is_not_made_false(here, rule, comment: str, kept: bool):
     (here / "config.yaml").write_text(source)
     fixed = fix(here, rule(make_rule(has_micro(1), batch__micro=4)))
     assert (read_config(here) == source) is kept
-    assert any("would be false" in refusal.reason for refusal in fixed.refused) is kept
+    assert any("would become wrong" in refusal.reason for refusal in fixed.refused) is kept
 
 
 @pytest.mark.parametrize("companion", ["a.json", "z.json"])
@@ -704,7 +702,7 @@ def test_a_fix_that_brings_a_finding_is_not_made_and_the_others_are(here, rule):
     rule(make_rule(lambda run: run.plan.batch.accumulation == 1, batch__accumulation=2))
     fixed = fix(here, rule(check))
     assert [item.code for item in fixed.applied] == ["TST002"]
-    assert [(item.code, item.reason) for item in fixed.refused] == [("TST001", "it would bring TST003: worse")]
+    assert [(item.code, item.reason) for item in fixed.refused] == [("TST001", "it would cause TST003: worse")]
     assert read_config(here) == AXOLOTL.replace("_steps: 1", "_steps: 2")
     assert fixed.result.troubles == ()
 

@@ -323,7 +323,7 @@ def test_the_parser_of_a_copy_decides(tmp_path: Path) -> None:
     assert sorted(message.partition(" not ")[0] for _, _, message in list_codes(folder)) == [
         "OpenRLHF in openrlhf/ has no `--adam_offload`: it is refused",
         "OpenRLHF in openrlhf/ has no `--zero_stages`: it is refused; did you mean `--zero_stage`?",
-        '`--estimator` takes one of "ours", "theirs",',
+        '`--estimator` must be one of "ours", "theirs",',
     ]
     assert {severity for _, severity, _ in list_codes(folder)} == {"error"}
 
@@ -414,7 +414,7 @@ def test_a_flag_that_takes_a_word_for_a_boolean_is_no_switch(tmp_path: Path) -> 
     ((code, severity, message),) = list_codes(
         write_repository(tmp_path / "y", **{**files, "a.sh": format_script("--ours")})
     )
-    assert (code, severity, message) == ("KEY004", "error", "`--ours` needs a value (text): it is refused")
+    assert (code, severity, message) == ("KEY004", "error", "`--ours` needs a value (a string): it is refused")
 
 
 def test_a_word_that_no_flag_takes_is_said_once(tmp_path: Path) -> None:
@@ -441,7 +441,7 @@ def test_the_nearest_copy_counts(tmp_path: Path) -> None:
     (folder / "b" / "two" / "OpenRLHF" / "openrlhf" / "cli" / "train_sft.py").write_text(other)
     ((code, severity, message),) = list_codes(folder)
     assert (code, severity) == ("KEY001", "info")
-    assert message.endswith("the copy in `b/one/OpenRLHF/openrlhf` differs from that in `b/two/OpenRLHF/openrlhf`")
+    assert message.endswith("the copy in `b/one/OpenRLHF/openrlhf` differs from the copy in `b/two/OpenRLHF/openrlhf`")
 
 
 def test_a_copy_that_no_launch_uses_lowers_the_keys_that_it_declares(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_module_that_holds_builders_for_others_is_no_run(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "said"), [("3000", "3,000 tokens, which is no whole number"), ("$TOKENS", "cannot be")]
+    ("tokens", "said"), [("3000", "3,000 tokens, which is not a whole number"), ("$TOKENS", "cannot be")]
 )
 def test_a_micro_batch_that_is_no_whole_number_of_sequences_is_known(tmp_path, tokens, said):
     write_job(tmp_path, f"--train_module.rank_microbatch_size={tokens}")

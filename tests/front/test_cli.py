@@ -395,7 +395,7 @@ def test_standard_input_never_changes_another_file(here):
     assert outcome.code == 1
     assert outcome.out == text
     assert (here / "ds.json").read_text() == CONTRADICTED
-    assert "not fixed: ds.json: XFL001: it changes another file, and only standard input is rewritten" in outcome.err
+    assert "not fixed: ds.json: XFL001: it changes another file, but only standard input is rewritten" in outcome.err
 
 
 def test_output_file(here):

@@ -167,7 +167,10 @@ def test_a_broken_file_without_known_keys_says_so_where_it_is_named(here):
     (here / "other.yaml").write_text("x: [1, 2\ny: 3\n")
     named = run_cfglint("other.yaml", cwd=here)
     assert named.code == 0
-    assert "and is no YAML at line 2: did not find expected ',' or ']'; the `[` on line 1 is not closed" in named.out
+    assert (
+        "and is not valid YAML at line 2: did not find expected ',' or ']'; the `[` on line 1 is not closed"
+        in named.out
+    )
     for command in ("estimate", "fit"):
         assert "the `[` on line 1 is not closed" in run_cfglint(command, "other.yaml", cwd=here).err
     assert "no YAML at" not in run_cfglint(cwd=here).out

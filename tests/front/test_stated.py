@@ -31,8 +31,8 @@ def here(tmp_path) -> Path:
         ("micro_batch_sze=3", ("axolotl.yaml",), "no key of axolotl; did you mean micro_batch_size?"),
         ("per_device_train_batch_size=1", ("axolotl.yaml",), "no key of axolotl"),
         ("zzzzzz=1", ("axolotl.yaml", "run.sh"), "no key of axolotl or OpenRLHF"),
-        ("micro_batch_size=abc", ("axolotl.yaml",), "axolotl takes an integer or nothing for `micro_batch_size`"),
-        ("seed=none", ("axolotl.yaml", "llamafactory.yaml"), "LLaMA-Factory takes an integer for `seed`"),
+        ("micro_batch_size=abc", ("axolotl.yaml",), "axolotl expects an integer or null for `micro_batch_size`"),
+        ("seed=none", ("axolotl.yaml", "llamafactory.yaml"), "LLaMA-Factory expects an integer for `seed`"),
     ],
 )
 def test_what_no_file_can_have_is_refused(here, command, word, files, said):

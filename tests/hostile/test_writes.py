@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("document", [parse_yaml("a: 1\nb: 2\n"), JsonDocument("a.json", b'{"a": 1, "b": 2}')])
 def test_a_rename_never_meets_a_key_that_stands(document: Document) -> None:
-    with pytest.raises(CannotEdit, match="b is given already"):
+    with pytest.raises(CannotEdit, match="b is already set"):
         read_back.check_keys(document, [Rename(("a",), "b")])
     read_back.check_keys(document, [Delete(("b",)), Rename(("a",), "b")])
     read_back.check_keys(document, [Rename(("a",), "c")])
@@ -45,7 +45,7 @@ def test_a_rename_never_meets_a_key_that_stands(document: Document) -> None:
 
 @pytest.mark.parametrize("second", [Rename(("b",), "c"), Set(("c",), 1), Append(("c",), 1)])
 def test_two_changes_never_make_one_key(second: Change) -> None:
-    with pytest.raises(CannotEdit, match="c is given already"):
+    with pytest.raises(CannotEdit, match="c is already set"):
         read_back.check_keys(parse_yaml("a: 1\nb: 2\n"), [Rename(("a",), "c"), second])
 
 

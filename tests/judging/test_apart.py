@@ -186,7 +186,7 @@ def test_a_fix_that_a_rule_would_undo_is_shown_alone(tmp_path: Path) -> None:
         [remaining] = drop_conflicting_fixes([finding])
         assert remaining.intent is not None
         assert remaining.intent.applicability == applicability
-    reason = "CKP006 would ask for the former value of `save_only_model`"
+    reason = "CKP006 would require the old value of `save_only_model`"
     text = RESUMED.replace("save_only_model: false", "save_only_model: true").encode()
     with change_directory(tmp_path):
         assert run.find_refusals({"run.yaml": text}) == {reason}

@@ -47,7 +47,7 @@ def test_a_default_that_candidates_do_not_share_is_assumed(tmp_path: Path) -> No
     (ground,) = finding.rests_on
     assert (ground.fact, ground.value, ground.grade) == ("release:openrlhf", "0.9.1.post1", "assumed")
     assert finding.notes == (
-        "assumes the default of `--attn_implementation` in openrlhf 0.9.1.post1, and 0.8.9.post1 has another "
+        "assumes the default of `--attn_implementation` in openrlhf 0.9.1.post1; 0.8.9.post1 has a different one "
         "(state openrlhf=RELEASE)",
     )
     assert finding.intent is not None

@@ -57,7 +57,7 @@ def test_a_fix_names_the_files_that_it_changes(tmp_path):
 def test_advice_leaves_a_file_that_another_run_reads(memories, offered, tmp_path):
     (finding,) = collect_findings(lint_runs(tmp_path, *memories), "info")
     assert (finding.intent is not None) == offered
-    assert ("in a copy of ds.json: another run of this lint read it" in (finding.help or "")) != offered
+    assert ("in a copy of ds.json: another run also uses it" in (finding.help or "")) != offered
 
 
 def test_what_a_run_cannot_do_without_is_offered_as_unsafe(tmp_path):

@@ -75,11 +75,11 @@ def write_repository(folder: Path, **files: str) -> Path:
 def read_requested_cluster(folder: Path) -> tuple[str | None, int | None, int | None]:
     """Return the GPU type, the GPUs per node and the nodes that some file requests."""
     [run] = [run for run in list_runs(folder) if run.main.document.path == "configs/a.yaml"]
-    is_requested = "asks for" in run.hardware.gpu_origin.note
+    is_requested = "requests" in run.hardware.gpu_origin.note
     counts = (("launch.gpus_per_node", run.plan.launch.gpus_per_node), ("launch.nodes", run.plan.launch.nodes))
     origins = {field: run.get_origin(field) for field, _ in counts}
     requested_counts = [
-        value if (origin := origins[field]) and "asks for" in origin.assumption else None for field, value in counts
+        value if (origin := origins[field]) and "requests" in origin.assumption else None for field, value in counts
     ]
     return run.hardware.gpu if is_requested else None, requested_counts[0], requested_counts[1]
 
@@ -92,7 +92,7 @@ def test_a_file_that_names_the_configuration_says_on_what_it_runs(tmp_path: Path
     [run] = list_runs(folder)
     notes = [ground.note for ground in list_assumptions(run) if ground.fact == "gpu"]
     assert len(notes) == 1
-    assert f"as {place} asks for" in notes[0]
+    assert f"as {place} requests" in notes[0]
 
 
 NOTHING = {

@@ -55,7 +55,7 @@ def test_words_are_in_their_lines() -> None:
             'subprocess.run(["axolotl", "train", sys.argv[1]])',
             "the file that axolotl is started with (`${sys_argv_1}`) cannot",
         ),
-        ('os.system("axolotl train cfg/a.yaml")', "`cfg/a.yaml`, which axolotl is started with, was not found"),
+        ('os.system("axolotl train cfg/a.yaml")', "axolotl is started with `cfg/a.yaml`, which was not found"),
         (
             'sp.run(f"deepspeed --module openrlhf.cli.train_sft --pretrain {m} --zero_stage 3", shell=True)',
             "the options of `openrlhf.cli.train_sft` are read in shell scripts only",

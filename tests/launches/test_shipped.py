@@ -144,7 +144,7 @@ def test_what_a_script_writes_counts_more_than_what_is_shipped(here, path):
     [run] = list_runs(here)
     assert (run.plan.parallel.zero_stage, run.plan.parallel.offload_optimizer) == (3, "cpu")
     notes = [ground.note for ground in list_assumptions(run) if ground.fact == "companion:deepspeed"]
-    assert notes == [f"`{WITH}` is what run.sh:2 writes; add it to the repository to be sure"]
+    assert notes == [f"`{WITH}` is the file that run.sh:2 writes; add it to the repository to be sure"]
     [document] = [config.document for config in run.inputs.companions.values()]
     with pytest.raises(CannotEdit):
         document.build_edits([Set(("zero_optimization", "stage"), 2)])

@@ -13,7 +13,7 @@ OPTIONS = "openrlhf.cli.train_sft --pretrain m --zero_stage 3"
 UNKNOWN = "the file that axolotl is started with (`{}`) cannot be determined"
 STARTS = {
     "Makefile": ("train:\n\taxolotl train $(CONFIG)\n", 2, UNKNOWN.format("${CONFIG}")),
-    "rules.mk": ("train:\n\taxolotl train cfg/b.yml\n", 2, "`cfg/b.yml`, which axolotl is started with, was not found"),
+    "rules.mk": ("train:\n\taxolotl train cfg/b.yml\n", 2, "axolotl is started with `cfg/b.yml`, which was not found"),
     "justfile": (
         f"train:\n    deepspeed --module {OPTIONS}\n",
         2,

@@ -91,7 +91,7 @@ def test_a_range_and_the_keys_together(here: Path) -> None:
     release = resolve_releases(here).by_package["axolotl"]
     assert release.version == "0.19.0"
     assert release.origin.note.startswith(
-        "the newest of those that requirements.txt:1 (>=0.12) allows that accepts all of its keys ("
+        "the newest allowed by requirements.txt:1 (>=0.12) that accepts all of its keys ("
     )
     write_file(here, "requirements.txt", "axolotl>=0.20\n")
     note = "the newest that requirements.txt:1 (>=0.20) allows (state axolotl=RELEASE)"
@@ -103,7 +103,7 @@ def test_a_range_beyond_what_is_known(here: Path) -> None:
     write_file(here, "requirements.txt", "axolotl>=7\n")
     release = resolve_releases(here).by_package["axolotl"]
     assert (release.version, release.origin.kind) == ("0.21.0", "assumed")
-    assert "where requirements.txt:1 (>=7) asks for another" in release.origin.note
+    assert "although requirements.txt:1 (>=7) asks for another" in release.origin.note
 
 
 def test_files_that_disagree_are_named(here: Path) -> None:
@@ -112,7 +112,7 @@ def test_files_that_disagree_are_named(here: Path) -> None:
     write_file(here, "docker/Dockerfile", "FROM axolotlai/axolotl:0.16.1\n")
     by_package = resolve_releases(here).by_package
     assert by_package["axolotl"].version == "0.16.1", "the newest that does not ask for a later torch"
-    assert "as docker/Dockerfile:1 and requirements.txt:1 disagree" in by_package["axolotl"].origin.note
+    assert "because docker/Dockerfile:1 and requirements.txt:1 disagree" in by_package["axolotl"].origin.note
     assert describe_release(by_package["torch"]) == ("2.6.0", "user", "requirements.txt:2")
 
 

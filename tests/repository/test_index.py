@@ -144,7 +144,7 @@ def test_the_walk_is_bounded_and_says_so(here, monkeypatch):
     put(here, *(f"{number % 10}/x{number}.sh" for number in range(50)), text="train deep.yaml")
     repository_index = build_index(here)
     assert len(repository_index.find_scripts_naming("deep.yaml")) == 20
-    assert repository_index.limits_reached == ["only 20 files of the repository count"]
+    assert repository_index.limits_reached == ["only 20 files of the repository are considered"]
 
 
 _CONFIG = "base_model: Qwen/Qwen2.5-0.5B\nmicro_batch_size: 1\ndatasets: [{path: a, type: alpaca}]\nlearning_rat: 1\n"
@@ -155,7 +155,7 @@ def test_the_report_names_a_bound_that_was_met(checkout, monkeypatch):
     whole = run_cfglint("a/b/run.yaml", cwd=checkout)
     monkeypatch.setattr(listing, "MAX_FILES", 2)
     cut = run_cfglint("a/b/run.yaml", cwd=checkout)
-    bound = "may be incomplete: only 2 files of the repository count"
+    bound = "was not searched completely: only 2 files of the repository are considered"
     assert bound not in whole.out + whole.err
     assert bound in cut.out
     assert cut.code == whole.code

@@ -95,7 +95,7 @@ def test_a_script_that_starts_a_framework_names_the_file(tmp_path):
     (tmp_path / "jobs").mkdir()
     (tmp_path / "a.yaml").write_text(AXOLOTL)
     missing_line = (
-        "run.sh:3:15: info CHK004 run not checked: `missing.yaml`, which axolotl is started with, was not found"
+        "run.sh:3:15: info CHK004 run not checked: axolotl is started with `missing.yaml`, which was not found"
         " (file-not-found)"
     )
     assert missing_line in run_cfglint("--isolated", "run.sh", cwd=tmp_path).out.splitlines()

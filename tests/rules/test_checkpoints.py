@@ -45,7 +45,7 @@ def test_of_a_resumed_run_whose_host_is_too_small_nothing_is_changed(tmp_path):
     outcome = fix(tmp_path, build_options(("CKP003", "CKP006")), unsafe=True)
     assert (outcome.applied, outcome.result.troubles) == ((), ())
     assert [(fix_refused.code, fix_refused.reason.split(":")[0]) for fix_refused in outcome.refused] == [
-        ("CKP006", "it would bring CKP003")
+        ("CKP006", "it would cause CKP003")
     ]
     (tmp_path / "run.yaml").write_text(text)
     outcome = fix(tmp_path, build_options(("CKP003", "CKP006")), unsafe=True)

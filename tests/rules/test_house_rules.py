@@ -43,39 +43,39 @@ def lint_with_rule(here: Path, rule: str, *arguments: str) -> list[dict]:
     [
         ('key = "learning_rate"\nat-most = 1e-4', "`learning_rate` is 0.0002; a house rule allows at most 0.0001"),
         ('key = "learning_rate"\nat-most = 2e-4', None),
-        ('key = "learning_rate"\nat-least = 1e-3', "`learning_rate` is 0.0002; a house rule asks for at least 0.001"),
+        ('key = "learning_rate"\nat-least = 1e-3', "`learning_rate` is 0.0002; a house rule requires at least 0.001"),
         ('key = "learning_rate"\nat-least = 1e-5\nat-most = 1e-3', None),
         ('key = "bf16"\nequals = true', None),
-        ('key = "bf16"\nequals = 1', "`bf16` is true; a house rule asks for 1"),
+        ('key = "bf16"\nequals = 1', "`bf16` is true; a house rule requires 1"),
         ('key = "bf16"\none-of = ["auto", true]', None),
         ('key = "bf16"\nabsent = true', "`bf16` is set; a house rule forbids it"),
         ('key = "seed"\nabsent = true', None),
         ('key = "seed"\nequals = 1', None),
-        ('key = "seed"\npresent = true', "`seed` is not set; a house rule asks for it"),
-        ('key = "seed"\npresent = true\nequals = 1', "`seed` is not set; a house rule asks for it"),
-        ('key = "bf16"\npresent = true\nequals = false', "`bf16` is true; a house rule asks for false"),
+        ('key = "seed"\npresent = true', "`seed` is not set; a house rule requires it"),
+        ('key = "seed"\npresent = true\nequals = 1', "`seed` is not set; a house rule requires it"),
+        ('key = "bf16"\npresent = true\nequals = false', "`bf16` is true; a house rule requires false"),
         ('key = "zero_optimization.stage"\npresent = true', None),
         ('key = "datasets[].type"\none-of = ["alpaca", "chat_template"]', None),
         (
             'key = "datasets[].type"\nequals = "chat_template"',
-            "`datasets[0].type` is alpaca; a house rule asks for chat_template",
+            "`datasets[0].type` is alpaca; a house rule requires chat_template",
         ),
-        ('key = "datasets[].split"\npresent = true', "`datasets[0].split` is not set; a house rule asks for it"),
+        ('key = "datasets[].split"\npresent = true', "`datasets[0].split` is not set; a house rule requires it"),
         ('key = "datasets[].path"\nabsent = true', "`datasets[0].path` is set; a house rule forbids it"),
         ('key = "test_datasets[].type"\npresent = true', None),
         ('key = "plugins[]"\nabsent = true', None),
         ('field = "batch.micro"\nequals = 2', None),
-        ('field = "batch.micro"\nequals = 4', "`batch.micro` (`micro_batch_size`) is 2; a house rule asks for 4"),
-        ('field = "checkpoint.keep"\npresent = true', "`checkpoint.keep` is not set; a house rule asks for it"),
+        ('field = "batch.micro"\nequals = 4', "`batch.micro` (`micro_batch_size`) is 2; a house rule requires 4"),
+        ('field = "checkpoint.keep"\npresent = true', "`checkpoint.keep` is not set; a house rule requires it"),
         ('field = "checkpoint.keep"\nat-most = 4', None),
         ('field = "checkpoint.keep"\none-of = [4, "all"]', None),
-        ('field = "checkpoint.keep"\nequals = 2', "`checkpoint.keep` is 4; a house rule asks for 2"),
+        ('field = "checkpoint.keep"\nequals = 2', "`checkpoint.keep` is 4; a house rule requires 2"),
         ('field = "batch.micro"\nabsent = true', "`batch.micro` (`micro_batch_size`) is set; a house rule forbids it"),
         ('field = "batch.global_"\nat-most = 4', "`batch.global` is 64; a house rule allows at most 4"),
         ('field = "rollout.engine"\nequals = "vllm"', None),
         ('key = "bf16"\nequals = false\nframeworks = ["llama-factory"]', None),
         ('key = "bf16"\nequals = false\npaths = ["other/**"]', None),
-        ('key = "bf16"\nequals = false\npaths = ["*.yaml"]', "`bf16` is true; a house rule asks for false"),
+        ('key = "bf16"\nequals = false\npaths = ["*.yaml"]', "`bf16` is true; a house rule requires false"),
     ],
 )
 def test_what_breaks_a_rule(here, rule, message):
@@ -86,7 +86,7 @@ def test_items_of_lists_are_asked_and_fixed_one_by_one(here):
     two_items = AXOLOTL.replace("type: alpaca}]", "type: alpaca}, {path: b.jsonl}]\nplugins: [a.b, c.d]")
     (here / "config.yaml").write_text(two_items)
     messages = {finding["message"] for finding in lint_with_rule(here, 'key = "plugins[]"\none-of = ["a.b"]')}
-    assert messages == {"`plugins[1]` is c.d; a house rule asks for one of a.b"}
+    assert messages == {"`plugins[1]` is c.d; a house rule requires one of a.b"}
     (here / "cfglint.toml").write_text(
         '[[require]]\nkey = "datasets[].type"\nequals = "chat_template"\npresent = true\n'
     )
@@ -198,9 +198,9 @@ def test_extended_rules_are_added_and_named_where_they_stand(here):
     (here / "base.toml").write_text('[[require]]\nkey = "bf16"\nequals = false\nmessage = "the old cards have none"\n')
     (here / "cfglint.toml").write_text('extend = "base.toml"\n[[require]]\nkey = "seed"\npresent = true\n')
     lines = run_cfglint("--select", "HSE", cwd=here).lines
-    assert any("a house rule asks for false: the old cards have none" in line for line in lines)
-    assert "   = note: the rule is `require[0]` of base.toml" in lines
-    assert "   = note: the rule is `require[0]` of cfglint.toml" in lines
+    assert any("a house rule requires false: the old cards have none" in line for line in lines)
+    assert "   = note: the rule is `require[0]` in base.toml" in lines
+    assert "   = note: the rule is `require[0]` in cfglint.toml" in lines
     shown_rules = json.loads(run_cfglint("--show-settings", "--output-format", "json", "config.yaml", cwd=here).out)[0][
         "require"
     ]

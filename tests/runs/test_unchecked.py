@@ -24,7 +24,7 @@ deepspeed --module openrlhf.cli.train_sft --pretrain {} --dataset d --max_len 20
 """
 CONFIG = "pass `--model-config FILE` with its `config.json`"
 FOLDER = f"{CONFIG}, or `--model-folder DIR` with a folder above it"
-PLAIN = "with a plain value, or pass `--model-config FILE` with the model's `config.json`"
+PLAIN = "to a plain value, or pass `--model-config FILE` with the model's `config.json`"
 
 
 def explain_unchecked(folder: Path) -> tuple[str, str | None]:
@@ -45,14 +45,14 @@ def test_the_hub_is_no_remedy_for_a_path(tmp_path, model, remedy):
     (tmp_path / "here").mkdir()
     (tmp_path / "run.yaml").write_text(f"model_name_or_path: {model}\n{KEYS}")
     assert explain_unchecked(tmp_path) == (
-        f"the model `{model}` is a path, and no `config.json` of the repository is there",
+        f"the model `{model}` is a path, but the repository has no `config.json` there",
         remedy,
     )
 
 
 def test_a_path_in_a_command(tmp_path):
     (tmp_path / "run.sh").write_text(COMMAND.format("/data/m7b"))
-    message = "the model `/data/m7b` is a path, and no `config.json` of the repository is there"
+    message = "the model `/data/m7b` is a path, but the repository has no `config.json` there"
     assert explain_unchecked(tmp_path) == (message, FOLDER)
 
 
@@ -66,14 +66,14 @@ def test_a_name_that_the_catalogue_does_not_have(tmp_path, model, remedy):
 def test_a_model_that_something_replaces(tmp_path, model):
     (tmp_path / "run.yaml").write_text(f'model_name_or_path: "{model}"\n{KEYS}')
     message = f"the value of `model_name_or_path` ({model}) cannot be determined"
-    assert explain_unchecked(tmp_path) == (message, f"state `model_name_or_path` {PLAIN}")
+    assert explain_unchecked(tmp_path) == (message, f"set `model_name_or_path` {PLAIN}")
 
 
 def test_a_variable_in_a_command(tmp_path):
     (tmp_path / "run.sh").write_text(COMMAND.format("$ROOT/m7b"))
     assert explain_unchecked(tmp_path) == (
         "the value of `--pretrain` (--pretrain $ROOT/m7b) cannot be determined",
-        f"state `--pretrain` {PLAIN}",
+        f"set `--pretrain` {PLAIN}",
     )
 
 
@@ -81,7 +81,7 @@ def test_no_model_at_all(tmp_path):
     (tmp_path / "run.yaml").write_text(f"model_name_or_path:\n{KEYS}")
     assert explain_unchecked(tmp_path) == (
         "no file names the model",
-        "state `model_name_or_path`, or pass `--model-config FILE`",
+        "set `model_name_or_path`, or pass `--model-config FILE`",
     )
 
 
@@ -90,7 +90,7 @@ def test_no_model_at_all(tmp_path):
     [
         (
             "ds/z3_of_ours.json",
-            "`ds/z3_of_ours.json`, which this run needs, was not found",
+            "this run needs `ds/z3_of_ours.json`, which was not found",
             "commit the file, or name it by its path in the repository",
         ),
         (
@@ -109,12 +109,12 @@ def test_several_files_that_may_be_meant(tmp_path):
     text = f"model_name_or_path: Qwen/Qwen2.5-0.5B\n{KEYS}deepspeed: /workspace/ds.json\n"
     (tmp_path / "run.yaml").write_text(text)
     message, help = explain_unchecked(tmp_path)
-    assert message == "`/workspace/ds.json`, which this run needs, was not found"
+    assert message == "this run needs `/workspace/ds.json`, which was not found"
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
     message, help = explain_unchecked(tmp_path)
-    assert message.startswith("`/workspace/ds.json`, which this run needs, may be any of 2 files: `")
+    assert message.startswith("this run needs `/workspace/ds.json`, which may be any of 2 files: `")
     assert "a/ds.json` and `" in message
     assert message.endswith("b/ds.json`")
     assert help == "name it by its path in the repository"
@@ -146,7 +146,7 @@ def test_a_file_that_the_launch_names_is_missed_there(tmp_path):
     (tmp_path / "run.sh").write_text("llamafactory-cli train run.yaml deepspeed=mine/z9.json\n")
     [finding] = lint(tmp_path, build_options(("CHK001",))).findings
     assert (finding.path, finding.start.line) == ("run.sh", 1)
-    assert "`mine/z9.json`, which this run needs, was not found" in finding.message
+    assert "this run needs `mine/z9.json`, which was not found" in finding.message
 
 
 LOOP = """\
@@ -169,7 +169,7 @@ def test_a_loop_over_files_may_shard_each(tmp_path, options_there, is_known):
     findings = lint(tmp_path, build_options(("CHK001",))).findings
     assert [finding.path for finding in findings] == ([] if is_known else ["configs/a.yaml", "configs/b.yaml"])
     for finding in findings:
-        assert "names it, and starts something by a variable with a launcher" in finding.message
+        assert "names it and starts a program from a variable with a launcher" in finding.message
         assert finding.help == "start it by its path in a script of the repository"
 
 
@@ -179,7 +179,7 @@ def test_a_file_that_the_launcher_is_given_is_missed_there(tmp_path):
     (tmp_path / "run.sh").write_text("set -e\naccelerate launch --config_file mine/fsdp.yaml src/train.py run.yaml\n")
     [finding] = lint(tmp_path, build_options(("CHK001",))).findings
     assert (finding.path, finding.start.line) == ("run.sh", 2)
-    assert "`mine/fsdp.yaml`, which this run needs, was not found" in finding.message
+    assert "this run needs `mine/fsdp.yaml`, which was not found" in finding.message
 
 
 SEVEN = (
@@ -202,7 +202,7 @@ def test_the_stage_of_a_missing_deepspeed_file_that_accelerate_is_given_is_not_0
     )
     [finding] = lint(tmp_path, build_options(("CHK001", "MEM"))).findings
     assert finding.code == "CHK001"
-    assert "`mine/z3.json`, which this run needs, was not found" in finding.message
+    assert "this run needs `mine/z3.json`, which was not found" in finding.message
 
 
 def test_options_of_a_launcher_that_cannot_be_read_are_named(tmp_path):
@@ -212,7 +212,7 @@ def test_options_of_a_launcher_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "run.sh").write_text(launch)
     message, remedy = explain_unchecked(tmp_path)
     assert message == "how `--use_fsdp` shards the model cannot be determined"
-    assert remedy == "give the launcher plain or quoted words, or a file of the repository (`--config_file`)"
+    assert remedy == "pass plain or quoted words to the launcher, or a file of the repository (`--config_file`)"
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_switches_that_accelerate_refuses_together_are_no_plain_data_parallelism
     (tmp_path / "run.sh").write_text(f"accelerate launch {switches} --num_processes 8 -m axolotl.cli.train run.yaml\n")
     message, remedy = explain_unchecked(tmp_path)
     assert message == f"accelerate rejects {refused}, and does not start"
-    assert remedy == "give it one of them alone"
+    assert remedy == "use only one of them"
 
 
 @pytest.mark.parametrize("switches", ["--multi_gpu", "--use_fsdp --fsdp_sharding_strategy FULL_SHARD"])
@@ -331,7 +331,7 @@ def test_strategies_that_no_formula_covers_come_first(tmp_path, missing):
 def test_a_model_that_no_formula_covers_comes_before_a_file_that_is_missing(tmp_path):
     (tmp_path / "run.yaml").write_text(f"model_name_or_path: databricks/dbrx-base\n{KEYS}deepspeed: ds/ours.json\n")
     message, remedy = explain_unchecked(tmp_path)
-    assert message.startswith("no formula covers all of a ")
+    assert message.startswith("no formula covers all parts of a ")
     assert remedy == "measure one step on your own GPU"
 
 
@@ -349,7 +349,7 @@ def test_an_expression_is_no_value_that_cfglint_does_not_know(tmp_path):
     (tmp_path / "train.py").write_text(EXPRESSION)
     key = "per_device_train_batch_size"
     message = f"the value of `{key}` ({key}=os.cpu_count()) cannot be determined"
-    assert explain_unchecked(tmp_path) == (message, f"state `{key}` with a plain value")
+    assert explain_unchecked(tmp_path) == (message, f"set `{key}` to a plain value")
 
 
 @pytest.mark.parametrize(

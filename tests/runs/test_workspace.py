@@ -188,7 +188,7 @@ def test_many_runs_of_a_shared_file_are_counted(here):
         [finding] = [item for item in report["findings"] if item["code"] == "XFL001"]
         runs = [item["path"] for item in finding["related"] if "this configuration" in item["message"]]
         assert runs == [f"{number:02}.yaml" for number in range(6)]
-        assert "the same holds for 6 more runs" in finding["notes"]
+        assert "the same applies to 6 more runs" in finding["notes"]
 
 
 def test_a_companion_alone_is_a_run_of_its_own(here):
@@ -702,7 +702,7 @@ def test_what_a_launch_gives_cannot_be_fixed_in_the_file(here):
     outcome = run_cfglint("--isolated", "--select", "SEC001", "--fix", "--unsafe-fixes", "config.yaml", cwd=here)
     assert (here / "config.yaml").read_text() == AXOLOTL + "deepspeed: ds.json\n"
     assert "SEC001" in outcome.out
-    assert outcome.err == "not fixed: run.sh: SEC001: trust_remote_code is given by run.sh\n"
+    assert outcome.err == "not fixed: run.sh: SEC001: trust_remote_code is set by run.sh\n"
 
 
 @pytest.mark.parametrize(
@@ -779,7 +779,7 @@ def test_an_openrlhf_script_is_read_at_the_release_that_its_flags_show(here, fla
     if release is not None:
         assert openrlhf.version == release
     if openrlhf.version != frameworks.load("openrlhf").default_release:
-        has_conflict = "no release takes all of its keys" in openrlhf.origin.note
+        has_conflict = "no release accepts all of its keys" in openrlhf.origin.note
         assert has_conflict or "accepts" in openrlhf.origin.note
         assert openrlhf.origin.kind == ("assumed" if has_conflict else "inferred")
     # Companion packages have the releases that this release installs.

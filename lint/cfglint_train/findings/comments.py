@@ -32,7 +32,9 @@ def check_comments(document: Document, changes: Sequence[Change], edits: Iterabl
     for comment in document.list_comments():
         is_on_changed_line = document.locate(comment.span.start).line in lines
         if replaced_numbers & set(_list_numbers(comment, is_on_changed_line)):
-            raise CannotEdit(f"the comment `{comment.text}` would be false; change the value and the comment together")
+            raise CannotEdit(
+                f"the comment `{comment.text}` would become wrong; change the value and the comment together"
+            )
 
 
 def _find_replaced_number(document: Document, change: Change) -> str | None:

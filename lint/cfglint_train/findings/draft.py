@@ -212,7 +212,7 @@ def _find_owner(run: Run, field: Field) -> tuple[Config, Lens]:
     origin = run.get_origin(field)
     if origin is not None and origin.kind == "user" and not _is_in_script(run, origin):
         source = f"the {origin.note}" if origin.note in ("command line", "pragma") else origin.note
-        raise CannotEdit(f"{run.spell_key(field)} is given by {source}")
+        raise CannotEdit(f"{run.spell_key(field)} is set by {source}")
     owner = run.find_owner(field)
     if owner is None:
         raise CannotEdit(f"no file of this run has a key for {field}")

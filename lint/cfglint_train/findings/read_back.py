@@ -41,7 +41,7 @@ def check_keys(document: Document, changes: Sequence[Change]) -> None:
         if isinstance(change, Rename):
             target = (*change.route[:-1], change.key)
             if target in created or (document.find_entry(target) is not None and target not in removed):
-                raise CannotEdit(f"{format_route(target)} is given already")
+                raise CannotEdit(f"{format_route(target)} is already set")
             created.add(target)
 
 

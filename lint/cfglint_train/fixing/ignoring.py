@@ -73,21 +73,21 @@ def add_ignores(paths: list[str], options: LintOptions) -> FixOutcome:
 
 
 def _list_undone(applied: Iterable[Applied], spoilt_paths: set[str]) -> Iterator[Refused]:
-    reason = "the comments would change what is found in this file"
+    reason = "the comments would change the findings in this file"
     return (Refused(fix.path, fix.code, reason) for fix in applied if fix.path in spoilt_paths)
 
 
 def _explain_refusal(finding: Finding, document: Document | None) -> str:
     """Return the reason for which no comment can suppress a finding."""
     if finding.code == _UNUSED:
-        return "remove the comment that it points at (`--fix` does)"
+        return "remove the unused comment, or run `cfglint --fix`"
     extension = os.path.splitext(finding.path)[1].lower()
     if files.SYNTAXES.get(extension) == "json" or (document is not None and document.syntax == "json"):
         return "JSON has no comments"
     if extension == ".ipynb":
         return "a notebook has no comments"
     if document is None and finding.place is None:
-        return "a comment counts only in a file that can be read"
+        return "the file cannot be read, so a comment in it has no effect"
     return "no comment can be written there"
 
 

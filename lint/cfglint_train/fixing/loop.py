@@ -105,7 +105,7 @@ def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Ma
         codes = ", ".join(sorted({item.code for item in unsettled}))
         reverted = find_changed_together({path for item in unsettled for path in item.files}, applied)
         workspace = workspace.replace_files({path: originals[path] for path in reverted})
-        message = f"the fixes of {codes} do not settle (please report it); the file is left as it was"
+        message = f"the fixes of {codes} do not converge (please report it); the file is unchanged"
         troubles = [Trouble(path, message, is_internal=True) for path in sorted(reverted)]
         applied = [item for item in applied if reverted.isdisjoint(item.files)]
         result = dispatch.lint(workspace, paths, options)
@@ -164,7 +164,7 @@ class _Fixer:
             written_fix = _apply_fix(workspace, finding.run, fix)
             sources = written_fix if isinstance(written_fix, str) else written_fix.render_sources()
             if not isinstance(sources, str) and self.sources and not sources.keys() <= self.sources.keys():
-                sources = "it changes another file, and only standard input is rewritten"
+                sources = "it changes another file, but only standard input is rewritten"
             if isinstance(sources, str):
                 self._refuse(finding, sources)
                 continue
@@ -192,7 +192,7 @@ class _Fixer:
             ] or self.made_findings
             if len(suspects) == 1 or self._suspect_findings.issuperset(map(_get_identity, suspects)):
                 for finding in suspects:
-                    self._refuse(finding, f"it would bring {new_finding.code}: {new_finding.message}")
+                    self._refuse(finding, f"it would cause {new_finding.code}: {new_finding.message}")
                     self._harmful_findings.add(_get_identity(finding))
             else:
                 self._suspect_findings |= {_get_identity(finding) for finding in suspects}
@@ -385,20 +385,20 @@ def _apply_fix(
         run = None if stale is None else _rebuild_run(workspace, stale.main)
         run = run if run is None or prepare is None else prepare(run, fix.changes)
         if stale is not None and run is None:
-            return "its configuration is no longer recognised"
+            return "its configuration would no longer be recognised"
 
         def read_document(path: str) -> Document | None:  # a launch script has no framework keys
             return workspace.documents.read_document(path) or workspace.scripts.read_script(path, path)
 
         current_fix = draft.rebind_fix(fix, lambda path, root: _find_config(workspace, run, path, root), read_document)
         if current_fix is None:
-            return "its configuration is no longer recognised"
+            return "its configuration would no longer be recognised"
         written_fix = draft.write_fix(run, current_fix)
         sources = written_fix.render_sources()
         if run is not None and fix.changes and sources:
             edited_run = _rebuild_run(workspace.replace_files(sources), run.main)
             if edited_run is None or not draft.is_intended(run, edited_run, fix.changes):
-                return "the plan read back would not be the intended one"
+                return "reading the file back would not give the intended settings"
     except (CannotEdit, DocumentError) as error:
         return str(error)
     except Exception as error:

@@ -62,7 +62,7 @@ def _write_together(
     if failure is None:
         return []
     unwritten = [path for path in sources if path != failure.path and done.get(os.path.realpath(path)) != sources[path]]
-    return [failure, *(UnwrittenFile(path, f"it belongs together with {failure.path}") for path in unwritten)]
+    return [failure, *(UnwrittenFile(path, f"it must be written together with {failure.path}") for path in unwritten)]
 
 
 def write_fixes(fixed: FixOutcome, paths: list[str], options: LintOptions) -> FixOutcome:

@@ -258,7 +258,7 @@ class EvidenceKind(Frozen):
 KINDS: Final = (
     EvidenceKind("namesake", find_namesakes, {"launch": "replaces"}, "the script imports `{source}` of the repository"),
     EvidenceKind("program", find_programs, {"launch": "replaces"},
-         "`{source}` of the repository imports another package in its place"),
+         "`{source}` of the repository imports another package instead"),
     EvidenceKind("tree", find_copies, {"launch": "replaces", "folder": "replaces"}, "the copy in `{source}` {what}"),
     EvidenceKind("pin", find_pins, {"folder": "replaces"}, "`{source}` is installed ({place})"),
     EvidenceKind("submodule", find_submodules, {"folder": "replaces"}, "`{source}` is a submodule ({place})"),
@@ -270,7 +270,7 @@ KINDS: Final = (
                  "`{source}`, which the program imports, changes {what}"),
     EvidenceKind("plugin", find_plugins, {"config": "lowers"}, "`{source}` is not a plugin of upstream"),
     EvidenceKind("key", find_keys, {"config": "adds"}, "`{what}` is a key of `{source}`"),
-    EvidenceKind("copy", find_unused, {"repository": "lowers"}, "no launch is seen to use the copy in `{source}`"),
+    EvidenceKind("copy", find_unused, {"repository": "lowers"}, "no known launch uses the copy in `{source}`"),
     EvidenceKind("patch", find_patches, {"launch": "adds", "folder": "adds"}, "`{source}` may patch {what}"),
 )  # fmt: skip
 

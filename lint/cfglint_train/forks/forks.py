@@ -243,7 +243,7 @@ class Forks:
             copies = [load_copy(root, manifest) for root in roots]
             shown_folder = self.named(copies[0].folder, path)
             if len({copy.digest for copy in copies}) > 1:
-                return ForkTrace(shown_folder, f"differs from that in `{self.named(copies[1].folder, path)}`")
+                return ForkTrace(shown_folder, f"differs from the copy in `{self.named(copies[1].folder, path)}`")
             return build_vocabulary(copies[0], manifest, shown_folder, find_cache_folder(*self._cache_dirs(path)))
         except UnreadableCopyError as error:
             return ForkTrace(self.named(get_package_folder(roots[0], manifest), path), str(error), names=error.declared)

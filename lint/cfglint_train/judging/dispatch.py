@@ -119,7 +119,7 @@ class LintRun:
             runs: list[tuple[int, Run]] = []
             configs = self._read_configs(path)
             if len(configs) > MAX_CONFIGS:
-                self._report_limit(path, f"more than {MAX_CONFIGS} configurations; those after them were not checked")
+                self._report_limit(path, f"more than {MAX_CONFIGS} configurations; the rest were not checked")
             for config in configs[:MAX_CONFIGS]:
                 if config.role == "main":
                     runs += [(turn, run) for run in self._assemble_run(config)]
@@ -227,7 +227,7 @@ class LintRun:
             raise
         except deadline.OutOfTime:
             if not self._is_budget_spent(path):
-                self._report_limit(path, f"not checked to its end: it takes more than {MAX_SECONDS:.0f} seconds")
+                self._report_limit(path, f"not fully checked: it takes more than {MAX_SECONDS:.0f} seconds")
             return None
         except Exception as error:
             self.ledger.troubles.append(build_trouble(path, error))
@@ -311,7 +311,7 @@ class LintRun:
         self.ledger.add(self._build_findings(MALFORMED_PRAGMA, registry.get_checker(MALFORMED_PRAGMA)(document)), turn)
         suppressions = pragmas.read_pragmas(document).suppressions
         if len(suppressions) > MAX_SUPPRESSIONS:
-            self._report_limit(path, f"more than {MAX_SUPPRESSIONS} suppressions; those after them do nothing")
+            self._report_limit(path, f"more than {MAX_SUPPRESSIONS} suppressions; the rest have no effect")
             suppressions = suppressions[:MAX_SUPPRESSIONS]
         if suppressions:
             self.ledger.suppressions[path] = document, suppressions

@@ -145,7 +145,7 @@ def _find_undoing_rules(before: Run, after: Run, fields: Iterable[Field]) -> fro
     """Return the reasons for which rules would ask for the former values. Rules that need an estimate are not run."""
     framework_names = [config.framework for config in after.configs]
     return frozenset(
-        f"{rule.code} would ask for the former value of `{before.spell_key(field)}`"
+        f"{rule.code} would require the old value of `{before.spell_key(field)}`"
         for field in fields
         for rule in _list_writing_rules(field)
         if not rule.particular or not find_frameworks_of_rule(rule.code).isdisjoint(framework_names)
@@ -162,7 +162,7 @@ def _find_ineffective_changes(before: Run, after: Run, fields: Iterable[Field]) 
     The framework leaves those fields as they were (for example Liger kernels for a model without any).
     """
     return frozenset(
-        f"`{before.spell_key(field)}` would change nothing"
+        f"`{before.spell_key(field)}` would have no effect"
         for field in fields
         if not is_equal(after.plan.get(field), after.stated_plan.get(field))
         and is_equal(after.plan.get(field), before.plan.get(field))

@@ -105,4 +105,4 @@ def _find_unfit_value(framework: Framework, fact: KeyFact, value: Any) -> str | 
         return None
     accepted = framework.keys.is_accepted(schema, value)
     is_fitting = is_accepted(schema, value, framework.loader) if accepted is None else accepted
-    return None if is_fitting else f"{framework.title} takes {describe_expected(schema)} for `{fact.name}`"
+    return None if is_fitting else f"{framework.title} expects {describe_expected(schema)} for `{fact.name}`"

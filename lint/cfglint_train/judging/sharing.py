@@ -46,7 +46,7 @@ def merge_occurrences(occurrences: Mapping[Job, Occurrence], jobs: Collection[Jo
     is_safe = len(occurrences) == len(jobs) and all(_is_safe(other) for other in others)
     return (worst if is_safe else _demote_to_unsafe(worst))._replace(
         related=(*worst.related, *_deduplicate_related(runs[:MAX_LISTED_RUNS])),
-        notes=(*worst.notes, f"the same holds for {unlisted} more runs") if unlisted > 0 else worst.notes,
+        notes=(*worst.notes, f"the same applies to {unlisted} more runs") if unlisted > 0 else worst.notes,
         run_count=len(ordered),
     )
 
@@ -79,8 +79,8 @@ def protect_other_runs(finding: Finding, path: str, other_count: int) -> Finding
         return finding
     if finding.severity != "info":
         return _demote_to_unsafe(finding)
-    runs = "another run" if other_count == 1 else f"{other_count} other runs"
-    advice = f"{fix.message}, in a copy of {path}: {runs} of this lint read it"
+    users = "another run also uses it" if other_count == 1 else f"{other_count} other runs also use it"
+    advice = f"{fix.message}, in a copy of {path}: {users}"
     return finding._replace(intent=None, fix=None, help=finding.help or advice)
 
 

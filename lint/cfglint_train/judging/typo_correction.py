@@ -44,7 +44,7 @@ def build_rewritable_run(run: Run, changes: Mapping[Field, Any], selection: Sele
             for occurrence, intended in list_nearest_keys(config):
                 if intended == route:
                     name = format_route(route)
-                    raise CannotEdit(f"{occurrence.name} may be meant to be {name}; rename or remove it first")
+                    raise CannotEdit(f"{occurrence.name} may be a misspelling of {name}; rename or remove it first")
     return corrected
 
 

@@ -60,8 +60,8 @@ def report_limit(path: str, message: str, selection: Selection, ledger: Ledger) 
 
 def report_bound(path: str, bound: str, selection: Selection, ledger: Ledger) -> None:
     """Report, at one of its files, that a repository was not searched completely; all findings remain valid."""
-    message = f"what the repository says of it may be incomplete: {bound}"
-    help = "leave data out with `.gitignore` or `extend-exclude`"
+    message = f"the repository was not searched completely: {bound}"
+    help = "exclude data with `.gitignore` or `extend-exclude`"
     _add_finding(registry.ENGINE_RULES["limit"], path, START, message, selection, ledger, help, severity="info")
 
 
@@ -69,7 +69,7 @@ def report_budget(paths: list[str], budget: Budget, selection: Selection, ledger
     """Report, in one finding, the files that were not read before the CPU time of the call was used up."""
     first = ", ".join(f"`{path}`" for path in paths[:_MAX_LISTED_FILES])
     more = f" and {len(paths) - _MAX_LISTED_FILES} more" if len(paths) > _MAX_LISTED_FILES else ""
-    files, limit = format_count(len(paths), "file"), f"{budget.seconds:g} s of CPU time for all"
+    files, limit = format_count(len(paths), "file"), f"{budget.seconds:g} s of CPU time in total"
     message = shorten_message(f"{files} not fully checked within {limit}: {first}{more}")
     ledger.troubles.append(Trouble(paths[0], message, START, is_global=True))
     help = "raise `max-cpu-seconds`, or check fewer files at once"

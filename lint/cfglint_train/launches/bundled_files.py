@@ -44,7 +44,7 @@ class LauncherOptionsDocument(JsonDocument):
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
         """Raise `CannotEdit`."""
-        raise CannotEdit("the launch gives it")
+        raise CannotEdit("the launch sets it")
 
 
 class WrittenDocument(JsonDocument):

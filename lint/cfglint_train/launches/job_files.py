@@ -46,7 +46,7 @@ def _is_named_in(name: str, text: str) -> bool:
 
 def _build_assumption(fact: str, value: str | int, path: str, line: int) -> FieldValue:
     thing = f"{value} GPUs" if fact == "gpu" else f"{fact.replace('-', ' ').replace('gpus', 'GPUs')}: {value}"
-    note = f"{thing}, as {os.path.basename(path)}:{line} asks for; set `{fact}` to be sure"
+    note = f"{thing}, as {os.path.basename(path)}:{line} requests; set `{fact}` to be sure"
     return FieldValue(value, Origin("user", note=os.path.basename(path), assumption=note))
 
 

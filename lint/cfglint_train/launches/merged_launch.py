@@ -116,10 +116,8 @@ def _merge_fact(name: str, values: list[FieldValue], launch_count: int) -> Field
     certain = next((value for value in values if not value.origin.assumption), first)
     if len(values) < launch_count and not certain.origin.assumption:
         thing = _describe_fact(name, certain.value)
-        note = (
-            f"{thing}, as {_format_source(certain)} states, the only one of {launch_count} launches; set "
-            f"`{name}` to be sure"
-        )
+        source = f"{_format_source(certain)} states, the only one of {launch_count} launches"
+        note = f"{thing}, as {source}; set `{name}` to be sure"
         return certain._replace(origin=certain.origin._replace(assumption=note))
     return certain
 
@@ -186,7 +184,7 @@ def convert_full_example(launch: Launch, reason: str = _EXAMPLE) -> Launch:
 def _mark_override_assumed(override: Override) -> Override:
     origin = override.origin
     line = "" if origin.place is None else f":{origin.place.document.locate(origin.place.span.start).line}"
-    note = f"`{origin.key}` as {origin.note}{line} gives it; another launch may give something else"
+    note = f"`{origin.key}` as {origin.note}{line} sets it; another launch may set something else"
     return Override(override.value, origin._replace(assumption=origin.assumption or note))
 
 
@@ -194,7 +192,7 @@ def _describe_fact(name: str, value: Any) -> str:
     """Return a cluster fact in words."""
     if name in ("nodes", "gpus-per-node"):
         return format_count(value, "node") if name == "nodes" else f"{format_count(value, 'GPU')} per node"
-    return f"the card {value}" if name == "gpu" else f"{value} of host memory"
+    return f"the GPU {value}" if name == "gpu" else f"{value} of host memory"
 
 
 def _format_source(value: FieldValue, folder: bool = False) -> str:

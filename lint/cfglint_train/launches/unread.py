@@ -171,7 +171,7 @@ def describe_missing_files(
         if document.source.count(os.fsencode(os.path.basename(file))) > len(places) or set("<>{}*") & set(file):
             continue
         if sources.find(os.path.join(resolve_working_folder(document, invocation), file), document.path) is None:
-            message = f"run not checked: `{file}`, which {title} is started with, was not found"
+            message = f"run not checked: {title} is started with `{file}`, which was not found"
             yield document.locate(word.span.start), message
 
 
@@ -353,7 +353,7 @@ def describe_unread_launches(
         seen.add(invocation.program)
         place = invocation.head[-1].span
         if file is None and not candidates and invocation.program.endswith(".py"):
-            yield place, f"`{name}`, which it starts, was not found"
+            yield place, f"it starts `{name}`, which was not found"
         elif settings_files:
             settings_file = (
                 os.path.relpath(settings_files[0]) if os.path.isabs(settings_files[0]) else settings_files[0]

@@ -138,7 +138,7 @@ def _resolve_framework(
         first = framework.keys.vocabulary.releases[0] if framework.keys is not None else framework.default_release
         is_older = allowed is not None and allowed.constraint.is_at_least(first) is False
         rank = "oldest" if is_older else "newest"
-        note = f"the {rank} known release, where {candidate_releases.reasons[0]} asks for another ({instruction})"
+        note = f"the {rank} known release, although {candidate_releases.reasons[0]} asks for another ({instruction})"
         return Release(first if is_older else framework.default_release, Origin("assumed", note=note))
     newest, reasons = candidate_releases.releases[-1], " and ".join(candidate_releases.reasons)
     keys = framework.keys
@@ -151,13 +151,13 @@ def _resolve_framework(
         )
         if fitting is not None:
             fresh[package] = newest
-            note = f"the newest{f' of those that {reasons} allows' if reasons else ''} that accepts all of its keys"
+            note = f"the newest{f' allowed by {reasons}' if reasons else ''} that accepts all of its keys"
             return Release(fitting, Origin("inferred", note=f"{note} ({_format_refused(hint)}; {instruction})"))
         if support.best is not None:
-            note = f"no release takes all of its keys; this one takes most ({instruction})"
+            note = f"no release accepts all of its keys; this one accepts most ({instruction})"
             return Release(support.best.release, Origin("assumed", note=note))
     conflict = statements.describe_conflict(package)
-    suffix = f", as {conflict} disagree" if conflict else ""
+    suffix = f", because {conflict} disagree" if conflict else ""
     if reasons:
         return Release(newest, Origin("inferred", note=f"the newest that {reasons} allows{suffix} ({instruction})"))
     return Release(newest, Origin("assumed", note=f"the newest known release{suffix} ({instruction})"))

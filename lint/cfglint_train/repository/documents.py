@@ -65,7 +65,7 @@ class Documents:
     """The documents of the files to check.
 
     `find_copy` returns the copy of a framework that contains a file, or "". Files of other training tools and
-    unreadable runs in it are left to its authors. `is_replaced` tells whether a script replaces a mark in the
+    unreadable runs in it are left to its authors. `is_replaced` returns whether a script replaces a mark in the
     repository of a file.
     """
 
@@ -152,7 +152,7 @@ class Documents:
         path = document.path
         copy = self._part_of(path)
         if copy:
-            self.ignore(path, f"it is a part of the copy in `{copy}`")
+            self.ignore(path, f"it is part of the copy in `{copy}`")
             return
         place = None if span is None else Place(document, span)
         position = START if place is None else document.locate(place.span.start)
@@ -186,7 +186,7 @@ class Documents:
         if syntax in ("notebook", "recipes"):
             if registry.find_candidates(source, "python") or registry.can_launch(source):
                 self.launching_scripts.add(path)
-            self.skip(path, "only the runs that it starts are named")
+            self.skip(path, "only the runs that it starts are listed")
             return None
         if syntax == "yaml" and registry.is_job(source) and registry.can_launch(source):
             self.launching_scripts.add(path)
@@ -233,7 +233,7 @@ class Documents:
         try:
             files.parse(path, source, "yaml")
         except DocumentError as error:
-            return f", and is no YAML at line {error.position.line}: {error.message}"
+            return f", and is not valid YAML at line {error.position.line}: {error.message}"
         return ""
 
     def _is_replaced_mark(self, path: str, source: bytes, position: Position) -> bool:

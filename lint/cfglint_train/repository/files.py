@@ -48,7 +48,8 @@ def walk(
     """Walk a folder and yield the files that may matter, sorted by name, without those that the settings exclude.
 
     These are files whose names imply a syntax, and shell scripts without an extension. Notebooks and recipes only count
-    for the runs that they start. `is_ignored(path, is_folder)` tells what else is omitted, if the settings respect it.
+    for the runs that they start. If the settings respect ignored files, `is_ignored(path, is_folder)` decides what else
+    is omitted.
 
     Links to folders are not followed; pipes, devices and broken links are no files.
     """

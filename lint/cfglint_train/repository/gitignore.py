@@ -30,7 +30,7 @@ _EXACT: Final = 2
 _ABOVE: Final = 1
 
 Matcher = Callable[[str], int]
-"""Function that tells whether a pattern matches a path (`_EXACT`), a folder above it (`_ABOVE`) or neither (0)."""
+"""Function that returns whether a pattern matches a path (`_EXACT`), a folder above it (`_ABOVE`) or neither (0)."""
 
 
 class GitIgnore:

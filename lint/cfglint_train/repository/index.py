@@ -207,7 +207,7 @@ class RepositoryIndex:
                 lambda: list_files(self.root, self._depth, self._beside, self._is_excluded)
             )
             if self._listing.limit:
-                self.limits_reached.append(f"only {self._listing.limit:,} files of the repository count")
+                self.limits_reached.append(f"only {self._listing.limit:,} files of the repository are considered")
         return self._listing
 
     def _join_paths(self) -> str:

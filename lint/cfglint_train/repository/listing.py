@@ -43,7 +43,7 @@ def list_files(
     """List the files below a root.
 
     `depth` is the number of nested folder levels that are walked, or None for all. New files in the folders of
-    `folders_with_new_files` count. `is_excluded` tells whether the settings exclude a folder; it is called for parent
+    `folders_with_new_files` count. `is_excluded` returns whether the settings exclude a folder; it is called for parent
     folders first.
     """
     names = _list_tracked(root) if depth is None else None

@@ -222,7 +222,7 @@ def find_release_assumptions(run: Run, fields: Set[str]) -> Iterator[Assumption]
         if rows:
             first, package = rows[0][0], fact.removeprefix(RELEASE)
             settings = _format_settings(run, {field for _, changed in rows for field in changed})
-            note = f"the default of {settings} in {package} {first.chosen}, and {first.release} has another"
+            note = f"the default of {settings} in {package} {first.chosen}; {first.release} has a different one"
             yield Assumption(
                 fact,
                 first.chosen,

@@ -40,16 +40,16 @@ FIELD_DESCRIPTIONS: Final[Mapping[Field, str]] = {
     "method.tuning": "what is trained",
     "method.lora_rank": "the rank of the adapters",
     "method.lora_targets": "which matrices have an adapter",
-    "method.trainable_layers": "the number of layers that are trained",
+    "method.trainable_layers": "the number of trained layers",
     "method.virtual_tokens": "the number of virtual tokens",
-    "precision.params": "the format of the weights",
-    "precision.compute": "the format of the computation",
+    "precision.params": "the data type of the weights",
+    "precision.compute": "the data type of the computation",
     "optimizer.name": "the optimizer",
     "batch.micro": "the micro batch",
     "sequence.length": "the length of the samples",
     "parallel.strategy": "how the model is sharded",
     "parallel.zero_stage": "the ZeRO stage",
-    "rollout.utilization": "the share of the GPU that the engine takes",
+    "rollout.utilization": "the engine's share of the GPU",
 }
 """Inputs of an estimate in words, for frameworks that have no setting for them."""
 
@@ -85,11 +85,12 @@ def explain_not_estimated(run: Run) -> NotEstimated | None:
         if file.similar:
             names = " and ".join(f"`{path}`" for path in file.similar[:_MAX_NAMED])
             suffix = f" and {len(file.similar) - _MAX_NAMED} more" if len(file.similar) > _MAX_NAMED else ""
-            message = f"`{file.path}`, which this run needs, may be any of {len(file.similar)} files: {names}{suffix}"
+            message = f"this run needs `{file.path}`, which may be any of {len(file.similar)} files: {names}{suffix}"
             return NotEstimated(message, place, "name it by its path in the repository")
         if file.is_yaml_refused:
-            return NotEstimated(f"`{file.path}`, which this run needs, is not JSON", place, "write it as JSON")
-        message = f"`{file.path}`, which this run needs, was not found"
+            message = f"this run needs `{file.path}` in JSON, but the file is YAML"
+            return NotEstimated(message, place, "write it as JSON")
+        message = f"this run needs `{file.path}`, which was not found"
         return NotEstimated(message, place, "commit the file, or name it by its path in the repository")
     if MODEL in missing:
         return _explain_model(run)
@@ -104,7 +105,7 @@ def _find_unsupported(run: Run) -> NotEstimated | None:
             return NotEstimated(origin.note, run.find_place(field), _MEASURE)
     if run.architecture is not None and (MODEL in run.estimate.missing or not has_formula(run.architecture)):
         kind = run.architecture.model_type
-        return NotEstimated(f"no formula covers all of a {kind} model", run.find_place("model.id"), _MEASURE)
+        return NotEstimated(f"no formula covers all parts of a {kind} model", run.find_place("model.id"), _MEASURE)
     return None
 
 
@@ -138,7 +139,7 @@ def _explain_model(run: Run) -> NotEstimated:
         if run.main.document.syntax == "python":
             message = "which model the script makes cannot be determined"
             return NotEstimated(message, place, "pass `--model-config FILE` with the model's `config.json`")
-        return NotEstimated("no file names the model", place, f"state {setting}, or pass `--model-config FILE`")
+        return NotEstimated("no file names the model", place, f"set {setting}, or pass `--model-config FILE`")
     origin = run.get_origin("model.id")
     if not model and origin is not None and origin.kind == "inferred" and origin.note:
         return NotEstimated(origin.note, place, f"pass `--set {run.spell_key('model.id')}=NAME`")
@@ -147,7 +148,7 @@ def _explain_model(run: Run) -> NotEstimated:
         return NotEstimated(message, place, "write a plain value there, or pass `--model-config FILE`")
     if not model or _has_placeholder(model):
         quoted_value = f" ({model})" if model else _quote_source(run, place)
-        remedy = f"state {setting} with a plain value, or pass `--model-config FILE` with the model's `config.json`"
+        remedy = f"set {setting} to a plain value, or pass `--model-config FILE` with the model's `config.json`"
         return NotEstimated(f"the value of {setting}{quoted_value} cannot be determined", place, remedy)
     remedy, message = (
         "pass `--model-config FILE` with its `config.json`",
@@ -160,7 +161,7 @@ def _explain_model(run: Run) -> NotEstimated:
         similar = suggest_ids(model, 1, MIN_SIMILARITY)
         message += f"; did you mean {similar[0]}?" if similar else ""
     elif "/" in model or "\\" in model:
-        message = f"the model `{model}` is a path, and no `config.json` of the repository is there"
+        message = f"the model `{model}` is a path, but the repository has no `config.json` there"
         if model.startswith(_OUTSIDE_PREFIXES):
             remedy += ", or `--model-folder DIR` with a folder above it"
     return NotEstimated(message, place, remedy)
@@ -178,7 +179,8 @@ def _explain_field(run: Run, field: Field) -> NotEstimated:
     origin, key, setting = run.get_origin(field), run.spell_key(field), _get_setting_name(run, field)
     place = run.find_place(field)
     _, name = _CLUSTER_FIELDS.get(field, ("", ""))
-    remedy = _format_remedy(name) if name else f"state {setting}"
+    verb = "set" if setting.startswith("`") else "state"
+    remedy = _format_remedy(name) if name else f"{verb} {setting}"
     if origin is not None and origin.kind == "assumed" and run.inputs.sharding is not None and field == STRATEGY:
         return NotEstimated(origin.note, run.main.find_top(), "start it by its path in a script of the repository")
     if origin is not None and field in run.inputs.conflicts:
@@ -191,9 +193,9 @@ def _explain_field(run: Run, field: Field) -> NotEstimated:
         and origin == launcher_sharding.origin
     ):
         if origin.note:
-            return NotEstimated(f"{origin.note}, and does not start", place, "give it one of them alone")
+            return NotEstimated(f"{origin.note}, and does not start", place, "use only one of them")
         message = f"how `{origin.key}` shards the model cannot be determined"
-        remedy = "give the launcher plain or quoted words, or a file of the repository (`--config_file`)"
+        remedy = "pass plain or quoted words to the launcher, or a file of the repository (`--config_file`)"
         return NotEstimated(message, place, remedy)
     if origin is not None and origin.kind == "explicit" and origin.note:
         return NotEstimated(origin.note, place, remedy if name else _MEASURE)
@@ -203,8 +205,8 @@ def _explain_field(run: Run, field: Field) -> NotEstimated:
             return NotEstimated(message, place, f"name modules that the model has in {setting}, as a list")
         tokens = run.plan.batch.micro_tokens if field == "batch.micro" else None
         if tokens:
-            message = f"{setting} is {tokens:,} tokens, which is no whole number of sequences"
-            return NotEstimated(message, place, "state a multiple of the length of the samples")
+            message = f"{setting} is {tokens:,} tokens, which is not a whole number of sequences"
+            return NotEstimated(message, place, "use a multiple of the sample length")
         quoted_value = _quote_source(run, place)
         if field in _CLUSTER_FIELDS:
             return NotEstimated(
@@ -218,33 +220,33 @@ def _explain_field(run: Run, field: Field) -> NotEstimated:
             return NotEstimated(message, place, f"commit the file, or write its settings below `{key}`")
         if quoted_value and not _has_placeholder(quoted_value) and not _is_computed(run, field, origin):
             message = f"the value of {setting}{quoted_value} is unknown to cfglint"
-            return NotEstimated(message, place, f"state {setting} with a value that {run.framework.title} has")
+            return NotEstimated(message, place, f"set {setting} to a value that {run.framework.title} has")
         expression = quoted_value.strip(" ()")
         if place.document.syntax == "python" and expression.isidentifier() and expression != key:
             message = f"what the script gives as `{expression}` cannot be determined"
-            return NotEstimated(message, place, "make it in the script itself, of plain values")
+            return NotEstimated(message, place, "build it in the script itself, from plain values")
         return NotEstimated(
-            f"the value of {setting}{quoted_value} cannot be determined", place, f"state {setting} with a plain value"
+            f"the value of {setting}{quoted_value} cannot be determined", place, f"set {setting} to a plain value"
         )
     if origin is not None and origin.kind == "inferred" and origin.note:
         return NotEstimated(origin.note, place, _MEASURE)
     if origin is None and field == STRATEGY and (open_file := _find_undetermined_file(run)) is not None:
         return open_file
     if origin is None and not name and not run.main.document.is_complete(run.main.root):
-        return NotEstimated(f"{setting} may be among options that cannot be determined", place, "write all options out")
+        return NotEstimated(f"{setting} may be among options that cannot be determined", place, "write out all options")
     if setting == FIELD_DESCRIPTIONS.get(field) and not name:
-        return NotEstimated(f"{setting} does not follow from the settings of this run", place, _MEASURE)
+        return NotEstimated(f"{setting} cannot be derived from the settings of this run", place, _MEASURE)
     word = None if name else run.main.get(*key.split("."))
     if isinstance(word, str):
         origin = run.main.get_origin(*key.split("."))
         message = f"the value of `{key}` ({word}) is unknown to cfglint"
-        return NotEstimated(
-            message, origin.place or place, f"state `{key}` with a value that {run.framework.title} has"
-        )
+        return NotEstimated(message, origin.place or place, f"set `{key}` to a value that {run.framework.title} has")
     if isinstance(word, (Unknown, list)):
         origin = run.main.get_origin(*key.split("."))
         message = f"the value of `{key}` cannot be determined"
-        return NotEstimated(message, origin.place or place, f"state `{key}` with a plain value")
+        return NotEstimated(message, origin.place or place, f"set `{key}` to a plain value")
+    if setting.startswith("`"):
+        return NotEstimated(f"{setting} is not set in any file", place, remedy)
     return NotEstimated(f"no file states {setting}", place, remedy)
 
 

@@ -323,7 +323,7 @@ class Run:
 
     def _replace_facts(self, facts: Mapping[str, Any]) -> Run:
         inputs, stated_plan = self.inputs, ResolvedPlan(self.stated_plan.values)
-        origin = Origin("user", note="another admissible value")
+        origin = Origin("user", note="another possible value")
         for fact, value in facts.items():
             if fact == GPU:
                 name, size = parse_capacity(value)

@@ -323,7 +323,7 @@ class Workspace:
         if launch is not None and launch.rendezvous is not None:
             cluster["launch.meets"] = launch.rendezvous
         elif launch is None and self.scripts.can_add_option(main, "--main_process_ip"):
-            note = f"what starts `{os.path.basename(main.document.path)}` may give the address"
+            note = f"the script that starts `{os.path.basename(main.document.path)}` may set the address"
             cluster["launch.meets"] = FieldValue(None, Origin("assumed", note=note))
         hardware_facts = {name: facts[name] for name in cluster_facts.HARDWARE_FACTS if name in facts}
         hardware = build_hardware({name: fact for name, fact in hardware_facts.items() if fact.value is not None})
@@ -388,9 +388,8 @@ class Workspace:
             return None
         script_path = self.scripts.find_sharding_script(main)
         if script_path is not None:
-            note = (
-                f"`{script_path}` names it, and starts something by a variable with a launcher that may shard the model"
-            )
+            launcher = "a launcher that may shard the model"
+            note = f"`{script_path}` names it and starts a program from a variable with {launcher}"
             return FieldValue(None, Origin("assumed", note=note))
         sibling = self.scripts.find_sharded_sibling(main)
         if sibling is None:
@@ -515,7 +514,7 @@ class Workspace:
             self.scripts.find_scripts_naming(stated_path, owner.document.path), stated_path
         )
         if place:
-            note = f"`{stated_path}` is what {place} writes; add it to the repository to be sure"
+            note = f"`{stated_path}` is the file that {place} writes; add it to the repository to be sure"
             return None if document is None else self._build_companion(owner, reference, document, (), note)
         owner_framework = frameworks.load(owner.framework)
         document = find_bundled_file(owner_framework, stated_path, owner.release)

@@ -1,13 +1,16 @@
-"""CHK002 host-not-checked: a run offloads much to the host, and the host's memory is not stated.
+"""CHK002 host-not-checked: a run needs a lot of host memory, but the host's memory is not stated.
 
 ## What it does
-Says what a node's host needs while a run loads, trains and resumes that offloads, whose engines or training states
-sleep, or whose ranks each load the whole model, where that is more than many nodes have and no flag, setting or comment
-says how much there is.
+Reports how much host memory a node needs, if it is more than many nodes have and no flag, setting or comment states the
+capacity. It covers loading, training and resuming. The rule applies to these runs:
+
+- runs that offload to the host
+- runs whose engines or training states sleep
+- runs in which each rank loads the whole model
 
 ## Why is this bad?
-Offloading a model of 236B to six nodes takes more than 600 GiB on each of them. Whether that fits is the difference
-between a run and a killed process, and cannot be checked.
+Offloading a 236B model on six nodes needs more than 600 GiB on each node. If a node has less, the process is killed.
+cfglint cannot check this without the host's memory.
 
 ## Example
     deepspeed: zero3_bf16_cpuoffload_all.json        # 70B on one node, host memory not stated
@@ -16,8 +19,8 @@ between a run and a killed process, and cannot be checked.
     # cfglint: host-memory=1TB
 
 ## When it does not apply
-Silent below 400 GiB per node, where nothing is offloaded, sleeps or is loaded by several ranks, and where the host
-memory is stated: then HST001 compares.
+Silent below 400 GiB per node. Also silent if nothing is offloaded or sleeps, and only one rank loads the model. If the
+host memory is stated, HST001 checks whether it is enough.
 
 ## References
 docs/memory/host.md.
@@ -62,7 +65,7 @@ def check(run: Run) -> Iterator[Report]:
     if host.expected < _MIN_REPORTED_BYTES:
         return
     yield Report(
-        f"host memory not checked: {phase.title} needs {format_size(host)} on one host, and its capacity is not stated",
+        f"host memory not checked: {phase.title} needs {format_size(host)} on one host, but its capacity is not stated",
         run.find_place("parallel.offload_optimizer", "parallel.offload_params", "model.id"),
         help="set `host-memory` to the memory of one node",
         notes=(format_breakdown(host),),

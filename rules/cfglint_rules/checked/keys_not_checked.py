@@ -1,11 +1,11 @@
-"""CHK003 keys-not-checked: a framework older than every release whose keys are known.
+"""CHK003 keys-not-checked: the framework is older than all releases whose keys cfglint knows.
 
 ## What it does
-Reports, once per configuration, that its keys were not checked: a flag, a setting or a requirement of the repository
-states a release older than the oldest known one.
+Reports once per configuration that its keys were not checked. This happens if a flag, a setting or a requirement in the
+repository states a release older than the oldest known one.
 
 ## Why is this bad?
-A key that such a release drops or refuses is not found. The file is green because it was not checked.
+cfglint does not find keys that such a release drops or rejects. The file passes only because its keys were not checked.
 
 ## Example
     axolotl==0.4.0                           # requirements.txt, beside an axolotl configuration
@@ -14,8 +14,8 @@ A key that such a release drops or refuses is not found. The file is green becau
     axolotl==0.12.2
 
 ## When it does not apply
-It never fails a run by itself; `require-checked = true` makes it count. What does not depend on keys (memory, batches,
-checkpoints) is checked anyway.
+This rule alone never fails a run. With `require-checked = true` it does. Checks that do not depend on keys (memory,
+batches, checkpoints) still run.
 
 ## References
 docs/releases.md.
@@ -46,5 +46,5 @@ def check(config: Config) -> Iterator[Report]:
     yield Report(
         f"keys not checked: {keys.manifest.title} is older here than {oldest}, the oldest known release{reason}",
         config.find_top(),
-        help=f"pass `--release {package}={oldest}`, or a newer one, to check them against that release",
+        help=f"pass `--release {package}={oldest}` or newer to check them against that release",
     )

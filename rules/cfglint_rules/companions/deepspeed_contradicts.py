@@ -1,14 +1,20 @@
 """XFL001 deepspeed-contradicts-trainer: the DeepSpeed file and the training configuration contradict each other.
 
 ## What it does
-Compares every value that the Hugging Face Trainer compares at start: batch sizes, accumulation, gradient clipping,
-the optimizer's learning rate, betas, epsilon and weight decay, the scheduler's learning rate, fp16 and bf16. A
-value of "auto" or a key that is not there is never compared. Of accelerate's own `deepspeed_config` the accumulation is
-compared, which it hands on.
+Compares every value that the Hugging Face Trainer compares at startup:
+
+- batch sizes and gradient accumulation
+- gradient clipping
+- the optimizer's learning rate, betas, epsilon and weight decay
+- the scheduler's learning rate
+- fp16 and bf16
+
+Values of "auto" and missing keys are never compared. In accelerate's own `deepspeed_config`, only the accumulation is
+compared, because accelerate passes it on.
 
 ## Why is this bad?
-The Trainer stops with "Please correct the following DeepSpeed config values that mismatch TrainingArguments
-values", after every rank has loaded its libraries and the job has waited for its GPUs.
+The Trainer stops with "Please correct the following DeepSpeed config values that mismatch TrainingArguments values". By
+then the job has waited for its GPUs and every rank has loaded its libraries.
 
 ## Example
     # ds_config.json
@@ -20,7 +26,7 @@ values", after every rank has loaded its libraries and the job has waited for it
     "train_micro_batch_size_per_gpu": "auto"
 
 ## Fix safety
-Safe: the run could not have started; the value of the training configuration is the one that is kept.
+Safe: the run could not have started. The fix keeps the value of the training configuration.
 
 ## References
 transformers 5.8.0 `integrations/deepspeed.py` (HfTrainerDeepSpeedConfig.fill_match, trainer_config_process);
@@ -182,7 +188,7 @@ def _build_report(
         f"`{format_route(route)}` is {_format_value(value)}, but {names} {verb} {_format_value(expected)} {location}: "
         "the Trainer refuses to start",
         place,
-        fix=Fix("safe", f"{format_route(route)}: {json.dumps(new_value)}", keys=((companion, (change,)),)),
+        fix=Fix("safe", f"set {format_route(route)}: {json.dumps(new_value)}", keys=((companion, (change,)),)),
         related=related,
         min_certainty="followed",
     )

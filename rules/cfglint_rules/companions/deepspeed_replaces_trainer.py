@@ -1,12 +1,13 @@
-"""XFL002 deepspeed-replaces-trainer: the DeepSpeed file brings a scheduler or an optimizer of its own.
+"""XFL002 deepspeed-replaces-trainer: the DeepSpeed file has its own scheduler or optimizer.
 
 ## What it does
-Reports a `scheduler` in the DeepSpeed file beside another schedule in the training configuration, a warm-up of other
-length, and an `optimizer` beside another optimizer.
+Reports a `scheduler` in the DeepSpeed file if the training configuration has a different schedule or warmup length.
+Also reports an `optimizer` if the training configuration has a different one.
 
 ## Why is this bad?
-The Trainer uses what the DeepSpeed file has and ignores its own setting silently: `WarmupLR` never decays, where
-cosine was asked for. Where the warm-ups differ in steps it refuses to start, after the model is loaded.
+The Trainer uses the DeepSpeed file's scheduler or optimizer and silently ignores its own setting. For example,
+`WarmupLR` never decays although you asked for cosine. If the warmup steps differ, the Trainer refuses to start, after
+the model is loaded.
 
 ## Example
     # ds_config.json
@@ -18,11 +19,12 @@ cosine was asked for. Where the warm-ups differ in steps it refuses to start, af
 Remove `scheduler` from the DeepSpeed file.
 
 ## Fix safety
-Unsafe: another schedule or optimizer takes over.
+Unsafe: the run then uses a different schedule or optimizer.
 
 ## When it does not apply
-Where the training configuration states neither, only the DeepSpeed file counts. `WarmupDecayLR` is the
-linear schedule, `WarmupLR` is constant_with_warmup, `WarmupCosineLR` is cosine.
+If the training configuration states no schedule or optimizer, only the DeepSpeed file counts and nothing is reported.
+Equivalent schedules are not reported: `WarmupDecayLR` is linear, `WarmupLR` is constant_with_warmup, `WarmupCosineLR`
+is cosine.
 
 ## References
 transformers 5.23.0 `integrations/deepspeed.py` (deepspeed_optim_sched, trainer_config_finalize); deepspeed 0.19.8

@@ -1,13 +1,13 @@
-"""XFL004 fp16-of-bf16-model: fp16 for a model whose weights were trained in bf16.
+"""XFL004 fp16-of-bf16-model: fp16 is used for a model that was trained in bf16.
 
 ## What it does
-Reports training in fp16 where the published weights of the model are bf16 and the GPU has bf16. A warning for models
-whose activations are known to overflow (Gemma, Qwen2 and Qwen2.5), information for all others.
+Reports training in fp16 if the published weights of the model are in bf16 and the GPU supports bf16. It is a warning
+for models whose activations are known to overflow (Gemma, Qwen2 and Qwen2.5), and an info for all others.
 
 ## Why is this bad?
-bf16 has the range of fp32; fp16 ends at 65,504. Activations of some models that were trained in bf16 go beyond that:
-the loss can become NaN or 0 after a few steps, or the loss scaler skips one step after the other. Others (Llama 3,
-Mistral) are trained in fp16 without trouble, and bf16 is only the safer format.
+bf16 has the range of fp32, but fp16 ends at 65,504. Some models that were trained in bf16 have larger activations. The
+loss can then become NaN or 0 after a few steps, or the loss scaler skips step after step. Other models (Llama 3,
+Mistral) train in fp16 without trouble, and bf16 is just the safer format.
 
 ## Example
     base_model: google/gemma-3-12b-it
@@ -17,9 +17,9 @@ Mistral) are trained in fp16 without trouble, and bf16 is only the safer format.
     bf16: true
 
 ## When it does not apply
-Silent for models whose weights are fp16 or fp32 (Llama 2), and on GPUs without bf16, where fp16 is the only 16-bit
-format. So it is where no file states the GPU, and the name of one of the run's files, or a comment there, has one
-without bf16 (T4, V100).
+Models with fp16 or fp32 weights (Llama 2) are not reported. Nor are GPUs without bf16, because fp16 is their only
+16-bit format. If no file states the GPU, a file name or comment in the run that names such a GPU (T4, V100) silences
+the rule.
 
 ## References
 Gemma: huggingface/transformers#36822, #37226. Qwen2: QwenLM/Qwen3#670, #868, hiyouga/LLaMA-Factory#4278,
@@ -58,7 +58,7 @@ def check(run: Run) -> Iterator[Report]:
     yield Report(
         f"{statement}: activations above 65,504 overflow, and the loss can become NaN or 0"
         if is_overflowing
-        else f"{statement}, whose range ends at 65,504; bf16 has that of fp32",
+        else f"{statement}: its range ends at 65,504; bf16 has the range of fp32",
         run.find_place("precision.compute"),
         None if is_overflowing else "info",
         help="train in bf16",

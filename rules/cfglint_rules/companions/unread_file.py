@@ -1,11 +1,12 @@
-"""XFL003 unread-launcher-file: a launcher is given a file that it does not read.
+"""XFL003 unread-launcher-file: a launcher ignores a file that it is given.
 
 ## What it does
 Reports `accelerate launch --deepspeed_config_file` without `--use_deepspeed`.
 
 ## Why is this bad?
-accelerate chooses its DeepSpeed launcher by `--use_deepspeed`, or by a configuration file that says DEEPSPEED. Without
-either, the file is ignored and the run is plain data parallelism: every GPU holds the whole model and all its states.
+accelerate uses its DeepSpeed launcher only with `--use_deepspeed`, or with a configuration file that says DEEPSPEED.
+Without either, it ignores the file and the run uses plain data parallelism. Every GPU then holds the whole model and
+all of its states.
 
 ## Example
     accelerate launch --num_processes 8 --deepspeed_config_file ds.json train.py
@@ -14,9 +15,10 @@ either, the file is ignored and the run is plain data parallelism: every GPU hol
     accelerate launch --num_processes 8 --use_deepspeed --deepspeed_config_file ds.json train.py
 
 ## When it does not apply
-Silent for launches with `--config_file`, which may state DEEPSPEED, or with options that come from elsewhere.
-accelerate also takes a default configuration from the user's home directory, which may switch DeepSpeed on; that there
-is none is an assumption.
+Launches are not reported if they have `--config_file`, which may select DEEPSPEED, or options that come from elsewhere.
+
+accelerate also reads a default configuration in the user's home directory, which may switch DeepSpeed on. cfglint
+assumes that there is none.
 
 ## References
 accelerate 1.15.0 `commands/launch.py` (launch_command, _validate_launch_command).

@@ -50,7 +50,7 @@ def _check_field(run: Run, rule: HouseRule, field: Field) -> Iterator[Report]:
     if owner is not None and not is_derived and new_value is not None:
         conflicting_rule = _find_conflicting_rule(run, rule, owner[0], key, new_value)
         fix = (
-            Fix("unsafe", f"`{name}: {_format_value(new_value)}`", {field: new_value})
+            Fix("unsafe", f"set `{name}: {_format_value(new_value)}`", {field: new_value})
             if conflicting_rule is None
             else None
         )
@@ -191,7 +191,7 @@ def _is_rule_about(run: Run, rule: HouseRule, config: Config, key: str) -> bool:
 
 def _format_setting(name: str, value: Any) -> str:
     """Return a setting with its value, for a fix."""
-    return f"`{name} {_format_value(value)}`" if name.startswith("-") else f"`{name}: {_format_value(value)}`"
+    return f"set `{name} {_format_value(value)}`" if name.startswith("-") else f"set `{name}: {_format_value(value)}`"
 
 
 def _build_report(
@@ -207,11 +207,10 @@ def _build_report(
     demand = dict(rule.tests)[test]
     state = "is not set" if test == "present" else "is set" if test == "absent" else f"is {_format_value(value)}"
     reason = f": {rule.message}" if rule.message else ""
-    notes = [f"the rule is `{rule.place}` of {format_path(rule.path)}"]
+    notes = [f"the rule is `{rule.place}` in {format_path(rule.path)}"]
     if conflicting_rule is not None:
         notes.append(
-            f"no fix: `{conflicting_rule.place}` of {format_path(conflicting_rule.path)} refuses what this rule asks "
-            "for"
+            f"no fix: `{conflicting_rule.place}` in {format_path(conflicting_rule.path)} rejects the required value"
         )
     return Report(
         f"{name} {state}; a house rule {_DEMAND_TEMPLATES[test].format(_format_values(demand))}{reason}",
@@ -225,11 +224,11 @@ def _build_report(
 
 
 _DEMAND_TEMPLATES: Final[dict[Test, str]] = {
-    "equals": "asks for {}",
-    "one-of": "asks for one of {}",
+    "equals": "requires {}",
+    "one-of": "requires one of {}",
     "at-most": "allows at most {}",
-    "at-least": "asks for at least {}",
-    "present": "asks for it",
+    "at-least": "requires at least {}",
+    "present": "requires it",
     "absent": "forbids it",
 }
 

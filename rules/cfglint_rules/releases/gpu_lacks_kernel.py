@@ -1,12 +1,12 @@
 """REL004 gpu-lacks-kernel: the stated GPU is too old for the number format or the attention kernel.
 
 ## What it does
-Compares the compute capability of the stated GPU with what the run asks for: FlashAttention 2 and bf16 need 8.0
+Compares the compute capability of the stated GPU with the needs of the run. FlashAttention 2 and bf16 need 8.0
 (Ampere), FP8 needs 8.9 (Ada, Hopper).
 
 ## Why is this bad?
-FlashAttention 2 and FP8 stop the run once the model is loaded. bf16 is refused too, or emulated in software where torch
-can, many times slower than fp16.
+FlashAttention 2 and FP8 stop the run after the model is loaded. bf16 is rejected as well, or torch emulates it in
+software, many times slower than fp16.
 
 ## Example
     # cfglint: gpu=V100-32GB
@@ -18,10 +18,10 @@ can, many times slower than fp16.
     fp16: true
 
 ## Fix safety
-Safe where no packing depends on the kernel: the run could not have started.
+Safe if no packing depends on the kernel, because the run could not have started.
 
 ## When it does not apply
-Silent where no GPU is stated.
+Silent if no GPU is stated.
 
 ## References
 transformers 5.23.0 `modeling_utils.py` (FlashAttention 2 asks for compute capability 8.0), `training_args.py` ("Your
@@ -67,11 +67,11 @@ def check(run: Run) -> Iterator[Report]:
             f"`{key}`: bf16 needs compute capability 8.0 (Ampere), but {gpu_text}: it is refused or slowly emulated",
             run.find_place("precision.compute"),
             "warning",
-            help="use fp16 with a model trained in fp16, or a GPU from Ampere on",
+            help="use fp16 with a model trained in fp16, or an Ampere or newer GPU",
         )
     if compute == "fp8" and capability < ADA:
         yield Report(
             f"`{key}`: FP8 needs compute capability 8.9 (Ada), but {gpu_text}: the run is refused",
             run.find_place("precision.compute"),
-            help="train in bf16" if capability >= AMPERE else "use fp16 or fp32, or a GPU from Ada on",
+            help="train in bf16" if capability >= AMPERE else "use fp16 or fp32, or an Ada or newer GPU",
         )

@@ -1,14 +1,18 @@
-"""REL002 newest-refuses: a configuration that only older releases of its framework accept.
+"""REL002 newest-refuses: only older releases of the framework accept this configuration.
 
 ## What it does
-The release is not stated, and the configuration has keys that the newest one refuses. Then it is checked against the
-newest release that accepts them all, and this is reported once per file, with the keys: a warning where a fresh
-installation gets the release that refuses them, information where the requirements keep to older ones. For
-LLaMA-Factory the same is reported for the newest transformers that it allows, whose training arguments are its keys.
+Applies if the release is not stated and the newest release rejects keys of the configuration. cfglint then checks the
+file against the newest release that accepts all of its keys, and reports this once per file with the rejected keys.
+
+It is a warning if a fresh installation gets the release that rejects them. It is an info if the requirements limit the
+framework to older releases.
+
+LLaMA-Factory's keys include the training arguments of transformers. The rule therefore also reports files that the
+newest transformers it allows would reject.
 
 ## Why is this bad?
-The file works on the release that its author used. With a fresh installation, or the next upgrade, the framework stops
-at these keys, after the job has waited for its GPUs.
+The file works with the release that its author used. After a fresh installation or the next upgrade, the framework
+stops at these keys. By then the job has waited for its GPUs.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -24,10 +28,11 @@ at these keys, after the job has waited for its GPUs.
       - auto_wrap
 
 ## When it does not apply
-State the release that runs the configuration: with a pragma, in the settings, or by a pin in requirements.txt,
-pyproject.toml, a lock file or a Dockerfile. OLMo-core's scripts choose classes, whose arguments Python itself
-checks. `cfglint migrate --to axolotl=0.21.0` rewrites the keys. OpenRLHF's scripts have KEY002 for this. Keys that
-are dropped silently are no evidence, and KEY002 reports them, too.
+State the release that runs the configuration: with a pragma, in the settings, or with a pin in requirements.txt,
+pyproject.toml, a lock file or a Dockerfile. To rewrite the keys instead, run `cfglint migrate --to axolotl=0.21.0`.
+
+OLMo-core scripts are not reported, because Python itself checks the arguments of the classes they use. For OpenRLHF
+scripts, KEY002 reports this. Keys that are silently dropped do not count here; KEY002 reports them.
 
 ## References
 docs/releases.md.

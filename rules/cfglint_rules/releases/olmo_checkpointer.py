@@ -1,18 +1,24 @@
-"""REL001 olmo-checkpointer-release: OLMo's checkpointer cannot work with the installed torch or ai2-olmo-core.
+"""REL001 olmo-checkpointer-release: OLMo's checkpointer does not work with the installed torch or ai2-olmo-core.
 
 ## What it does
-Reports, where the releases are stated: `local` with torch 2.3 or later, `torch_new` with torch 2.3 or later (it
-saves but cannot load), `olmo_core` with ai2-olmo-core 1.0 or later, and torch 2.6 or later, with which no checkpoint
-can be read back. The last is an error where the run reads one (`load_path`, or the checkpoint that is saved and
-loaded before the first step), a warning where it may (`try_load_latest_save`), and advice elsewhere.
+Reports these combinations, if the releases are stated:
+
+- `local` with torch 2.3 or newer
+- `torch_new` with torch 2.3 or newer, which saves but cannot load
+- `olmo_core` with ai2-olmo-core 1.0 or newer
+- any checkpointer with torch 2.6 or newer, which cannot read the checkpoints back
+
+The last one is an error if the run reads a checkpoint: `load_path`, or the checkpoint that is saved and loaded before
+the first step. It is a warning if the run may read one (`try_load_latest_save`), otherwise an info.
 
 ## Why is this bad?
-`local` raises NotImplementedError at the first save. `torch_new` fails when a checkpoint is read back, by default
-right after the one that is written before training. `olmo_core` with a later core says "Checkpoint for step 0
-already exists" on an empty folder, and with `save_overwrite: true` its ranks race for the folder.
+`local` raises NotImplementedError at the first save. `torch_new` fails when it reads a checkpoint back. By default,
+that happens right after the save before training. `olmo_core` with a newer core says "Checkpoint for step 0 already
+exists" although the folder is empty. With `save_overwrite: true`, its ranks race for the folder.
 
-Every checkpoint has a pickle with the trainer's state, in which numpy's random state is. ai2-olmo reads it by
-`torch.load` without `weights_only`, which is on by default since torch 2.6 and refuses it (UnpicklingError).
+Every checkpoint contains a pickle of the trainer's state, including numpy's random state. ai2-olmo reads it with
+`torch.load` and does not set `weights_only`. Since torch 2.6, `weights_only` is on by default and rejects the pickle
+(UnpicklingError).
 
 ## Example
     # cfglint: torch=2.5.1
@@ -22,16 +28,17 @@ Every checkpoint has a pickle with the trainer's state, in which numpy's random 
     sharded_checkpointer: torch_legacy
 
 ## Fix safety
-Safe for `local` and `torch_new`, which cannot work: `torch_legacy` takes their place. Where FSDP is not wrapped,
-the fix wraps it by block, else the whole model would be gathered on the GPU. It is unsafe with
-`try_load_latest_save`, as a restart would read the old folder with the new class. For `olmo_core` there is none:
-ai2-olmo-core 0.1.0 can also be pinned. For torch 2.6 and later there is none either: the job needs
-`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` in its environment.
+`local` and `torch_new` cannot work, so replacing them with `torch_legacy` is safe. If FSDP wraps only the root module,
+the fix wraps by block instead. Otherwise the whole model would be gathered on the GPU. The fix is unsafe with
+`try_load_latest_save`, because a restart would read the old folder with the new class.
+
+There is no fix for `olmo_core`: use `torch_legacy`, or pin ai2-olmo-core 0.1.0. There is none for torch 2.6 and newer
+either: set `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` in the job's environment.
 
 ## When it does not apply
-Silent where no release is stated. The finding about torch 2.6 is not made where the script that starts the
-configuration sets `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`, nor where the repository's copy of OLMo reads with
-`weights_only=False`, as OLMo's source behind 0.6.0 does.
+Silent if no release is stated. The finding about torch 2.6 is not reported if the launch script sets
+`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`. Nor is it reported if the repository's copy of OLMo reads with `weights_only=False`,
+as OLMo's source after 0.6.0 does.
 
 ## References
 ai2-olmo 0.6.0 `checkpoint.py` (LocalShardedCheckpointer, RemoteFileSystemReader, load_state_dict), `train.py`
@@ -117,19 +124,18 @@ def _report_unreadable(run: Run) -> Iterator[Report]:
     severity: Severity
     fields: tuple[Field, ...]
     if checkpoint.load_path:
-        severity, fields, consequence = "error", ("checkpoint.load_path",), "so `load_path` stops it"
+        severity, fields, consequence = "error", ("checkpoint.load_path",), "so `load_path` stops the run"
     elif checkpoint.at_start and checkpoint.resume_latest is not True:
-        severity, fields, consequence = "error", ("checkpoint.at_start",), "and it reads one before the first step"
+        severity, fields, consequence = "error", ("checkpoint.at_start",), "and the run reads one before the first step"
     elif checkpoint.resume_latest:
         severity, fields, consequence = "warning", ("checkpoint.resume_latest",), "so a restart begins from step 0"
     elif checkpoint.strategy not in (None, "no"):
-        severity, fields, consequence = "info", (), "so it cannot be resumed later"
+        severity, fields, consequence = "info", (), "so the run cannot be resumed later"
     else:
         return
     yield Report(
-        f"the run cannot read back any checkpoint, {consequence}: `torch.load` of torch {run.releases.get('torch')} "
-        "refuses "
-        "the trainer state (`weights_only`)",
+        f"torch {run.releases.get('torch')} refuses to load the trainer state of any checkpoint (`weights_only`), "
+        f"{consequence}",
         run.find_place(*fields, _FIELD, "checkpoint.path"),
         severity,
         help=f"set {_VARIABLE}=1 for the job if you trust its checkpoints, or use torch below 2.6",

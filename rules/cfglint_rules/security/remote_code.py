@@ -1,29 +1,32 @@
-"""SEC001 trust-remote-code: the model repository may run its own Python on the training nodes.
+"""SEC001 trust-remote-code: the model repository may run its own Python code on the training nodes.
 
 ## What it does
-Reports `trust_remote_code: true` (and OpenRLHF's equivalents where they exist).
+Reports `trust_remote_code: true` and the equivalent flags of OpenRLHF.
 
 ## Why is this bad?
-Anyone who can push to the model repository runs code on every node, with the job's credentials, and can change it
-between two runs of the same configuration unless a revision is pinned. Most models that once needed it have a class
-in transformers today.
+Anyone who can push to the model repository can run code on every node with the job's credentials. Unless a revision is
+pinned, that code can change between two runs of the same configuration. Most models that once needed this now have a
+class in transformers.
 
 ## Example
     trust_remote_code: true
 
 ## Use instead
-Leave it out, or pin the revision that was reviewed:
+Remove it, or pin the revision that you reviewed:
 
     trust_remote_code: true
     revision_of_model: 3f2c1e...
 
 ## When it does not apply
-Silent where the framework trusts every repository by itself and leaves nothing to set (OpenRLHF before its flag).
+Silent if the framework always trusts every repository and has no setting for it (OpenRLHF before it added the flag).
 
 ## Fix safety
-Offered only where every release of transformers that the run may use (stated, pinned, or required by the framework's
-release) has a class of its own for the model. Unsafe: the remote code and the class may differ in detail. What the
-framework would switch on without the key (axolotl's fused LoRA kernels) is switched off in the same fix.
+A fix is offered only if every transformers release that the run may use has its own class for the model. Those releases
+are stated, pinned, or required by the framework's release. The fix is unsafe, because the remote code and the class may
+differ in detail.
+
+If the framework would switch on another feature without the key (axolotl's fused LoRA kernels), the same fix switches
+it off.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ def check(run: Run) -> Iterator[Report]:
     """Yield a report if remote code is trusted without a pinned revision."""
     if _is_pinned(run) or not run.is_stated(_FIELD):
         return
-    model = run.architecture
+    model, key = run.architecture, run.spell_key(_FIELD)
     first_release_with_class = None if model is None or model.remote_code else get_first_release(model.outer_type)
     if (
         model is not None
@@ -66,18 +69,19 @@ def check(run: Run) -> Iterator[Report]:
     ):
         changes: dict[Field, Any] = {_FIELD: False, **_find_dependent_values(run)}
         yield Report(
-            f"the model's repository may run its own code without need: transformers supports {model.model_type}",
+            f"`{key}` lets the model repository run its own code, but transformers supports {model.model_type} "
+            "without it",
             run.find_place(_FIELD),
             fix=Fix("unsafe", format_changes(run, changes), changes),
         )
     else:
         note = (
-            f"{model.outer_type} has a class in transformers from {first_release_with_class} on"
+            f"{model.outer_type} has a class in transformers since {first_release_with_class}"
             if model and first_release_with_class
             else None
         )
         yield Report(
-            "the model's repository may run its own code, and its revision is not pinned",
+            f"`{key}` lets the model repository run its own code, and its revision is not pinned",
             run.find_place(_FIELD),
             help="pin the revision whose code you reviewed",
             notes=() if note is None else (note,),

@@ -1,32 +1,40 @@
-"""SEC002 secret-in-configuration: a credential is in the file.
+"""SEC002 secret-in-configuration: the file contains a credential.
 
 ## What it does
-Recognises the tokens of over a hundred services by their published shape: Hugging Face, Weights & Biases, GitHub,
-GitLab, OpenAI, Anthropic, AWS, Azure (account keys, signed addresses), Google, Slack and Discord (tokens, webhooks),
-Telegram, Modal, Docker, npm, PyPI, JSON web tokens and others. It also reports a W&B key (40 hexadecimal digits) behind
-`wandb login`, `--use_wandb` or a name of it, passwords in addresses, private keys (PEM), what follows `Bearer`, and
-values of keys that say what they are: any literal of eight characters or more behind a key that ends in `password`,
-`passwd`, `passphrase` or `secret`, what is no word behind one that ends in `_pass`, and a value that looks generated
-behind one that ends in `token`, `api_key` or `access_key`. It reads keys, flags, exported
-variables and comments alike, also in the scripts that start a configuration. A value over several lines or with escapes
-is judged as it is read. The value itself is never printed: every output masks it.
+Recognises the tokens of more than a hundred services by their published format. Among them are Hugging Face, Weights &
+Biases, GitHub, GitLab, OpenAI, Anthropic, AWS, Azure (account keys, signed addresses), and Google. Others are Slack,
+Discord (tokens, webhooks), Telegram, Modal, Docker, npm, PyPI and JSON web tokens.
+
+It also reports:
+
+- a W&B key (40 hexadecimal digits) after `wandb login`, `--use_wandb` or one of W&B's names for it
+- passwords in addresses, private keys (PEM), and tokens after `Bearer`
+- any literal of eight characters or more, if its key ends in `password`, `passwd`, `passphrase` or `secret`
+- a value that is not a word, if its key ends in `_pass`
+- a value that looks generated, if its key ends in `token`, `api_key` or `access_key`
+
+It reads keys, flags, exported variables and comments, also in the scripts that start a configuration. Multi-line and
+escaped values are judged as they are parsed. Every output masks the value itself.
 
 ## Why is this bad?
-Configurations are committed, copied into run folders and uploaded with checkpoints and experiment trackers. A token
-in them is public as soon as one of those is.
+Configurations are committed, copied into run folders, and uploaded with checkpoints and experiment trackers. As soon as
+one of these is public, so is the token.
 
 ## Example
     wandb_api_key: 0123456789abcdef0123456789abcdef01234567
 
 ## Use instead
-Put it into the environment (`WANDB_API_KEY`, `HF_TOKEN`) or the service's own login, and revoke the one that
+Put the credential in the environment (`WANDB_API_KEY`, `HF_TOKEN`) or use the service's own login. Revoke the one that
 leaked.
 
 ## When it does not apply
-Placeholders (`<token>`, `xxx`, `your-key-here`, `${WANDB_API_KEY}`), paths, names of variables and of secrets that are
-kept elsewhere (`vault:...`, `secret: wandb-login`), tokens of a vocabulary (`pad_token: "<pad>"`), booleans and `true`
-for "use the login" are no secrets, nor are commits: 40 hexadecimal digits count only behind a name that W&B reads its
-key by.
+These are not credentials:
+
+- placeholders (`<token>`, `xxx`, `your-key-here`, `${WANDB_API_KEY}`)
+- paths, names of variables, and names of secrets that are stored elsewhere (`vault:...`, `secret: wandb-login`)
+- vocabulary tokens (`pad_token: "<pad>"`)
+- booleans, such as `true` for "use the login"
+- commit hashes: 40 hexadecimal digits count only after a name from which W&B reads its key
 """
 
 from __future__ import annotations

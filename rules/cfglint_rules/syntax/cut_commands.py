@@ -150,7 +150,7 @@ def _build_ending_fix(document: ShellDocument, line: Span) -> Fix | None:
     end = find_trailing_backslash(document, line)
     if end is None:
         return None
-    return Fix("safe", "remove the backslash, which continues nothing", texts=((document, Edit(end, "")),))
+    return Fix("safe", "remove the trailing backslash", texts=((document, Edit(end, "")),))
 
 
 def _build_joining_fix(document: ShellDocument, line: Span, applicability: Applicability) -> Fix | None:
@@ -158,7 +158,7 @@ def _build_joining_fix(document: ShellDocument, line: Span, applicability: Appli
     space = find_space_after_backslash(document, line)
     if space is None:
         return None
-    return Fix(applicability, "remove the white space behind the backslash", texts=((document, Edit(space, "")),))
+    return Fix(applicability, "remove the white space after the backslash", texts=((document, Edit(space, "")),))
 
 
 def _report_cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
@@ -188,14 +188,15 @@ def _explain_cause(document: ShellDocument, start: int) -> str:
     """Return the advice for the cause that ends the command above a place."""
     line = find_line_above(document, start)
     line_above_text = document.source[line.start : line.end]
+    reason = "a backslash continues a line only as its last character"
     if has_comment_after_backslash(document, line):
-        return "remove the comment behind the backslash above: only as the last character it continues a line"
+        return f"remove the comment after the backslash above: {reason}"
     if find_space_after_backslash(document, line) is not None:
-        return "remove the white space behind the backslash above: only as the last character it continues a line"
+        return f"remove the white space after the backslash above: {reason}"
     if not line_above_text.strip():
-        return "remove the empty line, which ends the command"
+        return "remove the empty line: it ends the command"
     if line_above_text.lstrip().startswith(b"#"):
-        return "move the comment above the command, which it ends"
+        return "move the comment above the command: here it ends the command"
     return "end the line above with a backslash"
 
 

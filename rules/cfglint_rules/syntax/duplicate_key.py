@@ -1,12 +1,14 @@
 """SYN003 duplicate-key: a mapping has the same key twice.
 
 ## What it does
-Reports a key that one mapping has more than once, at its second occurrence; the others are related places.
+Reports a key that occurs more than once in a mapping. The finding is at the second occurrence and links to the others.
 
 ## Why is this bad?
-What happens depends on the loader. PyYAML (axolotl, accelerate, LLaMA-Factory before 0.9.4) and Python's `json`
-silently keep the last value, so that editing the first one does nothing. OmegaConf (LLaMA-Factory since 0.9.4, OLMo)
-and DeepSpeed's own loader refuse the file: there it is an error.
+The loader decides what happens:
+
+- PyYAML (axolotl, accelerate, LLaMA-Factory before 0.9.4) and Python's `json` silently keep the last value. Editing the
+  first one has no effect.
+- OmegaConf (LLaMA-Factory since 0.9.4, OLMo) and DeepSpeed's own loader reject the file. The finding is then an error.
 
 ## Example
     micro_batch_size: 4
@@ -14,11 +16,16 @@ and DeepSpeed's own loader refuse the file: there it is an error.
     micro_batch_size: 1
 
 ## When it does not apply
-Where the candidate releases differ, it is a warning that names the first one that refuses the file, with the same
-value twice only if the newest refuses it.
-Where the same value stands twice and nothing refuses it, it is information. Options of a script that are given under
-two conditions (an `if` and its `else`) are no duplicates. Nor is an option that only looks like the beginning of
-another one (`--model_name`), where the repository's own program declares it.
+If the candidate releases differ, the finding is a warning that names the first release that rejects the file. If the
+values are also the same, it is a warning only if the newest release rejects the file.
+
+If the values are the same and no release rejects the file, the finding is an info.
+
+Two cases are not duplicates:
+
+- options that a script sets under different conditions (an `if` and its `else`)
+- an option that looks like an abbreviation of another one (`--model_name`) but that a program in the repository
+  declares
 
 ## References
 omegaconf 2.3.0 `_utils.py` (OmegaConfLoader); LLaMA-Factory 0.9.3 and 0.9.4 `hparams/parser.py` (read_args); deepspeed
@@ -99,10 +106,8 @@ def _describe_outcome(config: Config, is_different: bool) -> tuple[str, Severity
         grounds = (Ground("fork", str(fork), "assumed", f"upstream's loader: {fork}", fork.source),)
     if not framework.traits.refuses_duplicates_since:
         return f"{loader} refuses the file", "warning", grounds
-    outcome = (
-        f"since {framework.title} {framework.traits.refuses_duplicates_since} {loader} refuses the file, "
-        f"before {_LAST_WINS}"
-    )
+    first = f"{framework.title} {framework.traits.refuses_duplicates_since}"
+    outcome = f"since {first} {loader} refuses the file; before that, {_LAST_WINS}"
     return outcome, "warning" if is_different or refusal.current_effect == REFUSED else "info", grounds
 
 

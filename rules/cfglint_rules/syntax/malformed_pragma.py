@@ -1,11 +1,11 @@
-"""SYN006 malformed-pragma: a cfglint comment that is unknown and has no effect.
+"""SYN006 malformed-pragma: a cfglint comment is not valid and has no effect.
 
 ## What it does
-Reports `# cfglint: ...` comments that are neither facts (`nodes=64 gpu=A100-80GB torch=2.2`) nor a suppression
-(`ignore[CODE]`, `file-ignore[CODE]`), facts whose name is unknown, and suppressions of codes that do not exist.
+Reports `# cfglint: ...` comments that are neither facts (`nodes=64 gpu=A100-80GB torch=2.2`) nor suppressions
+(`ignore[CODE]`, `file-ignore[CODE]`). It also reports unknown facts and suppressions of unknown codes.
 
 ## Why is this bad?
-A fact that is not understood is not used: the estimate silently rests on an assumption.
+cfglint does not use a fact that it does not understand. The estimate then silently rests on an assumption.
 
 ## Example
     # cfglint: node=64              # the fact is called nodes
@@ -37,7 +37,7 @@ def check(document: Document) -> Iterator[Report]:
     pragmas_found = pragmas.read_pragmas(document)
     for comment in pragmas_found.malformed:
         yield Report(
-            "unknown cfglint comment, which has no effect",
+            "unknown cfglint comment: it has no effect",
             Place(document, comment.span),
             help=_suggest_form(comment.text),
         )

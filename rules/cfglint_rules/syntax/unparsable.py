@@ -1,24 +1,30 @@
-"""SYN002 unparsable: the text is not the YAML, JSON or Python that its name says, or its framework refuses it.
+"""SYN002 unparsable: the text is not valid YAML, JSON or Python, or the framework's loader rejects it.
 
 ## What it does
-Reports the first place at which the text cannot be parsed: line and column, in one line. Only files that contain a
-framework's own keys are reported; a template of something else is left alone.
+Reports the first place where the text cannot be parsed, with its line and column. Only files that contain a framework's
+own keys are reported. Templates of other tools are left alone.
 
-Of YAML it also reports what cfglint can read and the framework's own loader refuses: a tab between tokens, a tag that
-is not standard, an anchor that is given twice, a merge (`<<`) of something that is no mapping, a date that does not
-exist, the value `=`, a list or mapping as a key, a comment right behind `|`. No fix is written into such a file.
+It also reports YAML that cfglint can read but the framework's own loader rejects:
+
+- a tab between tokens, or a comment directly after `|`
+- a non-standard tag, or an anchor that is defined twice
+- a merge (`<<`) of something other than a mapping
+- a date that does not exist, or the value `=`
+- a list or mapping as a key
+
+cfglint writes no fixes into such a file.
 
 ## Why is this bad?
-The launcher stops at the same place, after the job was scheduled.
+The launcher stops at the same place, after the job has been scheduled.
 
 ## Example
     micro_batch_size: 2
      sequence_len: 2048      # one space too many
 
 ## When it does not apply
-Never for files that are no training configuration. What only some of the loaders refuse that may read the file is a
-warning: LLaMA-Factory uses PyYAML before 0.9.4 and OmegaConf since, and OmegaConf takes tabs since 2.4, as it reads
-with libyaml then.
+Files that are not training configurations are never reported. If only some of the loaders that may read the file reject
+it, the finding is a warning. For example, LLaMA-Factory used PyYAML before 0.9.4 and OmegaConf since then. OmegaConf
+2.4 and newer accept tabs, because they use libyaml.
 
 ## References
 PyYAML 6.0 `scanner.py`, `composer.py` and `constructor.py` (`yaml.safe_load`); omegaconf 2.3.0 `_utils.py` and 2.4.0

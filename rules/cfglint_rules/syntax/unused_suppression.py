@@ -1,20 +1,20 @@
-"""SYN005 unused-suppression: a comment silences a finding that is not there.
+"""SYN005 unused-suppression: a comment suppresses a finding that does not occur.
 
 ## What it does
-Reports each code of an `ignore[...]` or `file-ignore[...]` comment that silenced nothing.
+Reports each code in an `ignore[...]` or `file-ignore[...]` comment that suppressed nothing.
 
 ## Why is this bad?
-A suppression that outlives its reason hides the next finding of the same rule.
+A suppression that is no longer needed hides the next finding of the same rule.
 
 ## Example
     micro_batch_size: 1   # cfglint: ignore[MEM001]   (the step fits since the batch was lowered)
 
 ## Fix safety
-Safe: the code goes, and the comment with it where it was the last one. No setting changes.
+Safe: no setting changes. The fix removes the code, and the whole comment if it has no other code.
 
 ## When it does not apply
-Codes that do not exist are reported as malformed-pragma (SYN006) instead. A code whose rule is switched off, or that
-could not check the file, is left alone.
+Unknown codes are reported as malformed-pragma (SYN006) instead. A code is left alone if its rule is switched off or
+could not check the file.
 """
 
 from __future__ import annotations

@@ -232,11 +232,9 @@ def _find_scope(clause: Clause, config: Config) -> ClauseScope | None:
     if not _is_release_covered(clause, candidates_of_package.chosen):
         return None
     outside = [release for release in candidates_of_package.releases if not _is_release_covered(clause, release)]
-    package = clause.package or get_target_release(config).title
-    condition_text = " ".join((
-        *((f"since {package} {clause.since}",) if clause.since is not None else ()),
-        *((f"before {package} {clause.before}",) if clause.before is not None else ()),
-    ))  # fmt: skip
+    subject = clause.package or get_target_release(config).title
+    bounds = (("since", clause.since), ("before", clause.before))
+    condition_text = " ".join(f"{word} {subject} {bound}" for word, bound in bounds if bound is not None)
     is_forked = config.evidence.fork is not None and clause.since is not None  # the fork may be older
     max_severity: Severity = "info" if is_forked else "error"
     is_release_dependent = bool(outside) or (candidates_of_package.can_be_older and clause.since is not None)
@@ -356,7 +354,7 @@ def _fill_template(message: str, clause: Clause, settings: Settings) -> str:
         closing = rest.index("]" if rest[start] == "[" else ">", start)
         name = rest[start + 1 : closing]
         if name == "each":
-            text = "`, `".join(settings.format_name(given_name) for given_name in _list_given(clause.each, settings))
+            text = ", ".join(settings.format_name(given_name) for given_name in _list_given(clause.each, settings))
         else:
             text = (
                 settings.format_name(name)

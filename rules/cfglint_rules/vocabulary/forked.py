@@ -21,11 +21,11 @@ def report_foreign_keys(config: Config, evidence: ForkEvidence) -> Iterator[Repo
     possible_source = "the changed class" if evidence.kind == "class" else "a fork"
     names = join_names([f"`{occurrence.name}`" for occurrence in occurrences])
     yield Report(
-        f"upstream {get_target_release(config).name} does not take {names}; {possible_source} may: {evidence}",
+        f"upstream {get_target_release(config).name} does not accept {names}; {possible_source} may: {evidence}",
         occurrences[0].place,
         "info",
         related=tuple(
-            Related(occurrence.place, f"upstream does not take `{occurrence.name}` either")
+            Related(occurrence.place, f"upstream does not accept `{occurrence.name}` either")
             for occurrence in occurrences[1:]
         ),
         help=None

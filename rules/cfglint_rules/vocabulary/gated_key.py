@@ -1,12 +1,13 @@
-"""KEY003 gated-key: a key that works only beside a plugin or a flag that is not there.
+"""KEY003 gated-key: a key has no effect without a plugin or another setting.
 
 ## What it does
-Reports keys whose plugin is not in axolotl's `plugins`, and keys of LLaMA-Factory that belong to a method, a stage or
-an optimizer that the file does not choose.
+Reports axolotl keys whose plugin is not in `plugins`. It also reports LLaMA-Factory keys that belong to a method, stage
+or optimizer that the file does not select.
 
 ## Why is this bad?
-axolotl drops the keys of a plugin that is not loaded, exactly as it drops misspelled ones:
-`liger_fused_linear_cross_entropy: true` alone leaves all the logits in memory.
+axolotl drops the keys of a plugin that is not loaded, just like misspelled keys. For example,
+`liger_fused_linear_cross_entropy: true` alone still keeps all logits in memory. In LLaMA-Factory, `quantization_method`
+without `quantization_bit` quantizes nothing: the weights are loaded in 16 bits.
 
 ## Example
     liger_fused_linear_cross_entropy: true
@@ -16,16 +17,15 @@ axolotl drops the keys of a plugin that is not loaded, exactly as it drops missp
       - axolotl.integrations.liger.LigerPlugin
     liger_fused_linear_cross_entropy: true
 
-`quantization_method` without `quantization_bit` quantises nothing in LLaMA-Factory: 16 bits per weight are loaded.
-
 ## Fix safety
-Adding the plugin of Liger or of Cut Cross-Entropy is safe: it computes the same, up to rounding, and needs its package.
-Any other plugin changes what is trained, and adding it is unsafe, as is `quantization_bit`. Where axolotl would refuse
-the key once it works, or a second kernel would replace the same loss, the fix is only shown.
+Adding the Liger or Cut Cross-Entropy plugin is safe: the result is the same up to rounding. The plugin's package must
+be installed. Any other plugin changes the training, so adding it is unsafe. Setting `quantization_bit` is unsafe too.
+
+The fix is only shown if axolotl would reject the key once it works, or if a second kernel would replace the same loss.
 
 ## When it does not apply
-Silent for keys that are off, for plugins from outside axolotl, whose keys cfglint does not know, and for keys that are
-refused beside the setting that they need (KEY006).
+Keys that are off are not reported. Nor are keys of plugins outside axolotl, which cfglint does not know, or keys that
+the framework rejects together with the setting they need (KEY006).
 
 ## References
 docs/schemas.md; axolotl 0.18.0 `integrations/config.py` (merge_input_args); LLaMA-Factory 0.9.5 `hparams/`.
@@ -129,7 +129,7 @@ def _report_missing_setting(occurrence: KeyOccurrence, status: Status) -> Report
     if needs_bits and occurrence.value != "eetq":
         config = occurrence.config
         changes = (Set((*config.root, "quantization_bit"), 4, (str(occurrence.route[0]),)),)
-        fix = Fix("unsafe", "quantization_bit: 4", keys=((config, changes),))
+        fix = Fix("unsafe", "set quantization_bit: 4", keys=((config, changes),))
     outcome = find_effects(occurrence)
     return Report(
         f"`{occurrence.name}` has no effect {needs}",

@@ -1,14 +1,15 @@
-"""KEY005 ignored-key: a key that the framework takes, and that does nothing.
+"""KEY005 ignored-key: the framework accepts the key but ignores it.
 
 ## What it does
-Reports keys that are never read at the target release, and those that have no effect beside the rest of the
-configuration: offloading of parameters below ZeRO-3, options of an optimizer that is not used, a DeepSpeed section that
-the Trainer never hands on. Where something was evidently wanted that the run now lacks it is a warning, else
-information.
+Reports keys that the target release never reads, and keys that have no effect given the rest of the configuration.
+Examples are parameter offloading below ZeRO-3, options of an unused optimizer, and a DeepSpeed section that the Trainer
+does not pass on.
+
+It is a warning if the run lacks something that you evidently wanted, otherwise an info.
 
 ## Why is this bad?
-The file says one thing and the run does another, without a message: memory that was to be saved is not, checkpoints
-that were to be whole are sharded.
+The file says one thing and the run silently does another. Memory is not saved, or checkpoints are sharded although you
+asked for full ones.
 
 ## Example
     # LLaMA-Factory
@@ -18,11 +19,11 @@ that were to be whole are sharded.
     disable_gradient_checkpointing: true
 
 ## Fix safety
-Unsafe: what the key was to do then happens, or the trace of it is gone.
+Unsafe: the fix either switches on what the key was meant to do, or removes the key.
 
 ## When it does not apply
-Keys that need a plugin or another setting to have an effect are reported as KEY003. The default of an option that a
-script declares itself, and that no launch gives, is no stated setting.
+Keys that need a plugin or another setting are reported as KEY003. If a script declares an option itself and no launch
+sets it, the option's default does not count as a stated setting.
 
 ## References
 docs/schemas.md; each entry names its source: `lint/cfglint_train/frameworks/*/idle.json`.

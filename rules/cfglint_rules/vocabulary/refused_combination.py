@@ -1,14 +1,16 @@
-"""KEY006 refused-combination: settings that the framework, or what it hands them to, refuses together.
+"""KEY006 refused-combination: the framework, or a library it calls, rejects this combination of settings.
 
 ## What it does
-Checks the configuration against a table of what its framework refuses: its own validators, the assertions that come
-after the model is loaded, and combinations that everybody accepts and that lose the run, such as sharded checkpoints
-that are never written. An entry counts only where each of its settings is known. A setting that
-the launch gives below a section that an OLMo-core script leaves unset is reported, too (`Config.merge`, since 2.5.0).
+Checks the configuration against a table of combinations that the framework rejects. The table covers the framework's
+own validators and assertions that only run after the model is loaded. It also has combinations that nothing rejects but
+that ruin the run, such as sharded checkpoints that are never written. An entry is tested only if all of its settings
+are known.
+
+It also reports launch options below a section that an OLMo-core script leaves unset (`Config.merge`, since 2.5.0).
 
 ## Why is this bad?
-Validators stop the job when it starts, after it has waited for its GPUs. The Trainer's own checks come after the model
-is loaded on every rank, and what is not checked comes after hours.
+Validators stop the job at the start, after it has waited for its GPUs. The Trainer's own checks run after every rank
+has loaded the model. Combinations that nothing checks only surface hours later.
 
 ## Example
     fsdp_version: 2
@@ -19,13 +21,14 @@ is loaded on every rank, and what is not checked comes after hours.
     optimizer: adamw_torch_8bit
 
 ## Fix safety
-Safe where the run could not have got anywhere and the fix takes nothing away from it; unsafe where one of two things
-that were asked for has to go.
+Safe if the run could not have started anyway and the fix removes nothing you asked for. Unsafe if the fix has to drop
+one of two things that you asked for.
 
 ## When it does not apply
-An entry holds from one release to another. Where the newest candidate release is among them but not all are, or where
-the release may be older than the known ones, it is a warning that names the first one. An entry that tests a value
-which is refused by itself (KEY004) is left out: the run does not come that far.
+An entry applies to a range of releases. The finding is a warning that names the first one in two cases: only some
+candidate releases, including the newest, are in the range, or the release may be older than all known ones.
+
+If a value is already invalid by itself (KEY004), the combination is not reported as well.
 
 ## References
 Each entry names its source: `lint/cfglint_train/frameworks/*/refusals.json`.
@@ -57,7 +60,7 @@ def check(run: Run) -> Iterator[Report]:
     """Yield a report for every entry that matches, for all configs of the run."""
     for setting in list_launched_settings(run.main, "unset"):
         yield Report(
-            f"`{setting.name}` is given at launch, but {os.path.basename(run.main.document.path)} leaves "
+            f"`{setting.name}` is set at launch, but {os.path.basename(run.main.document.path)} leaves "
             f"`{setting.unset}` "
             f"unset: {setting.effects.describe()}",
             setting.place,

@@ -1,18 +1,24 @@
-"""KEY002 removed-key: a key that the framework has in other releases, but not in the target release.
+"""KEY002 removed-key: other releases of the framework have this key, but the target release does not.
 
 ## What it does
-Reports keys that were removed or renamed before the target release, and those that came after it, with the release
-that made the difference and what becomes of the old name: refused, dropped, or still mapped to the new one. Keys that
-still work, or that one of the releases in question still takes, are listed once per file. Keys that no release takes
-together are reported once, with the release that takes most of them; a warning where the source between two releases
-may take them. An OpenRLHF script without a stated release is reported once where newer releases would refuse it: a
-warning where a fresh installation gets such a release and all of its flags are in sight. Keywords that only older
-trainers of TRL took (`tokenizer`,
-`max_seq_length`) are reported as well, and keywords of `LoraConfig` that the pinned PEFT does not have yet; so are
-settings behind LLaMA-Factory's file, which it refuses up to 0.9.2.
+Reports keys that were removed or renamed before the target release, and keys that were added after it. The message
+names the release that changed the key and what happens to the old name: it is refused, dropped, or still mapped to the
+new one.
+
+- Keys that still work, or that a candidate release still accepts, are listed once per file.
+- Keys that no single release accepts together are reported once, with the release that accepts most of them. If the
+  source between two consecutive releases may accept all of them, it is a warning.
+- An OpenRLHF script without a stated release is reported once if newer releases would reject it. It is a warning if a
+  fresh installation gets such a release and all flags are visible.
+
+These are reported as well:
+
+- keywords that only older TRL trainers accepted (`tokenizer`, `max_seq_length`)
+- keywords of `LoraConfig` that the pinned PEFT does not have yet
+- settings after a LLaMA-Factory file, which LLaMA-Factory rejects up to 0.9.2
 
 ## Why is this bad?
-A renamed key is either refused at launch or, in axolotl, silently ignored, and the run goes on with the
+The framework rejects a renamed key at launch. axolotl may silently ignore it instead, and the run continues with the
 default.
 
 ## Example
@@ -25,17 +31,24 @@ default.
       reshard_after_forward: false
 
 ## Fix safety
-A rename is safe where every release in question has the new name for the old one: value and comment stay. Several new
-names each take the value, old values are translated, and OpenRLHF's prompt and generation lengths are added up to the
-total that 0.9.8 asks for. A keyword of a trainer moves to the call that takes it where its value is written there. A
-flag whose meaning is the default now is removed. Deleting a key that has no successor is unsafe, and so is axolotl's
-way from FSDP1 to FSDP2, which keeps weights and optimizer states in 16 bits where FSDP1 had 32.
+A rename is safe if every candidate release replaced the old name with the new one. The value and its comment stay. The
+fix also handles these cases:
+
+- If one key became several, each of them gets the value.
+- Old values are translated.
+- OpenRLHF's prompt and generation lengths are added up, because 0.9.8 expects the total.
+- A keyword of a trainer moves to the call that accepts it, if its value is written there.
+- A flag that is now the default is removed.
+
+Deleting a key without a replacement is unsafe. So is the move from FSDP1 to FSDP2 in axolotl: FSDP2 keeps weights and
+optimizer states in 16 bits, FSDP1 in 32.
 
 ## When it does not apply
-State the release that runs the configuration (`# cfglint: axolotl=0.18.0`). Without one every candidate release counts
-(docs/releases.md): a key that the newest takes is information, and one that only older releases take is a warning, with
-the release that made the difference. Keys of transformers in LLaMA-Factory's files are checked against every
-transformers that its releases allow.
+State the release that runs the configuration (`# cfglint: axolotl=0.18.0`). Without it, every candidate release counts
+(docs/releases.md). A key that the newest release accepts is then an info. A key that only older releases accept is a
+warning that names the release that changed it.
+
+In LLaMA-Factory files, keys of transformers are checked against every transformers release that LLaMA-Factory allows.
 
 ## References
 docs/schemas.md; axolotl 0.21.0 `utils/schemas/validation.py` (check_fsdp_version); OpenRLHF commit ed62d0e2.
@@ -197,19 +210,17 @@ def _report_torn(config: Config, best: BestRelease) -> Report:
     neighbours = None if rival is None else _find_neighbours(lost_use, rival, releases)
     unreleased: tuple[Ground, ...] = ()
     if neighbours is not None:
-        note = (
-            f"a release of {get_target_release(config).title}: its source between {' and '.join(neighbours)} "
-            "may take both"
-        )
+        between = " and ".join(neighbours)
+        note = f"a release of {get_target_release(config).title}: its source between {between} may take both"
         unreleased = (Ground(f"release:{candidates.package}", best.release, "assumed", note),)
     effect = keys.determine_effect(REFUSED, lost_use.route, config.get(*lost_use.route), config, best.release)
     return Report(
-        f"no {get_target_release(config).title} release takes {names}; {best.release} takes {best.accepted_keys} of "
-        f"{best.used_keys}",
+        f"no {get_target_release(config).title} release accepts {names}; {best.release} accepts "
+        f"{best.accepted_keys} of {best.used_keys}",
         Place(config.document, lost_use.entry.key.span),
         "error" if effect == REFUSED else "warning",
         related=related,
-        help=f"keep the names of one release, and set it: `{keys.manifest.package}={best.release}`",
+        help=f"use the names of one release, and set it: `{keys.manifest.package}={best.release}`",
         grounds=(*build_release_grounds(candidates, is_uniform=True), *unreleased),
     )
 
@@ -234,7 +245,7 @@ def _merge_reports(reports: list[Report]) -> Report:
     fixes = [report.fix for report in reports if report.fix is not None]
     related = tuple(Related(report.place, report.message) for report in others)
     return first._replace(
-        message=f"{len(reports)} keys are of other releases: {listed}{more}",
+        message=f"{len(reports)} keys belong to other releases: {listed}{more}",
         related=related,
         fix=_join_fixes(fixes),
         grounds=next((report.grounds for report in reports if not _is_certain(report.grounds)), first.grounds),
@@ -401,12 +412,16 @@ def _build_removal(occurrence: KeyOccurrence, settings: Mapping[str, Any], value
     """Return the fix that removes the old name if the new ones are already set."""
     new_values = {name: occurrence.value if value is MISSING else value for name, value in settings.items()}
     names = " and ".join(f"`{format_route(split_route(name))}`" for name in values_in_file)
+    verb = "has" if len(values_in_file) == 1 else "have"
     if new_values == values_in_file:
         return _wrap_changes(
-            occurrence, "safe", f"remove `{occurrence.name}`: {names} has the same value", [_build_deletion(occurrence)]
+            occurrence,
+            "safe",
+            f"remove `{occurrence.name}`: {names} {verb} the same value",
+            [_build_deletion(occurrence)],
         )
     return _wrap_changes(
-        occurrence, "unsafe", f"remove `{occurrence.name}`: {names} has another value", [_build_deletion(occurrence)]
+        occurrence, "unsafe", f"remove `{occurrence.name}`: {names} {verb} another value", [_build_deletion(occurrence)]
     )
 
 

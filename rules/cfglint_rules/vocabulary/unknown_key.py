@@ -1,16 +1,22 @@
-"""KEY001 unknown-key: a key that no release of the framework has.
+"""KEY001 unknown-key: no release of the framework has this key.
 
 ## What it does
-Looks every key up in the framework's vocabulary, nested ones included, and reports those that no release has, with
-the nearest key that the target release has and what becomes of the unknown one. Anything goes below free mappings
-(`gradient_checkpointing_kwargs`), with plugins that cfglint does not know, and where a key only holds anchors for
-the rest of the file. Of scripts, keywords of PEFT's `LoraConfig` are looked up as well, and options of a launch where
-all dataclasses are known that `HfArgumentParser` or `TrlParser` is made of, and the script's parser takes nothing else.
+Looks up every key, including nested ones, in the framework's vocabulary. It reports keys that no release has, with the
+nearest key of the target release and what happens to the unknown key.
+
+It also looks up:
+
+- keywords of PEFT's `LoraConfig` in Python scripts
+- launch options of a script, if all dataclasses of its `HfArgumentParser` or `TrlParser` are known and the parser
+  accepts nothing else
+
+Any key is accepted under free-form mappings (`gradient_checkpointing_kwargs`) and with plugins that cfglint does not
+know. Keys that only hold YAML anchors for the rest of the file are accepted too.
 
 ## Why is this bad?
-axolotl drops an unknown key silently, and so does DeepSpeed at its top level: the run starts with the default
-of what was meant. LLaMA-Factory, OLMo, OpenRLHF and the sections of DeepSpeed refuse it, once the job has waited for
-its GPUs; so does TRL's parser of a recipe, at most releases.
+axolotl silently drops unknown keys, and so does DeepSpeed at its top level. The run then starts with the default of the
+setting that you meant. LLaMA-Factory, OLMo, OpenRLHF and the sections of DeepSpeed reject unknown keys, after the job
+has waited for its GPUs. Most TRL releases also reject them in recipes.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -21,31 +27,52 @@ its GPUs; so does TRL's parser of a recipe, at most releases.
     sequence_len: 4096
 
 ## Fix safety
-Renaming the key is safe where the key is an obvious misspelling of the other name or another framework's word for the
-same setting, and the other name is not in the file yet, and takes the value at every release in question; otherwise it
-is unsafe. It is unsafe, too, where the run starts without the key and the rename switches something on or off that the
-run did not have (`gradient_checkpoint: true` of axolotl), rather than give a value to what it has anyway. Where the
-framework would refuse the effect that the key then has, the fix is only shown. What a job script lays over an OLMo-
-core script (`--trainer.xyz=1`) or OLMo's file, or gives beside TRL's recipe (`trl sft --config FILE --xyz 1`) or
-LLaMA-Factory's file (`--bf16 true`, for `bf16=true`) is only reported. There is no fix where the other name has a
-further word (`batch_size`, `eval_batch_size`), is given already or deprecated itself, and where the script has further
-flags that cannot be read.
+A rename is safe if all of these hold:
+
+- The key is an obvious misspelling of the new name, or another framework's name for the same setting.
+- The new name is not in the file yet.
+- Every candidate release accepts the value for the new name.
+
+Otherwise it is unsafe. It is also unsafe if the run starts without the key and the rename would switch a feature on or
+off (`gradient_checkpoint: true` in axolotl). If the framework would reject the renamed key, the fix is only shown.
+
+Settings that a command adds are reported without a fix:
+
+- overrides of an OLMo-core script or an OLMo file (`--trainer.xyz=1`)
+- options beside a TRL recipe (`trl sft --config FILE --xyz 1`)
+- options after a LLaMA-Factory file (`--bf16 true` instead of `bf16=true`)
+
+There is no fix either if:
+
+- the new name has an extra word (`batch_size`, `eval_batch_size`), is already set, or is deprecated
+- the script has more flags that cannot be read
 
 ## When it does not apply
-Where some releases in question refuse the key and others drop it, it is a warning that names them. A program of the
-repository that reads a recipe by `TrlParser` refuses what none of its dataclasses has, unless it passes
-`fail_with_unknown_args=False` or `return_remaining_strings=True`; where not all of them are known, only what is
-obviously misspelt is named, as ignored. A key that a script
-of the repository takes out or reads before the framework sees the file is its launcher's, and one that a class of the
-repository declares may be its own program's, as is an option of a command that starts a Python file of the repository,
-if that or what it imports declares it (docs/templates.md). What none of them declares is a warning where none imports
-the framework, and so is an option that a script gives under a condition (docs/shell-scripts.md). A copy of the
-framework in the repository is the vocabulary, and a copy of PEFT that of `LoraConfig`; with a fork of PEFT that cannot
-be read its keywords are not looked up. Where the repository uses another fork (a requirement that installs another
-repository or an unreleased revision, a git submodule, a patch of the installed package, a class of settings that the
-program changes or replaces, a launch by a program of another name), upstream's vocabulary proves nothing: one piece of
-information lists what upstream does not take. That holds for removed keys (KEY002) and the words of enumerations
-(KEY004), too. A key that is dropped anyway is not named in a block that has no effect as a whole (KEY005).
+If some candidate releases reject the key and others drop it, the finding is a warning that names them.
+
+If a program in the repository reads a TRL recipe with `TrlParser`, keys that none of its dataclasses has are rejected.
+With `fail_with_unknown_args=False` or `return_remaining_strings=True` they are ignored. If some dataclasses are
+unknown, only obvious misspellings are reported, as ignored.
+
+The repository's own programs (docs/templates.md, docs/shell-scripts.md):
+
+- A key that a script removes or reads before the framework sees the file belongs to the script.
+- A key that a class of the repository declares may belong to its own program. The same applies to an option of a
+  command that starts a Python file, if that file or its imports declare the option.
+- If none of them declares the key and none imports the framework, the finding is a warning. An option that a script
+  sets conditionally is also a warning.
+
+Forks:
+
+- If the repository contains a copy of the framework, the copy is the vocabulary. Likewise, a copy of PEFT defines the
+  keywords of `LoraConfig`. If a fork of PEFT cannot be read, they are not looked up.
+- If the repository uses any other fork, upstream's vocabulary proves nothing. A single info then lists all keys that
+  upstream does not accept, including removed keys (KEY002) and enumeration values (KEY004).
+- A fork can be a requirement that installs another repository or an unreleased revision, a git submodule, or a patch of
+  the installed package. It can also be a settings class that the program changes or replaces, or a launch through a
+  differently named program.
+
+A dropped key is not reported if its whole block has no effect (KEY005).
 
 ## References
 docs/schemas.md; axolotl-ai-cloud/axolotl#2143 (`sequence_length`).
@@ -270,7 +297,7 @@ def _build_fix(occurrence: KeyOccurrence, proposal: Proposal) -> Fix | None:
     return Fix(
         "safe" if is_sure and switched_from is None else "unsafe",
         f"rename {occurrence.name} to {format_route(route)}"
-        + (f", which is {switched_from} now" if switched_from else ""),
+        + (f", which is currently {switched_from}" if switched_from else ""),
         keys=((config, move_key(config, occurrence.route, route, occurrence.value)),),
     )
 

@@ -130,23 +130,23 @@ _KINDS: Final[Mapping[str, str]] = {
     "integer": "an integer",
     "number": "a number",
     "boolean": "true or false",
-    "string": "text",
+    "string": "a string",
     "object": "a mapping",
     "array": "a list",
-    "null": "nothing",
+    "null": "null",
 }
 _MAX_LISTED: Final = 8
 _MAX_SIMILAR: Final = 3
 
 
 def describe_expected(schema: Schema, value: Any = None) -> str:
-    """Describe the accepted values: "an integer or nothing", "one of a, b"; of many words, those similar to `value`."""
+    """Describe the accepted values: "an integer or null", "one of a, b"; of many words, those similar to `value`."""
     alternatives = list(dict.fromkeys(_list_alternatives(schema)))
     words = [word for word in _list_enum_values(schema) if word is not None]
     if words:
         alternatives.insert(0, _describe_words(words, value))
-    if "nothing" in alternatives:  # last, because it is the least likely intention
-        alternatives = [alternative for alternative in alternatives if alternative != "nothing"] + ["nothing"]
+    if "null" in alternatives:  # last, because it is the least likely intention
+        alternatives = [alternative for alternative in alternatives if alternative != "null"] + ["null"]
     return " or ".join(alternatives)
 
 
@@ -170,7 +170,7 @@ def _list_alternatives(schema: Schema) -> list[str]:
     if "anyOf" in schema:
         return [word for part in schema["anyOf"] for word in _list_alternatives(part)]
     if "enum" in schema:
-        return ["nothing"] if None in schema["enum"] else []
+        return ["null"] if None in schema["enum"] else []
     if "$ref" in schema:
         return ["a mapping"]
     types = schema.get("type", ())
@@ -188,7 +188,7 @@ def _describe_kind(kind: str, schema: Schema) -> str:
         inner = describe_expected(schema["items"]).replace(" or ", "/")
         return f"a list of {_PLURALS.get(inner, inner)}"
     if kind == "string" and "pattern" in schema:
-        return f"text that matches {schema['pattern']}"
+        return f"a string matching {schema['pattern']}"
     if kind not in ("integer", "number"):
         return _KINDS[kind]
     bounds = (
@@ -205,7 +205,7 @@ _PLURALS: Final[Mapping[str, str]] = {
     "an integer": "integers",
     "a number": "numbers",
     "true or false": "booleans",
-    "text": "text",
+    "a string": "strings",
     "a mapping": "mappings",
 }
 
@@ -215,7 +215,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
-        return "empty"
+        return "null"
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

@@ -1,16 +1,22 @@
-"""KEY004 wrong-type: a value that the framework does not take for this key.
+"""KEY004 wrong-type: the framework does not accept this value for the key.
 
 ## What it does
-Checks every value against the type, the bounds and the words that the target release takes for its key, as the
-framework's own reader converts it: pydantic (axolotl, the sections of DeepSpeed) makes numbers of text, OmegaConf
-(OLMo) converts by the field's type, argparse (OpenRLHF) word by word, and LLaMA-Factory's parser converts nothing.
-Options beside TRL's recipe (`trl sft --config FILE --save_strategy never`) are checked like its keys. Text that the
-framework only hands on is checked against what finally takes it: the HF Trainer (axolotl's `optimizer`, `lr_scheduler`,
-`save_strategy`), or transformers (OpenRLHF's `--attn_implementation`).
+Checks every value against the type, bounds and allowed words of its key at the target release. Values are converted the
+way the framework converts them:
+
+- pydantic (axolotl, the sections of DeepSpeed) converts text to numbers
+- OmegaConf (OLMo) converts to the type of the field
+- argparse (OpenRLHF) converts each word of the command
+- LLaMA-Factory's parser does not convert anything
+
+Options beside a TRL recipe (`trl sft --config FILE --save_strategy never`) are checked like its keys.
+
+Some frameworks only pass a word on. It is then checked against the library that receives it: the HF Trainer (axolotl's
+`optimizer`, `lr_scheduler`, `save_strategy`) or transformers (OpenRLHF's `--attn_implementation`).
 
 ## Why is this bad?
-Most readers stop. LLaMA-Factory hands the value on: `bf16: "false"` is a text that is not empty, so bf16 is on, and
-`lora_rank: "8"` fails where it is first used in a calculation, once the model is loaded.
+Most frameworks stop. LLaMA-Factory passes the value on: `bf16: "false"` is a non-empty string, so bf16 is on.
+`lora_rank: "8"` fails at the first calculation, after the model is loaded.
 
 ## Example
     warmup_steps: 0.1
@@ -23,19 +29,32 @@ Most readers stop. LLaMA-Factory hands the value on: `bf16: "false"` is a text t
 YAML reads a bare `no` as false.
 
 ## Fix safety
-Safe where the run could not have started and only one thing can have been meant: a share of the steps, a word in
-another case, a number or `true` in quotes, a bare `no`. Unsafe where the present value works and means something else
-(`"false"`), where a word is only similar, and where an empty key is removed for its default.
+Safe if the run could not have started and only one meaning is possible: a fraction of the steps, a word in different
+case, a number or `true` in quotes, or a bare `no`.
+
+Unsafe if the present value works but means something else (`"false"`), or if a word is only similar to a valid one.
+Removing an empty key to get its default is also unsafe.
 
 ## When it does not apply
-Values that the environment or another file fills in are not known, and never reported, nor are marks that a script
-replaces (`{rate}`, `__RATE__`, the key's own name in capitals where it takes no words in capitals). A word that the HF
-Trainer or transformers does not have is a warning: other releases may have it. So is a template that no known
-LLaMA-Factory has, where its release is not stated: new ones come with each, and people add their own. Kernels of the
-Hub are not known. Of a copy in the repository, a word that its code compares the setting with is one of its own,
-whatever its declaration has, where nothing refuses it. An item that fits another kind of data set, which lacks the
-key, is read as that one: a warning. Where a fork may be in use, words are left to KEY001 (those in the place of a
-number where many scripts give them), and everything else is a warning.
+These values are not reported:
+
+- values from the environment or another file
+- placeholders that a script replaces (`{rate}`, `__RATE__`, or the key's own name in capitals if the key has no values
+  in capitals)
+- kernels from the Hub
+
+These are warnings:
+
+- words that the HF Trainer or transformers does not have, because other releases may have them
+- a template that no known LLaMA-Factory release has, if the release is not stated: each release adds templates, and
+  people add their own
+- an item that the framework reads as another kind of data set, which does not have this key
+
+If the repository contains a copy of the framework, words that the copy's code compares the setting with are accepted,
+unless the code rejects them.
+
+If a fork may be in use, unknown words are left to KEY001. So are words in place of a number, if many scripts use them.
+Everything else is a warning.
 
 ## References
 docs/schemas.md; pydantic 2 conversion table; omegaconf 2.3.0 `nodes.py`; transformers 5.8.0 `hf_argparser.py`
@@ -110,7 +129,7 @@ def refused(config: Config) -> Iterator[str]:
     """Yield the messages for values that stop the framework."""
     for verdict in list_verdicts(config, "misfit"):
         if is_fatal(verdict.occurrence) and not is_possibly_from_fork(verdict):
-            yield f"{verdict.occurrence.name} takes {describe_expected(verdict.schema)}"
+            yield f"{verdict.occurrence.name} must be {describe_expected(verdict.schema)}"
 
 
 def find_fatal_settings(config: Config) -> frozenset[Route]:
@@ -146,11 +165,11 @@ def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
             REFUSED,
         )
     elif is_read_as_another_kind(occurrence, is_accepted_by_framework):
-        outcome, effect = "the item is taken for one of another kind, and this key is silently ignored", "dropped"
+        outcome, effect = "the item is read as another kind, and this key is silently ignored", "dropped"
     elif isinstance(value, str) and schema.get("type") == "boolean":
-        outcome, effect = "as text it is read as true" if value else "as text it is read as false", "misread"
+        outcome, effect = "as a string, it is read as true" if value else "as a string, it is read as false", "misread"
     elif isinstance(value, str) and list_enum_words(schema):
-        outcome, effect = "nothing checks it, and it is taken for none of them", "misread"
+        outcome, effect = "nothing checks it, and it matches none of them", "misread"
     else:
         outcome, effect = "it is not converted", "misread"
     fix = _build_fix(occurrence, schema)
@@ -180,7 +199,7 @@ def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
     return Report(
         f"`{occurrence.name}` needs a value ({accepted}): {outcome}"
         if has_no_value
-        else f"`{occurrence.name}` takes {accepted}, not {format_value(value)}: {outcome}",
+        else f"`{occurrence.name}` must be {accepted}, not {format_value(value)}: {outcome}",
         occurrence.place,
         effects.limit_severity("error" if is_certain else "warning"),
         None if fix is None else fix._replace(grounds=all_grounds),
@@ -269,7 +288,7 @@ def _build_option_report(config: Config, setting: LaunchedSetting, schema: Schem
     return Report(
         f"`{setting.name}` needs a value ({accepted}): {outcome}"
         if value == ""
-        else f"`{setting.name}` takes {accepted}, not {format_value(value)}: {outcome}",
+        else f"`{setting.name}` must be {accepted}, not {format_value(value)}: {outcome}",
         setting.place,
         effects.limit_severity("warning" if is_trainer_word else "error"),
         grounds=effects.grounds,
@@ -329,7 +348,7 @@ def _build_ratio_fix(occurrence: KeyOccurrence) -> Fix | None:
         return None
     return Fix(
         "safe",
-        "rename to warmup_ratio: it is a share of the steps",
+        "rename to warmup_ratio: the value is a fraction of the steps",
         keys=((config, move_key(config, occurrence.route, route)),),
     )
 
@@ -353,7 +372,7 @@ def _build_word_fix(occurrence: KeyOccurrence, schema: Schema, value: str) -> Fi
     typo_target = correct_word(value, words)
     if typo_target is None or _get_digits(typo_target) != _get_digits(value):  # qwen2_5 is no typo of qwen3_5
         return None
-    return _build_set_fix(occurrence, "unsafe", typo_target, f"write {typo_target}, if that is what was meant")
+    return _build_set_fix(occurrence, "unsafe", typo_target, f"write {typo_target}, if that is what you meant")
 
 
 def _get_digits(word: str) -> str:
