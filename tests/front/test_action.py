@@ -207,7 +207,7 @@ def test_a_base_that_cannot_be_fetched_names_the_depth(upstream, tmp_path, lint,
     outcome = lint(checkout, write_event(temporary, "pull_request", merge), changed_files_only="true")
     assert list_annotated_files(outcome) == ["new.yaml", "old.yaml"]
     [notice] = [annotation for annotation in outcome.annotations if annotation.level == "notice"]
-    assert notice.message.endswith("set fetch-depth of actions/checkout: 2 for pull requests, 0 for pushes")
+    assert notice.message.endswith("set `fetch-depth` of actions/checkout to 2 for pull requests, 0 for pushes")
     deep = upstream.checkout(tmp_path / "deep", merge, depth=2)
     run_git(deep, "remote", "set-url", "origin", f"file://{tmp_path}/private")
     event = write_event(temporary, "pull_request", merge)
@@ -475,14 +475,14 @@ def test_a_push_reports_what_it_changes(upstream, tmp_path, lint, temporary, eve
 @pytest.mark.parametrize(
     ("event_name", "payload", "why"),
     [
-        ("push", {"before": "0" * 40}, "it is the first push of the branch"),
+        ("push", {"before": "0" * 40}, "this is the first push of the branch"),
         ("push", {"before": "1" * 40}, "git fetch: "),
-        ("push", {"before": "--upload-pack=touch pwned"}, "the event does not name the commit before"),
-        ("push", {}, "the event does not name the commit before"),
-        ("push", {"before": 3}, "the event does not name the commit before"),
-        ("schedule", {}, "the event schedule changes nothing"),
-        ("workflow_dispatch", {}, "the event workflow_dispatch changes nothing"),
-        ("", {}, "the event (none) changes nothing"),
+        ("push", {"before": "--upload-pack=touch pwned"}, "the event does not name the previous commit"),
+        ("push", {}, "the event does not name the previous commit"),
+        ("push", {"before": 3}, "the event does not name the previous commit"),
+        ("schedule", {}, "the event schedule has no commits to compare"),
+        ("workflow_dispatch", {}, "the event workflow_dispatch has no commits to compare"),
+        ("", {}, "the event (none) has no commits to compare"),
     ],
 )
 def test_where_nobody_knows_what_changed_everything_is_reported(

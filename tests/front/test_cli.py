@@ -136,7 +136,7 @@ def test_what_a_finding_rests_on(here):
     assert "certainty: assumed" in outcome.lines
     assert rows["batch.micro"].split()[1:] == ["16", "stated", "config.yaml:10", "(`per_device_train_batch_size`)"]
     assert rows["method.tuning"].split()[1:3] == ["lora", "stated"]
-    assert "sequence.length = 128: the finding is milder or gone" in outcome.out
+    assert "sequence.length = 128: the finding is less severe or gone" in outcome.out
     assert "set `cutoff_len` to the length of your longest sample" in outcome.out
 
     explained = ("--explain", "MEM001:10", "--output-format", "json", "config.yaml")
@@ -169,7 +169,7 @@ def test_what_cannot_be_explained(here, arguments, said):
 
 def test_a_finding_in_the_text_rests_on_the_text(here):
     (here / "config.yaml").write_text(TWICE)
-    assert "rests on the text of the file alone" in run_cfglint("--explain", "SYN003:10", "config.yaml", cwd=here).lines
+    assert "rests only on the text of the file" in run_cfglint("--explain", "SYN003:10", "config.yaml", cwd=here).lines
 
 
 def test_runs_that_were_not_checked_are_counted(here):
@@ -617,8 +617,8 @@ def test_pipes_and_devices_do_not_hang(here):
     assert "\nFound 1 warning in 1 file.\n" in walked.out
     # ... but they are unreadable when named.
     for name, reason in (
-        ("pipe.yaml", "not a regular file (standard input is read as -)"),
-        ("zero.yaml", "a link that leads out of the repository"),
+        ("pipe.yaml", "not a regular file (use - to read standard input)"),
+        ("zero.yaml", "a link that points outside the repository"),
         ("nothing.yaml", "No such file or directory"),
     ):
         outcome = run_cfglint(name, cwd=here)
@@ -843,7 +843,7 @@ def test_estimate_of_standard_input(here):
     ("arguments", "said"),
     [
         (["nowhere.yaml"], "error: nowhere.yaml:1:1: No such file or directory"),
-        (["compose.yaml"], "looked at 1 file, and cfglint recognises none (--verbose says why)"),
+        (["compose.yaml"], "no training config found in 1 file (--verbose says why)"),
         (["compose.yaml", "--verbose"], "not checked: compose.yaml: it has no keys of a supported framework"),
         (["compose.yaml", "--gpu", "abacus"], "cfglint: gpu: unknown GPU 'abacus'"),
         ([], "cfglint: estimate needs a configuration, --model NAME or --plan FILE.json"),

@@ -39,7 +39,7 @@ TABLE = [
 def write_starter(folder: Path, framework: str, *flags: str, model: str = "Qwen/Qwen2.5-0.5B") -> Path:
     """Return the file that `--write` makes."""
     outcome = run_cfglint("estimate", "--model", model, *flags, "--write", f"{framework}=asked.yaml", cwd=folder)
-    assert (outcome.code, outcome.err.splitlines()[0]) == (0, "wrote asked.yaml; fill in before you start it:")
+    assert (outcome.code, outcome.err.splitlines()[0]) == (0, "wrote asked.yaml; fill in before you run it:")
     return folder / "asked.yaml"
 
 
@@ -170,7 +170,7 @@ def test_no_file_is_overwritten(tmp_path):
     outcome = run_cfglint(*QUESTION, "--write", "axolotl", cwd=tmp_path)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
-        "cfglint: Llama-3.1-8B-qlora.yaml exists and is not overwritten; name another file with --write axolotl=FILE\n"
+        "cfglint: Llama-3.1-8B-qlora.yaml already exists; name another file with --write axolotl=FILE\n"
     )
     assert (tmp_path / "Llama-3.1-8B-qlora.yaml").read_text() == "mine\n"
 
@@ -182,7 +182,7 @@ def test_no_file_is_overwritten(tmp_path):
         (("--model", "nobody/xq"), "unknown model nobody/xq; state its shape with --model-config FILE, or ask the Hub"),
         (("--gpu", "RTX4091"), "unknown GPU 'RTX4091'; did you mean RTX 4090?"),
         (("--method", "qlra"), "unknown method qlra; did you mean qlora?"),
-        (("--method", "freeze", "--framework", "trl"), "no --method freeze for trl; llamafactory has it"),
+        (("--method", "freeze", "--framework", "trl"), "trl does not support --method freeze; use llamafactory"),
         (("--framework", "axolot"), "unknown framework axolot; did you mean axolotl?"),
         (("--write", "olmo"), "unknown framework olmo; known: axolotl, llamafactory, trl"),
         (("--write", "trl", "--framework", "axolotl"), "--framework axolotl contradicts --write trl"),

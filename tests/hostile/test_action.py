@@ -82,7 +82,7 @@ def test_what_the_action_installs_stays_itself_on_a_hostile_checkout(hostile: Pa
     assert not trap.exists()
     refused = run_step("Lint", hostile, {"sarif-file": "report.sarif"}, environment, home, action)
     assert refused.code == 2
-    assert "report.sarif: a link that leads out of the repository" in refused.output
+    assert "report.sarif: a link that points outside the repository" in refused.output
     assert not (tmp_path / "profile").exists()
 
 
@@ -184,8 +184,8 @@ def test_a_settings_file_of_the_base_that_became_a_link(upstream, tmp_path, lint
 @pytest.mark.parametrize(
     ("name", "settings_from", "said"),
     [
-        ("workflow_dispatch", "base", "settings-from: base: the event workflow_dispatch changes nothing"),
-        ("push", "base", "settings-from: base: the event does not name the commit before"),
+        ("workflow_dispatch", "base", "settings-from: base: the event workflow_dispatch has no commits to compare"),
+        ("push", "base", "settings-from: base: the event does not name the previous commit"),
         ("push", "main", "settings-from must be checkout or base, not main"),
     ],
 )

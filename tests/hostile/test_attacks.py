@@ -119,7 +119,7 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
         {f"{'a' * 200}/{'a' * 200}/a.yaml": AXOLOTL, ".gitignore": "**/*a*a*a*a*a*a*b/**/x\n" * 100}, None, "",
     ),
     "signs without end": ({"t.py": "from olmo_core.config import Config\nx = " + "-" * 100_000 + "1\n"}, 2, "SYN002"),
-    "settings of one endless key": (build_settings(".".join(["a"] * 100_000) + " = 1\n"), 2, "a key of more than 100 "
+    "settings of one endless key": (build_settings(".".join(["a"] * 100_000) + " = 1\n"), 2, "a key with more than 100 "
                                                                                              "parts"),
     "settings of endless lists": (build_settings("x = " + "[" * 100_000 + "]" * 100_000), 2, "nested too deeply"),
     "settings of a huge number": (build_settings("[hardware]\nnodes = " + "9" * 100_000), 2, "cfglint.toml"),
@@ -166,7 +166,7 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
             },
         }, 0, "2.yaml:1:1: info CHK001 memory not checked: the model `us/m\\x00` is a path",
     ),
-    "settings that name no file": (build_settings('extend = "~a\\u0000b"\n'), 2, "extend leads out of the repository"),
+    "settings that name no file": (build_settings('extend = "~a\\u0000b"\n'), 2, "extend points outside the repository"),
     "secrets in odd places": (
         {
             **build_yaml(f"lora_rr: |\n  {TOKEN}\nhub_model_idd: {ADDRESS}/x\nwandb_keyy:\n- {TOKEN}\n? {TOKEN}\n: "

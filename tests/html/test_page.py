@@ -83,7 +83,7 @@ def test_a_page_without_runs_draws_nothing(tmp_path):
     text = join_lines(html.report(api.lint(sources={"x.yaml": "a: 1\n"}).raw))
     assert "var Plot=" not in text
     assert len(text) < 30_000
-    assert "Nothing was found." in text
+    assert "No findings." in text
 
 
 def test_the_page_is_the_same_every_time(cases):

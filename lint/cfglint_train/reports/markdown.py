@@ -51,7 +51,7 @@ def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
         if size > MAX_BYTES:
             yield from (
                 "",
-                "The rest is left out: GitHub limits the length of a summary. The log of the step has everything.",
+                "The rest is omitted because GitHub limits the size of a summary. The log of the step has everything.",
             )
             return
         yield from lines
@@ -66,7 +66,7 @@ def _render_blocks(result: Result, style: Style) -> Iterator[Iterable[str]]:
     troubles = [text.format_trouble(trouble, redact) for trouble in text.find_unreported_troubles(result)]
     if troubles:
         yield (
-            "### What could not be checked",
+            "### Not checked",
             "",
             *(f"- {_render_message(line)}" for line in troubles[:MAX_FINDINGS]),
             "",
@@ -117,7 +117,7 @@ def _render_runs(result: Result) -> Iterator[Iterable[str]]:
     if len(runs) > MAX_RUNS:
         yield ("", f"{len(runs) - MAX_RUNS} more runs are not listed.")
     assumed = dict.fromkeys(note for run in runs[:MAX_RUNS] for note in run.assumed)
-    yield ("", f"Assumed where nothing is stated: {_render_message('; '.join(assumed))}." if assumed else "", "")
+    yield ("", f"Assumed if not stated: {_render_message('; '.join(assumed))}." if assumed else "", "")
 
 
 def _format_peak(run: Run, resource: str, phase: Phase | None) -> str:
@@ -157,7 +157,7 @@ def _render_findings(result: Result, style: Style, redact: Redact) -> Iterator[I
     shown_findings.sort(key=lambda finding: finding.sort_key)
     for path, group in groupby(shown_findings, key=lambda finding: finding.path):
         file_findings = list(group)
-        yield (f"#### <code>{_escape_cell(path)}</code>", "", "| Line | Rule | What |", "|---:|---|---|")
+        yield (f"#### <code>{_escape_cell(path)}</code>", "", "| Line | Rule | Message |", "|---:|---|---|")
         for finding in file_findings:
             yield (_render_row(finding, style, redact),)
         yield ("",)

@@ -29,8 +29,8 @@ _COMPANION: Final = "transformers"
 def _build_parser() -> ArgumentParser:
     parser = Parser(
         prog="cfglint schema",
-        description="Print a JSON Schema (draft 2020-12) of what a framework takes at one release.",
-        epilog="without FRAMEWORK: the frameworks with their releases and entry points",
+        description="Print a JSON Schema (draft 2020-12) of the keys that a release of a framework accepts.",
+        epilog="without FRAMEWORK: list the frameworks with their releases and entry points",
     )
     parser.add_argument("framework", nargs="?", metavar="FRAMEWORK", help=", ".join(list_vocabularies()))
     parser.add_argument("--release", metavar="RELEASE", help="default: the newest")
@@ -39,7 +39,7 @@ def _build_parser() -> ArgumentParser:
         "--transformers", metavar="RELEASE", help=f"beside {_format_dependents()} (default: what it allows)"
     )
     parser.add_argument(
-        "--strict", action="store_true", help="the types that are declared, not all that the framework converts"
+        "--strict", action="store_true", help="accept only the declared types, not values that the framework converts"
     )
     return parser
 

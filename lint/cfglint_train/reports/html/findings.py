@@ -27,7 +27,7 @@ def render_section(result: Result, style: Style) -> Iterator[str]:
     yield '<section id="findings" aria-labelledby="findings-title">'
     yield '<h2 id="findings-title">Findings</h2>'
     if not result.findings:
-        yield '<p class="none">Nothing was found.</p></section>'
+        yield '<p class="none">No findings.</p></section>'
         return
     yield _render_filters(result)
     redact = build_redaction(result.secrets)

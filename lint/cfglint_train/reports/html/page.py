@@ -65,7 +65,7 @@ def render_page(
     for part in parts if findings_first else reversed(parts):
         yield from part
     yield "</main>"
-    yield f"<footer>Made by cfglint {VERSION} from configuration files alone: nothing was run.</footer>"
+    yield f"<footer>Created by cfglint {VERSION} from configuration files only; nothing was executed.</footer>"
     yield f'<script type="application/json" id="data">{encode_script_data(charts.build_document())}</script>'
     for script in scripts:
         yield f"<script>{script}</script>"

@@ -51,7 +51,7 @@ def _render_overview(runs: Sequence[RunSummary]) -> str:
         peaks = {resource.place: _format_peak(resource) for resource in run.places}
         link = f'<a href="#run-{number}">{escape_html(run.path)}</a>'
         rows.append((link, *(peaks.get(resource, "") for resource in PLACES)))
-    return render_table("Peaks of every run", ("Run", *(_TITLES[resource] for resource in PLACES)), rows)
+    return render_table("Peak memory of each run", ("Run", *(_TITLES[resource] for resource in PLACES)), rows)
 
 
 def _format_peak(resource: ResourceSummary) -> str:
@@ -108,7 +108,9 @@ def _render_resource(resource: ResourceSummary, name: str, run_name: str, charts
         )
         for phase in resource.phases
     ]
-    parts = [(render_message(part), format_gib(size), render_message(formula)) for part, size, formula in resource.formulas]
+    parts = [
+        (render_message(part), format_gib(size), render_message(formula)) for part, size, formula in resource.formulas
+    ]
     by_phase = render_table(
         f"{title}, phase by phase",
         ("Phase", "Expected", "Interval", "Verdict", "At the peak"),
@@ -117,15 +119,15 @@ def _render_resource(resource: ResourceSummary, name: str, run_name: str, charts
         run_name,
     )
     by_part = render_table(
-        f"{title}: the {escape_html(worst.name)} in parts",
-        ("Part", "Size", "How it is computed"),
+        f"{title}: components of the {escape_html(worst.name)} peak",
+        ("Component", "Size", "Formula"),
         parts,
         (1,),
         run_name,
     )
     return (
-        f"<figure><figcaption><h4>{title}</h4> {format_gib(worst.expected)}{limit} in the "
-        f"{escape_html(worst.name)}{unstated} "
+        f"<figure><figcaption><h4>{title}</h4> {format_gib(worst.expected)}{limit} in "
+        f"{escape_html(worst.title)}{unstated} "
         f'{_render_badge(worst.verdict)}</figcaption>\n<div class="chart" data-chart="{name}"></div>\n'
         f"<details><summary>The numbers</summary>\n{by_phase}\n{by_part}</details></figure>"
     )
