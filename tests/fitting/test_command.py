@@ -79,7 +79,7 @@ def test_a_run_that_is_tight_as_it_is_says_by_how_much(here: Path) -> None:
     shown = run_cfglint("fit", "--nodes", "1", "--gpus-per-node", "8", "--gpu", card, "run.yaml", cwd=here)
     assert ": tight" in shown.out
     assert re.search(
-        r"expected to fit as it is, but tight: [\d.]+ GiB to spare in .+, at worst [\d.]+ GiB too", shown.out
+        r"expected to fit as it is, but tight: [\d.]+ GiB to spare in .+, at worst [\d.]+ GiB short", shown.out
     )
 
 

@@ -117,7 +117,7 @@ def test_what_is_gone_is_reported_and_dropped(here):
     outcome = run_cfglint(cwd=here)
     assert outcome.code == 0
     assert outcome.lines[-1] == (
-        f"1 accepted finding in {BASELINE} not found any more: train/a.yaml SEC001; --write-baseline removes them."
+        f"1 stale accepted finding in {BASELINE}: train/a.yaml SEC001; --write-baseline removes them."
     )
     assert run_cfglint("--write-baseline", cwd=here).code == 0
     assert sum(int(str(entry["count"])) for entry in load_accepted(here)) == count_before - 1

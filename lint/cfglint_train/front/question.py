@@ -185,7 +185,7 @@ def _check_exclusive(options: Any) -> None:
     if clash is not None:
         raise UsageError(f"--model estimates without a file and cannot be used with {clash}")
     if options.write and options.set:
-        raise UsageError("--write cannot be used with --set: the file has only settings with flags of their own")
+        raise UsageError("--write cannot be used with --set; it saves only settings that have their own flag")
 
 
 def _check_new(path: str, framework: str) -> None:

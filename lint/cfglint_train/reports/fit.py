@@ -83,7 +83,7 @@ def _describe_no_change(*judgements: Judgement) -> str:
     spare, shortage = worst.capacity - worst.budget.expected, worst.budget.high - worst.capacity
     return (
         f"  expected to fit as it is, but tight: {format_gib(spare)} to spare in {worst.phase.title}, "
-        f"at worst {format_gib(shortage)} too little"
+        f"at worst {format_gib(shortage)} short"
     )
 
 

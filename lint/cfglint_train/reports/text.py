@@ -317,8 +317,8 @@ def _describe_baseline(result: Result) -> Iterator[str]:
         entries = join_names(
             list(dict.fromkeys(f"{escape_line_start(entry.path)} {entry.code}" for entry in result.accepted.stale))
         )
-        gone_count = format_count(result.accepted.missing, "accepted finding")
-        yield f"{gone_count} in {name} not found any more: {entries}; --write-baseline removes them."
+        gone_count = format_count(result.accepted.missing, "stale accepted finding")
+        yield f"{gone_count} in {name}: {entries}; --write-baseline removes them."
 
 
 def describe_not_checked(result: Result) -> str | None:

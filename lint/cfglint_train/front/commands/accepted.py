@@ -36,9 +36,7 @@ def write_baseline(paths: list[str], lint_options: Options, options: Any, settin
     if is_new:
         print_remarks([f"wrote {display_path}: {format_count(len(accepted.accepted), 'accepted finding')}"])
     elif accepted.missing:
-        print_remarks(
-            [f"wrote {display_path}: removed {format_count(accepted.missing, 'accepted finding')} not found any more"]
-        )
+        print_remarks([f"wrote {display_path}: removed {format_count(accepted.missing, 'stale accepted finding')}"])
     elif accepted.has_renames:
         print_remarks([f"wrote {display_path}: renamed the files of accepted findings"])
     else:

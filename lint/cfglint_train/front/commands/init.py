@@ -26,7 +26,7 @@ def init(argv: list[str]) -> int:
     parser.add_argument(
         "--source",
         metavar="SOURCE",
-        help="the source of cfglint for hook and workflow: git+https://..., https://....whl or ==X.Y.Z "
+        help="install source for hook and workflow: git+https://..., https://....whl or ==X.Y.Z "
         "(default: the source of this copy)",
     )
     parser.add_argument(

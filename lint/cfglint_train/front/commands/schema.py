@@ -36,7 +36,9 @@ def _build_parser() -> ArgumentParser:
     parser.add_argument("--release", metavar="RELEASE", help="default: the newest")
     parser.add_argument("--entry", metavar="ENTRY", help="the command or script (train_dpo, v1, cluster, ...)")
     parser.add_argument(
-        "--transformers", metavar="RELEASE", help=f"beside {_format_dependents()} (default: what it allows)"
+        "--transformers",
+        metavar="RELEASE",
+        help=f"release of transformers, for {_format_dependents()} (default: all that it allows)",
     )
     parser.add_argument(
         "--strict", action="store_true", help="accept only the declared types, not values that the framework converts"
@@ -60,7 +62,7 @@ def schema(argv: list[str]) -> int:
     name = _find_vocabulary(options.framework)
     if name is None:
         choices = dict.fromkeys((*list_vocabularies(), *map_spellings()))
-        hint = suggest_name(options.framework.lower(), choices, f"there are {', '.join(list_vocabularies())}")
+        hint = suggest_name(options.framework.lower(), choices, f"known: {', '.join(list_vocabularies())}")
         raise UsageError(f"unknown framework {options.framework}; {hint}")
     vocabulary = load(name)
     release = _parse_release(options.release, vocabulary) if options.release else vocabulary.newest
