@@ -176,7 +176,7 @@ def upstream(tmp_path) -> Upstream:
 
 def test_findings_become_annotations_a_summary_and_outputs(upstream, tmp_path, lint):
     commit = upstream.commit({"a.yaml": TWICE, "b/remote.yaml": REMOTE_CODE, "c.yaml": BROKEN, "notes.yaml": "x: 1\n"})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
     outcome = lint(checkout, gpu="H100", gpus_per_node="8", nodes="2")
     assert outcome.code == 2
     levels = [(annotation.level, annotation.file, annotation.lines) for annotation in outcome.annotations]
@@ -192,7 +192,7 @@ def test_findings_become_annotations_a_summary_and_outputs(upstream, tmp_path, l
 
 def test_where_nothing_is_checked_a_warning_names_what_was_searched(upstream, tmp_path, lint):
     commit = upstream.commit({"configs/notes.yaml": "x: 1\n", "a.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
     outcome = lint(checkout, paths="configs")
     [warning] = outcome.annotations
     assert (outcome.code, warning.level) == (0, "warning")
@@ -202,13 +202,13 @@ def test_where_nothing_is_checked_a_warning_names_what_was_searched(upstream, tm
 def test_a_base_that_cannot_be_fetched_names_the_depth(upstream, tmp_path, lint, temporary):
     """Use a private repository whose checkout keeps no token."""
     merge = upstream.merge_pull_request({"old.yaml": TWICE}, {"new.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
     run_git(checkout, "remote", "set-url", "origin", f"file://{tmp_path}/private")
     outcome = lint(checkout, write_event(temporary, "pull_request", merge), changed_files_only="true")
     assert list_annotated_files(outcome) == ["new.yaml", "old.yaml"]
     [notice] = [annotation for annotation in outcome.annotations if annotation.level == "notice"]
     assert notice.message.endswith("set `fetch-depth` of actions/checkout to 2 for pull requests, 0 for pushes")
-    deep = upstream.checkout(tmp_path / "deep", merge, depth=2)
+    deep = upstream.check_out(tmp_path / "deep", merge, depth=2)
     run_git(deep, "remote", "set-url", "origin", f"file://{tmp_path}/private")
     event = write_event(temporary, "pull_request", merge)
     assert list_annotated_files(lint(deep, event, changed_files_only="true")) == ["new.yaml"]
@@ -218,7 +218,7 @@ def test_a_base_that_cannot_be_fetched_names_the_depth(upstream, tmp_path, lint,
     ("fail_on", "expected"), [("", 1), ("error", 0), ("warning", 1), ("info", 1), ("never", 0), ("always", 2)]
 )
 def test_what_fails_the_step(upstream, tmp_path, lint, fail_on, expected):
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"a.yaml": TWICE}))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"a.yaml": TWICE}))
     outcome = lint(checkout, fail_on=fail_on)
     assert outcome.code == expected
     if fail_on == "always":
@@ -228,7 +228,7 @@ def test_what_fails_the_step(upstream, tmp_path, lint, fail_on, expected):
 
 
 def test_errors_and_what_cannot_be_read_fail_it(upstream, tmp_path, lint):
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"ds.json": DEEPSPEED, "c.yaml": BROKEN}))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"ds.json": DEEPSPEED, "c.yaml": BROKEN}))
     assert lint(checkout, paths="ds.json").code == 1
     assert lint(checkout, paths="c.yaml").code == 2
     assert lint(checkout, paths="ds.json", fail_on="never").code == 0
@@ -236,7 +236,7 @@ def test_errors_and_what_cannot_be_read_fail_it(upstream, tmp_path, lint):
 
 
 def test_files_for_others(upstream, tmp_path, lint):
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"ds.json": DEEPSPEED, "a.yaml": TWICE}))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"ds.json": DEEPSPEED, "a.yaml": TWICE}))
     outcome = lint(checkout, sarif_file="out/cfglint.sarif", rdjson_file="rd.json")
     log = json.loads((checkout / "out/cfglint.sarif").read_text())
     SARIF.validate(log)
@@ -249,7 +249,7 @@ def test_files_for_others(upstream, tmp_path, lint):
 
 def test_ten_of_each_and_the_summary_has_all(upstream, tmp_path, lint):
     commit = upstream.commit({f"{number:02}.yaml": TWICE for number in range(25)})
-    outcome = lint(upstream.checkout(tmp_path / "checkout", commit))
+    outcome = lint(upstream.check_out(tmp_path / "checkout", commit))
     assert [annotation.level for annotation in outcome.annotations] == ["warning"] * 9 + ["notice"]
     assert outcome.annotations[-1].message == "16 more: see the job summary"
     assert outcome.summary.count("SYN003") == 25
@@ -258,7 +258,7 @@ def test_ten_of_each_and_the_summary_has_all(upstream, tmp_path, lint):
 
 def test_the_inputs_reach_cfglint(upstream, tmp_path, lint):
     files = {"a.yaml": TWICE, "b/x y.yaml": TWICE, "b/c.yaml": TWICE, "strict.toml": 'select = ["SEC"]\n'}
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit(files))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit(files))
     assert lint(checkout, paths="b/x y.yaml\n  a.yaml \n").files == ["a.yaml", "b/x y.yaml"]
     assert lint(checkout, config="strict.toml", extra_args="").annotations == []
     # Annotation paths start at the root of the checkout, wherever cfglint runs.
@@ -285,7 +285,7 @@ def test_the_inputs_reach_cfglint(upstream, tmp_path, lint):
     ],
 )
 def test_wrong_inputs_are_told(upstream, tmp_path, lint, inputs, said):
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"a.yaml": AXOLOTL}))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"a.yaml": AXOLOTL}))
     outcome = lint(checkout, **inputs)
     assert outcome.code == 2
     assert said in outcome.output
@@ -293,7 +293,7 @@ def test_wrong_inputs_are_told(upstream, tmp_path, lint, inputs, said):
 
 def test_settings_do_not_raise_the_limit_of_time(upstream, tmp_path, lint):
     files = {"a.yaml": TWICE, "b.yaml": TWICE, "cfglint.toml": "max-cpu-seconds = 1000\nignore = ['SYN008']\n"}
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit(files))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit(files))
     outcome = lint(checkout, max_cpu_seconds="0.000001", extra_args="", changed_files_only="true")
     assert outcome.code == 2
     assert "not fully checked within 1e-06 s of CPU time for all" in outcome.output
@@ -301,7 +301,7 @@ def test_settings_do_not_raise_the_limit_of_time(upstream, tmp_path, lint):
 
 
 def test_inputs_are_no_shell(upstream, tmp_path, lint):
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"a.yaml": AXOLOTL}))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"a.yaml": AXOLOTL}))
     words = ('"; touch pwned; "', "$(touch pwned)", "`touch pwned`", "'; touch pwned #", "x\n::error::forged")
     names = ("paths", "config", "gpu", "nodes", "extra_args", "fail_on", "host_memory", "changed_files_only")
     for number, name in enumerate(names):
@@ -313,7 +313,7 @@ def test_inputs_are_no_shell(upstream, tmp_path, lint):
 
 def test_hostile_files_forge_nothing(upstream, tmp_path, lint):
     files = {"::error file=x::forged.yaml": TWICE, "a\n::warning::b.yaml": TWICE, "##[error]x.yaml": REMOTE_CODE}
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit(files))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit(files))
     outcome = lint(checkout, changed_files_only="true")
     # A name that no annotation can carry unchanged still identifies the file.
     assert set(outcome.files) == {None, "::error file=x::forged.yaml", "a\n::warning::b.yaml", "# #[error]x.yaml"}
@@ -335,7 +335,7 @@ NAMES = {"a, b.yaml": TWICE, "x y/é.yaml": TWICE, "line\nbreak.yaml": TWICE, "-
 def test_a_pull_request_reports_what_it_changes(upstream, tmp_path, lint, temporary, depth):
     base = {"old.yaml": TWICE, "gone.yaml": TWICE, "edited.yaml": AXOLOTL}
     merge = upstream.merge_pull_request(base, {"edited.yaml": TWICE, **NAMES}, "gone.yaml")
-    checkout = upstream.checkout(tmp_path / "checkout", merge, depth)
+    checkout = upstream.check_out(tmp_path / "checkout", merge, depth)
     event = write_event(temporary, "pull_request", merge)
     outcome = lint(checkout, event, changed_files_only="true")
     assert list_annotated_files(outcome) == sorted([*NAMES, "edited.yaml"])
@@ -345,7 +345,7 @@ def test_a_pull_request_reports_what_it_changes(upstream, tmp_path, lint, tempor
 def test_changed_lines_are_annotated_first(upstream, tmp_path, lint, temporary):
     base = {f"{number:02}.yaml": TWICE for number in range(20)}
     merge = upstream.merge_pull_request(base, {"17.yaml": f"# moved\n{TWICE}", "15.yaml": TWICE + "num_epochs: 2\n"})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
     outcome = lint(checkout, write_event(temporary, "pull_request", merge))
     # The finding of 17.yaml is on a line that only moved.
     assert outcome.files[:3] == ["15.yaml", "00.yaml", "01.yaml"]
@@ -357,7 +357,7 @@ def test_one_diff_tells_the_changed_lines_whatever_the_attributes_say(upstream, 
     trap = "++ b/00.yaml\n"  # "+" in front of it makes a file header
     change = {".gitattributes": "*.yaml -diff\n", "17[0].yaml": TWICE, "15.yaml": f"{TWICE}# {trap}{trap}"}
     merge = upstream.merge_pull_request(base, {**change, "16.yaml": TWICE + "num_epochs: 2\n"})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
     calls, binaries = temporary / "calls", temporary / "binaries"
     binaries.mkdir()
     (binaries / "git").write_text(f'#!/bin/sh\necho "$@" >> "{calls}"\nexec "{shutil.which("git")}" "$@"\n')
@@ -378,7 +378,7 @@ def test_a_changed_companion_concerns_the_runs_that_it_shapes(upstream, tmp_path
         "ds.json": CONTRADICTED.replace("8", "1"),
     }
     merge = upstream.merge_pull_request(base, {"ds.json": CONTRADICTED})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
     assert list_annotated_files(
         lint(checkout, write_event(temporary, "pull_request", merge), changed_files_only="true")
     ) == ["ds.json"]
@@ -386,20 +386,20 @@ def test_a_changed_companion_concerns_the_runs_that_it_shapes(upstream, tmp_path
     upstream.commit({"main.yaml": AXOLOTL.replace("steps: 1", "steps: 2") + "deepspeed: ds.json\n"})
     again = run_git(upstream.root, "rev-parse", "HEAD")
     event = write_event(temporary, "push", again, before=merge)
-    other = upstream.checkout(tmp_path / "again", again)
+    other = upstream.check_out(tmp_path / "again", again)
     assert list_annotated_files(lint(other, event, changed_files_only="true")) == ["ds.json"]
 
 
 def test_changed_settings_concern_everything(upstream, tmp_path, lint, temporary):
     merge = upstream.merge_pull_request({"old.yaml": TWICE}, {"cfglint.toml": 'select = ["SYN"]\n'})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
     event = write_event(temporary, "pull_request", merge)
     assert list_annotated_files(lint(checkout, event, changed_files_only="true", extra_args="")) == ["old.yaml"]
 
 
 def test_a_broken_file_that_did_not_change_does_not_fail_the_step(upstream, tmp_path, lint, temporary):
     merge = upstream.merge_pull_request({"broken.yaml": BROKEN}, {"new.yaml": AXOLOTL})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
     event = write_event(temporary, "pull_request", merge)
     assert lint(checkout, event, changed_files_only="true").code == 0
     assert lint(checkout, event).code == 2
@@ -408,7 +408,7 @@ def test_a_broken_file_that_did_not_change_does_not_fail_the_step(upstream, tmp_
 def test_a_requirement_file_that_is_removed_concerns_everything(upstream, tmp_path, lint, temporary):
     base = {"old.yaml": TWICE, "requirements.txt": "axolotl==0.8.0\n"}
     merge = upstream.merge_pull_request(base, {"x.md": ""}, "requirements.txt")
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
     event = write_event(temporary, "pull_request", merge)
     assert list_annotated_files(lint(checkout, event, changed_files_only="true")) == ["old.yaml"]
 
@@ -416,7 +416,7 @@ def test_a_requirement_file_that_is_removed_concerns_everything(upstream, tmp_pa
 def test_a_companion_that_is_removed_concerns_the_runs_that_name_it(upstream, tmp_path, lint, temporary):
     base = {"main.yaml": AXOLOTL + "deepspeed: ds.json\n", "ds.json": CONTRADICTED}
     merge = upstream.merge_pull_request(base, {"x.md": ""}, "ds.json")
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
     event = write_event(temporary, "pull_request", merge)
     outcome = lint(checkout, event, changed_files_only="true", extra_args="--isolated\n--select\nCHK001")
     assert [(annotation.file, "ds.json" in annotation.message) for annotation in outcome.annotations] == [
@@ -428,7 +428,7 @@ def test_a_removed_file_that_no_run_rests_on_concerns_nothing(upstream, tmp_path
     merge = upstream.merge_pull_request(
         {"old.yaml": TWICE, "notes.md": "", "own.yaml": TWICE}, {}, "notes.md", "own.yaml"
     )
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
     event = write_event(temporary, "pull_request", merge)
     assert list_annotated_files(lint(checkout, event, changed_files_only="true")) == []
 
@@ -441,14 +441,14 @@ def test_a_link_to_a_folder_that_is_turned_concerns_everything(upstream, tmp_pat
     (upstream.root / "used").unlink()
     (upstream.root / "used").symlink_to("b")
     commit = upstream.commit({})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
     event = write_event(temporary, "push", commit, before=before)
     assert list_annotated_files(lint(checkout, event, changed_files_only="true")) == ["b/ds.json"]
 
 
 def test_code_scanning_gets_everything(upstream, tmp_path, lint, temporary):
     merge = upstream.merge_pull_request({"old.yaml": TWICE}, {"new.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
     lint(checkout, write_event(temporary, "pull_request", merge), changed_files_only="true", sarif_file="x.sarif")
     assert len(json.loads((checkout / "x.sarif").read_text())["runs"][0]["results"]) == 2
 
@@ -457,7 +457,7 @@ def test_the_head_of_a_pull_request_may_be_checked_out_instead(upstream, tmp_pat
     merge = upstream.merge_pull_request({"old.yaml": TWICE}, {"new.yaml": TWICE})
     head = run_git(upstream.root, "rev-parse", "topic")
     base = run_git(upstream.root, "rev-parse", "main^1")
-    checkout = upstream.checkout(tmp_path / "checkout", head)
+    checkout = upstream.check_out(tmp_path / "checkout", head)
     event = write_event(temporary, "pull_request", merge, pull_request={"base": {"sha": base}})
     assert list_annotated_files(lint(checkout, event, changed_files_only="true")) == ["new.yaml"]
 
@@ -466,7 +466,7 @@ def test_the_head_of_a_pull_request_may_be_checked_out_instead(upstream, tmp_pat
 def test_a_push_reports_what_it_changes(upstream, tmp_path, lint, temporary, event_name):
     before = upstream.commit({"old.yaml": TWICE})
     after = upstream.commit({"new.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", after)
+    checkout = upstream.check_out(tmp_path / "checkout", after)
     payload = {"push": {"before": before}, "merge_group": {"merge_group": {"base_sha": before}}}[event_name]
     event = write_event(temporary, event_name, after, **payload)
     assert list_annotated_files(lint(checkout, event, changed_files_only="true")) == ["new.yaml"]
@@ -490,7 +490,7 @@ def test_where_nobody_knows_what_changed_everything_is_reported(
 ):
     upstream.commit({"old.yaml": TWICE})
     after = upstream.commit({"new.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", after)
+    checkout = upstream.check_out(tmp_path / "checkout", after)
     outcome = lint(checkout, write_event(temporary, event_name, after, **payload), changed_files_only="true")
     assert list_annotated_files(outcome) == ["new.yaml", "old.yaml"]
     [notice] = [annotation for annotation in outcome.annotations if annotation.level == "notice"]
@@ -587,7 +587,7 @@ def copy_action(folder: Path) -> Path:
 @pytest.mark.slow
 def test_the_step_that_installs(upstream, tmp_path):
     action = copy_action(tmp_path / "action")
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"a.yaml": TWICE}))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"a.yaml": TWICE}))
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     installed = run_step("Install cfglint", checkout, {}, {}, temporary, action)

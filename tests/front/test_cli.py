@@ -151,12 +151,12 @@ def test_what_a_finding_rests_on(here):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("MEM001",), "CODE:LINE is expected"),
-        (("MEM001:x", "config.yaml"), "CODE:LINE is expected"),
+        (("MEM001",), "expected CODE:LINE"),
+        (("MEM001:x", "config.yaml"), "expected CODE:LINE"),
         (("MEM001:9", "config.yaml"), "no finding MEM001:9 in config.yaml; there is MEM001:10"),
         (("SYN003:1", "config.yaml"), "no finding SYN003:1 in config.yaml\n"),
         (("QQQ:1", "config.yaml"), "unknown rule QQQ"),
-        (("MEM001:10", "config.yaml", "other.yaml"), "--explain takes one PATH"),
+        (("MEM001:10", "config.yaml", "other.yaml"), "--explain needs exactly one PATH"),
         (("MEM001:10", "--output-format", "sarif", "config.yaml"), "--explain needs --output-format text or json"),
     ],
 )
@@ -286,7 +286,7 @@ def test_whoever_ignores_unreadable_files_is_not_told_of_them(here):
         (["--config", "nowhere.toml"], "nowhere.toml: No such file or directory"),
         (["--output-file", "no/such/folder/report"], "no/such/folder/report: No such file or directory"),
         (["--stdin-filename", "x.yaml", "other.yaml"], "--stdin-filename names standard input, but other files are"),
-        (["-", "other.yaml"], "- is standard input, which cannot be combined with other paths"),
+        (["-", "other.yaml"], "- means standard input and cannot be combined with other paths"),
     ],
 )
 def test_wrong_usage_is_2_and_one_line(here, arguments, said):
@@ -578,7 +578,7 @@ def test_empty_files_are_silent(here, name, content):
     (here / name).write_bytes(content)
     outcome = run_cfglint(cwd=here)
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.startswith("warning: no training config found: looked at 1 file")
+    assert outcome.out.startswith("warning: no training config found in 1 file")
     assert run_cfglint("--fix", name, cwd=here).code == 0
     assert (here / name).read_bytes() == content
 
@@ -654,7 +654,7 @@ def test_a_file_that_may_not_be_read_is_2_and_does_not_stop_the_rest(here, monke
 
         return read
 
-    for name in ("read", "small"):
+    for name in ("read", "read_small"):
         monkeypatch.setattr(regular_files, name, deny_access(getattr(regular_files, name)))
     outcome = run_cfglint(*SMALL, "--output-format", "concise", cwd=here)
     assert outcome.code == 2

@@ -130,7 +130,7 @@ def test_the_page_names_what_is_assumed(tmp_path):
 def test_the_page_is_there_in_every_form_and_with_a_grid(tmp_path):
     page = run_cfglint(*QUESTION, "--format", "html", cwd=tmp_path)
     assert page.out.startswith("<!DOCTYPE html>")
-    assert "micro batch 1 (`--micro`)" in page.out
+    assert "micro batch 1 (<code>--micro</code>)" in page.out
     grid = run_cfglint(*QUESTION, "--what-if", "micro_batch=1,2", cwd=tmp_path)
     assert "micro_batch" in grid.out
     run_cfglint(*QUESTION, "--output-file", "page.txt", cwd=tmp_path)
@@ -191,8 +191,8 @@ def test_no_file_is_overwritten(tmp_path):
         (("--micro", "0"), "argument --micro: must be a positive integer"),
         (("--nodes", "x"), "nodes must be a positive integer, not 'x'"),
         (("--zero", "2", "--fsdp"), "argument --fsdp: not allowed with argument --zero"),
-        (("config.yaml",), "--model asks without a file; it cannot be used with a file"),
-        (("--plan", "plan.json"), "--model asks without a file; it cannot be used with --plan"),
+        (("config.yaml",), "--model estimates without a file and cannot be used with a file"),
+        (("--plan", "plan.json"), "--model estimates without a file and cannot be used with --plan"),
         (("--write", "trl", "--set", "a=1"), "--write cannot be used with --set"),
         (("--write", "trl=here.json"), "--write trl=here.json: trl reads YAML; name a file that ends in .yaml"),
         (("--write", "trl=gone/a.yaml"), "--write trl=gone/a.yaml: there is no folder gone"),

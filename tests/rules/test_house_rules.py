@@ -262,7 +262,7 @@ WRONG = [
     (
         'field = "method.lora_targets"\nequals = "q"',
         "3:1",
-        "require[0].equals compares single values, and method.lora_tar",
+        "require[0].equals compares single values, but method.lora_tar",
     ),
     ('key = "seed"\npresent = false', "3:1", "require[0].present must be true, not False"),
     ('key = "seed"\nabsent = true\nequals = 3', "4:1", "require[0].equals cannot be combined with absent"),
