@@ -64,7 +64,7 @@ class SchemaFile:
                 head[name.strip('"')] = loads(value)
         if not {"x-packages", "x-entries"} <= head.keys():
             raise ValueError(
-                f"the vocabulary of {framework} is not in the layout that `python -m tools.schemas` writes"
+                f"the vocabulary of {framework} does not have the layout that `python -m tools.schemas` writes"
             )
         self.packages: Mapping[str, tuple[str, ...]] = {
             name: tuple(releases) for name, releases in head["x-packages"].items()

@@ -191,6 +191,6 @@ def test_unknown_framework_is_a_key_error() -> None:
 def test_another_layout_is_refused_by_name() -> None:
     content = json.loads(Path(vocabulary.find_schema_file("trl")).read_text(encoding="utf-8"))
     with pytest.raises(
-        ValueError, match=r"vocabulary of trl is not in the layout that `python -m tools.schemas` writes"
+        ValueError, match=r"vocabulary of trl does not have the layout that `python -m tools.schemas` writes"
     ):
         Vocabulary("trl", json.dumps(content))

@@ -260,7 +260,7 @@ def resolve_bases(class_: Class) -> list[Symbol]:
         except UndecidedError:
             symbol = External(name)
         if isinstance(symbol, External) and class_.module.source.is_internal(symbol.name):
-            raise UndecidedError(f"{symbol.name}, which {class_.name} descends from, is not there")
+            raise UndecidedError(f"{symbol.name}, the base class of {class_.name}, is missing")
         symbols.append(symbol)
     return symbols
 
@@ -375,7 +375,7 @@ def evaluate(module: Module, node: ast.expr, local: dict[str, Any] | None = None
         return [evaluate_child(item) for item in node.elts]
     if isinstance(node, ast.Dict):
         if None in node.keys:
-            raise UndecidedError("dictionary display with **")
+            raise UndecidedError("dict literal with **")
         try:
             return {
                 evaluate_child(key): evaluate_child(value)
@@ -404,7 +404,7 @@ def evaluate(module: Module, node: ast.expr, local: dict[str, Any] | None = None
     if isinstance(node, ast.JoinedStr):
         text = "".join(str(evaluate_child(part)) for part in node.values)
         if len(text) > MAX_LENGTH:
-            raise UndecidedError("a text that grows")
+            raise UndecidedError("a string that is extended")
         return text
     if isinstance(node, ast.FormattedValue) and node.format_spec is None:
         return evaluate_child(node.value)

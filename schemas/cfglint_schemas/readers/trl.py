@@ -34,7 +34,7 @@ def read(package: str, source: Source) -> ReleaseTable:
     if package == "transformers":
         arguments = source.require_module("transformers.training_args").resolve_name(_TRANSFORMERS)
         if not isinstance(arguments, Class):
-            raise UndecidedError(f"transformers {source.tree.release}: {_TRANSFORMERS} is no class")
+            raise UndecidedError(f"transformers {source.tree.release}: {_TRANSFORMERS} is not a class")
         return ReleaseTable({_TRANSFORMERS: Definition(models.read_keys(arguments)), **models.list_definitions()}, {})
     # No class declares `env` and the arguments that `trl` passes on to the launcher.
     definitions: dict[str, Definition] = {_LAUNCH: Definition({})}
