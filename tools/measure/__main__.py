@@ -60,7 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", action="append", default=[], metavar="WORD", help="only cases whose id contains WORD")
     parser.add_argument("--list", action="store_true", help="print the cases")
     parser.add_argument("--dry-run", action="store_true", help="tiny shapes on a CPU, without figures")
-    parser.add_argument("--shared", action="store_true", help="other processes use the GPU: do not record driver memory")
+    parser.add_argument(
+        "--shared", action="store_true", help="other processes use the GPU: do not record driver memory"
+    )
     parser.add_argument("--local_rank", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
