@@ -494,7 +494,7 @@ def test_where_nobody_knows_what_changed_everything_is_reported(
     outcome = lint(checkout, write_event(temporary, event_name, after, **payload), changed_files_only="true")
     assert list_annotated_files(outcome) == ["new.yaml", "old.yaml"]
     [notice] = [annotation for annotation in outcome.annotations if annotation.level == "notice"]
-    assert notice.message.startswith(f"everything is reported: {why}")
+    assert notice.message.startswith(f"all findings are reported: {why}")
     # Without the request, there is no notice.
     quiet = lint(checkout, write_event(temporary, event_name, after, **payload))
     assert [annotation.level for annotation in quiet.annotations] == ["warning", "warning"]

@@ -98,9 +98,9 @@ def build_check_parser() -> ArgumentParser:
         type=parse_codes,
         action="extend",
         metavar="CODES",
-        help="run only these rules: codes, families (MEM), names, ALL",
+        help="run only codes, names, families (MEM) or ALL",
     )
-    rules.add_argument("--ignore", type=parse_codes, action="extend", metavar="CODES", help="do not run these rules")
+    rules.add_argument("--ignore", type=parse_codes, action="extend", metavar="CODES", help="rules not to run")
     rules.add_argument("--fix", action="store_true", help="apply the safe fixes, then report what is left")
     rules.add_argument("--unsafe-fixes", action="store_true", help="with --fix or --diff: include unsafe fixes")
     rules.add_argument("--no-unsafe-fixes", action="store_false", dest="unsafe_fixes", help=SUPPRESS)
