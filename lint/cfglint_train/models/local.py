@@ -112,7 +112,7 @@ def load_config(path: str) -> dict[str, Any]:
     if resolve_config(config, file) is None:
         family = config.get("model_type")
         raise UnreadableModelError(
-            f"{file}: cfglint cannot compute the size of a model of type {family} with these sizes"
+            f"{file}: cannot compute the size of a model of family {family} with these sizes"
         )
     return config
 

@@ -137,7 +137,8 @@ def _explain_error(error: Exception, revision: str) -> str:
         return "HF_HUB_OFFLINE is set and the model is not in the cache; unset it or drop --online"
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     if kinds & {"TimeoutException", "Timeout", "TransportError", "ConnectionError"}:
-        return f"{endpoint} does not answer ({type(error).__name__}: {_get_first_line(error)}), and the model is not in the cache"
+        reason = f"{type(error).__name__}: {_get_first_line(error)}"
+        return f"{endpoint} does not answer ({reason}), and the model is not in the cache"
     response = getattr(error, "response", None)
     if response is not None:
         return f"{endpoint} answers {response.status_code}"

@@ -181,7 +181,8 @@ def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
             yield f"      {part.name:<28}{format_gib(part.bytes):>10}  {part.formula}"
     if resource == "gpu":
         residual = comparable.find_residual(getattr(worst, resource).setup, table_of_evidence().residuals)
-        rows = f"{len(residual.evidence)} published measurements ({residual.id}: {residual.low:+.1%} to {residual.high:+.1%})"
+        errors = f"{residual.id}: {residual.low:+.1%} to {residual.high:+.1%}"
+        rows = f"{len(residual.evidence)} published measurements ({errors})"
         yield f"    interval: from the parts; at least the error of {rows}"
 
 

@@ -139,7 +139,7 @@ def build_check_parser() -> ArgumentParser:
     baseline.add_argument(
         "--write-baseline",
         action="store_true",
-        help="accept all findings; from an existing baseline, only remove those that are gone (default: cfglint-baseline.json)",
+        help="accept all findings; an existing baseline only loses stale ones (default: cfglint-baseline.json)",
     )
     add_settings(output)
     output.add_argument("--stdin-filename", metavar="PATH", help="treat standard input as the file PATH")

@@ -35,7 +35,8 @@ def render_table(survey: Survey, prefix: str, answers: Answers) -> Iterator[str]
     yield f"# Found: {configurations or 'no training configurations yet'}."
     yield '# All rules are on (`cfglint rules` lists them). To turn off a rule or a family: ignore = ["PRF"]'
     yield f'fail-on = "{answers.fail_on}"  # the lowest severity that gives exit code 1'
-    yield f"require-checked = {str(answers.require_checked).lower()}  # true: a run without an estimate gives exit code 1"
+    require_checked = str(answers.require_checked).lower()
+    yield f"require-checked = {require_checked}  # true: a run without an estimate gives exit code 1"
     yield f"resumable = {str(answers.resumable).lower()}  # false: checkpoints may omit the optimizer state"
     yield f'# baseline = "{BASELINE}"  # findings accepted for now; `cfglint --write-baseline` writes the file'
     yield ""

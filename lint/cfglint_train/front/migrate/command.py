@@ -23,7 +23,7 @@ def _build_parser() -> ArgumentParser:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
     parser.add_argument(
         "--to", action="append", required=True, metavar="NAME=RELEASE",
-        help="openrlhf=0.11.2, axolotl=0.21.0, transformers=5.6.0 (for LLaMA-Factory); a name alone means its newest release",
+        help="openrlhf=0.11.2, axolotl=0.21.0, transformers=5.6.0 (for LLaMA-Factory); a name alone: its newest",
     )  # fmt: skip
     parser.add_argument(
         "--from", action="append", default=[], dest="start", metavar="NAME=RELEASE",

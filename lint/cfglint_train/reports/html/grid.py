@@ -79,7 +79,7 @@ def render_figure(result: Grid, name: str, run_name: str, charts: Charts) -> str
         f'</figcaption>\n<div class="chart grid" data-chart="{name}"></div>\n<p class="readout" role="status"></p>\n'
         f"{idle}"
         f"<details><summary>The numbers</summary>\n{numbers}"
-        "<p>✓ fits, ≈ tight, ✗? probably does not fit, ✗ does not fit; the current run is bold.</p></details></figure>"
+        "<p>✓ fits, ≈ tight, ✗? probably does not fit, ✗ does not fit; bold: the current run.</p></details></figure>"
     )
 
 
