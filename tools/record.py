@@ -186,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Write a record, or compare with an earlier one; return 1 if they differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--output", type=Path, help="where to write the record (JSON lines, gzip)")
+    parser.add_argument("--output", type=Path, help="output file (JSON Lines, gzip)")
     parser.add_argument("--compare", type=Path, help="an earlier record of the same folders")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)

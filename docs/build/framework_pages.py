@@ -76,5 +76,5 @@ def _format_keys(lens: Lens, field: Field) -> str:
 
 def _describe_files(manifest: FrameworkManifest) -> str:
     syntaxes = ", ".join(manifest.clues)
-    vocabulary = "a vocabulary" if manifest.vocabulary else "no vocabulary, so that no key is reported as unknown"
+    vocabulary = "a vocabulary" if manifest.vocabulary else "no vocabulary, so cfglint reports no unknown keys"
     return f"Files: {syntaxes}. It has {vocabulary}.\n"

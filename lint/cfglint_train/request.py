@@ -235,7 +235,7 @@ def _build_command_line(options: Options) -> CommandLine:
     folders = tuple(os.fspath(folder) for folder in options.model_folders)
     for folder in folders:
         if not os.path.isdir(folder):
-            raise OptionError("model_folders", folder, "there is no such folder")
+            raise OptionError("model_folders", folder, "no such folder")
     if folders:
         command_line = command_line._replace(model_folders=folders)
     return command_line
@@ -258,7 +258,7 @@ def _build_facts_and_overrides(options: Options) -> CommandLine:
     for key, value in options.overrides.items():
         route = tuple(key.split("."))
         if not all(route):
-            problem = "expected KEY=VALUE, with dots between the keys of sections"
+            problem = "expected KEY=VALUE; for a key of a section, SECTION.KEY=VALUE"
             raise OptionError("overrides", f"{key}={value}", problem)
         overrides[route] = value
     return CommandLine(_collect_facts(options), overrides)

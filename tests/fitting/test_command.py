@@ -79,7 +79,7 @@ def test_a_run_that_is_tight_as_it_is_says_by_how_much(here: Path) -> None:
     shown = run_cfglint("fit", "--nodes", "1", "--gpus-per-node", "8", "--gpu", card, "run.yaml", cwd=here)
     assert ": tight" in shown.out
     assert re.search(
-        r"expected to fit as it is, and tight: [\d.]+ GiB to spare in .+, at worst [\d.]+ GiB too", shown.out
+        r"expected to fit as it is, but tight: [\d.]+ GiB to spare in .+, at worst [\d.]+ GiB short", shown.out
     )
 
 
@@ -90,7 +90,7 @@ def test_a_run_that_nothing_makes_fit_is_not_passed_over(here: Path, what: str) 
         (here / name).write_bytes((folder / name).read_bytes())
     shown = run_cfglint("fit", "--isolated", what, "axolotl-70b-1x8.yaml", cwd=here)
     assert shown.code == 1
-    assert "axolotl-70b-1x8.yaml: no change of its files makes it fit" in shown.err
+    assert "axolotl-70b-1x8.yaml: no change to its files makes it fit" in shown.err
     assert (here / "axolotl-70b-1x8.yaml").read_bytes() == (folder / "axolotl-70b-1x8.yaml").read_bytes()
 
 
@@ -263,7 +263,7 @@ def test_a_host_that_is_not_stated_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cluster", [(), CLUSTER])
 def test_a_safe_change_says_what_it_assumes(here: Path, cluster: tuple[str, ...]) -> None:
     shown = run_cfglint("fit", "--isolated", *cluster, "run.yaml", cwd=here).out
-    assert ("(safe if what is assumed holds):" in shown) is (not cluster)
+    assert ("(safe if the assumptions hold):" in shown) is (not cluster)
     assert ("(safe):" in shown) is bool(cluster)
 
 

@@ -549,7 +549,7 @@ def test_a_file_that_changes_meanwhile_is_not_overwritten(here, monkeypatch):
     monkeypatch.setattr(loop, "fix_all", fix_slowly)
     outcome = run_cfglint(*SMALL, "--fix", "ds.json", cwd=here)
     assert outcome.code == 2
-    assert "error: ds.json: not written: another program changed it meanwhile" in outcome.out
+    assert "error: ds.json: not written: another program changed it in the meantime" in outcome.out
     assert read_config(here, "ds.json") == theirs
 
 

@@ -207,7 +207,7 @@ def test_a_base_that_cannot_be_fetched_names_the_depth(upstream, tmp_path, lint,
     outcome = lint(checkout, write_event(temporary, "pull_request", merge), changed_files_only="true")
     assert list_annotated_files(outcome) == ["new.yaml", "old.yaml"]
     [notice] = [annotation for annotation in outcome.annotations if annotation.level == "notice"]
-    assert notice.message.endswith("set fetch-depth of actions/checkout: 2 for pull requests, 0 for pushes")
+    assert notice.message.endswith("set `fetch-depth` of actions/checkout to 2 for pull requests, 0 for pushes")
     deep = upstream.check_out(tmp_path / "deep", merge, depth=2)
     run_git(deep, "remote", "set-url", "origin", f"file://{tmp_path}/private")
     event = write_event(temporary, "pull_request", merge)
@@ -296,7 +296,7 @@ def test_settings_do_not_raise_the_limit_of_time(upstream, tmp_path, lint):
     checkout = upstream.check_out(tmp_path / "checkout", upstream.commit(files))
     outcome = lint(checkout, max_cpu_seconds="0.000001", extra_args="", changed_files_only="true")
     assert outcome.code == 2
-    assert "not fully checked within 1e-06 s of CPU time in total" in outcome.output
+    assert "not fully checked within 1e-06 s of CPU time for all" in outcome.output
     assert lint(checkout, extra_args="").code == 1
 
 
@@ -475,14 +475,14 @@ def test_a_push_reports_what_it_changes(upstream, tmp_path, lint, temporary, eve
 @pytest.mark.parametrize(
     ("event_name", "payload", "why"),
     [
-        ("push", {"before": "0" * 40}, "it is the first push of the branch"),
+        ("push", {"before": "0" * 40}, "this is the first push of the branch"),
         ("push", {"before": "1" * 40}, "git fetch: "),
-        ("push", {"before": "--upload-pack=touch pwned"}, "the event does not name the commit before"),
-        ("push", {}, "the event does not name the commit before"),
-        ("push", {"before": 3}, "the event does not name the commit before"),
-        ("schedule", {}, "the event schedule changes nothing"),
-        ("workflow_dispatch", {}, "the event workflow_dispatch changes nothing"),
-        ("", {}, "the event (none) changes nothing"),
+        ("push", {"before": "--upload-pack=touch pwned"}, "the event does not name the previous commit"),
+        ("push", {}, "the event does not name the previous commit"),
+        ("push", {"before": 3}, "the event does not name the previous commit"),
+        ("schedule", {}, "the event schedule has no commits to compare"),
+        ("workflow_dispatch", {}, "the event workflow_dispatch has no commits to compare"),
+        ("", {}, "the event (none) has no commits to compare"),
     ],
 )
 def test_where_nobody_knows_what_changed_everything_is_reported(
@@ -494,7 +494,7 @@ def test_where_nobody_knows_what_changed_everything_is_reported(
     outcome = lint(checkout, write_event(temporary, event_name, after, **payload), changed_files_only="true")
     assert list_annotated_files(outcome) == ["new.yaml", "old.yaml"]
     [notice] = [annotation for annotation in outcome.annotations if annotation.level == "notice"]
-    assert notice.message.startswith(f"everything is reported: {why}")
+    assert notice.message.startswith(f"all findings are reported: {why}")
     # Without the request, there is no notice.
     quiet = lint(checkout, write_event(temporary, event_name, after, **payload))
     assert [annotation.level for annotation in quiet.annotations] == ["warning", "warning"]

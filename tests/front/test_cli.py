@@ -136,7 +136,7 @@ def test_what_a_finding_rests_on(here):
     assert "certainty: assumed" in outcome.lines
     assert rows["batch.micro"].split()[1:] == ["16", "stated", "config.yaml:10", "(`per_device_train_batch_size`)"]
     assert rows["method.tuning"].split()[1:3] == ["lora", "stated"]
-    assert "sequence.length = 128: the finding is milder or gone" in outcome.out
+    assert "sequence.length = 128: the finding is less severe or gone" in outcome.out
     assert "set `cutoff_len` to the length of your longest sample" in outcome.out
 
     explained = ("--explain", "MEM001:10", "--output-format", "json", "config.yaml")
@@ -151,12 +151,12 @@ def test_what_a_finding_rests_on(here):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("MEM001",), "CODE:LINE is expected"),
-        (("MEM001:x", "config.yaml"), "CODE:LINE is expected"),
+        (("MEM001",), "expected CODE:LINE"),
+        (("MEM001:x", "config.yaml"), "expected CODE:LINE"),
         (("MEM001:9", "config.yaml"), "no finding MEM001:9 in config.yaml; there is MEM001:10"),
         (("SYN003:1", "config.yaml"), "no finding SYN003:1 in config.yaml\n"),
         (("QQQ:1", "config.yaml"), "unknown rule QQQ"),
-        (("MEM001:10", "config.yaml", "other.yaml"), "--explain takes one PATH"),
+        (("MEM001:10", "config.yaml", "other.yaml"), "--explain needs exactly one PATH"),
         (("MEM001:10", "--output-format", "sarif", "config.yaml"), "--explain needs --output-format text or json"),
     ],
 )
@@ -169,7 +169,7 @@ def test_what_cannot_be_explained(here, arguments, said):
 
 def test_a_finding_in_the_text_rests_on_the_text(here):
     (here / "config.yaml").write_text(TWICE)
-    assert "rests on the text of the file alone" in run_cfglint("--explain", "SYN003:10", "config.yaml", cwd=here).lines
+    assert "rests only on the text of the file" in run_cfglint("--explain", "SYN003:10", "config.yaml", cwd=here).lines
 
 
 def test_runs_that_were_not_checked_are_counted(here):
@@ -286,7 +286,7 @@ def test_whoever_ignores_unreadable_files_is_not_told_of_them(here):
         (["--config", "nowhere.toml"], "nowhere.toml: No such file or directory"),
         (["--output-file", "no/such/folder/report"], "no/such/folder/report: No such file or directory"),
         (["--stdin-filename", "x.yaml", "other.yaml"], "--stdin-filename names standard input, but other files are"),
-        (["-", "other.yaml"], "- is standard input, which cannot be combined with other paths"),
+        (["-", "other.yaml"], "- means standard input and cannot be combined with other paths"),
     ],
 )
 def test_wrong_usage_is_2_and_one_line(here, arguments, said):
@@ -578,7 +578,7 @@ def test_empty_files_are_silent(here, name, content):
     (here / name).write_bytes(content)
     outcome = run_cfglint(cwd=here)
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.startswith("warning: no training config found: looked at 1 file")
+    assert outcome.out.startswith("warning: no training config found in 1 file")
     assert run_cfglint("--fix", name, cwd=here).code == 0
     assert (here / name).read_bytes() == content
 
@@ -617,8 +617,8 @@ def test_pipes_and_devices_do_not_hang(here):
     assert "\nFound 1 warning in 1 file.\n" in walked.out
     # ... but they are unreadable when named.
     for name, reason in (
-        ("pipe.yaml", "not a regular file (standard input is read as -)"),
-        ("zero.yaml", "a link that leads out of the repository"),
+        ("pipe.yaml", "not a regular file (use - to read standard input)"),
+        ("zero.yaml", "a link that points outside the repository"),
         ("nothing.yaml", "No such file or directory"),
     ):
         outcome = run_cfglint(name, cwd=here)
@@ -654,7 +654,7 @@ def test_a_file_that_may_not_be_read_is_2_and_does_not_stop_the_rest(here, monke
 
         return read
 
-    for name in ("read", "small"):
+    for name in ("read", "read_small"):
         monkeypatch.setattr(regular_files, name, deny_access(getattr(regular_files, name)))
     outcome = run_cfglint(*SMALL, "--output-format", "concise", cwd=here)
     assert outcome.code == 2
@@ -843,7 +843,7 @@ def test_estimate_of_standard_input(here):
     ("arguments", "said"),
     [
         (["nowhere.yaml"], "error: nowhere.yaml:1:1: No such file or directory"),
-        (["compose.yaml"], "looked at 1 file, and cfglint recognises none (--verbose says why)"),
+        (["compose.yaml"], "no training config found in 1 file (--verbose says why)"),
         (["compose.yaml", "--verbose"], "not checked: compose.yaml: it has no keys of a supported framework"),
         (["compose.yaml", "--gpu", "abacus"], "cfglint: gpu: unknown GPU 'abacus'"),
         ([], "cfglint: estimate needs a configuration, --model NAME or --plan FILE.json"),

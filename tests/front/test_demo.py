@@ -45,7 +45,7 @@ def test_nothing_is_overwritten(tmp_path, kind):
         target.symlink_to(tmp_path / "nowhere")
     outcome = run_cfglint("demo", cwd=tmp_path)
     assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err == "cfglint: cfglint-demo exists already; name a new folder: cfglint demo FOLDER\n"
+    assert outcome.err == "cfglint: cfglint-demo already exists; name a new folder: cfglint demo FOLDER\n"
     assert [path.name for path in tmp_path.iterdir()] == ["cfglint-demo"]
 
 

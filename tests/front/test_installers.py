@@ -74,7 +74,7 @@ def test_a_tool_of_its_own(address, here, environment, installer, tmp_path):
     # Both record the source as a local folder, which `init` never writes.
     process = run(here, environment, cfglint, "init", "--diff")
     assert process.returncode == 1, process.stderr
-    assert ".pre-commit-config.yaml:8: replace SOURCE by an address" in process.stderr
+    assert ".pre-commit-config.yaml:8: replace SOURCE with an address" in process.stderr
     assert address.removeprefix("git+") not in process.stdout
     # pipx's environments contain pip, and uv checks its own: a source that cannot be installed is rejected.
     with_installer = {**environment, "PATH": f"{Path(find_program(installer)).parent}{os.pathsep}{environment['PATH']}"}

@@ -138,7 +138,7 @@ def test_a_folder_without_configs_says_what_was_looked_at(here):
     assert empty.out.startswith("warning: no training config found: there are no YAML, JSON, shell or Python files")
     for number in range(12):
         (here / "docs" / f"{number}.yaml").write_text("title: x\n")
-    looked = "warning: no training config found: looked at 12 files, and cfglint recognises none (--verbose says why)\n"
+    looked = "warning: no training config found in 12 files (--verbose says why)\n"
     assert run_cfglint("docs", cwd=here) == (0, looked, "")
     assert looked in run_cfglint("--fix", "docs", cwd=here).out
     assert run_cfglint("--jobs", "2", "--quiet", "docs", cwd=here) == (0, "", "")

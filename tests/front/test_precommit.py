@@ -266,7 +266,7 @@ def test_an_old_repository_starts_with_a_baseline(here, clone, runner):
     run_git(here.root, "rm", "--quiet", "runs/002.yaml")
     after_move = run_cfglint(cwd=here.root)
     assert after_move.code == 0
-    report = "4 accepted findings of cfglint-baseline.json no longer found: runs/002.yaml KEY001; --write-baseline"
+    report = "4 stale accepted findings in cfglint-baseline.json: runs/002.yaml KEY001; --write-baseline"
     assert report in after_move.out
     assert run_cfglint("--write-baseline", cwd=here.root).code == 0
     here.stage_files()

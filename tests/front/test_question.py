@@ -39,7 +39,7 @@ TABLE = [
 def write_starter(folder: Path, framework: str, *flags: str, model: str = "Qwen/Qwen2.5-0.5B") -> Path:
     """Return the file that `--write` makes."""
     outcome = run_cfglint("estimate", "--model", model, *flags, "--write", f"{framework}=asked.yaml", cwd=folder)
-    assert (outcome.code, outcome.err.splitlines()[0]) == (0, "wrote asked.yaml; fill in before you start it:")
+    assert (outcome.code, outcome.err.splitlines()[0]) == (0, "wrote asked.yaml; fill in before you run it:")
     return folder / "asked.yaml"
 
 
@@ -130,7 +130,7 @@ def test_the_page_names_what_is_assumed(tmp_path):
 def test_the_page_is_there_in_every_form_and_with_a_grid(tmp_path):
     page = run_cfglint(*QUESTION, "--format", "html", cwd=tmp_path)
     assert page.out.startswith("<!DOCTYPE html>")
-    assert "micro batch 1 (`--micro`)" in page.out
+    assert "micro batch 1 (<code>--micro</code>)" in page.out
     grid = run_cfglint(*QUESTION, "--what-if", "micro_batch=1,2", cwd=tmp_path)
     assert "micro_batch" in grid.out
     run_cfglint(*QUESTION, "--output-file", "page.txt", cwd=tmp_path)
@@ -170,7 +170,7 @@ def test_no_file_is_overwritten(tmp_path):
     outcome = run_cfglint(*QUESTION, "--write", "axolotl", cwd=tmp_path)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
-        "cfglint: Llama-3.1-8B-qlora.yaml exists and is not overwritten; name another file with --write axolotl=FILE\n"
+        "cfglint: Llama-3.1-8B-qlora.yaml already exists; name another file with --write axolotl=FILE\n"
     )
     assert (tmp_path / "Llama-3.1-8B-qlora.yaml").read_text() == "mine\n"
 
@@ -182,7 +182,7 @@ def test_no_file_is_overwritten(tmp_path):
         (("--model", "nobody/xq"), "unknown model nobody/xq; state its shape with --model-config FILE, or ask the Hub"),
         (("--gpu", "RTX4091"), "unknown GPU 'RTX4091'; did you mean RTX 4090?"),
         (("--method", "qlra"), "unknown method qlra; did you mean qlora?"),
-        (("--method", "freeze", "--framework", "trl"), "no --method freeze for trl; llamafactory has it"),
+        (("--method", "freeze", "--framework", "trl"), "trl does not support --method freeze; use llamafactory"),
         (("--framework", "axolot"), "unknown framework axolot; did you mean axolotl?"),
         (("--write", "olmo"), "unknown framework olmo; known: axolotl, llamafactory, trl"),
         (("--write", "trl", "--framework", "axolotl"), "--framework axolotl contradicts --write trl"),
@@ -191,8 +191,8 @@ def test_no_file_is_overwritten(tmp_path):
         (("--micro", "0"), "argument --micro: must be a positive integer"),
         (("--nodes", "x"), "nodes must be a positive integer, not 'x'"),
         (("--zero", "2", "--fsdp"), "argument --fsdp: not allowed with argument --zero"),
-        (("config.yaml",), "--model asks without a file; it cannot be used with a file"),
-        (("--plan", "plan.json"), "--model asks without a file; it cannot be used with --plan"),
+        (("config.yaml",), "--model estimates without a file and cannot be used with a file"),
+        (("--plan", "plan.json"), "--model estimates without a file and cannot be used with --plan"),
         (("--write", "trl", "--set", "a=1"), "--write cannot be used with --set"),
         (("--write", "trl=here.json"), "--write trl=here.json: trl reads YAML; name a file that ends in .yaml"),
         (("--write", "trl=gone/a.yaml"), "--write trl=gone/a.yaml: there is no folder gone"),

@@ -73,7 +73,7 @@ def test_without_a_framework_they_are_listed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["megatron"], "unknown framework megatron; there are accelerate, axolotl"),
+        (["megatron"], "unknown framework megatron; known: accelerate, axolotl"),
         (["axolotl", "--release", "0.1.0"], "--release 0.1.0: axolotl is known from 0.5.2 to "),
         (["axolotl", "--release", "99"], "--release 99: axolotl is known from 0.5.2 to "),
         (["axolotl", "--release", "new\x1b"], "--release new\\x1b: not a release"),

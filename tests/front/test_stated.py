@@ -86,7 +86,8 @@ def test_the_api_names_the_option(here):
 )
 def test_releases_that_do_not_exist(package, release, near):
     assert (
-        describe_missing_release(package, release) == f"{package} has no release {release}; the one before it is {near}"
+        describe_missing_release(package, release)
+        == f"{package} has no release {release}; the newest before it is {near}"
     )
 
 
@@ -107,7 +108,7 @@ def test_releases_that_may_exist(package, release):
 
 
 def test_flags_settings_and_comments_are_refused_and_pins_are_not(here):
-    message = "transformers has no release 4.58.0; the one before it is 4.57.1"
+    message = "transformers has no release 4.58.0; the newest before it is 4.57.1"
     assert run_cfglint("--release", "transformers=4.58.0", "axolotl.yaml", cwd=here).err == f"cfglint: {message}\n"
     (here / "cfglint.toml").write_text('[releases]\ntransformers = "4.58.0"\n')
     outcome = run_cfglint("axolotl.yaml", cwd=here)

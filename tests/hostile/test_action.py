@@ -82,7 +82,7 @@ def test_what_the_action_installs_stays_itself_on_a_hostile_checkout(hostile: Pa
     assert not trap.exists()
     refused = run_step("Lint", hostile, {"sarif-file": "report.sarif"}, environment, home, action)
     assert refused.code == 2
-    assert "report.sarif: a link that leads out of the repository" in refused.output
+    assert "report.sarif: a link that points outside the repository" in refused.output
     assert not (tmp_path / "profile").exists()
 
 
@@ -120,7 +120,7 @@ def test_the_settings_that_counted_are_named(upstream, tmp_path, lint, temporary
     settings = {"cfglint.toml": 'select = ["SYN"]\n'}
     base = {"a.yaml": TWICE, **({} if changed else settings)}
     commit = upstream.merge_pull_request(base, settings if changed else {"b.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", commit, depth=2)
+    checkout = upstream.check_out(tmp_path / "checkout", commit, depth=2)
     event = write_event(temporary, "pull_request", commit)
     outcome = lint(checkout, event, extra_args="--select\nSYN")
     assert "settings: cfglint.toml" in outcome.output
@@ -144,7 +144,7 @@ EXTENDING = {"cfglint.toml": 'extend = "shared.toml"\n', "shared.toml": STRICT}
 )
 def test_settings_of_the_base(upstream, tmp_path, lint, temporary, base, change, removed, told):
     commit = upstream.merge_pull_request(base, {"sub/a.yaml": TWICE, **change}, *removed)
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
     event = write_event(temporary, "pull_request", commit)
     outcome = lint(
         checkout, event, extra_args="--select\nSYN,SEC" if not base else "", settings_from="base", fail_on="info"
@@ -165,7 +165,7 @@ def test_settings_of_the_base(upstream, tmp_path, lint, temporary, base, change,
 )
 def test_every_settings_file_that_changes_is_named(upstream, tmp_path, lint, temporary, change, removed, told):
     commit = upstream.merge_pull_request({"a.yaml": TWICE, **EXTENDING}, change, *removed)
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
     assert f"settings: {told}" in lint(checkout, write_event(temporary, "pull_request", commit), extra_args="").output
 
 
@@ -175,7 +175,7 @@ def test_a_settings_file_of_the_base_that_became_a_link(upstream, tmp_path, lint
     (upstream.root / "cfglint.toml").unlink()
     (upstream.root / "cfglint.toml").symlink_to("lax.toml")
     commit = upstream.commit({})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
     event = write_event(temporary, "push", commit, before=before)
     assert lint(checkout, event, extra_args="", settings_from="base", fail_on="info").code == 1
     assert lint(checkout, event, extra_args="", fail_on="info").code == 0
@@ -184,14 +184,14 @@ def test_a_settings_file_of_the_base_that_became_a_link(upstream, tmp_path, lint
 @pytest.mark.parametrize(
     ("name", "settings_from", "said"),
     [
-        ("workflow_dispatch", "base", "settings-from: base: the event workflow_dispatch changes nothing"),
-        ("push", "base", "settings-from: base: the event does not name the commit before"),
+        ("workflow_dispatch", "base", "settings-from: base: the event workflow_dispatch has no commits to compare"),
+        ("push", "base", "settings-from: base: the event does not name the previous commit"),
         ("push", "main", "settings-from must be checkout or base, not main"),
     ],
 )
 def test_a_base_that_is_unknown_fails(upstream, tmp_path, lint, temporary, name, settings_from, said):
     commit = upstream.commit({"a.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
     outcome = lint(checkout, write_event(temporary, name, commit), settings_from=settings_from)
     assert outcome.code == 2
     assert said in outcome.output
@@ -202,7 +202,7 @@ def test_a_pull_request_cannot_accept_its_own_findings(upstream, tmp_path, lint,
     empty, accepting = ({"version": 1, "findings": findings} for findings in ([], [entry]))
     base = {"cfglint.toml": 'baseline = "known.json"\n', "known.json": json.dumps(empty)}
     commit = upstream.merge_pull_request(base, {"a.yaml": TWICE, "known.json": json.dumps(accepting)})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
     event = write_event(temporary, "pull_request", commit)
     checked = {"extra_args": "--select\nSYN", "fail_on": "info"}
     outcome = lint(checkout, event, settings_from="base", **checked)

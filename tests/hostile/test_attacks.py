@@ -128,7 +128,7 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
     ),
     "signs without end": ({"t.py": "from olmo_core.config import Config\nx = " + "-" * 100_000 + "1\n"}, 2, "SYN002"),
     "settings of one endless key": (
-        build_settings(".".join(["a"] * 100_000) + " = 1\n"), 2, "a key of more than 100 parts",
+        build_settings(".".join(["a"] * 100_000) + " = 1\n"), 2, "a key with more than 100 parts",
     ),
     "settings of endless lists": (build_settings("x = " + "[" * 100_000 + "]" * 100_000), 2, "nested too deeply"),
     "settings of a huge number": (build_settings("[hardware]\nnodes = " + "9" * 100_000), 2, "cfglint.toml"),

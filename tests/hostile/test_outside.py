@@ -58,7 +58,7 @@ def test_a_link_that_leads_out_is_no_file(repository: Path, name: str) -> None:
     os.symlink(repository.parent / "outside" / "ds.json", repository / "link.json")
     outcome = run_cfglint(name, "--fix", "--unsafe-fixes", cwd=repository)
     assert outcome.code == 2
-    assert "link.json:1:1: error SYN001 a link that leads out of the repository" in outcome.out
+    assert "link.json:1:1: error SYN001 a link that points outside the repository" in outcome.out
     check_untouched(repository, outcome.out, outcome.err)
 
 
@@ -72,7 +72,7 @@ def test_settings_extend_nothing_outside(repository: Path, stated: str) -> None:
     (repository / "cfglint.toml").write_text(f'extend = "{stated.format(absolute=outside / "base.toml")}"\n')
     outcome = run_cfglint(cwd=repository, environment={"HOME": str(outside)})
     assert outcome.code == 2
-    assert "cfglint.toml:1:1: extend leads out of the repository" in outcome.err
+    assert "cfglint.toml:1:1: extend points outside the repository" in outcome.err
     check_untouched(repository, outcome.out, outcome.err)
 
 
@@ -80,7 +80,7 @@ def test_settings_are_no_link_that_leads_out(repository: Path) -> None:
     os.symlink(repository.parent / "outside" / "base.toml", repository / "cfglint.toml")
     outcome = run_cfglint(cwd=repository)
     assert outcome.code == 2
-    assert "a link that leads out of the repository" in outcome.err
+    assert "a link that points outside the repository" in outcome.err
     check_untouched(repository, outcome.out, outcome.err)
 
 
@@ -116,7 +116,7 @@ def test_settings_keep_no_cache_outside(repository: Path, stated: str) -> None:
     (repository / "cfglint.toml").write_text(f'cache-dir = "{stated.format(absolute=outside)}"\n')
     outcome = run_cfglint(cwd=repository, environment={"HOME": str(outside)})
     assert outcome.code == 2
-    assert "cfglint.toml:1:1: cache-dir leads out of the repository" in outcome.err
+    assert "cfglint.toml:1:1: cache-dir points outside the repository" in outcome.err
 
 
 def test_a_cache_in_the_repository_leads_nowhere_else(repository: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_folder_that_is_a_link_out_is_not_read(repository: Path) -> None:
     for name in ("requirements", "folder"):
         os.symlink(outside, repository / name)
     assert read_folder_pins(str(repository), ["requirements"]) == {}
-    with pytest.raises(OSError, match="a link that leads out of the repository"):
+    with pytest.raises(OSError, match="a link that points outside the repository"):
         regular_files.read(str(repository / "folder" / "ds.json"))
 
 

@@ -112,7 +112,7 @@ def test_the_grid_is_walked_with_the_keyboard_and_clicked(opened, report):
     figure = opened_page.page.locator(f'figure:has([data-chart="{name}"])')
     cells, readout = figure.locator('g[aria-label="cell"] > rect'), figure.locator(".readout")
     assert cells.count() == len(chart["rows"]) * len(chart["columns"])
-    assert "(the run as it is)" in readout.text_content()
+    assert "(the current run)" in readout.text_content()
     assert figure.locator('rect[tabindex="0"]').count() == 1
 
     selected = figure.locator('rect[tabindex="0"]')

@@ -75,9 +75,9 @@ def test_everything_is_shown_and_written(here):
     again = run_cfglint("init", "--yes", cwd=here)
     assert again.code == 0
     assert again.lines[-4:] == [
-        "Left alone: cfglint.toml: it exists already",
-        "Left alone: .pre-commit-config.yaml: it has the hook already",
-        "Left alone: .github/workflows/cfglint.yml: it runs cfglint already",
+        "Unchanged: cfglint.toml: it already exists",
+        "Unchanged: .pre-commit-config.yaml: it already has the hook",
+        "Unchanged: .github/workflows/cfglint.yml: it already runs cfglint",
         "Nothing to write.",
     ]
     assert {path: text for path, text in read_contents(here).items() if path in before} == before
@@ -185,7 +185,7 @@ def test_what_a_launch_script_says_of_its_runs_is_not_said_again(here):
     outcome = run_cfglint("init", "-y", cwd=here)
     assert "Launch script: train.sh (nodes, gpus-per-node, host-memory)" in outcome.lines
     assert load_settings(str(here / "cfglint.toml")).facts == {"gpu": "H100-80GB"}
-    assert "# nodes is read from train.sh, for what they start" in (here / "cfglint.toml").read_text()
+    assert "# nodes is read from train.sh, for the runs that it starts" in (here / "cfglint.toml").read_text()
 
 
 def test_what_differs_is_left_to_people(here):
@@ -350,7 +350,7 @@ def test_a_file_that_takes_no_hook_is_left_alone(here, source):
     (here / ".pre-commit-config.yaml").write_bytes(source)
     outcome = run_cfglint("init", "-y", cwd=here)
     assert outcome.code == 0
-    assert any(line.startswith("Left alone: .pre-commit-config.yaml: ") and "by hand" in line for line in outcome.lines)
+    assert any(line.startswith("Unchanged: .pre-commit-config.yaml: ") and "by hand" in line for line in outcome.lines)
     assert (here / ".pre-commit-config.yaml").read_bytes() == source
 
 
@@ -380,14 +380,14 @@ def test_a_workflow_that_runs_cfglint_stays(here):
     (here / ".github" / "workflows").mkdir(parents=True)
     (here / ".github" / "workflows" / "lint.yaml").write_text("jobs: {a: {steps: [{run: cfglint}]}}\n")
     outcome = run_cfglint("init", "-y", cwd=here)
-    assert "Left alone: .github/workflows/lint.yaml: it runs cfglint already" in outcome.lines
+    assert "Unchanged: .github/workflows/lint.yaml: it already runs cfglint" in outcome.lines
     assert not (here / workflow.NAME).exists()
 
 
 def test_gitlab_gets_no_github_workflow(here):
     (here / ".gitlab-ci.yml").write_text("test: {script: [true]}\n")
     outcome = run_cfglint("init", "-y", cwd=here)
-    assert any(line.startswith("Left alone: .gitlab-ci.yml: ") for line in outcome.lines)
+    assert any(line.startswith("Unchanged: .gitlab-ci.yml: ") for line in outcome.lines)
     assert not (here / ".github").exists()
 
 
@@ -460,7 +460,7 @@ def test_nothing_is_made_behind_a_link_that_leads_out(here, tmp_path_factory, na
     (here / name).symlink_to(outside / file)
     outcome = run_cfglint("init", "-y", cwd=here)
     assert outcome.code == 2
-    assert "a link that leads out of the repository" in outcome.err
+    assert "a link that points outside the repository" in outcome.err
     assert read_contents(outside) == before
     assert list_files(here) == [name for name in (file,) if name]
 

@@ -99,7 +99,7 @@ def test_a_copy_from_a_clone_shows_everything_and_the_line_to_fill_in(tmp_path, 
     for name in (hook.NAME, workflow.NAME):
         lines = (tmp_path / name).read_text().splitlines()
         (line,) = [number for number, text in enumerate(lines, 1) if source.PLACEHOLDER in text]
-        assert f"{name}:{line}: replace SOURCE by an address" in outcome.err
+        assert f"{name}:{line}: replace SOURCE with an address" in outcome.err
     filled = (tmp_path / hook.NAME).read_text().replace("cfglint-train @ SOURCE", "cfglint-train==9.9")
     assert filled.encode() == hook.create_config("cfglint-train==9.9")
 
@@ -170,7 +170,7 @@ def test_a_repository_without_a_commit_is_pinned_to_the_one_that_it_has(tmp_path
     for other in (f"cfglint-train=={VERSION}", "cfglint-train @ https://a.example/c.whl"):
         assert source.pin_commit(other) == other
     assert source.pin_commit("cfglint-train @ git+ssh://git@acme.example/c@v2").endswith("c@v2")
-    with pytest.raises(UsageError, match=r"names no commit: .*pass --source"):
+    with pytest.raises(UsageError, match=r"cannot determine its commit: .*pass --source"):
         source.pin_commit(f"{wanted}/nowhere")
 
 

@@ -103,9 +103,10 @@ def test_a_renamed_file_stays_accepted_and_is_written_under_its_new_name(here):
     assert list_codes(here) == []
     again = run_cfglint("--write-baseline", cwd=here)
     assert again.code == 0
-    assert again.err == f"wrote {BASELINE}: accepted findings are listed under the new names of their files\n"
+    assert again.err == f"wrote {BASELINE}: renamed the files of accepted findings\n"
     assert (
-        run_cfglint("--write-baseline", cwd=here).err == f"{BASELINE} is left as it is: no accepted finding is gone\n"
+        run_cfglint("--write-baseline", cwd=here).err
+        == f"{BASELINE} unchanged: all accepted findings are still found\n"
     )
     assert {entry["path"] for entry in load_accepted(here)} == {"moved.yaml", "train/b.yaml", "train/c.yaml"}
 
@@ -116,7 +117,7 @@ def test_what_is_gone_is_reported_and_dropped(here):
     outcome = run_cfglint(cwd=here)
     assert outcome.code == 0
     assert outcome.lines[-1] == (
-        f"1 accepted finding of {BASELINE} no longer found: train/a.yaml SEC001; --write-baseline removes them."
+        f"1 stale accepted finding in {BASELINE}: train/a.yaml SEC001; --write-baseline removes them."
     )
     assert run_cfglint("--write-baseline", cwd=here).code == 0
     assert sum(int(str(entry["count"])) for entry in load_accepted(here)) == count_before - 1

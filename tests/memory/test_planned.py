@@ -71,7 +71,7 @@ def test_a_model_without_a_formula_has_states_and_says_what_is_missing(
     out = capsys.readouterr().out
     assert "2,849,757,184 trained elements" in out
     plain = " ".join(out.split())
-    assert "not known: the activations of google/flan-t5-xl (no formula for all of a t5 model)" in plain
+    assert "not known: the activations of google/flan-t5-xl (no complete formula for t5 models)" in plain
     assert "backward" not in out
 
 

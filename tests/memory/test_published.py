@@ -442,31 +442,31 @@ def test_measured_rows_are_stated_as_published_ones() -> None:
     assert next(compare([make_measured(model="no/model")])).skipped == "unknown model"
     one_rank = make_measured(strategy="fsdp2")
     alone = Row("case", {**one_rank.content, "world": 1})
-    assert [comparison.skipped for comparison in compare([alone])] == ["FSDP of one rank"]
+    assert [comparison.skipped for comparison in compare([alone])] == ["FSDP on one rank"]
 
 
 @pytest.mark.parametrize("micro", ["many", 0, None, True])
 def test_measured_rows_without_a_batch_are_refused(micro: Any) -> None:
     assert list(measurements.find_problems(make_measured(micro=micro).content)) == [
-        "config.micro is no positive whole number"
+        "config.micro is not a positive whole number"
     ]
 
 
 def test_measured_rows_with_words_for_tables_are_refused() -> None:
     row = {**make_measured().content, "config": [1], "device": "x", "versions": 3, "peak": "all"}
-    assert {"config.micro is no positive whole number", "device.name is missing"} <= set(
+    assert {"config.micro is not a positive whole number", "device.name is missing"} <= set(
         measurements.find_problems(row)
     )
 
 
 MALFORMED = [
-    ({"lengths": 5}, "2", "config.lengths is no list of positive whole numbers"),
-    ({"lengths": [0]}, "2", "config.lengths is no list of positive whole numbers"),
-    ({"lengths": [-1, -2]}, "2", "config.lengths is no list of positive whole numbers"),
-    ({"lengths": [512, "x"]}, "2", "config.lengths is no list of positive whole numbers"),
-    ({"trainer": "dpo"}, "", "versions.trl is no release, which the trainer dpo needs"),
-    ({"trainer": "dpo"}, "newest", "versions.trl is no release, which the trainer dpo needs"),
-    ({"trainer": "sft"}, None, "versions.trl is no release, which the trainer sft needs"),
+    ({"lengths": 5}, "2", "config.lengths is not a list of positive whole numbers"),
+    ({"lengths": [0]}, "2", "config.lengths is not a list of positive whole numbers"),
+    ({"lengths": [-1, -2]}, "2", "config.lengths is not a list of positive whole numbers"),
+    ({"lengths": [512, "x"]}, "2", "config.lengths is not a list of positive whole numbers"),
+    ({"trainer": "dpo"}, "", "versions.trl is not a release; the trainer dpo needs one"),
+    ({"trainer": "dpo"}, "newest", "versions.trl is not a release; the trainer dpo needs one"),
+    ({"trainer": "sft"}, None, "versions.trl is not a release; the trainer sft needs one"),
 ]
 
 
@@ -489,7 +489,9 @@ def test_a_malformed_case_in_a_filed_row_stops_no_report(config: dict[str, Any],
 def test_a_release_of_trl_whose_loss_is_unknown_is_not_evaluated() -> None:
     row = make_trl_row("99.0", trainer="dpo")
     assert list(measurements.find_problems(row.content)) == []
-    assert [comparison.skipped for comparison in compare([row])] == ["DPO's logits of trl 99.0 are not known"]
+    assert [comparison.skipped for comparison in compare([row])] == [
+        "the size of the DPO logits in trl 99.0 is unknown"
+    ]
     supported = make_trl_row("1.14.1", trainer="dpo")
     assert [comparison.skipped for comparison in compare([supported])] == ["", ""]
 
@@ -505,11 +507,11 @@ def test_filing_rows_says_which_are_new(capsys: pytest.CaptureFixture[str], tmp_
 
     code, out = add(lines[0])
     (filed,) = (tmp_path / "filed").iterdir()
-    assert (code, out) == (0, f"{filed}: 1 added, 0 there already\n")
-    assert add(*lines) == (0, f"{filed}: 1 added, 2 there already\n")
+    assert (code, out) == (0, f"{filed}: 1 added, 0 already there\n")
+    assert add(*lines) == (0, f"{filed}: 1 added, 2 already there\n")
     code, out = add(lines[0], "{}")
     assert code == 1
-    assert out.endswith(f"{filed}: 0 added, 1 there already\n")
+    assert out.endswith(f"{filed}: 0 added, 1 already there\n")
     assert len(filed.read_text("utf-8").splitlines()) == 2
 
 

@@ -44,14 +44,14 @@ def test_what_needs_a_human_is_the_exit_code(here: Path) -> None:
     assert outcome.code == 1
     human = next(line for line in outcome.lines if ": human: " in line)
     assert human.startswith("config.yaml:11:1: human: KEY002 `unsloth_rope`")
-    assert outcome.lines[-1].endswith("1 left for a human.")
+    assert outcome.lines[-1].endswith("1 left for you.")
 
 
 def test_a_pin_to_another_release_needs_a_human(here: Path) -> None:
     (here / "requirements.txt").write_text("axolotl==0.16.1\n")
     outcome = run_cfglint(*TO, ".", cwd=here)
     assert outcome.code == 1
-    assert "human: requirements.txt:1 states axolotl 0.16.1, and the files are for 0.21.0 now" in outcome.lines
+    assert "human: requirements.txt:1 states axolotl 0.16.1, but the files are now for 0.21.0" in outcome.lines
 
 
 @pytest.mark.parametrize("flag", ["--check", "--diff"])

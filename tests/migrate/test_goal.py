@@ -32,12 +32,12 @@ def test_transformers_is_for_the_frameworks_whose_keys_rest_on_it() -> None:
 @pytest.mark.parametrize(
     ("to", "start", "problem"),
     [
-        (["torch=2.8"], [], "--to torch=2.8: expected NAME=RELEASE; the names are accelerate"),
+        (["torch=2.8"], [], "--to torch=2.8: expected NAME=RELEASE; known: accelerate"),
         (["megatron"], [], "--to megatron: expected NAME=RELEASE"),
         (["axolotl=new"], [], "--to axolotl=new: axolotl=new is not a release"),
         (["axolotl="], [], "--to axolotl=: axolotl= is not a release"),
         (["axolotl"], ["axolotl"], "--from axolotl: axolotl= is not a release"),
-        (["axolotl"], ["openrlhf=0.9.0"], "--from openrlhf: the release to migrate to is not stated"),
+        (["axolotl"], ["openrlhf=0.9.0"], "--from openrlhf needs --to openrlhf=RELEASE"),
     ],
 )
 def test_goals_that_mean_nothing(to: list[str], start: list[str], problem: str) -> None:

@@ -343,7 +343,7 @@ def test_llama_factory_itself(here: Path) -> None:
         image_max_pixels: 262144
         """)
     assert any(
-        m == "vllm_gpu_util is not given: its default was 0.9, and is 0.7 now" for _, m in list_items(file, "review")
+        m == "vllm_gpu_util is not set; its default changes from 0.9 to 0.7" for _, m in list_items(file, "review")
     )
 
 
@@ -386,7 +386,7 @@ def test_pins_and_settings_that_state_another_release_are_named(here: Path) -> N
     (here / "config.yaml").write_text(FSDP1)
     (here / "requirements.txt").write_text("axolotl==0.18.0\n")
     outcome = migrate_file(here, "config.yaml", "axolotl=0.21.0")
-    assert outcome.hints == ("requirements.txt:1 states axolotl 0.18.0, and the files are for 0.21.0 now",)
+    assert outcome.hints == ("requirements.txt:1 states axolotl 0.18.0, but the files are now for 0.21.0",)
     assert outcome.files[0].start == "0.18.0 (requirements.txt:1)"
     (here / "requirements.txt").write_text("axolotl>=0.16,<0.20\n")
     assert migrate_file(here, "config.yaml", "axolotl=0.21.0").hints == (

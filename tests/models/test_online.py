@@ -272,7 +272,7 @@ def test_a_run_whose_model_is_refused_is_still_checked(hub: Hub, tmp_path: Path)
 def test_a_huge_configuration_is_left_where_it_is(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/huge", b" " * (5 << 20))
     output = run_models(hub, tmp_path, "us/huge")
-    assert (output.code, "too many for a model configuration" in output.err) == (2, True)
+    assert (output.code, "too large for a model configuration" in output.err) == (2, True)
     assert [method for method, _ in hub.requests] == ["HEAD"]
 
 
@@ -297,7 +297,7 @@ def test_a_family_without_counts_is_unknown(hub: Hub, tmp_path: Path) -> None:
 def test_a_repository_without_a_configuration(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/gguf", b"\0", "model.gguf")
     output = run_models(hub, tmp_path, "us/gguf")
-    assert (output.code, "no config.json in it" in output.err) == (2, True)
+    assert (output.code, "it has no config.json" in output.err) == (2, True)
 
 
 @needs_hub

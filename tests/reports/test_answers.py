@@ -108,7 +108,7 @@ def test_a_companion_alone_has_no_answer(here):
     for command in ("estimate", "fit"):
         assert (
             get_first_line(command, "z3.json", cwd=here)
-            == "not estimated: the file describes no training run by itself"
+            == "not estimated: the file does not describe a training run by itself"
         )
 
 

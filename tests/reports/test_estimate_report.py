@@ -163,7 +163,7 @@ def test_what_writes_is_refused_beside_what_only_shows(here, writing, showing):
     outcome = run_cfglint(writing, showing, "config.yaml", cwd=here)
     assert (outcome.code, outcome.out) == (2, "")
     shown = showing.partition("=")[0]
-    assert outcome.err == f"cfglint: {writing} cannot be used with {shown}, which only shows\n"
+    assert outcome.err == f"cfglint: {writing} cannot be used with {shown}, which changes nothing\n"
     assert sorted(path.name for path in here.iterdir()) == [".git", "config.yaml"]
     assert (here / "config.yaml").read_text() == text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -551,6 +552,17 @@ def test_markdown_makes_nothing_of_what_files_say(result):
     assert cells == len(result.findings)
 
 
+def test_words_in_backticks_are_code_in_pages_and_summaries(tmp_path):
+    folder = write_folder_with_all_kinds(tmp_path)
+    for output_format in ("markdown", "html"):
+        output = lint(folder, output_format, "--gpu", "H100", "--nodes", "1", "--gpus-per-node", "8")
+        body = re.sub(r"(?s)<script.*?</script>|<pre.*?</pre>|<style.*?</style>|```diff.*?```", "", output)
+        assert "<code>train_batch_size</code>" in html.unescape(body)
+        assert "&#96;" not in body
+        if output_format == "html":
+            assert "`" not in body
+
+
 def test_markdown_of_real_files(tmp_path):
     folder = write_folder_with_all_kinds(tmp_path)
     output = lint(folder, "markdown", "--gpu", "H100", "--nodes", "1", "--gpus-per-node", "8")
@@ -683,7 +695,8 @@ def test_certainty_and_what_a_finding_rests_on_are_in_the_reports(tmp_path):
 
     page = html.unescape(lint(tmp_path, "html", *arguments))
     assert '<span class="certainty">assumed</span>' in page
-    assert f"<li>sequence.length = 32768 (assumed): {length['note']}</li>" in page
+    words = re.sub("`([^`]+)`", r"<code>\1</code>", length["note"])
+    assert f"<li>sequence.length = 32768 (assumed): {words}</li>" in page
     assert f"note: {note}" in lint(tmp_path, "text", *arguments)
     with change_directory(tmp_path):
         [record] = api.lint("config.yaml", api.Options(isolated=True, select=["MEM001"])).findings

@@ -193,7 +193,7 @@ def test_an_annotation_says_what_helps():
     assert command.data == "m\nhelp: look there\nfix (safe): do this"
     refused = remedy._replace(edits=(), refused="it cannot be written")
     [command] = list_commands(build_result(build_finding()._replace(fix=refused)))
-    assert command.data == "m\ndo this: not done automatically, it cannot be written"
+    assert command.data == "m\ndo this (not applied automatically: it cannot be written)"
 
 
 def test_what_kept_us_from_work_is_annotated_first():
@@ -479,10 +479,7 @@ def test_secrets_are_shown_nowhere(leaky, form, more):
         assert (leaky / "config.yaml").read_text().count(TOKEN) == 4
         assert "trust_remote_code: false" in (leaky / "config.yaml").read_text()
     if form == "diff":
-        assert (
-            "lines of the diff are shown changed (masked or escaped); apply it with --fix, not with patch"
-            in outcome.err
-        )
+        assert "lines of the diff are masked or escaped; apply it with --fix, not with patch" in outcome.err
 
 
 def test_an_edit_that_holds_a_secret_is_not_shown():

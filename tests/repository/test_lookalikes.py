@@ -118,7 +118,7 @@ def test_files_in_a_folder_are_counted_and_never_a_finding(tmp_path):
         0,
         "1 file looks like ms-swift, which is not supported\n"
         "3 files look like verl, which is not supported\n"
-        "warning: no training config found: looked at 5 files, and cfglint recognises none (--verbose says why)\n",
+        "warning: no training config found in 5 files (--verbose says why)\n",
         "",
     )
     report = json.loads(run_cfglint("--isolated", "--output-format", "json", cwd=tmp_path).out)
@@ -146,7 +146,7 @@ def test_a_file_that_a_person_names_is_said_to_be_left_out(tmp_path):
 def test_files_of_a_hook_and_of_a_folder_stay_silent(tmp_path):
     (tmp_path / "mkdocs.yml").write_text(MKDOCS)
     assert run_cfglint("--isolated", "--force-exclude", "mkdocs.yml", cwd=tmp_path).lines == [
-        "warning: no training config found: looked at 1 file, and cfglint recognises none (--verbose says why)"
+        "warning: no training config found in 1 file (--verbose says why)"
     ]
     assert "mkdocs" not in run_cfglint("--isolated", ".", cwd=tmp_path).out
 

@@ -190,7 +190,7 @@ def test_rules_that_no_value_meets_are_refused_at_the_second(here, first, second
             assert outcome.code in (0, 1), outcome
         else:
             assert outcome.code == 2
-            place = f"cfglint.toml:{line}:3: require[{number}] contradicts {conflicting}: no value meets both"
+            place = f"cfglint.toml:{line}:3: require[{number}] contradicts {conflicting}: no value satisfies both"
             assert outcome.err.startswith(f"cfglint: {place}"), outcome.err
 
 
@@ -252,7 +252,7 @@ WRONG = [
     (
         'field = "precision.compute"\nat-most = 3',
         "3:1",
-        "require[0].at-most compares numbers, and precision.compute is not a number",
+        "require[0].at-most compares numbers, but precision.compute is not a number",
     ),
     (
         'field = "precision.compute"\nequals = "b16"',
@@ -262,7 +262,7 @@ WRONG = [
     (
         'field = "method.lora_targets"\nequals = "q"',
         "3:1",
-        "require[0].equals compares single values, and method.lora_tar",
+        "require[0].equals compares single values, but method.lora_tar",
     ),
     ('key = "seed"\npresent = false', "3:1", "require[0].present must be true, not False"),
     ('key = "seed"\nabsent = true\nequals = 3', "4:1", "require[0].equals cannot be combined with absent"),

@@ -806,7 +806,7 @@ def test_each_invocation_of_a_script_has_its_own_release(here):
 
 # One file of each kind that is found next to training configs and may share some of their keys.
 OTHERS = FIXTURES / "others"
-EMPTY = "warning: no training config found: looked at {}, and cfglint recognises none (--verbose says why)"
+EMPTY = "warning: no training config found in {} (--verbose says why)"
 NAMES = sorted(str(path.relative_to(OTHERS)) for path in OTHERS.rglob("*") if path.is_file())
 
 

@@ -125,7 +125,7 @@ def test_config_and_isolated(here):
 def test_config_of_a_pyproject_without_the_table(here):
     write_file(here / "pyproject.toml", "[project]")
     outcome = run_cfglint("--config", "pyproject.toml", cwd=here)
-    assert (outcome.code, outcome.err) == (2, "cfglint: pyproject.toml: there is no [tool.cfglint] in it\n")
+    assert (outcome.code, outcome.err) == (2, "cfglint: pyproject.toml: it has no [tool.cfglint] table\n")
 
 
 def test_settings_of_a_companion_are_found_wrong_where_it_is_read(here):
@@ -192,16 +192,16 @@ def test_extend_completes_and_overrides(here):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"cfglint.toml": "extend = 'cfglint.toml'"}, "cfglint.toml:1:1: extend leads back to cfglint.toml"),
+        ({"cfglint.toml": "extend = 'cfglint.toml'"}, "cfglint.toml:1:1: extend refers back to cfglint.toml"),
         (
             {"cfglint.toml": "extend = 'a.toml'", "a.toml": "extend = 'cfglint.toml'"},
-            "a.toml:1:1: extend leads back to",
+            "a.toml:1:1: extend refers back to",
         ),
         ({"cfglint.toml": "extend = 'a.toml'"}, "a.toml: No such file or directory"),
         ({"cfglint.toml": "extend = ['a.toml']"}, "cfglint.toml:1:1: extend must be a path, not ['a.toml']"),
         (
             {"cfglint.toml": "extend = 'sub/pyproject.toml'", "sub/pyproject.toml": "[project]"},
-            "sub/pyproject.toml: there is no [tool.cfglint] in it, but cfglint.toml extends it",
+            "sub/pyproject.toml: it has no [tool.cfglint] table, but cfglint.toml extends it",
         ),
         ({"cfglint.toml": "extend = 'a.toml'", "a.toml": "nodes = 3"}, "a.toml:1:1: unknown setting nodes; "),
     ],
@@ -249,10 +249,10 @@ WRONG = [
     ('severity = {KEY002 = "mild"}', "severity.KEY002 must be one of error, warning, info, off, not 'mild'"),
     ('severity = {KEY002 = ["info"]}', "severity.KEY002 must be one of error, warning, info, off, not ['info']"),
     ('severity = {QQQ = "info"}', "severity: unknown rule QQQ"),
-    ("rule-url = 3", "rule-url must be an address with {code} or {name} in it, not 3"),
-    ('rule-url = "https://example.org/rules"', "rule-url must be an address with {code} or {name} in it, not 'https"),
-    ('rule-url = "javascript:{code}"', "rule-url must be an address with {code} or {name} in it, not 'javascript"),
-    ('rule-url = "https://x/{code}\\u001b[31m"', "rule-url must be an address with {code} or {name} in it"),
+    ("rule-url = 3", "rule-url must be a URL with {code} or {name} in it, not 3"),
+    ('rule-url = "https://example.org/rules"', "rule-url must be a URL with {code} or {name} in it, not 'https"),
+    ('rule-url = "javascript:{code}"', "rule-url must be a URL with {code} or {name} in it, not 'javascript"),
+    ('rule-url = "https://x/{code}\\u001b[31m"', "rule-url must be a URL with {code} or {name} in it"),
     ("per-file-ignores = 3", "per-file-ignores must be a table, not 3"),
     ('per-file-ignores = {"a" = "SYN"}', "per-file-ignores.'a' must be a list of strings, not 'SYN'"),
     ('per-file-ignores = {"a" = ["SYN01"]}', "per-file-ignores.'a': unknown rule SYN01; did you mean SYN001?"),

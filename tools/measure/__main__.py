@@ -55,12 +55,14 @@ def run_distributed(options: argparse.Namespace, selected: list[Case], path: str
 def main(arguments: list[str] | None = None) -> int:
     """Run the cases."""
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--out", help="folder of the rows")
-    parser.add_argument("--minutes", type=float, default=30.0, help="start no case after this time (default: 30)")
-    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="only cases whose id contains it")
+    parser.add_argument("--out", help="output folder for the rows")
+    parser.add_argument("--minutes", type=float, default=30.0, help="do not start a case after this time (default: 30)")
+    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="only cases whose id contains WORD")
     parser.add_argument("--list", action="store_true", help="print the cases")
     parser.add_argument("--dry-run", action="store_true", help="tiny shapes on a CPU, without figures")
-    parser.add_argument("--shared", action="store_true", help="other processes use the GPU: leave its driver out")
+    parser.add_argument(
+        "--shared", action="store_true", help="other processes use the GPU: do not record driver memory"
+    )
     parser.add_argument("--local_rank", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     world_size = int(os.environ.get("WORLD_SIZE", "1"))
@@ -73,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{len(selected)} cases, about {sum(case.seconds for case in selected) // 60} minutes at most")
         return 0
     if not options.out:
-        parser.error("--out says where the rows go")
+        parser.error("--out is required")
     if options.dry_run:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     else:
@@ -81,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
         import torch
 
         if not torch.cuda.is_available():
-            parser.error("no CUDA device; --dry-run walks the same code on a CPU")
+            parser.error("no CUDA device; --dry-run runs the same code on a CPU")
     os.makedirs(options.out, exist_ok=True)
     rank = os.environ.get("RANK", "0")
     path = os.path.join(options.out, "rows.jsonl" if world_size == 1 else f"rows-{rank}.jsonl")

@@ -204,7 +204,7 @@ def _find_blocks(decoder: Any) -> Any:
             blocks = getattr(owner, name, None)
             if isinstance(blocks, torch.nn.ModuleList):
                 return blocks
-    raise LookupError(f"{type(decoder).__name__} holds its blocks in none of {', '.join(BLOCKS)}")
+    raise LookupError(f"{type(decoder).__name__} has its blocks in none of {', '.join(BLOCKS)}")
 
 
 def _find_prefix(model: Any, module: Any) -> str:

@@ -28,7 +28,7 @@ def read_sizes(stated: Mapping[str, Any]) -> Sizes:
     """Return the sizes of a loss. Raises UnmappedError."""
     values = [size for name in Sizes._fields if isinstance(size := stated.get(name), int) and size >= 0]
     if len(values) < len(Sizes._fields):
-        raise UnmappedError("component whose sizes are not stated")
+        raise UnmappedError("the sizes of the component are not stated")
     return Sizes(*values)
 
 
@@ -60,7 +60,7 @@ def _compute_loss_bytes(kind: str, size: Sizes) -> float:
             "cce": shared + 2 * 2.0 * matrix + 2 * 2.0 * inputs + 8.0 * size.tokens,
         }
     if kind not in bytes_by_kind:
-        raise UnmappedError(f"no formula for the component {kind or 'that is not named'}")
+        raise UnmappedError(f"no formula for the component {kind or '(unnamed)'}")
     return bytes_by_kind[kind]
 
 
@@ -72,7 +72,7 @@ def _compute_mlp_bytes(stated: Mapping[str, Any]) -> float:
     """
     sizes = [size for name in ("tokens", "hidden", "intermediate") if isinstance(size := stated.get(name), int)]
     if stated.get("mlp") != "liger" or len(sizes) < 3:
-        raise UnmappedError("component that is no loss")
+        raise UnmappedError("the component is neither a loss nor a Liger MLP")
     tokens, hidden, inner = sizes
     return 2.0 * (7 * hidden * inner + tokens * (3 * inner + 7 * hidden))
 

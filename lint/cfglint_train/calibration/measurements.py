@@ -35,7 +35,7 @@ def find_problems(row: Mapping[str, Any]) -> Iterator[str]:
     if row.get("schema") not in (1, 2):
         yield "schema is not 1 or 2"
     if row.get("dry"):
-        yield "a dry run measures nothing"
+        yield "the row is from a dry run"
     if row.get("outcome") not in ("ok", "oom"):
         yield f"outcome is {row.get('outcome')!r}, not ok or oom"
     for field in ("id", "config", "device", "versions"):
@@ -46,9 +46,9 @@ def find_problems(row: Mapping[str, Any]) -> Iterator[str]:
     for name in ("sequence", "micro"):
         value = config.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            yield f"config.{name} is no positive whole number"
+            yield f"config.{name} is not a positive whole number"
     if not _is_lengths(config.get("lengths")):
-        yield "config.lengths is no list of positive whole numbers"
+        yield "config.lengths is not a list of positive whole numbers"
     for name in ("name", "memory", "driver"):
         if not device.get(name):
             yield f"device.{name} is missing"
@@ -56,12 +56,12 @@ def find_problems(row: Mapping[str, Any]) -> Iterator[str]:
         if not versions.get(name):
             yield f"versions.{name} is missing"
     if config.get("trainer") in _TRL_TRAINERS and not _is_release(versions.get("trl")):
-        yield f"versions.trl is no release, which the trainer {config['trainer']} needs"
+        yield f"versions.trl is not a release; the trainer {config['trainer']} needs one"
     if row.get("outcome") == "ok":
         peak = tables.get_table("peak")
         allocated, reserved = peak.get("allocated"), peak.get("reserved")
         if not isinstance(allocated, int) or not isinstance(reserved, int) or not 0 < allocated <= reserved:
-            yield "peak.allocated and peak.reserved are no counters"
+            yield "peak.allocated and peak.reserved are not sizes in bytes"
 
 
 def _is_lengths(value: Any) -> bool:
@@ -106,7 +106,7 @@ def _convert_allocated(row: Row) -> Row:
         "capacity": row.get_table("device").get("memory"),
     }
     if world == 1 and strategy == "fsdp2":
-        return Row(name, {**head, "unmapped": "FSDP of one rank"})
+        return Row(name, {**head, "unmapped": "FSDP on one rank"})
     if config.get("layers"):
         head["shape"] = {"first": config["layers"]}
     if row.content.get("schema") == 1 and config.get("quantization") == "nf4" and not config.get("prepared"):
@@ -118,7 +118,7 @@ def _convert_allocated(row: Row) -> Row:
     trl = str(row.get_table("versions").get("trl") or "")
     trainer_fields = _build_trainer_fields(config, trl)
     if trainer_fields is None:
-        return Row(name, {**head, "unmapped": f"DPO's logits of trl {trl} are not known"})
+        return Row(name, {**head, "unmapped": f"the size of the DPO logits in trl {trl} is unknown"})
     return Row(name, {**head, "plan": {**_build_plan_fields(config, world), **trainer_fields}})
 
 

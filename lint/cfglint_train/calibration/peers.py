@@ -236,7 +236,7 @@ def render_peers(peers: Mapping[str, Any]) -> Iterator[str]:
         if not peer["installed"]:
             yield f"{name:<12} not installed"
         elif not peer["rows"]:
-            yield f"{name:<12} has an answer for none of these rows"
+            yield f"{name:<12} cannot estimate any of these rows"
         else:
             yield f"{name:<12} {len(peer['rows'])} rows, median error {peer['median']:.1%}; cfglint {peer['ours']:.1%}"
 

@@ -234,10 +234,10 @@ def render_text(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
         ("one unit", 9),
         ("width", 7),
     )
-    yield "rows beside estimates (error = estimate / measurement - 1; medians within groups first)"
-    yield "intervals of packaged rows: a row's own group is left out of `published-*` alone (what is allocated)"
-    yield "in sample: expected values, coefficients of the allocator and of torch.compile"
-    yield "where a unit is open, errors by either"
+    yield "estimates compared with measurements (error = estimate / measurement - 1; medians are taken over groups)"
+    yield "intervals: only the margin around allocated memory (`published-*`) is fitted without the row's own group"
+    yield "in-sample: expected values, and the coefficients of the allocator and torch.compile"
+    yield "two errors in a cell: the unit of the measurement is ambiguous"
     yield " " * 40 + "".join(f"{name:>{width}s}" for name, width in columns)
     for name, summary in summarise_sections(rows):
         yield (
@@ -252,7 +252,7 @@ def render_text(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
         yield ""
         yield f"under-estimates: {len(below)} rows, median {compute_median(errors):.1%}, worst {min(errors):.1%}"
     yield ""
-    yield "outcomes (whether a run fitted its GPU)"
+    yield "outcomes (whether the run fitted its GPU)"
     for label in ("fits", "oom"):
         count = count_outcomes(rows, label)
         verdict_counts = ", ".join([f"{verdict} {number}" for verdict, number in zip(VERDICTS, count[1:])])

@@ -26,7 +26,7 @@ from cfglint_train.foundation.typed import Final
 _TEMPORARY: Final = re.compile(r"\.cfglint-([0-9]+)-[0-9]+")
 _STALE_SECONDS: Final = 60.0
 """Seconds after which a temporary file of a process that has ended is removed."""
-_CHANGED: Final = "another program changed it meanwhile"
+_CHANGED: Final = "another program changed it in the meantime"
 
 
 class StagedFile(Frozen):
@@ -53,7 +53,7 @@ def stage(path: str, source: bytes, original: bytes) -> StagedFile:
     remove_stale_files(os.path.dirname(target))
     status = os.stat(target)
     if status.st_nlink > 1:
-        raise OSError(errno.EMLINK, "it has other names (hard links), which would keep the old content", path)
+        raise OSError(errno.EMLINK, "it has hard links, which would keep the old content", path)
     temporary = _create_with_content(os.path.dirname(target), source)
     try:
         temporary_status = os.stat(temporary)

@@ -41,10 +41,10 @@ else:
                 try:
                     rest = [named.pop(field) if field in named else cls._field_defaults[field] for field in missing]
                 except KeyError as field:
-                    raise TypeError(f"{cls.__name__} is made without {field}") from None
+                    raise TypeError(f"{cls.__name__} is missing {field}") from None
                 values = (*values, *rest)
             if named or len(values) > len(cls._fields):
-                raise TypeError(f"{cls.__name__} has the fields {', '.join(cls._fields)} and is given others")
+                raise TypeError(f"{cls.__name__} got unexpected fields; its fields are {', '.join(cls._fields)}")
             return _tuple(cls, values)
 
         @classmethod

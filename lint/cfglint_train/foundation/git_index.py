@@ -99,7 +99,7 @@ def find_git_folder(root: str) -> str:
         back = regular_files.read_anywhere(os.path.join(folder, "gitdir")).decode("utf-8", "surrogateescape").strip()
         if os.path.realpath(os.path.join(folder, back)) == os.path.realpath(mark):
             return folder
-    raise OSError(errno.EACCES, "leads to no folder of git for it", mark)
+    raise OSError(errno.EACCES, "does not point to a git folder of this checkout", mark)
 
 
 def _parse_paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]]:

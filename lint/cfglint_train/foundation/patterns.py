@@ -135,7 +135,7 @@ class _Reader:
         if self.is_next("?"):
             match = re.compile(r"\?(?::|P<[A-Za-z_][A-Za-z0-9_]*>)").match(self.text, self.at)
             if match is None:
-                raise UnsupportedPattern("an extension of a group")
+                raise UnsupportedPattern("an unsupported kind of group")
             self.at = match.end()
         part = self.parse_alternatives(depth + 1)
         if self.take() != ")":

@@ -67,7 +67,7 @@ def check_links(path: str, checked_folders: set[str] | None = None) -> None:
     step = os.path.abspath(path)
     while step not in checked_folders and (parent := os.path.dirname(step)) != step:
         if os.path.islink(step) and _has_outside_target(step):
-            raise OSError(errno.EACCES, "a link that leads out of the repository", path)
+            raise OSError(errno.EACCES, "a link that points outside the repository", path)
         visited.append(step)
         step = parent
     checked_folders.update(visited[1:])
@@ -77,7 +77,7 @@ def read_anywhere(path: str) -> bytes:
     """Read a file as `read` does, even outside the repository (a model's file, or one that a command names)."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file (standard input is read as -)", path)
+        raise OSError(errno.EINVAL, "not a regular file (use - to read standard input)", path)
     if not status.st_size:
         return b""  # files that the kernel generates (/proc/kmsg) have no size either, and may never end
     with open(path, "rb", buffering=0) as file:  # a buffer would be as large as the limit

@@ -25,7 +25,7 @@ def _check_keys(text: str) -> None:
         if sign[0] == ".":
             parts += 1
             if parts > _MAX_PARTS:
-                raise ValueError(f"a key of more than {_MAX_PARTS} parts (at line {line})")
+                raise ValueError(f"a key with more than {_MAX_PARTS} parts (at line {line})")
         else:
             parts = 0
             line += sign[0] == "\n"

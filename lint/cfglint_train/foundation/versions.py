@@ -49,7 +49,7 @@ class Constraint(Frozen):
         for part in text.split(","):
             match = _COMPARISON.fullmatch(part)
             if match is None:
-                raise ValueError(f"not a comparison of releases: {part!r}")
+                raise ValueError(f"not a version specifier: {part!r}")
             comparisons.append((match[1], match[2]))
         return Constraint(tuple(comparisons))
 

@@ -90,7 +90,7 @@ def parse_dotted_settings(words: Iterable[str]) -> Mapping[Route, Any]:
         key, sign, text = word.partition("=")
         route = tuple(key.split("."))
         if not sign or not all(route):
-            raise ValueError("expected KEY=VALUE, with dots between the keys of sections")
+            raise ValueError("expected KEY=VALUE; for a key of a section, SECTION.KEY=VALUE")
         try:
             document = YamlDocument(word, text.encode(), PYYAML)
         except DocumentError as error:

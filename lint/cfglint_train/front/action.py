@@ -202,7 +202,7 @@ def _find_changes(
         if is_required:
             raise UsageError(f"settings-from: base: {reason}") from None
         if notify:
-            print(f"::notice title=cfglint::everything is reported: {escape_command_message(str(reason))}")
+            print(f"::notice title=cfglint::all findings are reported: {escape_command_message(str(reason))}")
         return None
 
 
@@ -241,12 +241,12 @@ def _describe_settings(used: set[str], options: Options, changes: ChangedFiles |
         is_changed = changes is not None and (path in removed or changes.has(path))
         kind = "removed" if path in removed else "changed"
         if is_from_base:
-            note = f" as the base has it ({kind} by the change under test, which does not count)" if is_changed else ""
+            note = f" from the base ({kind} by the change under test, which is ignored)" if is_changed else ""
         else:
             note = f" ({kind} by the change under test: review it first)" if is_changed else ""
         yield f"settings: {escape_line_start(os.path.relpath(path))}{note}"
     if not used:
-        yield "settings: no file, the defaults"
+        yield "settings: no file, using the defaults"
 
 
 def _warn_no_config(result: Result, paths: list[str]) -> Iterable[str]:
@@ -285,7 +285,7 @@ def _filter_by_changes(
     try:
         base = base_result.lint_base(changes, paths, options, budget)
     except (git.GitError, UsageError) as reason:
-        print(f"::notice title=cfglint::everything is reported: {escape_command_message(mask(str(reason)))}")
+        print(f"::notice title=cfglint::all findings are reported: {escape_command_message(mask(str(reason)))}")
         return result
 
     @cache

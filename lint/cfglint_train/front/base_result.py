@@ -32,7 +32,7 @@ _MAX_CHANGED: Final = 500
 """Maximum number of changed files; git runs twice for each."""
 _MAX_FILES: Final = 200_000
 """Maximum number of files in the checkout."""
-_OUT_OF_TIME: Final = UnknownChange("`max-cpu-seconds` leaves no time to lint the commit before")
+_OUT_OF_TIME: Final = UnknownChange("`max-cpu-seconds` leaves no time to lint the previous commit")
 
 
 class BaseResult(Frozen):
@@ -64,7 +64,7 @@ def lint_base(changes: ChangedFiles, paths: list[str], options: Options, budget:
     folder = os.path.join(temporary, os.path.basename(changes.repository.root))
     try:
         if regular_files.is_below(temporary, changes.repository.root):
-            raise UnknownChange("the temporary folder is in the checkout")
+            raise UnknownChange("the temporary folder is inside the checkout")
         _restore_files(changes, folder, budget)
         working_folder = os.path.join(folder, os.path.relpath(os.path.realpath(os.curdir), changes.repository.root))
         os.makedirs(working_folder, exist_ok=True)
@@ -85,7 +85,7 @@ def lint_base(changes: ChangedFiles, paths: list[str], options: Options, budget:
             ]
             result = api.lint(base_paths, base_options).raw if base_paths else None
     except OSError as error:
-        raise UnknownChange(f"the files before the change cannot be restored: {error.strerror}") from None
+        raise UnknownChange(f"cannot restore the files before the change: {error.strerror}") from None
     finally:
         rmtree(temporary, ignore_errors=True)
     if result is None:

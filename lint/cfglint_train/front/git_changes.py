@@ -162,7 +162,7 @@ def check_name(path: str) -> str:
     git creates no such trees, but it stores those that other programs created.
     """
     if any(_is_special(part) for part in path.split("/")):
-        raise UnknownChange(f"a tree of git has the name {path!r}, which git would not check out")
+        raise UnknownChange(f"a git tree contains the name {path!r}, which git would not check out")
     return path
 
 
@@ -204,14 +204,14 @@ def _find_base(repository: Repository, event: _Event) -> str:
         "push": ("before",),
     }.get(event.name)
     if keys is None:
-        raise UnknownChange(f"the event {event.name or '(none)'} changes nothing")
+        raise UnknownChange(f"the event {event.name or '(none)'} has no commits to compare")
     base = event.get_text(*keys)
     if base is None or re.fullmatch("[0-9a-f]{40,64}", base) is None:
-        raise UnknownChange("the event does not name the commit before")
+        raise UnknownChange("the event does not name the previous commit")
     if base == _NO_COMMIT:
-        raise UnknownChange("it is the first push of the branch")
+        raise UnknownChange("this is the first push of the branch")
     if base == head:
-        raise UnknownChange("the commit that is checked out is the one before the change")
+        raise UnknownChange("the checked-out commit is the one before the change")
     return _ensure_commit(repository, base, base, 1)
 
 
@@ -223,5 +223,5 @@ def _ensure_commit(repository: Repository, commit: str, fetch_name: str, depth: 
         try:
             repository.run_git("fetch", "--quiet", "--no-tags", f"--depth={depth}", "origin", fetch_name)
         except GitError as reason:
-            raise UnknownChange(f"{reason}; set fetch-depth of actions/checkout: {_DEPTH}") from None
+            raise UnknownChange(f"{reason}; set `fetch-depth` of actions/checkout to {_DEPTH}") from None
         return repository.run_git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()

@@ -145,7 +145,7 @@ def _choose_framework(options: Any, method: str) -> tuple[str, str]:
         name for name in sorted(frameworks, key=lambda name: name != _PREFERRED) if method in starter.list_methods(name)
     ]
     if framework and framework not in supporting:
-        raise UsageError(f"no --method {method} for {framework}; {' and '.join(supporting)} has it")
+        raise UsageError(f"{framework} does not support --method {method}; use {' or '.join(supporting)}")
     return framework or supporting[0], path
 
 
@@ -171,7 +171,7 @@ def save_config(path: str, text: bytes, result: Result) -> Iterator[str]:
     from cfglint_train.foundation import atomic
 
     atomic.commit(atomic.stage_new(path, text))
-    yield f"wrote {sanitize(path)}; fill in before you start it:"
+    yield f"wrote {sanitize(path)}; fill in before you run it:"
     yield from (f"  line {number}: {sanitize(line)}" for number, line in starter.find_placeholders(text))
     problems = [finding for finding in result.findings if finding.severity != "info"]
     if problems:
@@ -183,15 +183,15 @@ def _check_exclusive(options: Any) -> None:
     files = {"a file": options.paths, "--plan": options.plan, "--stdin-filename": options.stdin_filename}
     clash = next((name for name, value in files.items() if value), None)
     if clash is not None:
-        raise UsageError(f"--model asks without a file; it cannot be used with {clash}")
+        raise UsageError(f"--model estimates without a file and cannot be used with {clash}")
     if options.write and options.set:
-        raise UsageError("--write cannot be used with --set: it writes only what the flags of the question state")
+        raise UsageError("--write cannot be used with --set; it saves only settings that have their own flag")
 
 
 def _check_new(path: str, framework: str) -> None:
     """Raise UsageError if no new file can be created at a path."""
     if os.path.lexists(path):
-        raise UsageError(f"{path} exists and is not overwritten; name another file with --write {framework}=FILE")
+        raise UsageError(f"{path} already exists; name another file with --write {framework}=FILE")
     folder = os.path.dirname(path)
     if folder and not os.path.isdir(folder):
         raise UsageError(f"--write {framework}={path}: there is no folder {folder}")
@@ -243,7 +243,7 @@ def _check_model(run: Run, options: Any) -> None:
     if run.model_problem is not None:
         raise UsageError(run.model_problem)
     names = lookup.suggest_ids(options.model)
-    hint = f"did you mean {' or '.join(names)}? Else state its shape" if names else "state its shape"
+    hint = f"did you mean {' or '.join(names)}? Otherwise, state its shape" if names else "state its shape"
     raise UsageError(f"unknown model {options.model}; {hint} with --model-config FILE, or ask the Hub with --online")
 
 

@@ -65,7 +65,7 @@ def fill_plan_fields(workspace: Workspace, path: str, changes: Mapping[Field, An
     try:
         sources = write_fix(run, Fix("safe", "", changes)).render_sources()
     except CannotEdit as refusal:
-        raise UsageError(f"{run.framework.title} cannot state that: {refusal}") from None
+        raise UsageError(f"{run.framework.title} cannot express this: {refusal}") from None
     return sources.get(path, config.document.source)
 
 

@@ -111,7 +111,9 @@ def load_config(path: str) -> dict[str, Any]:
         raise UnreadableModelError(f"{file}: there is no such file")
     if resolve_config(config, file) is None:
         family = config.get("model_type")
-        raise UnreadableModelError(f"{file}: cfglint cannot count a model of family {family} with these sizes")
+        raise UnreadableModelError(
+            f"{file}: cannot compute the size of a model of family {family} with these sizes"
+        )
     return config
 
 
@@ -202,7 +204,7 @@ def _load_json(path: str, allowed_folders: tuple[str, ...] | None = None) -> dic
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise UnreadableModelError(f"{path}: {error}; restore the file or name the model by its hub id") from None
+        raise UnreadableModelError(f"{path}: {error}; restore the file, or use the Hub id of the model") from None
     if not isinstance(data, dict):
-        raise UnreadableModelError(f"{path}: not a JSON object; restore the file or name the model by its hub id")
+        raise UnreadableModelError(f"{path}: not a JSON object; restore the file, or use the Hub id of the model")
     return data

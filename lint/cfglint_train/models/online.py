@@ -110,7 +110,7 @@ def _download(name: str, revision: str) -> str:
         try:
             size = hub.get_hf_file_metadata(url, timeout=constants.HF_HUB_ETAG_TIMEOUT, library_name="cfglint").size
             if size is not None and size > MAX_BYTES:
-                raise FetchError(f"{name}: its {file} has {size} bytes, too many for a model configuration")
+                raise FetchError(f"{name}: its {file} has {size} bytes, which is too large for a model configuration")
             return os.path.dirname(hub.hf_hub_download(name, file, revision=revision, library_name="cfglint"))
         except errors.EntryNotFoundError:
             continue
@@ -118,7 +118,7 @@ def _download(name: str, revision: str) -> str:
             raise
         except Exception as error:  # huggingface_hub's own errors, those of its HTTP library, and of the file system
             raise FetchError(f"{name}: {_explain_error(error, revision)}") from None
-    raise FetchError(f"{name}: there is no {CONFIG} in it, so it is not a model of transformers")
+    raise FetchError(f"{name}: it has no {CONFIG}, so it is not a transformers model")
 
 
 def _explain_error(error: Exception, revision: str) -> str:
@@ -130,17 +130,15 @@ def _explain_error(error: Exception, revision: str) -> str:
     if "GatedRepoError" in kinds:
         return f"access to it is restricted; request access on the Hub, then {_LOG_IN}"
     if "RevisionNotFoundError" in kinds:
-        return f"the Hub has no revision {revision} of it"
+        return f"the Hub has no revision {revision} of this model"
     if "RepositoryNotFoundError" in kinds:
         return f"the Hub has no such model, or it is private; check the name, or {_LOG_IN}"
     if "OfflineModeIsEnabled" in kinds:
-        return "HF_HUB_OFFLINE is set and the cache does not have it; unset it, or leave out --online"
+        return "HF_HUB_OFFLINE is set and the model is not in the cache; unset it or drop --online"
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     if kinds & {"TimeoutException", "Timeout", "TransportError", "ConnectionError"}:
-        return (
-            f"{endpoint} does not answer ({type(error).__name__}: {_get_first_line(error)}), and the cache "
-            "does not have it"
-        )
+        reason = f"{type(error).__name__}: {_get_first_line(error)}"
+        return f"{endpoint} does not answer ({reason}), and the model is not in the cache"
     response = getattr(error, "response", None)
     if response is not None:
         return f"{endpoint} answers {response.status_code}"

@@ -160,7 +160,7 @@ class Releases:
         """
         previous, replacement = (
             self.by_package[package],
-            Release(version, Origin("user", note="another admissible release")),
+            Release(version, Origin("user", note="another possible release")),
         )
         return Releases(
             {name: replacement if release is previous else release for name, release in self.by_package.items()},

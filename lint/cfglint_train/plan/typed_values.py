@@ -106,5 +106,5 @@ def _check_list(field: Field, value: Any) -> tuple[Any, ...]:
 def _build_role(field: Field, value: Any) -> Role:
     names = tuple(Role.__annotations__)
     if not isinstance(value, dict) or not {"name", "trained"} <= value.keys() <= set(names):
-        raise UsageError(f"{field} must hold objects with {', '.join(names)}; name and trained are required")
+        raise UsageError(f"{field} must be a list of objects with {', '.join(names)}; name and trained are required")
     return Role(**{"model": None, **value})

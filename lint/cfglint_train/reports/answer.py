@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cfglint_train.whatif.plan_file import StatedPlan
 
 _RESOURCE_LABELS: Final = {"gpu": "", "host": " of host memory", "disk": " of disk"}
-NO_JOB: Final = "the file describes no training run by itself"
+NO_JOB: Final = "the file does not describe a training run by itself"
 """Reason why a companion is not estimated: it configures a library that a run uses."""
 _LENGTH_STEP: Final = 100
 """Sequence lengths are rounded up to a multiple of this many tokens."""
@@ -116,7 +116,7 @@ def format_answer(
         if settings:
             parts.append(f"smallest change: {', '.join(settings)}")
         elif holding is not None:
-            parts.append(f"no change of these files makes it fit; {holding.description}")
+            parts.append(f"no change to these files makes it fit; {holding.description}")
     elif sizes:
         parts += _describe_sizes(run, worst)
     return escape_text("; ".join(parts))

@@ -187,8 +187,9 @@ def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
             yield f"      {part.name:<28}{format_gib(part.bytes):>10}  {part.formula}"
     if resource == "gpu":
         residual = comparable.find_residual(getattr(worst, resource).setup, table_of_evidence().residuals)
-        rows = f"{len(residual.evidence)} published rows ({residual.id}: {residual.low:+.1%} to {residual.high:+.1%})"
-        yield f"    interval: that of its parts, or that of {rows} if wider"
+        errors = f"{residual.id}: {residual.low:+.1%} to {residual.high:+.1%}"
+        rows = f"{len(residual.evidence)} published measurements ({errors})"
+        yield f"    interval: from the parts; at least the error of {rows}"
 
 
 def _draw_bar(size: int, top: int, width: int, style: Style) -> str:
@@ -282,7 +283,7 @@ def describe_missing(run: Run | StatedPlan) -> Iterator[str]:
             yield f"{words} ({key})" if words and (key != field or isinstance(run, StatedPlan)) else words or key
         elif run.architecture is not None:
             kind = escape_text(run.architecture.model_type)
-            yield f"the activations of {escape_text(run.architecture.id)} (no formula for all of a {kind} model)"
+            yield f"the activations of {escape_text(run.architecture.id)} (no complete formula for {kind} models)"
         else:
             yield f"the shape of {escape_text(str(run.plan.model.id))}" if run.plan.model.id else "the model"
 

@@ -93,7 +93,7 @@ def render_table(findings: Iterable[Finding], secrets: Iterable[str], style: Sty
         yield from _render_facts(rows, redact, style)
         yield from _render_scenarios(finding.scenarios, redact, style)
         if any(item.grade == "followed" and item.key for item in rows):
-            yield "to pin a fact that is followed, state its key"
+            yield "to make a followed fact certain, set its key"
         assumed = [item for item in rows if item.grade == "assumed" and item.remedy]
         if assumed:
             yield "assumed:"
@@ -104,7 +104,7 @@ def render_table(findings: Iterable[Finding], secrets: Iterable[str], style: Sty
 
 def _render_facts(rows: list[Fact], redact: Redact, style: Style) -> Iterator[str]:
     if not rows:
-        yield "rests on the text of the file alone"
+        yield "rests only on the text of the file"
         return
     yield "facts:"
     cells = [
@@ -138,7 +138,7 @@ def _render_scenarios(scenarios: Iterable[Scenario], redact: Redact, style: Styl
         if number == 0:
             yield "with other values:"
         values = ", ".join(f"{fact} = {_format_value(value)}" for fact, value in scenario.facts)
-        outcome = "the finding holds" if scenario.holds else "the finding is milder or gone"
+        outcome = "the finding holds" if scenario.holds else "the finding is less severe or gone"
         yield from wrap_text(f"  {escape_text(redact(values))}: ", outcome, style, 4)
 
 

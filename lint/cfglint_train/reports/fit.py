@@ -63,15 +63,15 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
     elif not alternatives.lacks_room:
         yield _describe_no_change(judgement, *alternatives.host_and_disk)
     else:
-        yield "  no change of these files makes it fit"
+        yield "  no change to these files makes it fit"
         if alternatives.hardware_need is not None:
             yield f"  {alternatives.hardware_need.description}"
     if alternatives.offload is not None:
-        yield f"  {alternatives.offload}; offered where host-memory is stated and holds it"
+        yield f"  {alternatives.offload}; offered only if you state a host memory that is large enough"
     if alternatives.maximized_field is not None:
         key = alternatives.run.spell_key(alternatives.maximized_field)
-        largest = f"{alternatives.largest:,}" if alternatives.largest else f"none: {key}: 1 does not fit either"
-        yield f"  largest {key} that fits, everything else as it is: {largest}"
+        largest = f"{alternatives.largest:,}" if alternatives.largest else f"none ({key}: 1 does not fit either)"
+        yield f"  largest {key} that fits, with everything else unchanged: {largest}"
 
 
 def _describe_no_change(*judgements: Judgement) -> str:
@@ -82,8 +82,8 @@ def _describe_no_change(*judgements: Judgement) -> str:
     worst = max(tight, key=lambda judgement: judgement.budget.high - judgement.capacity)
     spare, shortage = worst.capacity - worst.budget.expected, worst.budget.high - worst.capacity
     return (
-        f"  expected to fit as it is, and tight: {format_gib(spare)} to spare in {worst.phase.title}, "
-        f"at worst {format_gib(shortage)} too little"
+        f"  expected to fit as it is, but tight: {format_gib(spare)} to spare in {worst.phase.title}, "
+        f"at worst {format_gib(shortage)} short"
     )
 
 
@@ -128,12 +128,12 @@ def _format_effect(alternative: Alternative) -> str:
     )
 
 
-_RESOURCE_LABELS: Final[dict[Resource, str]] = {"gpu": "", "host": "of the host, ", "disk": "of the disk, "}
+_RESOURCE_LABELS: Final[dict[Resource, str]] = {"gpu": "", "host": "on the host, ", "disk": "on disk, "}
 
 
 def _render_solution(solution: Solution, has_assumptions: bool) -> Iterator[str]:
     applicability = (
-        "safe if what is assumed holds"
+        "safe if the assumptions hold"
         if has_assumptions and solution.applicability == "safe"
         else solution.applicability
     )

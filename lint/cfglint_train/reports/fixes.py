@@ -21,9 +21,13 @@ class DisplayedFix(Frozen):
 def mask_fix(remedy: Remedy, redact: Redact) -> DisplayedFix:
     """Return a fix without credentials; if an edit contains one, the edits are left out."""
     if any(redact(edit.edit.text) != edit.edit.text for edit in remedy.edits):
-        return DisplayedFix("display", redact(f"{remedy.message}: --fix writes it, but its text holds a credential"))
+        return DisplayedFix(
+            "display", redact(f"{remedy.message} (not shown because it contains a credential; --fix writes it)")
+        )
     if remedy.refused is not None:
-        return DisplayedFix(remedy.applicability, redact(f"{remedy.message}: not done automatically, {remedy.refused}"))
+        return DisplayedFix(
+            remedy.applicability, redact(f"{remedy.message} (not applied automatically: {remedy.refused})")
+        )
     return DisplayedFix(remedy.applicability, redact(remedy.message), remedy.edits)
 
 

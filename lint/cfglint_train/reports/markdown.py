@@ -51,7 +51,7 @@ def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
         if size > MAX_BYTES:
             yield from (
                 "",
-                "The rest is left out: GitHub limits the length of a summary. The log of the step has everything.",
+                "The rest is omitted because GitHub limits the size of a summary. The log of the step has everything.",
             )
             return
         yield from lines
@@ -61,14 +61,14 @@ def _render_blocks(result: Result, style: Style) -> Iterator[Iterable[str]]:
     """Yield blocks of lines that are shown completely or not at all."""
     redact = build_redaction(result.secrets)
     counts = " ".join(text.render_summary(result)) or "Nothing could be checked."
-    yield ("## cfglint", "", f"**{_escape_cell(counts)}**", "")
+    yield ("## cfglint", "", f"**{_render_message(counts)}**", "")
     yield from _render_runs(result)
     troubles = [text.format_trouble(trouble, redact) for trouble in text.find_unreported_troubles(result)]
     if troubles:
         yield (
-            "### What could not be checked",
+            "### Not checked",
             "",
-            *(f"- {_escape_cell(line)}" for line in troubles[:MAX_FINDINGS]),
+            *(f"- {_render_message(line)}" for line in troubles[:MAX_FINDINGS]),
             "",
         )
     yield from _render_findings(result, style, redact)
@@ -117,7 +117,7 @@ def _render_runs(result: Result) -> Iterator[Iterable[str]]:
     if len(runs) > MAX_RUNS:
         yield ("", f"{len(runs) - MAX_RUNS} more runs are not listed.")
     assumed = dict.fromkeys(note for run in runs[:MAX_RUNS] for note in run.assumed)
-    yield ("", f"Assumed where nothing is stated: {_escape_cell('; '.join(assumed))}." if assumed else "", "")
+    yield ("", f"Assumed if not stated: {_render_message('; '.join(assumed))}." if assumed else "", "")
 
 
 def _format_peak(run: Run, resource: str, phase: Phase | None) -> str:
@@ -157,7 +157,7 @@ def _render_findings(result: Result, style: Style, redact: Redact) -> Iterator[I
     shown_findings.sort(key=lambda finding: finding.sort_key)
     for path, group in groupby(shown_findings, key=lambda finding: finding.path):
         file_findings = list(group)
-        yield (f"#### <code>{_escape_cell(path)}</code>", "", "| Line | Rule | What |", "|---:|---|---|")
+        yield (f"#### <code>{_escape_cell(path)}</code>", "", "| Line | Rule | Message |", "|---:|---|---|")
         for finding in file_findings:
             yield (_render_row(finding, style, redact),)
         yield ("",)
@@ -182,9 +182,9 @@ def _render_row(finding: Finding, style: Style, redact: Redact) -> str:
     page = style.build_page_url(finding.code, finding.name)
     code = f"`{finding.code}`" if page is None else f'<a href="{_escape_cell(page)}"><code>{finding.code}</code></a>'
     rule = f"{_SEVERITIES[finding.severity]} {code} {finding.name}"
-    message = _escape_cell(redact(finding.message))
+    message = _render_message(redact(finding.message))
     for line in (*format_related_places(finding, redact), *format_details(finding, redact)):
-        message += f"<br>{_escape_cell(line)}"
+        message += f"<br>{_render_message(line)}"
     return f"| {finding.start.line} | {rule} | {message} |"
 
 
@@ -197,7 +197,7 @@ def _render_hunk(hunk: Hunk, redact: Redact) -> Iterator[str]:
 
 def _render_fix(title: str, lines: list[str]) -> Iterator[str]:
     fence = max(("```", *(f"{ticks}`" for ticks in re.findall("`+", " ".join(lines)))), key=len)
-    yield from ("<details>", f"<summary>{_escape_cell(title)}</summary>", "")
+    yield from ("<details>", f"<summary>{_render_message(title)}</summary>", "")
     yield from (f"{fence}diff", *lines, fence, "", "</details>", "")
 
 
@@ -208,3 +208,8 @@ _ENTITIES: Final = {ord(mark): f"&#{ord(mark)};" for mark in "\\`*_{}[]<>&#|!~$@
 def _escape_cell(value: str) -> str:
     """Return a text on one line without Markdown or HTML syntax."""
     return escape_text(value).translate(_ENTITIES).replace("www.", "www&#46;")
+
+
+def _render_message(message: str) -> str:
+    """Return a message on one line, with its words in backticks as code and without other markup."""
+    return re.sub("&#96;(.+?)&#96;", r"<code>\1</code>", _escape_cell(message))

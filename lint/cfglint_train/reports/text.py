@@ -274,25 +274,20 @@ def describe_no_config(result: Result) -> str:
     if not result.file_count:
         kinds = "there are no YAML, JSON, shell or Python files, or the settings exclude them"
         return f"warning: no training config found: {kinds}"
-    searched = f"looked at {format_count(result.file_count, 'file')}"
-    return f"warning: no training config found: {searched}, and cfglint recognises none (--verbose says why)"
+    return f"warning: no training config found in {format_count(result.file_count, 'file')} (--verbose says why)"
 
 
 def describe_lowered(result: Result) -> Iterator[str]:
     """Yield the number of findings whose severity was lowered by each piece of evidence about the repository."""
     grounds = (ground for finding in result.findings for ground in finding.rests_on if ground.fact == LOWERED)
     for evidence, count in Counter(str(ground.value) for ground in grounds).items():
-        yield f"{format_count(count, 'finding')} lowered: {escape_text(evidence)}."
+        yield f"{format_count(count, 'finding')} lowered in severity: {escape_text(evidence)}."
 
 
 def describe_no_run(result: Result) -> str:
     """Return the number of files that were read without finding a run."""
     read_files = format_count(len(result.files), "file")
-    return (
-        f"no run in {read_files} that cfglint recognises; --verbose says why"
-        if result.files
-        else describe_no_config(result)
-    )
+    return f"no run found in {read_files}; --verbose says why" if result.files else describe_no_config(result)
 
 
 _MAX_SKIPPED: Final = 5
@@ -328,8 +323,8 @@ def _describe_baseline(result: Result) -> Iterator[str]:
         entries = join_names(
             list(dict.fromkeys(f"{escape_line_start(entry.path)} {entry.code}" for entry in result.accepted.stale))
         )
-        gone_count = format_count(result.accepted.missing, "accepted finding")
-        yield f"{gone_count} of {name} no longer found: {entries}; --write-baseline removes them."
+        gone_count = format_count(result.accepted.missing, "stale accepted finding")
+        yield f"{gone_count} in {name}: {entries}; --write-baseline removes them."
 
 
 def describe_not_checked(result: Result) -> str | None:

@@ -21,7 +21,7 @@ def describe_missing_release(package: str, release: str) -> str | None:
     if number in numbers or number < first or (number > last and number[0] <= last[0] + 1):
         return None
     previous = next(other for other in reversed(releases) if parse_release(other) < parse_release(release))
-    return f"{package} has no release {release}; the one before it is {previous}"
+    return f"{package} has no release {release}; the newest before it is {previous}"
 
 
 def _list_releases(package: str) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def read_house_rules(reader: Reader, value: Any, inherited: tuple[HouseRule, ...
                 where = (
                     f"`{other.place}`" if other.path == rule.path else f"`{other.place}` of {format_path(other.path)}"
                 )
-                raise reader.build_error(place, f"contradicts {where}: no value meets both")
+                raise reader.build_error(place, f"contradicts {where}: no value satisfies both")
         rules.append(rule)
     return tuple(rules)
 
@@ -115,7 +115,7 @@ def _read_rule(reader: Reader, entry: dict[str, Any], place: str) -> HouseRule:
     where = f"{place}."
     reader.check_keys(entry, (*_VALUES, *_PRESENCE, *_OTHERS), where)
     if ("field" in entry) == ("key" in entry):
-        raise reader.build_error(place, "needs either `field` (of the plan) or `key` (of a framework)")
+        raise reader.build_error(place, "needs either `field` (a plan field) or `key` (a framework key)")
     field, key = _read_field(reader, entry, where), _read_text(reader, entry, where, "key")
     return HouseRule(
         field,
@@ -203,7 +203,7 @@ def _check_numeric(reader: Reader, key: str, field: Field) -> None:
     from cfglint_train.plan.typed_values import get_field_type
 
     if not get_field_type(field).startswith(("int", "float")):
-        raise reader.build_error(key, f"compares numbers, and {field} is not a number")
+        raise reader.build_error(key, f"compares numbers, but {field} is not a number")
 
 
 def _convert(reader: Reader, key: str, value: Any, field: Field | None) -> Any:
@@ -212,7 +212,7 @@ def _convert(reader: Reader, key: str, value: Any, field: Field | None) -> Any:
     from cfglint_train.plan.typed_values import convert_value, get_field_type
 
     if get_field_type(field).startswith("tuple"):
-        raise reader.build_error(key, f"compares single values, and {field} is a list; it can be present or absent")
+        raise reader.build_error(key, f"compares single values, but {field} is a list; use present or absent")
     try:
         return convert_value(field, value)
     except UsageError as error:

@@ -118,7 +118,7 @@ class Reader:
         """Read the URL of rule pages."""
         is_url = isinstance(value, str) and value.startswith(("https://", "http://")) and value.isprintable()
         if not is_url or not ("{code}" in value or "{name}" in value):
-            raise self.build_error(key, f"must be an address with {{code}} or {{name}} in it, not {value!r}")
+            raise self.build_error(key, f"must be a URL with {{code}} or {{name}} in it, not {value!r}")
         return str(value)
 
     def read_path(self, key: str, value: Any) -> str:

@@ -206,7 +206,7 @@ def load_settings(path: str, files: Files = DISK) -> Settings:
     """
     table = _read_table(path, files)
     if table is None:
-        raise SettingsError(f"{format_path(path)}: there is no [tool.cfglint] in it")
+        raise SettingsError(f"{format_path(path)}: it has no [tool.cfglint] table")
     return _build_settings(path, table, (os.path.abspath(path),), files)
 
 
@@ -343,7 +343,7 @@ def _read_overrides(reader: Reader, value: Any) -> Iterable[PathOverride]:
         where = f"overrides[{number}]."
         reader.check_keys(entry, ("paths", "hardware", "releases", "ignore"), where)
         if "paths" not in entry:
-            raise reader.build_error(f"{where}paths", "is missing: an override needs the paths of its files")
+            raise reader.build_error(f"{where}paths", "is missing: an override must list the paths of its files")
         yield PathOverride(
             reader.read_globs(f"{where}paths", entry["paths"]),
             reader.read_facts(entry, where),
@@ -360,11 +360,11 @@ def _read_house_rules(reader: Reader, value: Any, inherited: tuple[HouseRule, ..
 def _load_extended(reader: Reader, value: Any, chain: tuple[str, ...], files: Files) -> Settings:
     other = _read_path_inside(reader, "extend", value)
     if other in chain:
-        raise reader.build_error("extend", f"leads back to {value}: a settings file cannot extend itself")
+        raise reader.build_error("extend", f"refers back to {value}: a settings file cannot extend itself")
     table = _read_table(other, files)
     if table is None:
         raise SettingsError(
-            f"{format_path(other)}: there is no [tool.cfglint] in it, but {reader.display_path} extends it"
+            f"{format_path(other)}: it has no [tool.cfglint] table, but {reader.display_path} extends it"
         )
     return _build_settings(other, table, (*chain, other), files)
 
@@ -374,5 +374,5 @@ def _read_path_inside(reader: Reader, key: str, value: Any) -> str:
     path = reader.read_path(key, value)
     folders, is_repository = Roots().list_folders_above(reader.root)
     if not regular_files.is_below(path, folders[-1] if is_repository else reader.root):
-        raise reader.build_error(key, "leads out of the repository")
+        raise reader.build_error(key, "points outside the repository")
     return path

@@ -36,16 +36,14 @@ def write_baseline(paths: list[str], lint_options: Options, options: Any, settin
     if is_new:
         print_remarks([f"wrote {display_path}: {format_count(len(accepted.accepted), 'accepted finding')}"])
     elif accepted.missing:
-        print_remarks(
-            [f"wrote {display_path}: removed {format_count(accepted.missing, 'accepted finding')} no longer found"]
-        )
+        print_remarks([f"wrote {display_path}: removed {format_count(accepted.missing, 'stale accepted finding')}"])
     elif accepted.has_renames:
-        print_remarks([f"wrote {display_path}: accepted findings are listed under the new names of their files"])
+        print_remarks([f"wrote {display_path}: renamed the files of accepted findings"])
     else:
-        print_remarks([f"{display_path} is left as it is: no accepted finding is gone"])
+        print_remarks([f"{display_path} unchanged: all accepted findings are still found"])
     if accepted.new:
         added = f"{format_count(len(accepted.new), 'new finding')} not accepted: {display_path} can only shrink"
-        print_remarks([f"{added}; to accept more, delete it and write it again, or write comments with --add-ignore"])
+        print_remarks([f"{added}; to accept them, delete it and write it again, or add comments with --add-ignore"])
     if settings.baseline is None and options.baseline is None:
         print_remarks(
             [f'set `baseline = "{BASELINE}"` in the settings, or pass `--baseline {display_path}`, to use it']

@@ -37,17 +37,17 @@ def calibrate(argv: list[str]) -> int:
 
 def _run_subcommand(arguments: list[str]) -> Outcome:
     main = _Parser("cfglint calibrate", str(__doc__))
-    main.add_argument("command", choices=tuple(_SUBCOMMANDS), help="what to do")
+    main.add_argument("command", choices=tuple(_SUBCOMMANDS), help="what to run")
     options = main.parse_args(arguments[:1])
     return _SUBCOMMANDS[options.command](arguments[1:])
 
 
 def _report_errors(arguments: list[str]) -> Outcome:
-    parser = _Parser("cfglint calibrate report", "Estimates beside measurements.")
-    parser.add_argument("--rows", metavar="FILE", help="rows as JSON lines (default: the published rows of a clone)")
+    parser = _Parser("cfglint calibrate report", "Compare estimates with measurements.")
+    parser.add_argument("--rows", metavar="FILE", help="rows in JSON Lines (default: the published rows in a clone)")
     add_output_format(parser, ("text", "json", "markdown"))
-    parser.add_argument("-v", "--verbose", action="store_true", help="every row, and those that are left out")
-    parser.add_argument("--no-peers", action="store_true", help="leave out other estimators")
+    parser.add_argument("-v", "--verbose", action="store_true", help="also list every row, and the rows left out")
+    parser.add_argument("--no-peers", action="store_true", help="do not compare with other estimators")
     options = parser.parse_args(arguments)
     from cfglint_train.calibration import report
     from cfglint_train.calibration.compare import compare
@@ -81,7 +81,7 @@ def _render_text(
     if peer_errors is None:
         return
     yield ""
-    yield "other estimators on the rows that they have an answer for"
+    yield "other estimators on the rows that they can estimate"
     from cfglint_train.calibration import peers
 
     yield from peers.render_peers(peer_errors)
@@ -96,9 +96,9 @@ def _render_markdown(report: Any, compared: list[Any], peer_errors: dict[str, An
 
 
 def _add_rows(arguments: list[str]) -> Outcome:
-    parser = _Parser("cfglint calibrate add", "Check measured rows and file them.")
+    parser = _Parser("cfglint calibrate add", "Check measured rows and add them to a clone.")
     parser.add_argument("rows", nargs="+", metavar="ROWS.jsonl")
-    parser.add_argument("--into", metavar="FOLDER", help="where to (default: the measured rows of a clone)")
+    parser.add_argument("--into", metavar="FOLDER", help="folder to write to (default: the measured rows in a clone)")
     options = parser.parse_args(arguments)
     from cfglint_train.calibration import measurements
     from cfglint_train.calibration.rows import MEASURED_FOLDER, Unreadable, read_rows
@@ -118,7 +118,7 @@ def _add_rows(arguments: list[str]) -> Outcome:
                 valid_rows.append(dict(row.content))
     if valid_rows:
         filed = measurements.store_rows(valid_rows, options.into or _require_clone(MEASURED_FOLDER, "--into"))
-        summary = [f"{file.path}: {file.added} added, {file.existing} there already" for file in filed]
+        summary = [f"{file.path}: {file.added} added, {file.existing} already there" for file in filed]
     elif not lines:
         raise UsageError("no rows in these files")
     return (1 if lines else 0), iter([*lines, *summary])

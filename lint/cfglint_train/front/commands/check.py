@@ -133,7 +133,7 @@ def _explain_finding(options: Any, lint_options: Options, settings: Settings) ->
         raise UsageError(f"--explain needs --output-format text or json, not {options.output_format}")
     paths, sources = read_inputs(options)
     if len(paths) != 1:
-        raise UsageError("--explain takes one PATH")
+        raise UsageError("--explain needs exactly one PATH")
     result = api.lint(paths, lint_options._replace(select=(code,)), sources).raw
     findings = [finding for finding in result.findings if (finding.code, finding.start.line) == (code, line)]
     if not findings and os.path.isfile(paths[0]):
@@ -174,7 +174,7 @@ def _report_fixes(fixed: FixResult, options: Any, settings: Settings) -> int:
         preview = diff.build_diff(fixed.raw)
         write_report(preview.lines, options)
         if preview.altered:
-            notice = f"{preview.altered} lines of the diff are shown changed (masked or escaped)"
+            notice = f"{preview.altered} lines of the diff are masked or escaped"
             print_remarks([f"{notice}; apply it with --fix, not with patch"])
         print_remarks([*format_troubles(result), *diff.render_refusals(fixed.raw), *format_verbose(result, options)])
         if fixed.sources and not options.quiet:

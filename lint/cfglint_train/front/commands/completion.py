@@ -14,7 +14,7 @@ def completion(argv: list[str]) -> int:
     """Print the completion script of a shell and return the exit code."""
     from cfglint_train.front import completion as shells
 
-    parser = Parser(prog="cfglint completion", description='For instance: eval "$(cfglint completion bash)"')
+    parser = Parser(prog="cfglint completion", description='For example: eval "$(cfglint completion bash)"')
     parser.add_argument("shell", choices=shells.SHELLS)
     shell = parser.parse_args(argv).shell
     from cfglint_rules import registry

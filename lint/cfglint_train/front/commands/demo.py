@@ -18,7 +18,7 @@ Wrote five training configs to {folder}, each with a mistake that broke or slowe
   2-llamafactory-236b   the optimizer step exceeds the memory of the GPU
   3-openrlhf-16b        the micro batch is too large for the actor's GPUs
   4-olmo-syncs          every step waits for its metrics
-  5-axolotl-3b          the sequence length is misspelt, and ignored"""
+  5-axolotl-3b          the sequence length is misspelled and ignored"""
 
 _TOUR: Final = (
     ("Find what is wrong", ("check", "--output-format", "concise", "{folder}")),
@@ -34,7 +34,7 @@ _NEXT: Final = """\
 cfglint .               lint all training configs below this folder
 cfglint --diff .        show the fixes; `cfglint --fix .` writes them
 cfglint estimate FILE   estimate the memory of a run
-cfglint fit FILE        find the smallest change with which a run fits
+cfglint fit FILE        find the smallest change that makes a run fit
 cfglint init            add cfglint to a repository: settings, pre-commit hook, workflow"""
 
 
@@ -43,7 +43,7 @@ def demo(argv: list[str]) -> int:
     parser = Parser(
         prog="cfglint demo",
         description="Write five broken training configs into a new folder, then lint them, show the fixes,\n"
-        "estimate one run and fit another. Exit codes: 0 done, 2 the folder cannot be made.",
+        "estimate one run and fit another. Exit codes: 0 done, 2 the folder cannot be created.",
     )
     parser.add_argument(
         "folder", nargs="?", default="cfglint-demo", metavar="FOLDER", help="a new folder (default: cfglint-demo)"
@@ -74,7 +74,7 @@ def _write_cases(folder: str) -> None:
     try:
         os.mkdir(folder)
     except FileExistsError:
-        raise UsageError(f"{folder} exists already; name a new folder: cfglint demo FOLDER") from None
+        raise UsageError(f"{folder} already exists; name a new folder: cfglint demo FOLDER") from None
     try:
         # `fixed` and `expected.txt` are for tests and exist only in a checkout.
         ignored = shutil.ignore_patterns("fixed", "expected.txt", "__pycache__")

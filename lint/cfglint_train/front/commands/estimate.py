@@ -16,25 +16,27 @@ from cfglint_train.front.commands.parser import (
 )
 
 _ABOUT = """\
-The memory budget of a run.
+Estimate the memory of a run, phase by phase.
 Exit codes: 0 estimated, 2 wrong usage, no run, or a run that cannot be estimated."""
 
 
 def estimate(argv: list[str]) -> int:
     """Print memory budgets and return the exit code."""
     parser = Parser(prog="cfglint estimate", description=_ABOUT)
-    parser.add_argument("paths", nargs="*", metavar="FILE", help="files and folders; - is standard input")
-    parser.add_argument("--plan", metavar="FILE", help="a plan as JSON instead of configurations (docs/plan-file.md)")
-    grid = "a grid instead of one budget: micro_batch=1,2,4 sequence=4096,8192 gpu=A100-40GB,H100"
+    parser.add_argument("paths", nargs="*", metavar="FILE", help="files and folders; - reads stdin")
+    parser.add_argument("--plan", metavar="FILE", help="a JSON plan instead of configurations (docs/plan-file.md)")
+    grid = "estimate a grid of values: micro_batch=1,2,4 sequence=4096,8192 gpu=A100-40GB,H100"
     parser.add_argument("--what-if", nargs="+", action="append", metavar="AXIS=VALUES", help=grid)
     add_question(parser)
     add_cluster(parser)
     add_model(parser)
     add_output_format(parser, ("text", "json", "html"))
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
-    parser.add_argument("--output-file", metavar="FILE", help="write the report there")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say why there is no run in a file")
-    parser.add_argument("--stdin-filename", metavar="PATH", help="the name of standard input in reports")
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: only on a terminal"
+    )
+    parser.add_argument("--output-file", metavar="FILE", help="write the report to FILE")
+    parser.add_argument("-v", "--verbose", action="store_true", help="explain why a file contains no run")
+    parser.add_argument("--stdin-filename", metavar="PATH", help="name of standard input in reports")
     add_settings(parser)
     parser.set_defaults(select=None, ignore=None)
     options = parser.parse_args(argv)

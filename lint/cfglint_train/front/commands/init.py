@@ -13,22 +13,27 @@ from cfglint_train.front.commands.parser import Parser
 
 def init(argv: list[str]) -> int:
     """Set up a repository and return the exit code."""
-    description = "Set up a repository: settings, pre-commit hook, workflow. Nothing that is there is overwritten."
+    description = "Set up a repository: settings, pre-commit hook, workflow. Nothing is overwritten."
     parser = Parser(prog="cfglint init", description=description)
-    parser.add_argument("folder", nargs="?", default=".", metavar="FOLDER", help="in the repository (default: .)")
+    parser.add_argument(
+        "folder", nargs="?", default=".", metavar="FOLDER", help="the repository, or a folder in it (default: .)"
+    )
     confirmation = parser.add_mutually_exclusive_group()
     confirmation.add_argument("-y", "--yes", action="store_true", help="write without asking")
-    confirmation.add_argument("--diff", action="store_true", help="show what would be written, and write nothing")
-    parser.add_argument("--no-pre-commit", dest="hook", action="store_false", help="no pre-commit hook")
-    parser.add_argument("--no-workflow", dest="workflow", action="store_false", help="no GitHub workflow")
+    confirmation.add_argument("--diff", action="store_true", help="show what would be written; write nothing")
+    parser.add_argument("--no-pre-commit", dest="hook", action="store_false", help="do not add a pre-commit hook")
+    parser.add_argument("--no-workflow", dest="workflow", action="store_false", help="do not add a GitHub workflow")
     parser.add_argument(
         "--source",
         metavar="SOURCE",
-        help="where hook and workflow install cfglint from: git+https://..., https://....whl or ==X.Y.Z "
-        "(default: where this cfglint came from)",
+        help="install source for hook and workflow: git+https://..., https://....whl or ==X.Y.Z "
+        "(default: the source of this copy)",
     )
     parser.add_argument(
-        "--no-check-source", dest="check", action="store_false", help="do not ask pip whether it can be installed"
+        "--no-check-source",
+        dest="check",
+        action="store_false",
+        help="do not check with pip that cfglint can be installed from there",
     )
     options = parser.parse_args(argv)
     if not os.path.isdir(options.folder):

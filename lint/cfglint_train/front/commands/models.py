@@ -10,8 +10,10 @@ from cfglint_train.front.commands.parser import Parser
 def models(argv: list[str]) -> int:
     """Print the models of the catalogue, or one of them, and return the exit code."""
     parser = Parser(prog="cfglint models")
-    parser.add_argument("name", nargs="?", help="a hub id, an alias, or the folder of a model")
-    parser.add_argument("--online", action="store_true", help="ask the Hub for the config.json of an unknown model")
+    parser.add_argument("name", nargs="?", help="a Hub id, an alias or the folder of a model")
+    parser.add_argument(
+        "--online", action="store_true", help="download the config.json of an unknown model from the Hub"
+    )
     options = parser.parse_args(argv)
     model_name = options.name
     from cfglint_train.foundation.errors import UsageError

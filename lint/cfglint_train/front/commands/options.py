@@ -79,7 +79,7 @@ def refuse_write_flags(options: Any) -> None:
     if write_flag is not None:
         from cfglint_train.foundation.errors import UsageError
 
-        raise UsageError(f"--{write_flag.replace('_', '-')} cannot be used with --{show_flag}, which only shows")
+        raise UsageError(f"--{write_flag.replace('_', '-')} cannot be used with --{show_flag}, which changes nothing")
 
 
 def _parse_pair(flag: str, assignment: str, form: str) -> tuple[str, str]:
@@ -102,7 +102,7 @@ def read_inputs(options: Any) -> tuple[list[str], dict[str, bytes]]:
     elif options.paths == ["-"]:
         name = "-"
     elif "-" in options.paths:
-        raise UsageError("- is standard input, which cannot be combined with other paths (a file of that name is ./-)")
+        raise UsageError("- means standard input and cannot be combined with other paths (use ./- for a file named -)")
     else:
         return options.paths or ["."], {}
     return [name], {name: sys.stdin.buffer.read()}

@@ -135,17 +135,17 @@ def add_output_format(
 
 def add_settings(parser: Any) -> None:
     """Add the flags for settings files and cache."""
-    parser.add_argument("--config", metavar="FILE", help="the settings file (default: the nearest one)")
-    parser.add_argument("--isolated", action="store_true", help="no settings file")
+    parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest one)")
+    parser.add_argument("--isolated", action="store_true", help="ignore all settings files")
     parser.add_argument("-n", "--no-cache", action="store_true", help="neither read nor write the cache")
-    parser.add_argument("--cache-dir", metavar="DIR", help="the folder of the cache (default: ~/.cache/cfglint)")
+    parser.add_argument("--cache-dir", metavar="DIR", help="cache folder (default: ~/.cache/cfglint)")
 
 
 def add_cluster(parser: ArgumentParser) -> None:
     """Add the flags for facts that the files do not state."""
-    cluster = parser.add_argument_group("the cluster (what the files do not state)")
-    cluster.add_argument("--nodes", metavar="N", help="nodes of the job")
-    cluster.add_argument("--gpus-per-node", metavar="N", help="GPUs of each node")
+    cluster = parser.add_argument_group("cluster (what the files do not state)")
+    cluster.add_argument("--nodes", metavar="N", help="number of nodes")
+    cluster.add_argument("--gpus-per-node", metavar="N", help="GPUs per node")
     cluster.add_argument("--gpu", metavar="NAME", help="A100-80GB, H100, RTX4090, ...")
     cluster.add_argument("--gpu-memory", metavar="SIZE", help="memory of one GPU: 80GB, 79.1GiB")
     cluster.add_argument("--host-memory", metavar="SIZE", help="memory of one node: 480GiB, 2TB")
@@ -153,40 +153,44 @@ def add_cluster(parser: ArgumentParser) -> None:
     cluster.add_argument(
         "--release", action="append", metavar="NAME=RELEASE", help="target release: axolotl=0.18.0, torch=2.8"
     )
-    cluster.add_argument("--set", action="append", metavar="KEY=VALUE", help="a setting that the launch passes")
+    cluster.add_argument("--set", action="append", metavar="KEY=VALUE", help="a setting that the launch command passes")
 
 
 def add_model(parser: ArgumentParser) -> None:
     """Add the flags for the shape of unknown models."""
     model = parser.add_argument_group("models that cfglint does not know")
-    model.add_argument("--model-config", metavar="FILE", help="the model's config.json, or the folder of one")
+    model.add_argument("--model-config", metavar="FILE", help="the model's config.json or its folder")
     model.add_argument(
-        "--model-folder", action="append", metavar="DIR", help="models below it may be read, not only the repository's"
+        "--model-folder", action="append", metavar="DIR", help="allow local models in DIR, not only in the repository"
     )
-    model.add_argument("--online", action="store_true", help="ask the Hub for their config.json, and for nothing else")
+    model.add_argument(
+        "--online", action="store_true", help="download their config.json from the Hub, and nothing else"
+    )
 
 
 def add_question(parser: ArgumentParser) -> None:
     """Add the flags of a question without a file."""
-    question = parser.add_argument_group("a question without a file (--write saves it as one)")
-    question.add_argument("--model", metavar="NAME", help="a model of the Hub or a folder: meta-llama/Llama-3.1-8B")
+    question = parser.add_argument_group("estimate without a file (--write saves one)")
+    question.add_argument("--model", metavar="NAME", help="Hub id or folder of a model: meta-llama/Llama-3.1-8B")
     question.add_argument("--method", metavar="NAME", help="full, lora, qlora or freeze (default: lora)")
-    question.add_argument("--length", type=parse_count, metavar="N", help="tokens per sequence (default: 4096 at most)")
+    question.add_argument("--length", type=parse_count, metavar="N", help="tokens per sequence (default: at most 4096)")
     question.add_argument(
         "--micro", type=parse_count, metavar="N", help="sequences per GPU and forward pass (default: 1)"
     )
     question.add_argument(
         "--accumulation", type=parse_count, metavar="N", help="micro batches per optimizer step (default: 8)"
     )
-    question.add_argument("--rank", type=parse_count, metavar="N", help="rank of the adapter (default: 16)")
-    question.add_argument("--optimizer", metavar="NAME", help="as transformers names it (default: adamw_torch_fused)")
-    question.add_argument("--precision", choices=("bf16", "fp16"), help="default: bf16 where the GPU has it")
-    question.add_argument("--no-checkpointing", action="store_true", help="keep all activations")
+    question.add_argument("--rank", type=parse_count, metavar="N", help="adapter rank (default: 16)")
+    question.add_argument("--optimizer", metavar="NAME", help="name in transformers (default: adamw_torch_fused)")
+    question.add_argument("--precision", choices=("bf16", "fp16"), help="default: bf16 if the GPU supports it")
+    question.add_argument("--no-checkpointing", action="store_true", help="turn activation checkpointing off")
     sharding = question.add_mutually_exclusive_group()
-    sharding.add_argument("--zero", type=int, choices=(1, 2, 3), help="the stage of DeepSpeed's ZeRO")
-    sharding.add_argument("--fsdp", action="store_true", help="shard by FSDP2")
-    question.add_argument("--framework", metavar="NAME", help="axolotl, llamafactory or trl (default: the first)")
-    question.add_argument("--write", metavar="FRAMEWORK[=FILE]", help="save a minimal configuration of that framework")
+    sharding.add_argument("--zero", type=int, choices=(1, 2, 3), help="DeepSpeed ZeRO stage")
+    sharding.add_argument("--fsdp", action="store_true", help="shard with FSDP2")
+    question.add_argument(
+        "--framework", metavar="NAME", help="axolotl, llamafactory or trl (default: axolotl if it can)"
+    )
+    question.add_argument("--write", metavar="FRAMEWORK[=FILE]", help="save a minimal configuration for that framework")
 
 
 QUESTION_FLAGS: Final = (
@@ -214,7 +218,7 @@ def parse_code_at_line(text: str) -> tuple[str, int]:
     """Parse the code of a rule and the line of a finding: `CODE:LINE`."""
     code, _, line = text.partition(":")
     if not code or not line.isascii() or not line.isdigit():
-        raise ArgumentTypeError("CODE:LINE is expected, such as MEM001:12")
+        raise ArgumentTypeError("expected CODE:LINE, such as MEM001:12")
     return code.upper(), int(line)
 
 

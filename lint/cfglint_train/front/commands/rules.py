@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 def rule(argv: list[str]) -> int:
     """Print the documentation of rules and return the exit code."""
     parser = Parser(prog="cfglint rule")
+    parser.add_argument("code", nargs="+", help="codes or names of rules, a family (MEM), or words to search for")
     parser.add_argument(
-        "code", nargs="+", help="codes or names of rules, or a family (MEM); or words, to find the rules about them"
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: only on a terminal"
     )
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
     options = parser.parse_args(argv)
     words = [word for text in options.code for word in text.split(",") if word]
     from cfglint_rules import registry

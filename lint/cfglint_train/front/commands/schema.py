@@ -29,17 +29,19 @@ _COMPANION: Final = "transformers"
 def _build_parser() -> ArgumentParser:
     parser = Parser(
         prog="cfglint schema",
-        description="Print a JSON Schema (draft 2020-12) of what a framework takes at one release.",
-        epilog="without FRAMEWORK: the frameworks with their releases and entry points",
+        description="Print a JSON Schema (draft 2020-12) of the keys that a release of a framework accepts.",
+        epilog="without FRAMEWORK: list the frameworks with their releases and entry points",
     )
     parser.add_argument("framework", nargs="?", metavar="FRAMEWORK", help=", ".join(list_vocabularies()))
     parser.add_argument("--release", metavar="RELEASE", help="default: the newest")
     parser.add_argument("--entry", metavar="ENTRY", help="the command or script (train_dpo, v1, cluster, ...)")
     parser.add_argument(
-        "--transformers", metavar="RELEASE", help=f"beside {_format_dependents()} (default: what it allows)"
+        "--transformers",
+        metavar="RELEASE",
+        help=f"release of transformers, for {_format_dependents()} (default: all that it allows)",
     )
     parser.add_argument(
-        "--strict", action="store_true", help="the types that are declared, not all that the framework converts"
+        "--strict", action="store_true", help="accept only the declared types, not values that the framework converts"
     )
     return parser
 
@@ -60,7 +62,7 @@ def schema(argv: list[str]) -> int:
     name = _find_vocabulary(options.framework)
     if name is None:
         choices = dict.fromkeys((*list_vocabularies(), *map_spellings()))
-        hint = suggest_name(options.framework.lower(), choices, f"there are {', '.join(list_vocabularies())}")
+        hint = suggest_name(options.framework.lower(), choices, f"known: {', '.join(list_vocabularies())}")
         raise UsageError(f"unknown framework {options.framework}; {hint}")
     vocabulary = load(name)
     release = _parse_release(options.release, vocabulary) if options.release else vocabulary.newest

@@ -68,7 +68,7 @@ def plan_changes(
 def _plan_settings(survey: Survey, answers: Answers) -> Change | KeptFile:
     for name in NAMES[:2]:
         if os.path.lexists(os.path.join(survey.root, name)):
-            return KeptFile(name, "it exists already")
+            return KeptFile(name, "it already exists")
     path = os.path.join(survey.root, "pyproject.toml")
     separate_file = Change(NAMES[0], None, _encode_lines(settings_table.render_table(survey, "", answers)))
     if not os.path.lexists(path):
@@ -82,7 +82,7 @@ def _plan_settings(survey: Survey, answers: Answers) -> Change | KeptFile:
     if not isinstance(tool, dict):
         return separate_file
     if "cfglint" in tool:
-        return KeptFile("pyproject.toml", "it has [tool.cfglint] already")
+        return KeptFile("pyproject.toml", "it already has [tool.cfglint]")
     after = _append_table(before, settings_table.render_table(survey, "tool.cfglint", answers))
     return Change("pyproject.toml", before, after) if _is_pure_addition(tables, after) else separate_file
 
@@ -123,7 +123,7 @@ def _plan_hook(survey: Survey, requirement: Requirement) -> Change | KeptFile:
     before = _read_file(path)
     try:
         if hook.has_hook(before):
-            return _fill_placeholder(hook.NAME, before, requirement) or KeptFile(hook.NAME, "it has the hook already")
+            return _fill_placeholder(hook.NAME, before, requirement) or KeptFile(hook.NAME, "it already has the hook")
         after = hook.append_hook(before, requirement())
     except CannotEdit as refusal:
         return KeptFile(hook.NAME, f"{refusal}; add the hook by hand")
@@ -142,9 +142,9 @@ def _plan_workflow(survey: Survey, requirement: Requirement) -> Change | KeptFil
     existing = workflow.find_workflow(survey.root)
     if existing is not None:
         before = _read_file(os.path.join(survey.root, existing))
-        return _fill_placeholder(existing, before, requirement) or KeptFile(existing, "it runs cfglint already")
+        return _fill_placeholder(existing, before, requirement) or KeptFile(existing, "it already runs cfglint")
     if os.path.lexists(os.path.join(survey.root, workflow.NAME)):
-        return KeptFile(workflow.NAME, "it exists already")
+        return KeptFile(workflow.NAME, "it already exists")
     if not os.path.isdir(os.path.join(survey.root, ".github")) and os.path.lexists(
         os.path.join(survey.root, ".gitlab-ci.yml")
     ):
@@ -165,7 +165,7 @@ def render_summary(survey: Survey, changes: Proposal) -> Iterator[str]:
     for hint in survey.hints:
         yield f"Hardware: {hint.fact} {hint.value} ({escape_text(hint.path)}:{hint.line})"
     for kept in changes.kept:
-        yield f"Left alone: {escape_text(kept.path)}: {kept.reason}"
+        yield f"Unchanged: {escape_text(kept.path)}: {kept.reason}"
     if not changes.changes:
         yield "Nothing to write."
 

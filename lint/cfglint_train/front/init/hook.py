@@ -36,7 +36,7 @@ def create_config(requirement: str) -> bytes:
 
 
 def has_hook(source: bytes) -> bool:
-    """Return whether a file has a hook of cfglint. Raise CannotEdit if it has no list of repositories."""
+    """Return whether a file has a hook of cfglint. Raise CannotEdit if it has no `repos` listitories."""
     repositories = _parse_config(source)[1]["repos"]
     hooks = [hook for repo in repositories if isinstance(repo, dict) for hook in repo.get("hooks") or ()]
     return any(isinstance(hook, dict) and str(hook.get("id")).startswith("cfglint") for hook in hooks)
@@ -63,7 +63,7 @@ def _parse_config(source: bytes) -> tuple[YamlDocument, dict[str, Any]]:
         raise CannotEdit(f"not valid YAML: {error.message}") from None
     tree = document.get_value() if document.root is not None else None
     if not isinstance(tree, dict) or not isinstance(tree.get("repos"), list):
-        raise CannotEdit("it has no list of repos")
+        raise CannotEdit("it has no `repos` list")
     return document, tree
 
 

@@ -37,7 +37,7 @@ def ask_questions(survey: Survey, ask: Callable[[str], str]) -> Answers:
     stated_facts = {fact for facts in survey.launches.values() for fact in facts} | {hint.fact for hint in survey.hints}
     facts = {fact: _ask_fact(fact, question, ask) for fact, question in _FACTS.items() if fact not in stated_facts}
     fail_on = _ask_choice(
-        "mildest severity that fails a check: error, warning, info or never", FAIL_ON, _DEFAULTS.fail_on, ask
+        "lowest severity that fails a check: error, warning, info or never", FAIL_ON, _DEFAULTS.fail_on, ask
     )
     checked = _ask_choice("fail runs whose memory cannot be checked: yes or no", ("yes", "no"), "no", ask)
     resumable = _ask_choice("runs must be able to resume from their checkpoints: yes or no", ("yes", "no"), "yes", ask)

@@ -17,11 +17,11 @@ _NUMBERS: Final = ("gpus-per-node", "nodes")
 
 # If nothing is stated: an example, and the consequence of leaving it out.
 _EXAMPLES: Final = {
-    "gpu": ("H100", "else 80 GB per GPU are assumed"),
-    "gpus-per-node": ("8", "else 8 are assumed"),
-    "nodes": ("1", "else 1 is assumed"),
-    "host-memory": ("1TB", "of one node; else host memory is not checked"),
-    "disk": ("10TB", "for checkpoints; else their size is not checked"),
+    "gpu": ("H100", "default: 80 GB per GPU"),
+    "gpus-per-node": ("8", "default: 8"),
+    "nodes": ("1", "default: 1"),
+    "host-memory": ("1TB", "per node; if unset, host memory is not checked"),
+    "disk": ("10TB", "for checkpoints; if unset, their size is not checked"),
 }
 
 
@@ -33,11 +33,12 @@ def render_table(survey: Survey, prefix: str, answers: Answers) -> Iterator[str]
         f"{title} ({count} file{'s' * (count != 1)})" for title, count in survey.frameworks.items()
     )
     yield f"# Found: {configurations or 'no training configurations yet'}."
-    yield '# Every rule is on (cfglint rules lists them); switch one off, or a family: ignore = ["PRF"]'
-    yield f'fail-on = "{answers.fail_on}"  # the mildest severity that makes the exit code 1'
-    yield f"require-checked = {str(answers.require_checked).lower()}  # whether a run without an estimate makes it 1"
-    yield f"resumable = {str(answers.resumable).lower()}  # false: checkpoints may leave the optimizer state out"
-    yield f'# baseline = "{BASELINE}"  # accepts the findings of today, once `cfglint --write-baseline` has written it'
+    yield '# All rules are on (`cfglint rules` lists them). To turn off a rule or a family: ignore = ["PRF"]'
+    yield f'fail-on = "{answers.fail_on}"  # the lowest severity that gives exit code 1'
+    require_checked = str(answers.require_checked).lower()
+    yield f"require-checked = {require_checked}  # true: a run without an estimate gives exit code 1"
+    yield f"resumable = {str(answers.resumable).lower()}  # false: checkpoints may omit the optimizer state"
+    yield f'# baseline = "{BASELINE}"  # findings accepted for now; `cfglint --write-baseline` writes the file'
     yield ""
     yield f"[{prefix}.hardware]" if prefix else "[hardware]"
     for fact in _FACTS:
@@ -53,7 +54,7 @@ def render_table(survey: Survey, prefix: str, answers: Answers) -> Iterator[str]
 def _render_fact(fact: str, survey: Survey) -> Iterator[str]:
     scripts = [script for script, facts in survey.launches.items() if fact in facts]
     if scripts:
-        yield f"# {fact} is read from {_format_names(scripts)}, for what they start"
+        yield f"# {fact} is read from {_format_names(scripts)}, for the runs that it starts"
         return
     hints = [hint for hint in survey.hints if hint.fact == fact]
     values = dict.fromkeys(hint.value for hint in hints)
@@ -63,7 +64,7 @@ def _render_fact(fact: str, survey: Survey) -> Iterator[str]:
         return
     is_unique = len(values) == 1
     if not is_unique:
-        yield f"# {fact}: several are named; state one, or each for its paths in [[overrides]]"
+        yield f"# {fact}: several values found; set one here, or one per path in [[overrides]]"
     for value in values:
         matching = [hint for hint in hints if hint.value == value]
         alternative = next((hint.alternative for hint in matching if hint.alternative is not None), None)
@@ -80,7 +81,7 @@ def _format_assignment(fact: str, value: str) -> str:
 def _render_releases(survey: Survey) -> Iterator[str]:
     spelled = {name: spelling for spelling, name in reversed(tuple(map_spellings().items()))}
     if not survey.releases:
-        yield '# torch = "2.8"  # where no requirement file pins what runs'
+        yield '# torch = "2.8"  # if no requirements file pins it'
     for name, releases in survey.releases.items():
         for release in releases:
             if release.source is None:

@@ -21,7 +21,7 @@ from cfglint_train.version import VERSION
 PACKAGE: Final = "cfglint-train"
 _HINT: Final = (
     "pass --source, for example git+https://HOST/OWNER/cfglint@COMMIT, https://HOST/cfglint_train.whl or ==X.Y.Z; "
-    "--no-pre-commit --no-workflow writes the settings alone"
+    "--no-pre-commit --no-workflow writes only the settings"
 )
 PLACEHOLDER: Final = f"{PACKAGE} @ SOURCE"
 """Requirement if others cannot install from the source of this installation; the user has to fill it in."""
@@ -70,7 +70,7 @@ def explain_placeholders(path: str, text: bytes) -> Iterator[str]:
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
         if PLACEHOLDER in line:
             yield (
-                f"{path}:{number}: replace SOURCE by an address from which others can install cfglint "
+                f"{path}:{number}: replace SOURCE with an address from which others can install cfglint "
                 "(git+https://HOST/OWNER/cfglint@COMMIT, https://HOST/cfglint_train.whl), or run "
                 "`cfglint init --source ADDRESS`"
             )
@@ -88,7 +88,7 @@ def check_installable(target: str) -> None:
         try:
             result = _run_installer(target, "uv", "pip", "install", *flags, target)
         except FileNotFoundError:
-            problem = "cannot be checked without pip or uv; pass --no-check-source to write it unchecked"
+            problem = "cannot be checked without pip or uv; pass --no-check-source to skip the check"
             raise UsageError(f"{target}: {problem}") from None
     if result.returncode:
         raise UsageError(
@@ -108,7 +108,7 @@ def pin_commit(target: str) -> str:
     try:
         commit = git.run({}, "ls-remote", "--exit-code", url, "HEAD").decode().partition("\t")[0]
     except git.GitError as reason:
-        raise UsageError(f"{target}: names no commit: {reason}; {_HINT}") from None
+        raise UsageError(f"{target}: cannot determine its commit: {reason}; {_HINT}") from None
     return f"{target}@{commit}"
 
 

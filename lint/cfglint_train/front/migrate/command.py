@@ -23,17 +23,17 @@ def _build_parser() -> ArgumentParser:
     parser.add_argument("paths", nargs="+", metavar="PATH", help="files and folders")
     parser.add_argument(
         "--to", action="append", required=True, metavar="NAME=RELEASE",
-        help="openrlhf=0.11.2, axolotl=0.21.0, transformers=5.6.0 (for LLaMA-Factory); a name alone is its newest",
+        help="openrlhf=0.11.2, axolotl=0.21.0, transformers=5.6.0 (for LLaMA-Factory); a name alone: its newest",
     )  # fmt: skip
     parser.add_argument(
         "--from", action="append", default=[], dest="start", metavar="NAME=RELEASE",
-        help="what the files are written for (default: pragmas, settings, requirement files, the keys in use)",
+        help="the release that the files are for (default: from pragmas, settings, requirements files and keys)",
     )  # fmt: skip
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where something would change")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if anything would change")
     parser.add_argument("--diff", action="store_true", help="write nothing; show what would change")
     add_output_format(parser, ("text", "json"))
-    parser.add_argument("--config", metavar="FILE", help="the settings file (default: the nearest one)")
-    parser.add_argument("--isolated", action="store_true", help="no settings file")
+    parser.add_argument("--config", metavar="FILE", help="settings file (default: the nearest one)")
+    parser.add_argument("--isolated", action="store_true", help="ignore all settings files")
     return parser
 
 

@@ -43,7 +43,7 @@ def parse_goal(to: Iterable[str], start: Iterable[str] = ()) -> Goal:
     starts = dict(_parse_release("--from", text) for text in start)
     for package in starts:
         if package not in targets:
-            raise UsageError(f"--from {package}: the release to migrate to is not stated (--to {package}=RELEASE)")
+            raise UsageError(f"--from {package} needs --to {package}=RELEASE")
     return Goal(targets, starts)
 
 
@@ -52,7 +52,7 @@ def _parse_release(flag: str, text: str) -> tuple[str, str]:
     package = map_spellings().get(name)
     if package is None or not _list_frameworks(package):
         names = [name for name, target in map_spellings().items() if _list_frameworks(target)]
-        hint = suggest_name(name.lower(), names, f"the names are {', '.join(names)}")
+        hint = suggest_name(name.lower(), names, f"known: {', '.join(names)}")
         raise UsageError(f"{flag} {text}: expected NAME=RELEASE; {hint}")
     release = release.removeprefix("=")
     if not sign and flag == "--to":

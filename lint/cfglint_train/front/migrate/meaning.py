@@ -33,7 +33,7 @@ def find_changed_defaults(before: Run, after: Run, goal: Goal) -> Iterator[tuple
     """Yield unset settings whose default changed, if the release that the file was written for is known."""
     if not before.releases.is_assumed(goal.find_package(after.main.framework)):
         for name, old, new in _compare_defaults(before.main, after.main, goal):
-            yield name, f"{name} is not given: its default was {_format_value(old)}, and is {_format_value(new)} now"
+            yield name, f"{name} is not set; its default changes from {_format_value(old)} to {_format_value(new)}"
 
 
 def _compare_defaults(before: Config, after: Config, goal: Goal) -> Iterator[tuple[str, Any, Any]]:

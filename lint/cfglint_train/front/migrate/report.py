@@ -89,4 +89,4 @@ def _format_summary(outcome: Outcome, goal: Goal, written: bool) -> str:
     return escape_text("; ".join(parts) + ".")
 
 
-_KINDS = {"changed": "changed", "review": "to review", "human": "left for a human"}
+_KINDS = {"changed": "changed", "review": "to review", "human": "left for you"}

@@ -242,7 +242,7 @@ class _FileMigration:
         rewritten = draft.write_fix(None, merged)
         sources = rewritten.render_sources()
         if set(sources) - {self.path}:
-            raise CannotEdit("it changes another file")
+            raise CannotEdit("the fix changes another file")
         edits = [edit for _, edits in rewritten.edits for edit in edits]
         for finding in findings:
             assert finding.intent is not None
@@ -302,7 +302,7 @@ class _FileMigration:
                 continue
             for word in keys.find_leftovers(config):
                 offset = word.span.start
-                message = f"{word.text} is not the value of any flag: {keys.manifest.title} refuses it"
+                message = f"{word.text} belongs to no flag: {keys.manifest.title} rejects it"
                 self.items.append(Item("human", message, self._map_to_original(offset), offset))
 
     def _is_blocking(self, finding: Finding) -> bool:
@@ -405,7 +405,7 @@ def _find_release_conflicts(configs: list[Config], goal: Goal) -> Iterable[str]:
             if release is None or release.origin.kind != "user" or release.origin.note in ("pragma", "command line"):
                 continue
             if parse_release(release.version) != parse_release(target):
-                yield f"{release.origin.note} states {package} {release.version}, and the files are for {target} now"
+                yield f"{release.origin.note} states {package} {release.version}, but the files are now for {target}"
 
 
 # --- offsets ---------------------------------------------------------------------------------------------------------

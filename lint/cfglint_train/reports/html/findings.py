@@ -14,7 +14,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.judging.result import Result
 from cfglint_train.reports.details import list_details, list_related_places
 from cfglint_train.reports.fixes import Hunk, build_hunks, mask_fix
-from cfglint_train.reports.html.markup import escape_code, escape_html, format_count
+from cfglint_train.reports.html.markup import escape_code, escape_html, format_count, render_message
 from cfglint_train.reports.places import collect_documents
 from cfglint_train.reports.style import Style
 
@@ -27,7 +27,7 @@ def render_section(result: Result, style: Style) -> Iterator[str]:
     yield '<section id="findings" aria-labelledby="findings-title">'
     yield '<h2 id="findings-title">Findings</h2>'
     if not result.findings:
-        yield '<p class="none">Nothing was found.</p></section>'
+        yield '<p class="none">No findings.</p></section>'
         return
     yield _render_filters(result)
     redact = build_redaction(result.secrets)
@@ -66,21 +66,21 @@ def _render_finding(finding: Finding, style: Style, redact: Redact, documents_by
         f'<h4><span class="severity">{finding.severity}</span> <span class="certainty">{finding.certainty}</span> '
         f'{rule} <span class="name">{escape_html(finding.name)} · '
         f"{place}</span></h4>",
-        f"<p>{escape_html(redact(finding.message))}</p>",
+        f"<p>{render_message(redact(finding.message))}</p>",
     ]
     if finding.place is not None:
         parts.append(_render_frame(finding.place.document, finding.start, finding.end, redact))
     for related_place in list_related_places(finding, redact):
         where = "" if related_place.path == finding.path else f"{escape_html(related_place.path)}, "
         parts.append(
-            f'<p class="related">{where}line {related_place.start.line}: {escape_html(related_place.message)}</p>'
+            f'<p class="related">{where}line {related_place.start.line}: {render_message(related_place.message)}</p>'
         )
         parts.append(
             _render_frame(documents_by_path[related_place.path], related_place.start, related_place.end, redact)
         )
     for label, line in list_details(finding, redact):
         if label in ("note", "help"):
-            parts.append(f'<p class="{label}">{escape_html(line)}</p>')
+            parts.append(f'<p class="{label}">{render_message(line)}</p>')
     parts += _render_grounds(finding, redact)
     parts += _render_fix(finding, redact, documents_by_path)
     parts.append("</article>")
@@ -93,7 +93,7 @@ def _render_grounds(finding: Finding, redact: Redact) -> Iterator[str]:
         return
     yield f'<details class="grounds"><summary>Rests on {format_count(len(finding.rests_on), "fact")}</summary><ul>'
     for ground in finding.rests_on:
-        note = f": {escape_html(redact(ground.note))}" if ground.note else ""
+        note = f": {render_message(redact(ground.note))}" if ground.note else ""
         yield f"<li>{escape_html(ground.fact)} = {escape_html(redact(str(ground.value)))} ({ground.grade}){note}</li>"
     yield "</ul></details>"
 
@@ -121,9 +121,9 @@ def _render_fix(finding: Finding, redact: Redact, documents_by_path: Mapping[str
         line for hunk in build_hunks(fix.edits, documents_by_path) for line in _render_hunk(hunk, finding.path, redact)
     ]
     if not diff:
-        yield f'<p class="fix">{escape_html(fix.message)}</p>'
+        yield f'<p class="fix">{render_message(fix.message)}</p>'
         return
-    yield f'<p class="fix">Fix ({fix.applicability}): {escape_html(fix.message)}</p>'
+    yield f'<p class="fix">Fix ({fix.applicability}): {render_message(fix.message)}</p>'
     yield f'<pre class="diff" aria-label="The fix as a diff"><code>{"".join(diff)}</code></pre>'
 
 

@@ -68,18 +68,18 @@ def render_figure(result: Grid, name: str, run_name: str, charts: Charts) -> str
         ]
         rows.append((escape_html(label), *sizes))
     head = (escape_html(row_title), *(escape_html(f"{last.name} {column}") for column in columns))
-    caption = "Peak of the training step, or of an evaluation that is worse, on one GPU"
+    caption = "Peak memory per GPU in training or evaluation, whichever is higher"
     numbers = render_table(f"{caption}: what if", head, rows, tuple(range(1, len(head))), run_name)
     idle = "".join(
         f"<p><code>{escape_html(axis)}</code> has no effect on this estimate.</p>"
         for axis in find_idle_axes([cell for row in result.rows for cell in row], result.axes)
     )
     return (
-        f"<figure><figcaption><h4>What if</h4> {caption[0].lower() + caption[1:]}, everything else as it is"
+        f"<figure><figcaption><h4>What if</h4> {caption[0].lower() + caption[1:]}; everything else unchanged"
         f'</figcaption>\n<div class="chart grid" data-chart="{name}"></div>\n<p class="readout" role="status"></p>\n'
         f"{idle}"
         f"<details><summary>The numbers</summary>\n{numbers}"
-        "<p>✓ fits, ≈ tight, ✗? probably does not fit, ✗ does not fit; in bold the run as it is.</p></details></figure>"
+        "<p>✓ fits, ≈ tight, ✗? probably does not fit, ✗ does not fit; bold: the current run.</p></details></figure>"
     )
 
 

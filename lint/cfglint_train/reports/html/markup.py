@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -16,6 +17,11 @@ _IN_SCRIPT = str.maketrans({"&": "\\u0026", "<": "\\u003c", ">": "\\u003e", "\u2
 def escape_html(value: object) -> str:
     """Return a value as one line of text for an element or a double-quoted attribute."""
     return escape(escape_text(str(value)))
+
+
+def render_message(value: object) -> str:
+    """Return a message as HTML, with its words in backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape_html(value))
 
 
 def escape_code(line: str) -> str:

@@ -14,7 +14,7 @@ from cfglint_train.judging.result import Result
 from cfglint_train.reports import text as text_report
 from cfglint_train.reports.html import findings, runs
 from cfglint_train.reports.html.charts import Charts
-from cfglint_train.reports.html.markup import encode_script_data, escape_html, format_count
+from cfglint_train.reports.html.markup import encode_script_data, escape_html, format_count, render_message
 from cfglint_train.reports.html.summary import RunSummary
 from cfglint_train.reports.style import Style
 from cfglint_train.runs.run import Run
@@ -65,7 +65,7 @@ def render_page(
     for part in parts if findings_first else reversed(parts):
         yield from part
     yield "</main>"
-    yield f"<footer>Made by cfglint {VERSION} from configuration files alone: nothing was run.</footer>"
+    yield f"<footer>Created by cfglint {VERSION} from configuration files only; nothing was executed.</footer>"
     yield f'<script type="application/json" id="data">{encode_script_data(charts.build_document())}</script>'
     for script in scripts:
         yield f"<script>{script}</script>"
@@ -109,7 +109,7 @@ def _render_summary(result: Result | None, run_count: int) -> str:
         items.append(f"<li>{unchecked.rstrip('.')}</li>")
     redact = build_redaction(result.secrets)
     troubles = [
-        escape_html(text_report.format_trouble(trouble, redact))
+        render_message(text_report.format_trouble(trouble, redact))
         for trouble in text_report.find_unreported_troubles(result)
     ]
     if troubles:

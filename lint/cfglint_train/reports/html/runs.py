@@ -9,7 +9,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Verdict
 from cfglint_train.reports.html.charts import Charts
 from cfglint_train.reports.html.grid import Grid, build_grid, render_figure
-from cfglint_train.reports.html.markup import escape_html, render_table
+from cfglint_train.reports.html.markup import escape_html, render_message, render_table
 from cfglint_train.reports.html.summary import PLACES, PhaseSummary, ResourceSummary, RunSummary
 from cfglint_train.runs.run import Run
 from cfglint_train.whatif.grid import Axis
@@ -51,7 +51,7 @@ def _render_overview(runs: Sequence[RunSummary]) -> str:
         peaks = {resource.place: _format_peak(resource) for resource in run.places}
         link = f'<a href="#run-{number}">{escape_html(run.path)}</a>'
         rows.append((link, *(peaks.get(resource, "") for resource in PLACES)))
-    return render_table("Peaks of every run", ("Run", *(_TITLES[resource] for resource in PLACES)), rows)
+    return render_table("Peak memory of each run", ("Run", *(_TITLES[resource] for resource in PLACES)), rows)
 
 
 def _format_peak(resource: ResourceSummary) -> str:
@@ -84,7 +84,7 @@ def _render_run(run: RunSummary, name: str, grid: Grid | None, charts: Charts, i
         ("Not counted", run.not_counted),
     ):
         if notes:
-            items = "".join(f"<li>{escape_html(note)}</li>" for note in notes)
+            items = "".join(f"<li>{render_message(note)}</li>" for note in notes)
             yield f'<p class="notes">{label}:</p><ul class="notes">{items}</ul>'
     yield "</details></section>" if is_collapsed else "</section>"
 
@@ -104,11 +104,13 @@ def _render_resource(resource: ResourceSummary, name: str, run_name: str, charts
             format_gib(phase.expected),
             f"{format_gib(phase.low)} to {format_gib(phase.high)}",
             _render_badge(phase.verdict),
-            escape_html(phase.event),
+            render_message(phase.event),
         )
         for phase in resource.phases
     ]
-    parts = [(escape_html(part), format_gib(size), escape_html(formula)) for part, size, formula in resource.formulas]
+    parts = [
+        (render_message(part), format_gib(size), render_message(formula)) for part, size, formula in resource.formulas
+    ]
     by_phase = render_table(
         f"{title}, phase by phase",
         ("Phase", "Expected", "Interval", "Verdict", "At the peak"),
@@ -117,15 +119,15 @@ def _render_resource(resource: ResourceSummary, name: str, run_name: str, charts
         run_name,
     )
     by_part = render_table(
-        f"{title}: the {escape_html(worst.name)} in parts",
-        ("Part", "Size", "How it is computed"),
+        f"{title}: components of the {escape_html(worst.name)} peak",
+        ("Component", "Size", "Formula"),
         parts,
         (1,),
         run_name,
     )
     return (
-        f"<figure><figcaption><h4>{title}</h4> {format_gib(worst.expected)}{limit} in the "
-        f"{escape_html(worst.name)}{unstated} "
+        f"<figure><figcaption><h4>{title}</h4> {format_gib(worst.expected)}{limit} in "
+        f"{escape_html(worst.title)}{unstated} "
         f'{_render_badge(worst.verdict)}</figcaption>\n<div class="chart" data-chart="{name}"></div>\n'
         f"<details><summary>The numbers</summary>\n{by_phase}\n{by_part}</details></figure>"
     )

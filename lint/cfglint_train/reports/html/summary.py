@@ -29,6 +29,8 @@ class PhaseSummary(Frozen):
     """The peak of a phase on a resource. Sizes are in bytes."""
 
     name: str
+    title: str
+    """The phase with its article: the backward pass."""
     event: str
     expected: int
     low: int
@@ -102,7 +104,7 @@ def _describe_run(run: Run | StatedPlan) -> Iterator[str]:
     if model is not None:
         yield f"{plan.model.id or model.id}, {format_parameters(model.parameters)} parameters"
     else:
-        yield f"{plan.model.id or 'a model that is not stated'}, not in the catalogue"
+        yield f"{plan.model.id}, not in the catalogue" if plan.model.id else "model not stated"
     nodes, local = format_cluster_size(run, "launch.nodes"), format_cluster_size(run, "launch.gpus_per_node")
     yield f"{nodes} x {local} {run.hardware.gpu or 'GPUs'}{mark_assumed(run, GPU)}"
     if plan.parallel.strategy == "zero":
@@ -125,6 +127,7 @@ def _summarize_resources(run: Run | StatedPlan) -> Iterator[ResourceSummary]:
         phases = tuple(
             PhaseSummary(
                 phase.name,
+                phase.title,
                 phase.event,
                 budget.expected,
                 budget.low,
