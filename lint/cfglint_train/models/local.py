@@ -111,9 +111,7 @@ def load_config(path: str) -> dict[str, Any]:
         raise UnreadableModelError(f"{file}: there is no such file")
     if resolve_config(config, file) is None:
         family = config.get("model_type")
-        raise UnreadableModelError(
-            f"{file}: cannot compute the size of a model of family {family} with these sizes"
-        )
+        raise UnreadableModelError(f"{file}: cannot compute the size of a model of family {family} with these sizes")
     return config
 
 
