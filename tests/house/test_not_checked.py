@@ -9,7 +9,7 @@ from cfglint_train.plan.fields import FIELDS
 from cfglint_train.runs.not_estimated import _CLUSTER_FIELDS, FIELD_DESCRIPTIONS
 
 MEMORY = Path(__file__).parents[2] / "lint/cfglint_train/memory"
-FIELD_READERS = ("need", "count")
+FIELD_READERS = ("require", "require_count")
 
 
 def find_needed_fields() -> set[str]:

@@ -37,7 +37,8 @@ def is_reading_files(path: Path) -> bool:
             mode = node.args[1] if len(node.args) > 1 else words.get("mode")
             if "closefd" not in words and (not isinstance(mode, ast.Constant) or "r" in mode.value):
                 return True
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("read_text", "read_bytes"):
+        # A method of `Path` takes no path, the one of a repository does.
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("read_text", "read_bytes") and not node.args:
             return True
     return False
 

@@ -110,7 +110,7 @@ def _convert_allocated(row: Row) -> Row:
     if config.get("layers"):
         head["shape"] = {"first": config["layers"]}
     if row.content.get("schema") == 1 and config.get("quantization") == "nf4" and not config.get("prepared"):
-        # The harness did not tell PEFT that the model has 4 bits, so PEFT used its plain adapter.
+        # The harness did not mark the model as 4-bit, so PEFT used its plain adapter.
         head["mode"] = {"as_given": False, "clones": False}
     batches = _list_batch_lengths(config)
     if batches:

@@ -81,8 +81,8 @@ def find_cache_folder(flag: str | None, setting: str | None) -> str | None:
     """Return the folder of the cache, or None if nothing is cached (an empty name).
 
     A flag overrides `CFGLINT_CACHE_DIR`, which overrides the setting; the default is `cfglint` below `XDG_CACHE_HOME`
-    or `~/.cache`. The setting only counts in a repository: elsewhere, as in an unpacked archive, git cannot tell which
-    files came with it.
+    or `~/.cache`. The setting only counts in a repository: elsewhere, as in an unpacked archive, git does not know
+    which files came with it.
     """
     for folder in (flag, os.environ.get("CFGLINT_CACHE_DIR")):
         if folder is not None:

@@ -85,7 +85,7 @@ _DATABASE: Final = r"(?i:postgres|mysql|mariadb|mongodb|redis|amqp|mssql|oracle|
 _USER: Final = r"://([A-Za-z0-9_~.%-]{20,200})@"
 _BEARER: Final = r"(?i:bearer|basic)[ \t]+([A-Za-z0-9+/_=.~-]{16,4000})"
 _PRIVATE: Final = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----((?:[^-]|-(?!----)){20,20000})"
-# The last word of a key tells what kind of value it has.
+# The last word of a key shows what kind of value it has.
 _PASSWORD_KEYS: Final = r"password|passwd|passphrase|[_-]pwd"
 """Keys whose value a person may have chosen: any literal is a credential."""
 _PASS_KEYS: Final = r"[_-]pass"

@@ -101,7 +101,7 @@ def infer_release(
 ) -> ReleaseHint | None:
     """Return the releases that the keys allow, or None if `release` (the newest candidate) refuses none.
 
-    `is_fixed_place` tells whether a place has the same settings in every file. `package` is another package that the
+    `is_fixed_place` decides whether a place has the same settings in every file. `package` is another package that the
     vocabulary depends on (transformers, for LLaMA-Factory); if set, all releases are that package's.
     """
     candidates = [

@@ -26,7 +26,7 @@ Checkpointing = Literal["none", "full", "selective", "selective_ops", "every_n",
 """
 
 ActivationOffload = Literal["none", "cpu", "disk"]
-"""Where kept activations wait."""
+"""Place where kept activations wait."""
 
 FusedLoss = Literal[
     "none", "liger", "cce", "chunked", "chunked_logits", "liger_pairs", "liger_unpaired", "liger_policy",
@@ -51,15 +51,15 @@ Sharding = Literal["full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "h
 """FSDP's sharding strategies."""
 
 SplitVocabulary = Literal["none", "head", "ends", "all"]
-"""What tensor parallelism splits in addition to the layers: the output matrix (`head`), also the embedding (`ends`), or
-also the logits (`all`).
+"""Parts that tensor parallelism splits in addition to the layers: the output matrix (`head`), also the embedding
+(`ends`), or also the logits (`all`).
 """
 
 Schedule = Literal["1f1b", "gpipe", "interleaved_1f1b", "looped_bfs", "zero_bubble", "zbv"]
 """`zero_bubble` is the interleaved variant."""
 
 Offload = Literal["none", "cpu", "nvme"]
-"""Where the states wait."""
+"""Place where the states wait."""
 
 Wrapping = Literal["block", "block_and_size", "group", "size", "root"]
 """FSDP units; `block_and_size`: blocks, embedding and head; `root`: one unit."""

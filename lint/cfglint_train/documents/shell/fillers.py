@@ -32,7 +32,7 @@ class EditedKey(str):
 def find_edits(path: str, source: bytes, names_config: ConfigMatcher) -> Iterator[Route | EditedKey | str]:
     """Yield the settings and keys that a script changes, and the texts that it replaces anywhere in the file.
 
-    `names_config` tells whether one of some paths is the path of the configuration.
+    `names_config` decides whether some paths include the path of the configuration.
     """
     if not any(tool.encode() in source for tool in _TOOLS):
         return  # runs for every configuration that a script names

@@ -51,7 +51,7 @@ class VariableValue:
     ) -> bool:
         """Add an assignment made under a condition; return False if the variable can then not be determined.
 
-        `is_exhaustive` tells whether some branch of a set is always taken.
+        `is_exhaustive` decides whether some branch of a set is always taken.
         """
         added = value if assignment.appends else _strip_self_reference(value, name, self._array)
         if added is None:

@@ -98,7 +98,7 @@ def _infer_checkpointing(job: Job) -> None:
 
 
 def _infer_gpus_per_node(job: Job) -> None:
-    """Discard the number of processes in accelerate's file if comments tell users to change it before the launch.
+    """Discard the number of processes in accelerate's file if comments ask users to change it before the launch.
 
     The examples for Ascend have such comments.
     """

@@ -178,7 +178,7 @@ def _handle_prepare(evaluator: Evaluator, node: ast.Call, arguments: Arguments) 
 def _handle_world_size(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
     """Evaluate `get_world_size()`: 1 before there is a process group, the ranks of the launch afterwards.
 
-    The number of ranks is unknown here. Scripts ask in order to tell one rank from several, and are written for
+    The number of ranks is unknown here. Scripts ask in order to distinguish one rank from several, and are written for
     several.
     """
     place = evaluator.document.find_span(node)

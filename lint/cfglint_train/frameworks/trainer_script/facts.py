@@ -50,7 +50,7 @@ def find_field_default(evaluator: Evaluator, owner: Class, name: str) -> Any:
 def find_uncalled(evaluator: Evaluator, makes: Callable[[str], object]) -> Iterator[Function]:
     """Yield the functions that nothing in the script calls, and that contain a call of interest.
 
-    `makes` tells by its name whether a call is of interest.
+    `makes` decides by its name whether a call is of interest.
     """
     for value in list(evaluator.module.names.values()):
         if isinstance(value, Function) and id(value.node) not in evaluator.entered_functions:

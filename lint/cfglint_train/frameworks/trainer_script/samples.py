@@ -61,10 +61,10 @@ class SampleWalk(LaunchedWalk):
                     self._record_call(inner, scope)
         return super().evaluate(node, scope)
 
-    def build_record(self, node: ast.Call, name: str, arguments: Arguments, *given: Any, **named: Any) -> Record:
+    def build_record(self, node: ast.Call, name: str, arguments: Arguments, *rest: Any, **keywords: Any) -> Record:
         """Build as in the base class, and keep the arguments."""
         self.instances.setdefault(name, arguments)
-        return super().build_record(node, name, arguments, *given, **named)
+        return super().build_record(node, name, arguments, *rest, **keywords)
 
     def _record_call(self, node: ast.Call, scope: Scope) -> None:
         keywords = {keyword.arg: keyword.value for keyword in node.keywords}
