@@ -9,7 +9,7 @@ from tests.support.corpus import REPOSITORY
 
 OWN_DATA = {
     "lint/cfglint_train/calibration/measurements.py", "lint/cfglint_train/calibration/rows.py",
-    "lint/cfglint_train/front/addresses.py", "lint/cfglint_train/front/init/source.py",
+    "lint/cfglint_train/front/addresses.py",
     "lint/cfglint_train/fitting/moves.py", "lint/cfglint_train/foundation/credentials.py",
     "lint/cfglint_train/frameworks/chat_templates.py",
     "lint/cfglint_train/front/starter.py",
