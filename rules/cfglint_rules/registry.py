@@ -76,18 +76,20 @@ def describe_unknown(selector: str) -> str:
 def search_rules(words: str) -> list[Rule]:
     """Return the rules whose name or documentation contains all search words.
 
-    Rules with the words in their name or first line come first, then those that contain them most often.
+    Rules with the words in their name come first, then those with the words in their first line, then those that
+    contain them most often.
     """
     search_words = _split_words(words)
     matches = []
     for rule in RULES.values():
         text = load_module(rule).__doc__
-        first_words, all_words = (
-            _split_words(f"{rule.name} {text.partition(chr(10))[0]}"),
-            _split_words(f"{rule.name} {text}"),
-        )
-        if search_words and set(search_words) <= set(all_words):
-            matches.append((not set(search_words) <= set(first_words), -min(map(all_words.count, search_words)), rule))
+        parts = [
+            _split_words(part)
+            for part in (rule.name, f"{rule.name} {text.partition(chr(10))[0]}", f"{rule.name} {text}")
+        ]
+        rank = next((rank for rank, part in enumerate(parts) if set(search_words) <= set(part)), None)
+        if search_words and rank is not None:
+            matches.append((rank, -min(map(parts[-1].count, search_words)), rule))
     return [rule for *_, rule in sorted(matches, key=lambda match: match[:2])]
 
 

@@ -43,15 +43,18 @@ class YamlWriter(Writer[Document]):
             entry = find_own_entry(parent, str(step))
             if entry is None:
                 return self._insert(parent, route[:-1], str(step), value, change.beside)
-            return self._replace(entry.value, value, parent.is_flow, self._get_column(entry.key), entry.key.span.end)
+            after = document.source.find(b":", entry.key.span.end) + 1
+            return self._replace(entry.value, value, parent.is_flow, self._get_column(entry.key), after)
         if isinstance(parent, Sequence) and isinstance(step, int):
             if step >= len(parent.items):
                 raise CannotEdit("its list is too short")
             item = parent.items[step]
-            return self._replace(item, value, parent.is_flow, self._get_column(parent), item.span.start)
+            after = document.source.rfind(b"-", 0, item.span.start) + 1
+            return self._replace(item, value, parent.is_flow, self._get_column(parent), after)
         raise CannotEdit("its parent is not a mapping")
 
-    def _replace(self, node: Node, value: Any, in_flow: bool, column: int, key_end: int) -> list[Edit]:
+    def _replace(self, node: Node, value: Any, in_flow: bool, column: int, after: int) -> list[Edit]:
+        """Replace a value; in a block, it begins `after` the colon of its key or the dash of its item."""
         document = self.document
         if is_identical(document.build_value(node), value):
             return []
@@ -73,7 +76,7 @@ class YamlWriter(Writer[Document]):
         assert isinstance(node, (Mapping, Sequence))
         if document.source[node.span.start : node.span.start + 1] == b"&":
             raise CannotEdit("its value has an anchor")
-        start = node.span.start if node.is_flow else document.source.index(b":", key_end) + 1
+        start = node.span.start if node.is_flow else after
         self._refuse_comments(Span(start, node.span.end))
         text = self._format_inline(value, True, None) if node.is_flow else self._format_block(value, column)
         return [Edit(Span(start, node.span.end), text)]
