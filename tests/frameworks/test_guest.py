@@ -200,7 +200,7 @@ def test_it_is_migrated(here):
 def test_without_a_vocabulary_there_is_nothing_to_migrate_to(here):
     outcome = run_cfglint("migrate", "--to", "guest=2.0", "run.yaml", cwd=write_config(here, OLD))
     assert outcome.code == 2
-    assert "the names are" in outcome.err
+    assert "expected NAME=RELEASE; known: accelerate" in outcome.err
     assert (here / "run.yaml").read_text() == OLD
 
 

@@ -139,7 +139,7 @@ def test_no_setting_of_a_checkout_starts_a_program(scene: Scene, name: str) -> N
     before = read_files(checkout / ".git")
     [answer] = use_git(scene, checkout / "train", checkout)
     assert not scene.detect_start()
-    assert answer == STRICT or "set fetch-depth of actions/checkout" in answer
+    assert answer == STRICT or "set `fetch-depth` of actions/checkout" in answer
     assert read_files(checkout / ".git") == before
 
 
@@ -281,7 +281,7 @@ def test_a_token_is_sent_and_no_helper_asked(scene: Scene, host: Host, layout: s
     host.credentials.clear()
     checkout = create_checkout("checkout")
     [reason] = use_git(scene, checkout, checkout)
-    assert "set fetch-depth of actions/checkout" in reason
+    assert "set `fetch-depth` of actions/checkout" in reason
     assert set(host.credentials) == {"basic abc="}
     assert not scene.detect_start()
 

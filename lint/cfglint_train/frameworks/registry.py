@@ -121,7 +121,7 @@ def _read_manifests() -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
     for _, folder, content in files:
         if os.path.exists(vocabulary := os.path.join(folder, "vocabulary.json")):
             if "vocabulary" not in content:
-                raise ValueError(f"{os.path.join(folder, _FILE)}: `vocabulary` must list the files in {vocabulary}")
+                raise ValueError(f"{os.path.join(folder, _FILE)}: `vocabulary` must name {vocabulary}")
             cfglint_schemas.files[content["vocabulary"]] = vocabulary
     return files
 
