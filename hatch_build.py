@@ -1,4 +1,4 @@
-"""Build hook: put the catalogue of rules into the wheel. It is made from the rules' modules and not tracked."""
+"""Build hook: add the catalogue of rules to the wheel. It is generated from the rules' modules and not tracked."""
 
 import importlib.util
 import json
@@ -12,21 +12,21 @@ FOLDER = os.path.join("rules", "cfglint_rules")
 
 
 class CatalogueHook(BuildHookInterface):  # type: ignore[type-arg]
-    """The hook of a wheel; an editable installation reads the modules, which may change."""
+    """Hook for wheels; an editable installation reads the modules, which may change."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Write the catalogue to a temporary file that the wheel includes."""
         if version == "editable":
             return
         folder = os.path.join(self.root, FOLDER)
-        # Loaded from its file: an installed cfglint may be another release.
+        # Load the file itself: an installed cfglint may be another release.
         spec = importlib.util.spec_from_file_location("catalogue", os.path.join(folder, "catalogue.py"))
         assert spec is not None
         assert spec.loader is not None
         catalogue = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(catalogue)
-        self.made = tempfile.TemporaryDirectory()
-        target = os.path.join(self.made.name, "catalogue.json")
+        self.temporary = tempfile.TemporaryDirectory()
+        target = os.path.join(self.temporary.name, "catalogue.json")
         with open(target, "w", encoding="utf-8", newline="\n") as file:
             file.write("[\n" + ",\n".join(map(json.dumps, catalogue.read(folder))) + "\n]\n")
         build_data["force_include"][target] = "cfglint_rules/catalogue.json"
@@ -34,4 +34,4 @@ class CatalogueHook(BuildHookInterface):  # type: ignore[type-arg]
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove the temporary file."""
         if version != "editable":
-            self.made.cleanup()
+            self.temporary.cleanup()

@@ -1,9 +1,9 @@
-"""How long one estimate takes: python benchmarks/estimate.py [REPEATS]
+"""Measure the time of one estimate: python benchmarks/estimate.py [REPEATS].
 
-Prints microseconds per estimate: the first one of a job (its layers are taped anew) and the following ones, which is
-what a search over batches pays. No two of a round have the same batch: each differs in micro batch or length, so that
-what is derived once for a job is found, and no result is. The bar is 120 microseconds for the latter, on an idle
-machine.
+Prints microseconds per estimate: for the first one of a job, whose layers are recorded anew, and for the following
+ones, which is the cost of a search over batches. Within a round, every estimate has a different micro batch or length,
+so that data derived once per job is reused but results are not. The target is 120 microseconds for the following
+estimates, on an idle machine.
 """
 
 from __future__ import annotations
@@ -60,23 +60,24 @@ LORA = {
 }
 
 
-# Estimates per timed round; the best of many short rounds leaves out what else the machine does.
+# Estimates per timed round. The best of many short rounds excludes other load on the machine.
 ROUND = 20
 
 
 def main(repeats: int) -> None:
+    """Print the times for a ZeRO-3 job and a LoRA job."""
     for name, fields in (("ZeRO-3", ZERO), ("LoRA", LORA)):
-        plan = Plan().with_({**COMMON, **fields})
+        plan = Plan().replace({**COMMON, **fields})
         plans = [
-            plan.with_({"batch.micro": micro, "sequence.length": length})
+            plan.replace({"batch.micro": micro, "sequence.length": length})
             for micro in (1, 2, 4, 8)
             for length in range(1024, 8193, 1024)
         ]
         firsts = []
         for _ in range(20):
-            activations.stack.cache_clear()
-            logits.head_cost.cache_clear()
-            setup_builder.job_of.cache_clear()
+            activations.build_stack.cache_clear()
+            logits.compute_head_cost.cache_clear()
+            setup_builder.build_job.cache_clear()
             start = time.perf_counter()
             estimate(plans[0], SHAPE, None)
             firsts.append(time.perf_counter() - start)

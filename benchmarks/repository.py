@@ -1,15 +1,14 @@
-"""Wall time of one lint of a large repository: launch scripts in nested folders, configurations that they start.
+"""Wall time of a lint of a large repository: launch scripts in nested folders, and the configurations that they start.
 
     python benchmarks/repository.py [--scripts N] [--configs N] [--runs N]
     python benchmarks/repository.py --mixed N...
 
 Prints the median seconds for the whole repository and for one configuration in it. Every configuration is started by
-several scripts that agree in what is sharded and disagree in the number of GPUs; a tenth of the scripts train on their
-own. The bars are 3 s for 2,000 scripts and 500 configurations on two cores.
+several scripts that agree on the sharding and differ in the number of GPUs; a tenth of the scripts train without a
+configuration. The targets are 3 s for 2,000 scripts and 500 configurations on two cores.
 
-`--mixed` builds checkouts of N files of all kinds instead, one of them a configuration, and prints the processor time
-of its lint as a multiple of yamllint's: without what earlier runs kept, and with it. The bars are 2 for 5,000 files,
-and 4 for 50,000.
+`--mixed` builds checkouts of N files of all kinds instead, one of them a configuration, and prints the CPU time of its
+lint as a multiple of yamllint's: without the cache, and with it. The targets are 2 for 5,000 files, and 4 for 50,000.
 """
 
 from __future__ import annotations
@@ -71,53 +70,58 @@ deepspeed --num_gpus 8 --module openrlhf.cli.train_sft --pretrain "$MODEL" --dat
 """
 
 
-def build(root: Path, scripts: int, configs: int) -> None:
-    """Write the repository."""
+def build_repository(root: Path, scripts: int, configs: int) -> None:
+    """Write the repository: configurations and the scripts that start them."""
     (root / ".git").mkdir()
     for gpus in (4, 8):
-        put(root / f"configs/fsdp_{gpus}.yaml", ACCELERATE.format(gpus=gpus))
+        write_file(root / f"configs/fsdp_{gpus}.yaml", ACCELERATE.format(gpus=gpus))
     for number in range(configs):
-        put(
+        write_file(
             root / f"configs/{number % 20}/config_{number}.yaml",
             CONFIG.format(number=number + 1, size=(3, 7)[number % 2]),
         )
     for number in range(scripts):
         folder = root / f"jobs/{number % 40}/{number % 7}"
-        put(folder / "env.sh", "export TOKENIZERS_PARALLELISM=false\n")
+        write_file(folder / "env.sh", "export TOKENIZERS_PARALLELISM=false\n")
         config = number % configs
-        started = f"configs/{config % 20}/config_{config}.yaml"
-        start = START.format(number=number, gpus=(4, 8)[number // configs % 2], config=started)
-        put(folder / f"train_{number}.sbatch", TRAIN.format(number=number) if number % 10 == 0 else start)
+        config_path = f"configs/{config % 20}/config_{config}.yaml"
+        launch_script = START.format(number=number, gpus=(4, 8)[number // configs % 2], config=config_path)
+        write_file(
+            folder / f"train_{number}.sbatch", TRAIN.format(number=number) if number % 10 == 0 else launch_script
+        )
 
 
-def put(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
+    """Write a file and create its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
-def seconds(root: Path, target: str, runs: int) -> float:
-    """The median wall time of a lint; a first one is not counted."""
-    taken = []
+def measure_lint(root: Path, target: str, runs: int) -> float:
+    """Return the median wall time of a lint in seconds; the first run is not counted."""
+    times = []
     for _ in range(runs + 1):
         start = time.perf_counter()
         command = [sys.executable, "-m", "cfglint_train", "--isolated", target]
         code = subprocess.run(command, cwd=root, stdout=subprocess.DEVNULL, env=os.environ, check=False).returncode
-        taken.append(time.perf_counter() - start)
+        times.append(time.perf_counter() - start)
         if code not in (0, 1):
             raise SystemExit(f"exit code {code}: {' '.join(command)}")
-    return statistics.median(taken[1:])
+    return statistics.median(times[1:])
 
 
-def mixed(root: Path, number: int) -> str:
-    """Write a checkout of some files; return the path of its configuration."""
-    chance = random.Random(number)
-    kinds = random.Random(number).choices(tuple(_KINDS), tuple(one[0] for one in _KINDS.values()), k=number)
-    for at, ending in enumerate(kinds):
-        lines = "".join(_KINDS[ending][1].format(*chance.choices(_WORDS, k=4)) for _ in range(chance.randrange(5, 90)))
-        put(root / f"part_{at // 400}/module_{at // 13}/file_{at}{ending}", _KINDS[ending][2] + lines)
-    put(root / "configs/run.yaml", CONFIG.format(number=1, size=0.5))
-    put(root / "scripts/train.sh", "#!/bin/bash\nllamafactory-cli train configs/run.yaml\n")
-    put(root / "requirements.txt", "llamafactory==0.9.3\n")
+def build_mixed(root: Path, number: int) -> str:
+    """Write a checkout with `number` files of all kinds; return the path of its configuration."""
+    generator = random.Random(number)
+    suffixes = random.Random(number).choices(tuple(_KINDS), tuple(kind[0] for kind in _KINDS.values()), k=number)
+    for index, suffix in enumerate(suffixes):
+        lines = "".join(
+            _KINDS[suffix][1].format(*generator.choices(_WORDS, k=4)) for _ in range(generator.randrange(5, 90))
+        )
+        write_file(root / f"part_{index // 400}/module_{index // 13}/file_{index}{suffix}", _KINDS[suffix][2] + lines)
+    write_file(root / "configs/run.yaml", CONFIG.format(number=1, size=0.5))
+    write_file(root / "scripts/train.sh", "#!/bin/bash\nllamafactory-cli train configs/run.yaml\n")
+    write_file(root / "requirements.txt", "llamafactory==0.9.3\n")
     for command in (["init", "-q"], ["add", "-A"]):
         subprocess.run(["git", *command], cwd=root, check=True)
     return "configs/run.yaml"
@@ -132,26 +136,26 @@ _KINDS = {
     ".json": (10, "", "[]\n"),
     ".sh": (8, "echo {0} {1}\n", "#!/bin/bash\n"),
 }
-"""Endings -> how many of a hundred files have them, a line with four words, and the head."""
+"""Suffix -> its number among a hundred files, a line with four words, and the head of the file."""
 
 
-def multiples(root: Path, target: str, runs: int) -> tuple[float, float]:
-    """The processor time of a lint as a multiple of yamllint's, without a cache and with one."""
+def compare_with_yamllint(root: Path, target: str, runs: int) -> tuple[float, float]:
+    """Return the CPU time of a lint as a multiple of yamllint's, without a cache and with a cache."""
     cache = str(root.with_suffix(".cache"))
     commands = (["yamllint"], ["cfglint_train", "--no-cache"], ["cfglint_train", "--cache-dir", cache])
-    usual, without, kept = (processor_time([*command, target], root, runs) for command in commands)
-    return without / usual, kept / usual
+    yamllint, uncached, cached = (measure_cpu_time([*command, target], root, runs) for command in commands)
+    return uncached / yamllint, cached / yamllint
 
 
-def processor_time(module: list[str], root: Path, runs: int) -> float:
-    """The median processor time of a module; a first run is not counted."""
-    taken = []
+def measure_cpu_time(module: list[str], root: Path, runs: int) -> float:
+    """Return the median CPU time of a module in seconds; the first run is not counted."""
+    times = []
     for _ in range(runs + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([sys.executable, "-m", *module], cwd=root, stdout=subprocess.DEVNULL, check=False)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    return statistics.median(taken[1:])
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return statistics.median(times[1:])
 
 
 def main() -> None:
@@ -165,16 +169,16 @@ def main() -> None:
     for number in arguments.mixed or ():
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder) / "checkout"
-            without, kept = multiples(root, mixed(root, number), arguments.runs)
-            print(f"{number:6} files: {without:4.1f} times yamllint's processor time, {kept:4.1f} with the cache")
+            uncached, cached = compare_with_yamllint(root, build_mixed(root, number), arguments.runs)
+            print(f"{number:6} files: {uncached:4.1f} times yamllint's processor time, {cached:4.1f} with the cache")
     if arguments.mixed:
         return
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        build(root, arguments.scripts, arguments.configs)
+        build_repository(root, arguments.scripts, arguments.configs)
         print(f"{arguments.scripts} scripts, {arguments.configs} configurations")
-        print(f"  whole repository   {seconds(root, '.', arguments.runs):6.2f} s   (bar: 3 s on two cores)")
-        print(f"  one configuration  {seconds(root, 'configs/0/config_0.yaml', arguments.runs):6.2f} s")
+        print(f"  whole repository   {measure_lint(root, '.', arguments.runs):6.2f} s   (bar: 3 s on two cores)")
+        print(f"  one configuration  {measure_lint(root, 'configs/0/config_0.yaml', arguments.runs):6.2f} s")
 
 
 if __name__ == "__main__":

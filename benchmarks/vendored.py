@@ -1,10 +1,10 @@
-"""CPU time that a framework's source inside a repository adds to the lint of one file.
+"""CPU time that a framework's source in a repository adds to the lint of one file.
 
     python -m pip download --no-deps axolotl==0.19.0     # and unpack the wheels into one folder
     python benchmarks/vendored.py FOLDER [--runs N]
 
-For each framework whose package is in FOLDER: milliseconds of CPU of a lint without the copy, what reading the copy
-adds the first time, and what it adds when the cache has it. The bar for the first time is 300 ms.
+For each framework whose package is in FOLDER, prints milliseconds of CPU time: of a lint without the copy, and of
+reading the copy for the first time and from the cache. The target for the first time is 300 ms.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import list_frameworks
 
 AXOLOTL = """\
 base_model: Qwen/Qwen2.5-7B
@@ -59,38 +59,40 @@ FILES = {
     "olmo": ("train-7b.yaml", OLMO),
     "openrlhf": ("train-7b.sh", OPENRLHF),
 }
-"""A small file of each framework, and its text."""
+"""Framework -> name and text of a small file."""
 
 
-def milliseconds(root: Path, file: str, cache: Path | None, runs: int) -> float:
-    """The CPU time of a lint, the least of some; a first one is not counted."""
-    where = ["--no-cache"] if cache is None else ["--cache-dir", str(cache)]
-    command = [sys.executable, "-m", "cfglint_train", "--isolated", *where, file]
-    taken = []
+def measure_lint(root: Path, file: str, cache: Path | None, runs: int) -> float:
+    """Return the minimum CPU time of a lint in milliseconds; the first run is not counted."""
+    cache_options = ["--no-cache"] if cache is None else ["--cache-dir", str(cache)]
+    command = [sys.executable, "-m", "cfglint_train", "--isolated", *cache_options, file]
+    times = []
     for _ in range(runs + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         code = subprocess.run(command, cwd=root, stdout=subprocess.DEVNULL, check=False).returncode
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        taken.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3)
+        times.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3)
         if code not in (0, 1):
             raise SystemExit(f"exit code {code}: {' '.join(command)}")
-    return min(taken[1:])
+    return min(times[1:])
 
 
-def measure(name: str, package: Path, runs: int) -> None:
+def print_times(name: str, package: Path, runs: int) -> None:
     """Print the times of one framework."""
     file, text = FILES[name]
     with tempfile.TemporaryDirectory() as folder:
         root, cache = Path(folder) / "repository", Path(folder) / "cache"
         (root / ".git").mkdir(parents=True)
         (root / file).write_text(text)
-        without = milliseconds(root, file, None, runs)
+        baseline = measure_lint(root, file, None, runs)
         shutil.copytree(package, root / package.name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-        first = milliseconds(root, file, None, runs) - without
-        cached = milliseconds(root, file, cache, runs) - without
+        first_time = measure_lint(root, file, None, runs) - baseline
+        cached = measure_lint(root, file, cache, runs) - baseline
         if not os.path.isdir(cache):
             raise SystemExit(f"{package} was not read as a copy of {name}")
-    print(f"{name:<14} without {without:6.0f} ms, the first time {first:+6.0f} ms, from the cache {cached:+6.0f} ms")
+    print(
+        f"{name:<14} without {baseline:6.0f} ms, the first time {first_time:+6.0f} ms, from the cache {cached:+6.0f} ms"
+    )
 
 
 def main() -> None:
@@ -100,11 +102,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
     for name in FILES:
-        tree = listed()[name].tree
+        tree = list_frameworks()[name].layout
         assert tree is not None
         package = arguments.folder / tree.parts[0].partition("/")[0]
         if package.is_dir():
-            measure(name, package, arguments.runs)
+            print_times(name, package, arguments.runs)
     print("bar: 300 ms the first time")
 
 

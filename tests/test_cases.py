@@ -1,7 +1,7 @@
-"""The five stories that cfglint was founded on, from configuration to finding to fixed file.
+"""The five founding stories of cfglint, from configuration to finding to fixed file.
 
 fixtures/cases/<case>/expected.txt lists every finding, fixtures/cases/<case>/fixed/ is the case after `cfglint --fix`.
-`CFGLINT_UPDATE=1 pytest tests/test_cases.py` writes both anew; read the difference before committing it.
+`CFGLINT_UPDATE=1 pytest tests/test_cases.py` rewrites both; read the difference before you commit it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import contents, fix, lint, options
+from tests.support.linting import build_options, fix, lint, read_contents
 
 FOLDER = REPOSITORY / "fixtures" / "cases"
 CASES = sorted(path.name for path in FOLDER.iterdir() if path.is_dir())
 SIZES = re.compile(r"[0-9][0-9,.]*(?: to [0-9.]+)?(?= GiB|\))|(?<=GiB: ).*?(?=; |$)")
 UPDATE = bool(os.environ.get("CFGLINT_UPDATE"))
 UNSAFE = {"3-openrlhf-16b"}
-"""Cases whose fix is unsafe: a smaller batch rests on lengths that are upper limits and on an assumed GPU."""
+"""Cases whose fix is unsafe: a smaller batch depends on maximum lengths and an assumed GPU."""
 
 
 @pytest.fixture
@@ -33,11 +33,11 @@ def copied(tmp_path):
     return copy
 
 
-def told(folder: Path) -> list[str]:
+def format_findings(folder: Path) -> list[str]:
     lines = []
     for finding in lint(folder).findings:
         place = f"{finding.path}:{finding.start.line}:{finding.start.column}"
-        # Figures of the memory model are held to measurements and traces in tests/memory; here counts what is said.
+        # tests/memory checks the memory model's figures against measurements and traces; this test checks the wording.
         message, advice = finding.message, finding.help
         if finding.code.startswith("MEM"):
             message, advice = SIZES.sub("...", message), SIZES.sub("...", advice or "")
@@ -49,7 +49,7 @@ def told(folder: Path) -> list[str]:
     return lines
 
 
-def of(folder: Path, code: str, path: str = ""):
+def find_findings(folder: Path, code: str, path: str = ""):
     return [finding for finding in lint(folder).findings if finding.code == code and finding.path.startswith(path)]
 
 
@@ -59,7 +59,7 @@ def test_there_are_five():
 
 @pytest.mark.parametrize("case", CASES)
 def test_findings_are_the_expected_ones(case, copied):
-    lines = told(copied(case))
+    lines = format_findings(copied(case))
     expected = FOLDER / case / "expected.txt"
     if UPDATE:
         expected.write_text("".join(f"{line}\n" for line in lines))
@@ -75,56 +75,56 @@ def test_fix_writes_the_fixed_files_and_nothing_twice(case, copied):
     if UPDATE:
         shutil.rmtree(FOLDER / case / "fixed", ignore_errors=True)
         shutil.copytree(folder, FOLDER / case / "fixed")
-    assert contents(folder) == contents(FOLDER / case / "fixed")
+    assert read_contents(folder) == read_contents(FOLDER / case / "fixed")
     assert fix(folder, unsafe=case in UNSAFE).applied == ()
 
 
 def test_1_the_checkpointer_exceeds_the_host(copied):
-    """allenai/OLMo#788: about 819 GB a node at 64 nodes by the formula, 480 GB there."""
+    """Reproduce allenai/OLMo#788: 819 GB per node at 64 nodes by the formula, with 480 GB available."""
     folder = copied("1-olmo-64-nodes")
-    [finding] = of(folder, "CKP001")
+    [finding] = find_findings(folder, "CKP001")
     assert finding.severity == "error"
     assert "64 nodes" in finding.message
     assert "749 GiB" in finding.message
     assert "HYBRID_SHARD" in (finding.help or "")
     fix(folder)
-    # The torch of the run is unknown, and ai2-olmo 0.6.0 allows 2.3, where `local` refuses to start.
+    # The run's torch is unknown, and ai2-olmo 0.6.0 allows torch 2.3, in which `local` fails to start.
     assert "sharded_checkpointer: torch_legacy" in (folder / "olmo-7b.yaml").read_text()
-    assert not [left for left in lint(folder).findings if left.severity == "error"]
+    assert not [remaining for remaining in lint(folder).findings if remaining.severity == "error"]
 
 
 def test_2_the_optimizer_step_exceeds_the_gpu(copied):
-    """hiyouga/LLaMA-Factory#7532: 16 bytes x 235.74e9 / 48 ranks, and the last sub-group's fp32 copy on top."""
+    """Reproduce hiyouga/LLaMA-Factory#7532: 16 bytes x 235.74e9 / 48 ranks, plus the last sub-group's fp32 copy."""
     folder = copied("2-llamafactory-236b")
-    [finding] = of(folder, "MEM001", "ds_z3_config.json")
+    [finding] = find_findings(folder, "MEM001", "ds_z3_config.json")
     assert finding.severity == "error"
     assert "optimizer step" in finding.message
     assert "states 73.2 GiB" in finding.notes[0]
-    assert "3.4 GiB the last" in finding.notes[1]  # what the story says could not be allocated
+    assert "3.4 GiB for the last one" in finding.notes[1]  # the failed allocation in the issue
     assert "optimizer step transients" in finding.notes[0]
     assert "zero_optimization.offload_optimizer" in (finding.help or "")
     assert finding.run is not None
-    # What the run could not allocate was the last sub-group's share in fp32, the others having their states by then.
+    # The run failed to allocate the last sub-group's share in fp32; the other sub-groups had their states by then.
     elements = finding.run.architecture.parameters / 48
     assert elements % 1e9 * 4 / 2**30 == pytest.approx(3.39, abs=0.01)
-    [saved] = of(folder, "CKP002", "zero3.yaml")
+    [saved] = find_findings(folder, "CKP002", "zero3.yaml")
     assert saved.fix is not None
-    assert saved.fix.applicability == "unsafe"  # it takes resuming away
+    assert saved.fix.applicability == "unsafe"  # it disables resuming
     fix(folder)
     assert "save_only_model: true" not in (folder / "zero3.yaml").read_text()
-    fix(folder, options(("CKP002",)), unsafe=True)
+    fix(folder, build_options(("CKP002",)), unsafe=True)
     assert "save_only_model: true" in (folder / "zero3.yaml").read_text()
 
 
 def test_3_the_actor_needs_a_smaller_micro_batch(copied):
-    """OpenRLHF/OpenRLHF#392: the effective batch stays, since accumulation follows from it."""
+    """Reproduce OpenRLHF/OpenRLHF#392: the effective batch is unchanged, because accumulation follows from it."""
     folder = copied("3-openrlhf-16b")
-    [finding] = of(folder, "MEM001")
+    [finding] = find_findings(folder, "MEM001")
     assert finding.fix is not None
     assert "states 65.8 GiB" in finding.notes[0]
-    # 0.3.8 spells it without a section; the dotted flags came with 0.10.2.
-    assert "with --adam_offload" in (finding.help or "")
-    assert "of host memory per node" in (finding.help or "")
+    # OpenRLHF 0.3.8 has no section prefix; the dotted flags came with 0.10.2.
+    assert "set `--adam_offload` as well" in (finding.help or "")
+    assert "GiB of host memory" in (finding.help or "")
     assert fix(folder).applied == ()
     fix(folder, unsafe=True)
     script = (folder / "train_ppo.sh").read_text()
@@ -135,24 +135,27 @@ def test_3_the_actor_needs_a_smaller_micro_batch(copied):
 
 def test_4_every_step_waits_for_its_metrics(copied):
     folder = copied("4-olmo-syncs")
-    [counted] = of(folder, "PRF001", "olmo-7b.yaml")
+    [counted] = find_findings(folder, "PRF001", "olmo-7b.yaml")
     assert "4,144" in counted.message
-    assert of(folder, "PRF001", "olmo_core_7b.py")
+    assert find_findings(folder, "PRF001", "olmo_core_7b.py")
     fix(folder)
     assert "metrics_log_interval: 10" in (folder / "olmo-7b.yaml").read_text()
-    assert of(folder, "PRF001") == []
+    assert find_findings(folder, "PRF001") == []
 
 
 def test_5_the_length_was_never_read_and_does_not_fit(copied):
-    """axolotl-ai-cloud/axolotl#2143: the dropped key, then checkpointing, then the fused loss, as far as needed."""
+    """Reproduce axolotl-ai-cloud/axolotl#2143: a key that was never read.
+
+    The fixes are the key, then checkpointing, then the fused loss, as far as needed.
+    """
     folder = copied("5-axolotl-3b")
-    [dropped] = of(folder, "KEY001")
+    [dropped] = find_findings(folder, "KEY001")
     assert dropped.fix is not None
     assert dropped.fix.applicability == "safe"
     assert "sequence_len" in dropped.fix.message
     fixed = fix(folder)
-    assert {"KEY001", "MEM001"} <= {one.code for one in fixed.applied}
+    assert {"KEY001", "MEM001"} <= {applied_fix.code for applied_fix in fixed.applied}
     text = (folder / "llama-3b.yaml").read_text()
     assert "sequence_len: 4096" in text
     assert "gradient_checkpointing: true" in text
-    assert not [left for left in lint(folder).findings if left.code in ("MEM001", "MEM002")]
+    assert not [remaining for remaining in lint(folder).findings if remaining.code in ("MEM001", "MEM002")]

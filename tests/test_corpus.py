@@ -1,4 +1,4 @@
-"""All upstream examples: read without an error of ours, recognised as what they are, and fixed without harm.
+"""All upstream examples: read without an internal error, identified correctly, and fixed without harm.
 
 `tests/corpus_findings.md` lists every error and every warning on them with the reason why it is true.
 """
@@ -19,13 +19,13 @@ from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.findings.finding import SEVERITIES
 from cfglint_train.judging.result import Result
 from tests.support.corpus import CORPUS, needs_corpus
-from tests.support.linting import contents, fix, lint
+from tests.support.linting import fix, lint, read_contents
 
 pytestmark = needs_corpus
 
 LISTED = Path(__file__).with_name("corpus_findings.md")
 
-# What each upstream folder holds; files that are configurations of no run are named with the reason.
+# Frameworks of each upstream folder; files that configure no run are listed with the reason.
 FRAMEWORKS = {
     "axolotl/deepspeed_configs": {"deepspeed"},
     "axolotl/examples": {"axolotl"},
@@ -44,7 +44,7 @@ def corpus() -> Result:
     return lint(CORPUS)
 
 
-def folder_of(path: str) -> str:
+def find_folder(path: str) -> str:
     return max((folder for folder in FRAMEWORKS if path.startswith(f"{folder}/")), key=len)
 
 
@@ -56,9 +56,9 @@ def test_nothing_of_ours_breaks(corpus):
 
 def test_every_file_is_what_its_project_says(corpus):
     wrong = [
-        (file.path, file.framework) for file in corpus.files if file.framework not in FRAMEWORKS[folder_of(file.path)]
+        (file.path, file.framework) for file in corpus.files if file.framework not in FRAMEWORKS[find_folder(file.path)]
     ]
-    # An inline `deepspeed_config` of accelerate, or `deepspeed:` of a training file, is a DeepSpeed section.
+    # accelerate's inline `deepspeed_config`, or `deepspeed:` of a training file, is a DeepSpeed section.
     sections = [
         (path, framework) for path, framework in wrong if framework == "deepspeed" and not path.endswith(".json")
     ]
@@ -66,9 +66,9 @@ def test_every_file_is_what_its_project_says(corpus):
 
 
 def test_what_is_not_a_run_is_told(corpus):
-    """The files without a plan, each with why; a new one must be looked at."""
+    """List the files without a plan, each with the reason; review a new one."""
     checked = {file.path for file in corpus.files}
-    left = sorted(skipped.path for skipped in corpus.skipped if skipped.path not in checked)
+    skipped_paths = sorted(skipped.path for skipped in corpus.skipped if skipped.path not in checked)
     reasons = {
         r"axolotl/examples/cloud/.*": "the machine that axolotl runs on",
         r"llamafactory/examples/(inference|merge_lora)/.*": "inference and export",
@@ -76,90 +76,92 @@ def test_what_is_not_a_run_is_told(corpus):
         r"llamafactory/examples/extras/multi_tokens/tokens_cfg.yaml": "token descriptions",
         r"deepspeed/.*(config|vocab|tokenizer|preprocessor|generation)[^/]*\.json": "a model's own configuration",
     }
-    unknown = [path for path in left if not any(re.fullmatch(pattern, path) for pattern in reasons)]
+    unknown = [path for path in skipped_paths if not any(re.fullmatch(pattern, path) for pattern in reasons)]
     assert unknown == []
 
 
-def listed() -> dict[tuple[str, str], str]:
-    """(path, code) -> reason, from the table of corpus_findings.md."""
+def read_listed_errors() -> dict[tuple[str, str], str]:
+    """Return (path, code) -> reason, from the table of corpus_findings.md."""
     rows = re.findall(r"^\| `([^`]+)` \| ([A-Z]{3}\d{3}) \| (.+) \|$", LISTED.read_text(), re.M)
     return {(path, code): reason for path, code, reason in rows}
 
 
 def test_every_error_on_upstream_examples_is_true_and_listed(corpus):
-    found = {(finding.path, finding.code) for finding in corpus.findings if finding.severity == "error"}
-    assert found == set(listed())
+    errors = {(finding.path, finding.code) for finding in corpus.findings if finding.severity == "error"}
+    assert errors == set(read_listed_errors())
 
 
-def reviewed() -> list[tuple[str, str, int]]:
-    """(code, pattern of paths, number of files) of the warnings in corpus_findings.md, in order."""
+def read_reviewed_warnings() -> list[tuple[str, str, int]]:
+    """Return (code, path pattern, number of files) of the warnings in corpus_findings.md, in order."""
     rows = re.findall(r"^\| ([A-Z]{3}\d{3}) \| `([^`]+)` \| (\d+) \| .+ \|$", LISTED.read_text(), re.M)
     return [(code, pattern, int(number)) for code, pattern, number in rows]
 
 
 def test_every_warning_on_upstream_examples_is_reviewed(corpus):
-    left = {(finding.code, finding.path) for finding in corpus.findings if finding.severity == "warning"}
-    found = []
-    for code, pattern, _ in reviewed():
-        own = {one for one in left if one[0] == code and fnmatchcase(one[1], pattern)}
-        found.append((code, pattern, len(own)))
-        left -= own
-    assert left == set()
-    assert found == reviewed()
+    unreviewed = {(finding.code, finding.path) for finding in corpus.findings if finding.severity == "warning"}
+    rows = []
+    for code, pattern, _ in read_reviewed_warnings():
+        matches = {warning for warning in unreviewed if warning[0] == code and fnmatchcase(warning[1], pattern)}
+        rows.append((code, pattern, len(matches)))
+        unreviewed -= matches
+    assert unreviewed == set()
+    assert rows == read_reviewed_warnings()
 
 
-def comments(source: bytes) -> list[str]:
-    return [comment.text for comment in YamlDocument("x", source).comments()]
+def list_comments(source: bytes) -> list[str]:
+    return [comment.text for comment in YamlDocument("x", source).list_comments()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("project", ["axolotl", "llamafactory", "olmo", "deepspeed", "accelerate"])
 def test_fixes_obey_the_laws(project, tmp_path):
-    """Idempotent, harmless to what they need not touch, and settled afterwards; with unsafe fixes too."""
+    """Apply fixes, also unsafe ones: idempotent, settled afterwards, and without other changes."""
     folder = tmp_path / project
     shutil.copytree(CORPUS / project, folder)
-    before, original = lint(folder), contents(folder)
+    before, original = lint(folder), read_contents(folder)
     fixed = fix(folder, unsafe=True)
     assert fixed.refused == ()
-    after = contents(folder)
+    after = read_contents(folder)
     changed = [path for path in after if after[path] != original[path]]
     assert sorted(changed) == sorted(fixed.sources)
     again = fix(folder, unsafe=True)
     assert again.applied == ()
-    assert contents(folder) == after
+    assert read_contents(folder) == after
     for path in changed:
         old, new = original[path], after[path]
         assert old.startswith(b"\xef\xbb\xbf") == new.startswith(b"\xef\xbb\xbf")
         assert old.count(b"\r\n") == 0 or new.count(b"\n") == new.count(b"\r\n")
         assert old.endswith(b"\n") == new.endswith(b"\n")
         if path.endswith((".yaml", ".yml")):
-            lost = set(comments(old)) - set(comments(new))
-            assert not lost & set(_own_lines(old))
+            lost = set(list_comments(old)) - set(list_comments(new))
+            assert not lost & set(_list_comment_lines(old))
             yaml.safe_load(new)
             if len(new) < 40_000:  # ruamel takes seconds for OLMo's long lists of data
                 YAML(typ="rt").load(io.BytesIO(new))
-            kept = set(new.splitlines())
-            gone = [line for line in old.splitlines() if line.strip() and line not in kept]
-            assert len(gone) <= 12
-    _settled(before, lint(folder))
+            new_lines = set(new.splitlines())
+            removed_lines = [line for line in old.splitlines() if line.strip() and line not in new_lines]
+            assert len(removed_lines) <= 12
+    _check_settled(before, lint(folder))
 
 
-def _own_lines(source: bytes) -> list[str]:
+def _list_comment_lines(source: bytes) -> list[str]:
     return [line.strip() for line in source.decode().splitlines() if line.strip().startswith("#")]
 
 
-GIVEN_UP = (("KEY006", "saves the model in shards of ZeRO-3"),)
-"""What fixes say themselves: CKP003's leaves the gather out, "convert with zero_to_fp32.py afterwards"."""
+ANNOUNCED_LOSSES = (("KEY006", "cannot be loaded directly: `stage3_gather"),)
+"""Findings that a fix's own message announces: CKP003's fix drops the gather, "convert with zero_to_fp32.py
+afterwards".
+"""
 
 
-def _settled(before: Result, after: Result) -> None:
-    """No finding that a fix claimed to settle is left, and no new one is as grave as the gravest that was there.
+def _check_settled(before: Result, after: Result) -> None:
+    """Require that every fixed finding is gone and that no new finding is as severe as the worst one before.
 
-    What a fix says that it gives up is not new.
+    Losses that a fix announces are not new findings.
     """
-    left = [f for f in after.findings if f.fix is not None and f.fix.edits]
-    assert left == []
-    known = {(finding.path, finding.code) for finding in before.findings}
+    unsettled = [f for f in after.findings if f.fix is not None and f.fix.edits]
+    assert unsettled == []
+    earlier = {(finding.path, finding.code) for finding in before.findings}
     worst = {
         path: min(SEVERITIES.index(f.severity) for f in before.findings if f.path == path)
         for path in {finding.path for finding in before.findings}
@@ -167,8 +169,8 @@ def _settled(before: Result, after: Result) -> None:
     new = [
         (f.path, f.code, f.message)
         for f in after.findings
-        if (f.path, f.code) not in known
+        if (f.path, f.code) not in earlier
         and SEVERITIES.index(f.severity) <= worst.get(f.path, 9)
-        and not any(f.code == code and part in f.message for code, part in GIVEN_UP)
+        and not any(f.code == code and part in f.message for code, part in ANNOUNCED_LOSSES)
     ]
     assert new == []

@@ -1,4 +1,4 @@
-"""Values that no run means: whatever is where a number or a value was, every command answers in its own words."""
+"""Values that no run intends: each command gives an answer whatever replaces a number or a value."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 ODD = (
@@ -55,7 +55,7 @@ def test_odd_values_are_answered(folder, path, kind, seed, everywhere):
             ("--diff", "--unsafe-fixes"),
             ("estimate", "--what-if", "micro_batch=1,2"),
         ):
-            outcome = cfglint(*words, file.name, cwd=folder)
+            outcome = run_cfglint(*words, file.name, cwd=folder)
             assert outcome.code in (0, 1, 2)
             assert "please report it" not in outcome.out + outcome.err
     finally:

@@ -1,1 +1,1 @@
-"""What makes the shipped data and measures on GPUs; not part of the package."""
+"""Generators of the shipped data, and measurements on GPUs; not part of the package."""

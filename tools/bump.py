@@ -11,18 +11,18 @@ _VERSION = re.compile(r'(?m)^__version__ = "(\d+)\.(\d+)\.(\d+)"$')
 _HEADING = "## Unreleased\n"
 
 
-def bump(root: Path, today: str) -> str:
-    """Write the next patch version below a root. Raises ValueError where version or changelog have another form."""
+def bump_version(root: Path, today: str) -> str:
+    """Write the next patch version below `root`; raise ValueError if version or changelog have an unexpected format."""
     module = root / "lint" / "cfglint_train" / "__init__.py"
     source = module.read_text(encoding="utf-8")
-    found = _VERSION.search(source)
+    match = _VERSION.search(source)
     changelog = root / "CHANGELOG.md"
     changes = changelog.read_text(encoding="utf-8")
-    if found is None:
+    if match is None:
         raise ValueError(f'{module}: expected a line __version__ = "X.Y.Z"')
     if changes.count(_HEADING) != 1:
         raise ValueError(f"{changelog}: expected one heading {_HEADING.strip()!r}")
-    major, minor, patch = map(int, found.groups())
+    major, minor, patch = map(int, match.groups())
     version = f"{major}.{minor}.{patch + 1}"
     module.write_text(_VERSION.sub(f'__version__ = "{version}"', source), encoding="utf-8")
     changelog.write_text(changes.replace(_HEADING, f"{_HEADING}\n## {version} - {today}\n"), encoding="utf-8")
@@ -30,4 +30,4 @@ def bump(root: Path, today: str) -> str:
 
 
 if __name__ == "__main__":
-    print(bump(REPOSITORY, datetime.now(UTC).date().isoformat()))
+    print(bump_version(REPOSITORY, datetime.now(UTC).date().isoformat()))

@@ -1,8 +1,8 @@
-"""Write lint/cfglint_train/frameworks/chat_templates.json from the sources of LLaMA-Factory, which are only parsed:
+"""Write lint/cfglint_train/frameworks/chat_templates.json from the sources of LLaMA-Factory, which are only parsed.
 
-python -m tools.chat_templates FOLDER RELEASE      # FOLDER holds extras/constants.py and data/template.py
+    python -m tools.chat_templates FOLDER RELEASE      # FOLDER holds extras/constants.py and data/template.py
 
-Kept are the templates that mark turns with special tokens of a family of models, and the chat models of each.
+Only templates that mark turns with special tokens of a model family are kept, with the chat models of each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 TARGET = Path(__file__).resolve().parents[1] / "lint/cfglint_train/frameworks/chat_templates.json"
 
-# Before the text of a user's turn -> the format. Other templates mark turns with plain words, which any model learns.
+# Text before a user's turn -> format. Other templates mark turns with plain words, which any model can learn.
 FORMATS = {
     "<|im_start|>user\n": "chatml",
     "<|start_header_id|>user<|end_header_id|>": "llama3",
@@ -27,59 +27,59 @@ FORMATS = {
     "<|start|>user<|message|>": "gpt_oss",
     "<|im_start|>user<|im_sep|>": "phi4",
 }
-# LLaMA-Factory's own test of what is a chat model (extras/constants.py, register_model_group) without "-Distill":
-# distilled models know the tokens of the model that they were made from, too.
+# LLaMA-Factory's own test for chat models (extras/constants.py, register_model_group) without "-Distill": distilled
+# models also know the tokens of their base model.
 CHAT = ("-Chat", "-Instruct", "-Thinking")
 
 
-def calls(source: str, name: str) -> Iterator[dict[str, ast.expr]]:
-    """Return the keyword arguments of each call of a function."""
+def find_calls(source: str, name: str) -> Iterator[dict[str, ast.expr]]:
+    """Yield the keyword arguments of each call of a function."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
             yield {word.arg or "": word.value for word in node.keywords}
 
 
-def formats(source: str) -> dict[str, list[str]]:
+def collect_formats(source: str) -> dict[str, list[str]]:
     """Return the templates of each format."""
-    found: dict[str, list[str]] = {}
-    for given in calls(source, "register_template"):
-        turn = given.get("format_user")
+    names_by_format: dict[str, list[str]] = {}
+    for arguments in find_calls(source, "register_template"):
+        turn = arguments.get("format_user")
         slots = [word.value for word in turn.keywords if word.arg == "slots"] if isinstance(turn, ast.Call) else []
         texts = [node.value for slot in slots for node in ast.walk(slot) if isinstance(node, ast.Constant)]
         format_ = next((FORMATS[mark] for mark in FORMATS if any(str(text).startswith(mark) for text in texts)), None)
         if format_ is not None:
-            found.setdefault(format_, []).append(ast.literal_eval(given["name"]))
-    return found
+            names_by_format.setdefault(format_, []).append(ast.literal_eval(arguments["name"]))
+    return names_by_format
 
 
-def models(source: str, kept: set[str]) -> dict[str, list[str]]:
+def collect_models(source: str, templates: set[str]) -> dict[str, list[str]]:
     """Return the chat models of each template, by their names on the Hub."""
-    found: dict[str, list[str]] = {}
-    for given in calls(source, "register_model_group"):
-        template = ast.literal_eval(given["template"]) if "template" in given else None
-        several, group = "multimodal" in given, given["models"]
-        if template not in kept or not isinstance(group, ast.Dict):
+    names_by_template: dict[str, list[str]] = {}
+    for arguments in find_calls(source, "register_model_group"):
+        template = ast.literal_eval(arguments["template"]) if "template" in arguments else None
+        is_multimodal, group = "multimodal" in arguments, arguments["models"]
+        if template not in templates or not isinstance(group, ast.Dict):
             continue
         for name, sources in zip(group.keys, group.values):
             if not isinstance(name, ast.Constant) or not isinstance(sources, ast.Dict):
                 continue
-            if several or any(mark in str(name.value) for mark in CHAT):
+            if is_multimodal or any(mark in str(name.value) for mark in CHAT):
                 for key, value in zip(sources.keys, sources.values):
                     if isinstance(key, ast.Attribute) and key.attr == "DEFAULT":
-                        found.setdefault(template, []).append(ast.literal_eval(value))
-    return found
+                        names_by_template.setdefault(template, []).append(ast.literal_eval(value))
+    return names_by_template
 
 
 def main(folder: str, release: str) -> None:
     """Write the table."""
-    templates = formats(Path(folder, "data/template.py").read_text(encoding="utf-8"))
-    kept = {name for names in templates.values() for name in names}
+    templates = collect_formats(Path(folder, "data/template.py").read_text(encoding="utf-8"))
+    special_templates = {name for names in templates.values() for name in names}
     table = {
         "about": "Chat templates that mark turns with special tokens, by format, and the chat models of each template. "
         "Made by `python -m tools.chat_templates`; do not edit.",
         "source": f"LLaMA-Factory {release} data/template.py, extras/constants.py",
         "formats": templates,
-        "models": models(Path(folder, "extras/constants.py").read_text(encoding="utf-8"), kept),
+        "models": collect_models(Path(folder, "extras/constants.py").read_text(encoding="utf-8"), special_templates),
     }
     TARGET.write_text(json.dumps(table, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -1,9 +1,9 @@
-"""Write lint/cfglint_train/models/model_types.json: the first release of transformers with a class for each model type.
+"""Write lint/cfglint_train/models/model_types.json: the first transformers release with a class for each model type.
 
-python -m tools.model_types FOLDER      # FOLDER holds wheels: pip download --no-deps transformers==RELEASE
+    python -m tools.model_types FOLDER      # FOLDER holds wheels: pip download --no-deps transformers==RELEASE
 
-The wheels are only read. With the first wheel of each minor release, a model type that a patch release brought counts
-from the next minor release on, which is never too early.
+The wheels are only read. If FOLDER has the first wheel of each minor release, a model type that a patch release added
+counts from the next minor release on, which is never too early.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 
 TARGET: Final = Path(__file__).resolve().parents[1] / "lint/cfglint_train/models/model_types.json"
 MEMBER: Final = "transformers/models/auto/modeling_auto.py"
@@ -24,40 +24,42 @@ TABLES: Final = frozenset(
     f"MODEL_FOR_{task}_MAPPING_NAMES"
     for task in ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "VISION_2_SEQ")
 )
-"""The tables by which training frameworks load a model."""
+"""Tables by which training frameworks load a model."""
 
 
-def model_types(source: str) -> Iterator[str]:
-    """The model types with a class, from the text of modeling_auto.py."""
+def list_model_types(source: str) -> Iterator[str]:
+    """Yield the model types that have a class, from the text of modeling_auto.py."""
     for node in ast.parse(source).body:
-        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id in TABLES for one in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id in TABLES for target in node.targets
+        ):
             for pair in ast.walk(node.value):
                 if isinstance(pair, ast.Tuple) and len(pair.elts) == 2 and isinstance(pair.elts[0], ast.Constant):
                     yield str(pair.elts[0].value)
 
 
-def first(known: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """The first release that has each model type, from the model types of each release."""
-    found: dict[str, str] = {}
-    for release in sorted(known, key=release_key):
-        for model_type in known[release]:
-            found.setdefault(model_type, release)
-    return dict(sorted(found.items()))
+def find_first_releases(types_by_release: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Return the first release that has each model type, from the model types of each release."""
+    first_releases: dict[str, str] = {}
+    for release in sorted(types_by_release, key=parse_release):
+        for model_type in types_by_release[release]:
+            first_releases.setdefault(model_type, release)
+    return dict(sorted(first_releases.items()))
 
 
 def main(folder: str) -> None:
     """Write the table."""
-    known = {}
+    types_by_release = {}
     for wheel in Path(folder).glob("transformers-*.whl"):
         with ZipFile(wheel) as content:
-            known[wheel.name.split("-")[1]] = set(model_types(content.read(MEMBER).decode()))
-    releases = sorted(known, key=release_key)
+            types_by_release[wheel.name.split("-")[1]] = set(list_model_types(content.read(MEMBER).decode()))
+    releases = sorted(types_by_release, key=parse_release)
     table = {
         "about": "The first release of transformers that has a class for a model type, of the releases listed; what "
         "the oldest has may be older. Made by `python -m tools.model_types`; do not edit.",
         "source": f"{MEMBER} of the wheels",
         "releases": releases,
-        "first": first(known),
+        "first": find_first_releases(types_by_release),
     }
     TARGET.write_text(json.dumps(table, indent=0) + "\n", encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Write lint/cfglint_train/plan/names.py, the type of a plan field's name, from the records of `plan.fields`:
+"""Write lint/cfglint_train/plan/names.py, the type of a plan field's name, from the records of `plan.fields`.
 
 python -m tools.plan_names
 """
@@ -21,11 +21,11 @@ Field = Literal[
 '''
 
 
-def names() -> str:
+def format_names() -> str:
     """Return the text of the module."""
     fields = [f"{group}.{field}" for group, record in Plan._field_defaults.items() for field in record._fields]
     return HEAD + "".join(f'    "{field}",\n' for field in fields) + "]\n"
 
 
 if __name__ == "__main__":
-    TARGET.write_text(names(), encoding="utf-8")
+    TARGET.write_text(format_names(), encoding="utf-8")

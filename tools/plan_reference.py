@@ -1,4 +1,7 @@
-"""Write docs/plan-file.md from `plan.fields` and `plan.choices`: python -m tools.plan_reference"""
+"""Write docs/plan-file.md from `plan.fields` and `plan.choices`.
+
+python -m tools.plan_reference
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from cfglint_train.foundation.typed import Final, members
+from cfglint_train.foundation.typed import Final, list_members
 from cfglint_train.plan import choices as aliases
 from cfglint_train.plan import fields as source
 from cfglint_train.whatif.grid import NAMES
@@ -15,9 +18,8 @@ from cfglint_train.whatif.grid import NAMES
 HEAD: Final = """\
 # Plans as JSON
 
-`cfglint estimate --plan FILE.json` takes a plan instead of a configuration: one JSON object with the fields below,
-by group or by dotted name, and what is known of the hardware. This page is made from `lint/cfglint_train/plan/`
-(`python -m tools.plan_reference`).
+`cfglint estimate --plan FILE.json` estimates a plan instead of a configuration: one JSON object with the fields below,
+by group or by dotted name, and the hardware. `python -m tools.plan_reference` makes this page.
 
     {
       "model": {"id": "meta-llama/Llama-3.1-8B"},
@@ -32,29 +34,31 @@ by group or by dotted name, and what is known of the hardware. This page is made
       "hardware": {"gpu": "H100", "host-memory": "480GiB"}
     }
 
-- What is left out, or null, is unknown. An estimate needs `model.id` (or `model_config`, the object of a
-  `config.json`), `method.tuning`, `precision.params`, `optimizer.name`, `batch.micro` (or `batch.tokens_per_gpu`),
-  `sequence.length`, `parallel.strategy` and, for more than one GPU, `launch.nodes` and `launch.gpus_per_node`; what
-  is missing is named under "not known". Other fields have a neutral meaning where they are left out: no accumulation,
-  no checkpointing, no fused loss, DeepSpeed's own bucket.
+- A missing or null field is unknown. An estimate needs `model.id` (or `model_config`, the object of a `config.json`),
+  `method.tuning`, `precision.params`, `optimizer.name`, `batch.micro` (or `batch.tokens_per_gpu`), `sequence.length`,
+  `parallel.strategy` and, for more than one GPU, `launch.nodes` and `launch.gpus_per_node`. The report lists missing
+  ones under "not known". Other fields are neutral if unknown: no accumulation, no checkpointing, no fused loss,
+  DeepSpeed's default bucket.
 - Nothing is inferred: `precision.master` of a DeepSpeed job in bf16 is `fp32` only if the plan states it.
-- `hardware` has gpu, gpu-memory, host-memory, disk (nodes and gpus-per-node may be there, too); flags of the same
-  names win. Without one an 80 GB card is taken.
-- `--what-if AXIS=VALUE,VALUE` takes fields as axes, `gpu`, or {names}. A text field takes the
-  words that an estimate knows (`attention=eager,flash`); free text such as `model.id` is refused. A cell
-  is the peak of the step, and behind it that of an evaluation which is worse, where the run evaluates or an axis is
-  one of evaluation's (`batch.eval_micro`).
+- `hardware` has gpu, gpu-memory, host-memory, disk, nodes and gpus-per-node; flags with these names override it. The
+  default is an 80 GB GPU.
+- `--what-if AXIS=VALUE,VALUE` accepts fields, `gpu`, and {names}. Free text such as `model.id` cannot be an axis. A
+  cell is the peak of a training step, or of an evaluation if it needs more and the run evaluates or an axis is
+  `batch.eval_micro`.
 - `--format json` gives sizes in bytes: per phase and place `expected`, `low`, `high`, `capacity`, `verdict`, and the
   components.
+
+In the tables, `bool`, `int`, `float` and `str` are true or false, a whole number, a number and a text. `Format` is one
+of {formats}; `none` means that there is no such copy.
 """
 
 
-def _documented(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
+def _list_fields(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
     """Yield (name, type, docstring) of a record's fields."""
-    return _statements(node.body)
+    return _list_assignments(node.body)
 
 
-def _statements(body: list[ast.stmt]) -> Iterator[tuple[str, str, str]]:
+def _list_assignments(body: list[ast.stmt]) -> Iterator[tuple[str, str, str]]:
     """Yield (name, annotation or value, docstring) of the assignments of a body."""
     for index, statement in enumerate(body):
         if isinstance(statement, ast.AnnAssign):
@@ -76,54 +80,61 @@ def _statements(body: list[ast.stmt]) -> Iterator[tuple[str, str, str]]:
 TARGET: Final = Path(__file__).resolve().parents[1] / "docs" / "plan-file.md"
 
 _TYPES: Final = {
-    "str": "text",
-    "int": "whole number",
-    "float": "number",
-    "bool": "true or false",
-    "tuple[str, ...]": "list of names",
-    "tuple[Role, ...]": "list of objects (Role, below)",
+    "tuple[str, ...]": "list",
+    "tuple[Role, ...]": "list of Role",
     "tuple[tuple[str, Any], ...]": "object",
-    "tuple[tuple[str, str], ...]": "object of text",
-    "tuple[tuple[str, int], ...]": "object of whole numbers",
-    "int | Literal['all']": "whole number or `all`",
+    "tuple[tuple[str, str], ...]": "object of str",
+    "tuple[tuple[str, int], ...]": "object of int",
+    "int | Literal['all']": "int or all",
 }
+_EXPLAINED_ONCE: Final = "Format"
+"""The choices that several fields share; the page lists them above the tables."""
 
 
-def _parsed(path: str) -> ast.Module:
+def _parse_module(path: str) -> ast.Module:
     with open(path, encoding="utf-8") as file:
         return ast.parse(file.read())
 
 
-def page() -> str:
-    """Return the whole document."""
-    tree = _parsed(source.__file__)
-    explained = {name: words for name, _, words in _statements(_parsed(aliases.__file__).body)}
+def build_page() -> str:
+    """Return the text of the page."""
+    tree = _parse_module(source.__file__)
     records = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    groups = [(name, kind) for name, kind, _ in _documented(records["Plan"])]
-    lines = [HEAD.replace("{names}", ", ".join(f"`{name}`" for name in NAMES))]
-    for group, kind in groups:
-        node = records[kind]
-        lines += [f"## {group}", "", ast.get_docstring(node, clean=True) or "", "", "| field | type | meaning |"]
-        lines.append("|---|---|---|")
-        for name, annotation, words in _documented(node):
-            field = f"{group}.{name}"
-            if annotation in explained:
-                kind = " / ".join(f"`{choice}`" for choice in members(getattr(aliases, annotation)))
-                words = " ".join(filter(None, (words, explained[annotation])))
-            else:
-                kind = _TYPES.get(annotation, annotation)
-            words = words.replace("|", "\\|")
-            lines.append(f"| `{field.removesuffix('_')}` | {kind} | {words} |")
-        lines.append("")
-    role = records["Role"]
-    lines += ["## Role", "", ast.get_docstring(role) or "", "", "| key | type | meaning |", "|---|---|---|"]
-    lines += [f"| `{name}` | {_TYPES.get(kind, kind)} | {words} |" for name, kind, words in _documented(role)]
+    names = ", ".join(f"`{name}`" for name in NAMES)
+    lines = [HEAD.replace("{names}", names).replace("{formats}", _format_choices(_EXPLAINED_ONCE))]
+    for group, kind, _ in _list_fields(records["Plan"]):
+        lines += [f"## {group}", "", ast.get_docstring(records[kind]) or "", ""]
+        lines += [*_render_fields(records[kind], f"{group}."), ""]
+    lines += ["## Role", "", ast.get_docstring(records["Role"]) or "", "", *_render_fields(records["Role"], "")]
     return "\n".join(line.rstrip() for line in "\n".join(lines).splitlines()) + "\n"
 
 
+def _render_fields(record: ast.ClassDef, prefix: str) -> Iterator[str]:
+    """Yield a table of the fields that need an explanation, then a line with the others."""
+    choice_docs = {name: words for name, _, words in _list_assignments(_parse_module(aliases.__file__).body)}
+    obvious_fields = []
+    yield from ("| field | meaning |", "|---|---|")
+    for name, annotation, words in _list_fields(record):
+        field = f"{prefix}{name}".removesuffix("_")
+        if annotation in choice_docs and annotation != _EXPLAINED_ONCE:
+            meaning = " ".join(filter(None, (words, choice_docs[annotation])))
+            yield f"| `{field}` | {_format_choices(annotation)}. {meaning} |"
+        elif words:
+            meaning = words.replace("|", "\\|")
+            yield f"| `{field}: {_TYPES.get(annotation, annotation)}` | {meaning} |"
+        else:
+            obvious_fields.append(f"`{field}: {_TYPES.get(annotation, annotation)}`")
+    if obvious_fields:
+        yield from ("", f"Also: {', '.join(obvious_fields)}.")
+
+
+def _format_choices(annotation: str) -> str:
+    return ", ".join(f"`{choice}`" for choice in list_members(getattr(aliases, annotation)))
+
+
 def main() -> int:
-    """Write the page beside the other documents of the checkout."""
-    TARGET.write_text(page(), encoding="utf-8", newline="\n")
+    """Write the page into the docs of the checkout."""
+    TARGET.write_text(build_page(), encoding="utf-8", newline="\n")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Measure how plain the project's English is: python -m tools.prose [--write]
+"""Measure how plain the project's English is: `python -m tools.prose [--write]`.
 
 Prints the share of docstrings in the imperative, the share of public functions that begin with a verb, the number of
 banned words, and the length of the sentences of each page. `--write` tightens the limits in tests/house/prose.json to
@@ -20,10 +20,10 @@ from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 TABLE: Final = ROOT / "tests" / "house" / "prose.json"
-CODE: Final = ("lint", "rules", "schemas", "tools")
-MEAN: Final = 15
-LONGEST: Final = 25
-"""Words per sentence that a page may have. Pages above that have limits of their own."""
+CODE_FOLDERS: Final = ("lint", "rules", "schemas", "tools")
+MAX_MEAN: Final = 15
+MAX_LONGEST: Final = 25
+"""Words per sentence that a page may have. Longer pages have their own limits."""
 PROPERTIES: Final = frozenset(("property", "cached_property", "setter"))
 
 _BLOCKS: Final = re.compile(r"^(`{3,}).*?^\1|<!--.*?-->|^\|.*?$|^#.*?$|^( {4}|\t).*?$", re.MULTILINE | re.DOTALL)
@@ -34,7 +34,7 @@ _SENTENCE: Final = re.compile(r"(?<=[.!?])(?<![.][.])[)\"*]*\s+")
 
 
 class Figures(NamedTuple):
-    """What the tool measures. Shares are between 0 and 1, lengths in words."""
+    """The measured figures. Shares are between 0 and 1, lengths in words."""
 
     imperative: float
     verbs: float
@@ -44,21 +44,21 @@ class Figures(NamedTuple):
 
 
 @cache
-def table() -> dict[str, Any]:
+def load_table() -> dict[str, Any]:
     """Return the word lists and the limits."""
     content: dict[str, Any] = json.loads(TABLE.read_bytes())
     return content
 
 
 @cache
-def verbs() -> frozenset[str]:
+def list_verbs() -> frozenset[str]:
     """Return the verbs with which docstrings and names may begin."""
-    return frozenset(" ".join(table()["verbs"]).split())
+    return frozenset(" ".join(load_table()["verbs"]).split())
 
 
 def measure() -> Figures:
     """Measure the code below `CODE` and all written pages."""
-    trees = [ast.parse(path.read_bytes()) for root in CODE for path in sorted((ROOT / root).rglob("*.py"))]
+    trees = [ast.parse(path.read_bytes()) for root in CODE_FOLDERS for path in sorted((ROOT / root).rglob("*.py"))]
     functions = [function for tree in trees for function in list_functions(tree)]
     documented = [text for function in functions if (text := ast.get_docstring(function))]
     public = [function.name for function in functions if not function.name.startswith("_")]
@@ -67,12 +67,14 @@ def measure() -> Figures:
         imperative=sum(map(is_imperative, documented)) / len(documented),
         verbs=sum(map(is_verb, public)) / len(public),
         banned=banned,
-        pages={path.relative_to(ROOT).as_posix(): measure_page(path.read_text(encoding="utf-8")) for path in pages()},
+        pages={
+            path.relative_to(ROOT).as_posix(): measure_page(path.read_text(encoding="utf-8")) for path in list_pages()
+        },
     )
 
 
 def list_functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Yield the functions and methods, without properties and magic methods, whose names are nouns."""
+    """Yield the functions and methods, without properties and magic methods, whose names are not verbs."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
             decorators = {getattr(item, "attr", getattr(item, "id", "")) for item in node.decorator_list}
@@ -83,34 +85,34 @@ def list_functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunc
 def is_imperative(docstring: str) -> bool:
     """Return whether a docstring begins with a verb in the imperative: `Set x`, but not `Set of x`."""
     first, _, rest = docstring.partition(" ")
-    return first[:1].isupper() and first.strip(",.:;\n").lower() in verbs() and not rest.startswith("of ")
+    return first[:1].isupper() and first.strip(",.:;\n").lower() in list_verbs() and not rest.startswith("of ")
 
 
 def is_verb(name: str) -> bool:
     """Return whether a function's name begins with a verb or marks a predicate."""
-    return (first := name.split("_")[0]) in verbs() or first in table()["predicates"] or name == "main"
+    return (first := name.split("_")[0]) in list_verbs() or first in load_table()["predicates"] or name == "main"
 
 
 def count_banned(tree: ast.Module) -> Counter[str]:
-    """Count banned first words and phrases of docstrings, and names without a meaning."""
-    lists = table()["banned"]
+    """Count banned first words and phrases in docstrings, and meaningless names."""
+    lists = load_table()["banned"]
     names, first_words = frozenset(lists["names"]), frozenset(lists["first words"])
-    found = Counter[str]()
+    counts = Counter[str]()
     for node in ast.walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.FunctionDef(name=name):
                 if name in names:
-                    found[f"name {name}"] += 1
+                    counts[f"name {name}"] += 1
             case ast.Expr(value=ast.Constant(value=str(text))) if text.strip():
                 first = text.split()[0]
                 if first in first_words:
-                    found[f"docstring {first} ..."] += 1
+                    counts[f"docstring {first} ..."] += 1
                 for phrase in lists["phrases"]:
-                    found[phrase] += " ".join(text.split()).count(phrase)
-    return found
+                    counts[phrase] += " ".join(text.split()).count(phrase)
+    return counts
 
 
-def pages() -> list[Path]:
+def list_pages() -> list[Path]:
     """Return the pages that are written by hand."""
     return [
         *sorted(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
@@ -125,7 +127,7 @@ def measure_page(text: str) -> tuple[float, int]:
 
 
 def list_sentences(text: str) -> Iterator[str]:
-    """Yield the sentences of a page. An item of a list is a sentence of its own; a piece of code is one word."""
+    """Yield the sentences of a page; a list item is a separate sentence, and a piece of code is one word."""
     prose = _CODE.sub("code", _LINK.sub(r"\1", _BLOCKS.sub("\n", text)))
     for block in _ITEM.split(prose):
         block = re.sub(r"^\s*(?:[-*]|\d+\.)\s+", "", block)
@@ -135,22 +137,22 @@ def list_sentences(text: str) -> Iterator[str]:
 
 
 def tighten(figures: Figures) -> dict[str, Any]:
-    """Return the limits with each one at least as strict as before; figures are rounded so that small edits pass."""
-    limits, before = table()["limits"], table()["limits"]["pages"]
+    """Return the limits, each at least as strict as before; figures are rounded so that small edits pass."""
+    limits, old_pages = load_table()["limits"], load_table()["limits"]["pages"]
     pages = {}
     for page, (mean, longest) in figures.pages.items():
-        now = (max(MEAN, math.ceil(mean)), max(LONGEST, math.ceil(longest / 5) * 5))
-        pages[page] = [min(pair) for pair in zip(now, before.get(page, now), strict=True)]
+        limit = (max(MAX_MEAN, math.ceil(mean)), max(MAX_LONGEST, math.ceil(longest / 5) * 5))
+        pages[page] = [min(pair) for pair in zip(limit, old_pages.get(page, limit), strict=True)]
     return {
         "imperative": max(limits["imperative"], math.floor(figures.imperative * 100) / 100),
         "verbs": max(limits["verbs"], math.floor(figures.verbs * 100) / 100),
         "banned": min(limits["banned"], math.ceil(figures.banned.total() / 100) * 100),
-        "pages": {page: pair for page, pair in pages.items() if pair != [MEAN, LONGEST]},
+        "pages": {page: pair for page, pair in pages.items() if pair != [MAX_MEAN, MAX_LONGEST]},
     }
 
 
 def main() -> None:
-    """Print the figures, and write the limits if asked."""
+    """Print the figures, and write the limits if requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="tighten the limits in tests/house/prose.json")
     options = parser.parse_args()
@@ -164,12 +166,12 @@ def main() -> None:
     for page, (mean, longest) in figures.pages.items():
         print(f"  {mean:5.1f}  {longest:4}  {page}")
     if options.write:
-        content = {**table(), "limits": tighten(figures)}
+        content = {**load_table(), "limits": tighten(figures)}
         TABLE.write_text(format_table(content), encoding="utf-8")
 
 
 def format_table(content: dict[str, Any]) -> str:
-    """Return the file's text with each pair and each row on one line."""
+    """Return the file's text, with each pair and each row on one line."""
     text = json.dumps(content, indent=2, ensure_ascii=False)
     text = re.sub(r"\[\s+(\d+),\s+(\d+)\s+\]", r"[\1, \2]", text)
     return re.sub(r"\{\s+(\"phrase\": .*)\n\s+(.*)\n\s+\}", r"{\1 \2}", text) + "\n"

@@ -1,11 +1,11 @@
-"""Record what cfglint says about many folders, and compare it with an earlier record.
+"""Record the output of cfglint for many folders, and compare it with an earlier record.
 
     python -m tools.record --output before.jsonl.gz fixtures "$CFGLINT_CORPUS"
     python -m tools.record --compare before.jsonl.gz fixtures "$CFGLINT_CORPUS"
 
-A record has one JSON object per line: a finding, a file that a fix changes, an estimate of one phase, or what a command
-said besides. Only the public commands are asked, each in a fresh copy of the folder: as a git repository, as a plain
-folder, after `--fix` and after `--fix --unsafe-fixes`. A refactoring keeps the record as it is, or lists what changed.
+A record has one JSON object per line: a finding, a file that a fix changes, an estimate of one phase, or other output
+of a command. Only public commands are run, each in a fresh copy of the folder: as a git repository, as a plain folder,
+after `--fix` and after `--fix --unsafe-fixes`. A refactoring keeps the record as it is, or lists the changes.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from typing import Any, NamedTuple
 from cfglint_train.front import git
 
 CASE = "expect.json"
-"""The file that makes a folder an acceptance case, which is recorded by itself."""
+"""The file that makes a folder an acceptance case, which is recorded separately."""
 
 
 class Unit(NamedTuple):
-    """A folder that is recorded by itself, as if nothing were around it."""
+    """A folder that is recorded separately, as if nothing surrounded it."""
 
     name: str
     source: Path
 
     @property
     def flags(self) -> list[str]:
-        """Return the flags that its case states."""
-        stated = self.source / CASE
-        return json.loads(stated.read_text()).get("args", []) if stated.is_file() else []
+        """The flags that the acceptance case states."""
+        case_file = self.source / CASE
+        return json.loads(case_file.read_text()).get("args", []) if case_file.is_file() else []
 
 
 class Answer(NamedTuple):
-    """What a command printed, and its exit code."""
+    """The output and the exit code of a command."""
 
     code: int
     out: str
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 
 def find_units(folders: Iterable[Path]) -> Iterator[Unit]:
-    """Return the folders to record: each acceptance case, and each other folder that holds none."""
+    """Yield the folders to record: each acceptance case, and each other folder without a case."""
     for folder in folders:
         cases = sorted(path.parent for path in folder.rglob(CASE))
         yield from (Unit(case.relative_to(folder.parent).as_posix(), case) for case in cases)
@@ -63,11 +63,11 @@ def find_units(folders: Iterable[Path]) -> Iterator[Unit]:
 
 
 def record_unit(unit: Unit) -> list[str]:
-    """Return the record's lines of one folder."""
-    with tempfile.TemporaryDirectory(prefix="cfglint-record-") as home:
+    """Return the lines of one folder's record."""
+    with tempfile.TemporaryDirectory(prefix="cfglint-record-") as temporary:
         lines = []
         for form in ("git", "plain"):
-            folder = Path(home) / form / unit.source.name
+            folder = Path(temporary) / form / unit.source.name
             shutil.copytree(unit.source, folder, symlinks=True)
             (folder / CASE).unlink(missing_ok=True)
             if form == "git":
@@ -79,7 +79,7 @@ def record_unit(unit: Unit) -> list[str]:
             if form == "git":
                 lines += record_fix(unit, folder, "fix", ["--fix"])
                 lines += record_fix(unit, folder, "unsafe", ["--fix", "--unsafe-fixes"])
-        return [line.replace(home, "HOME") for line in lines]
+        return [line.replace(temporary, "HOME") for line in lines]
 
 
 def record_folder(unit: Unit, form: str, folder: Path) -> list[str]:
@@ -95,12 +95,12 @@ def record_folder(unit: Unit, form: str, folder: Path) -> list[str]:
 
 
 def run_estimate(unit: Unit, folder: Path, path: str) -> Answer:
-    """Ask for the estimates of one configuration."""
+    """Run the estimates of one configuration."""
     return run_cfglint(folder, "estimate", "--isolated", "--format", "json", *unit.flags, path)
 
 
 def record_fix(unit: Unit, folder: Path, form: str, flags: list[str]) -> list[str]:
-    """Return the lines of a rewrite: what is found afterwards, and the difference of each file."""
+    """Return the lines of a rewrite: the findings afterwards, and the diff of each file."""
     fixed = folder.parent.parent / form / folder.name
     shutil.copytree(folder, fixed, symlinks=True)
     run_cfglint(fixed, "--isolated", "--exit-zero", *flags, *unit.flags, ".")
@@ -108,12 +108,12 @@ def record_fix(unit: Unit, folder: Path, form: str, flags: list[str]) -> list[st
     if not changed:
         return []
     answer = run_cfglint(fixed, "--isolated", "--output-format", "json", "--exit-zero", *unit.flags, ".")
-    lines = [as_line(unit.name, form, "diff", path=path, diff=difference) for path, difference in changed]
+    lines = [format_line(unit.name, form, "diff", path=path, diff=difference) for path, difference in changed]
     return [*lines, *describe_report(unit.name, form, answer)]
 
 
 def find_differences(before: Path, after: Path) -> Iterator[tuple[str, str]]:
-    """Return the files that differ, each with a unified difference."""
+    """Yield the files that differ, each with a unified diff."""
     paths = {path.relative_to(root) for root in (before, after) for path in root.rglob("*") if path.is_file()}
     for path in sorted(path for path in paths if path.parts[0] != ".git"):
         old, new = ((root / path).read_bytes() if (root / path).exists() else b"" for root in (before, after))
@@ -123,35 +123,35 @@ def find_differences(before: Path, after: Path) -> Iterator[tuple[str, str]]:
 
 
 def describe_report(unit: str, form: str, answer: Answer) -> Iterator[str]:
-    """Return the lines of a JSON report."""
+    """Yield the lines of a JSON report."""
     report: dict[str, Any] = json.loads(answer.out) if answer.out.startswith("{") else {"said": answer.out}
     for finding in report.pop("findings", []):
-        yield as_line(unit, form, "finding", **finding)
+        yield format_line(unit, form, "finding", **finding)
     for part, content in report.items():
         for item in content if isinstance(content, list) else [content]:
-            yield as_line(unit, form, part, item=item)
-    yield as_line(unit, form, "exit", code=answer.code, err=answer.err)
+            yield format_line(unit, form, part, item=item)
+    yield format_line(unit, form, "exit", code=answer.code, err=answer.err)
 
 
 def describe_estimate(unit: Unit, path: str, answer: Answer) -> Iterator[str]:
-    """Return one line per run and phase."""
+    """Yield one line per run and phase."""
     if not answer.out.startswith("{"):
-        yield as_line(unit.name, "git", "estimate", path=path, said=answer.err)
+        yield format_line(unit.name, "git", "estimate", path=path, said=answer.err)
         return
     for number, run in enumerate(json.loads(answer.out)["runs"]):
         phases = run.pop("phases", [])
-        yield as_line(unit.name, "git", "run", path=path, number=number, run=run)
+        yield format_line(unit.name, "git", "run", path=path, number=number, run=run)
         for phase in phases:
-            yield as_line(unit.name, "git", "phase", path=path, number=number, phase=phase)
+            yield format_line(unit.name, "git", "phase", path=path, number=number, phase=phase)
 
 
-def as_line(unit: str, form: str, kind: str, **values: Any) -> str:
-    """Return a record's line."""
+def format_line(unit: str, form: str, kind: str, **values: Any) -> str:
+    """Return one line of a record."""
     return json.dumps({"unit": unit, "form": form, "kind": kind, **values}, sort_keys=True, ensure_ascii=False)
 
 
 def run_cfglint(folder: Path, *arguments: str) -> Answer:
-    """Run the command in this process, in a folder; a crash is an answer, too."""
+    """Run the command in this process and in a folder; a crash counts as an answer."""
     from cfglint_train.front.cli import main
 
     streams = io.StringIO(), io.StringIO()
@@ -166,7 +166,7 @@ def run_cfglint(folder: Path, *arguments: str) -> Answer:
 
 
 def record_all(units: list[Unit], jobs: int) -> Iterator[str]:
-    """Return the lines of all units in their order, each unit in a process of its own."""
+    """Yield the lines of all units in order, each unit in its own process."""
     os.environ |= {"COLUMNS": "120", "NO_COLOR": "1"}
     os.environ.pop("GITHUB_ACTIONS", None)
     context = multiprocessing.get_context("fork")
@@ -176,17 +176,17 @@ def record_all(units: list[Unit], jobs: int) -> Iterator[str]:
 
 
 def compare(before: list[str], after: list[str]) -> list[str]:
-    """Return the lines that went (-) and that came (+), unit by unit."""
+    """Return the removed (-) and the added (+) lines, unit by unit."""
     old, new = set(before), set(after)
     changed = [f"- {line}" for line in before if line not in new] + [f"+ {line}" for line in after if line not in old]
     return sorted(changed, key=lambda line: (json.loads(line[2:])["unit"], line[2:], line[0]))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write a record, or compare with one; return 1 if they differ."""
+    """Write a record, or compare with an earlier one; return 1 if they differ."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--output", type=Path, help="where to write the record (JSON lines, gzip)")
+    parser.add_argument("--output", type=Path, help="output file (JSON Lines, gzip)")
     parser.add_argument("--compare", type=Path, help="an earlier record of the same folders")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)

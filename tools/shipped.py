@@ -1,8 +1,8 @@
-"""Makes frameworks/NAME/shipped.json: the files of a launcher that a framework ships, and from which release on.
+"""Write frameworks/NAME/shipped.json: a launcher's files that a framework ships, with the first release of each.
 
 `python -m tools.shipped NAME CHECKOUT [SDIST ...]` reads every tag of a git checkout, and source archives of releases
-without a tag; `python -m tools.shipped NAME WHEEL ...` the wheels of a framework that installs its files. Running it
-again on the same sources changes nothing.
+without a tag. `python -m tools.shipped NAME WHEEL ...` reads the wheels of a framework that installs its files. Running
+it again on the same sources changes nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import yaml
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.front import git
 
 FRAMEWORKS: Final = Path(__file__).resolve().parents[1] / "lint" / "cfglint_train" / "frameworks"
 
 Files = Mapping[str, Any]
-"""Path in the framework's repository -> the object in the file."""
+"""Path in the framework's repository -> the parsed content of the file."""
 
 
 class Shipper(Frozen):
-    """Where a framework keeps its files: DeepSpeed's, or accelerate's in its wheels."""
+    """The place of a framework's files: DeepSpeed's in its repository, accelerate's in its wheels."""
 
     folder: str
     source: str
@@ -42,21 +42,21 @@ SHIPPERS: Final = {
 }
 
 
-def of_tags(checkout: Path, folder: str) -> Iterator[tuple[str, Files]]:
-    """Release and files of every tag that is a release and has some."""
-    for tag in _git(checkout, "tag").split():
+def read_tags(checkout: Path, folder: str) -> Iterator[tuple[str, Files]]:
+    """Yield release and files of every tag that is a release and has files."""
+    for tag in _run_git(checkout, "tag").split():
         try:
-            release_key(tag)
+            parse_release(tag)
         except ValueError:
             continue
-        names = _git(checkout, "ls-tree", "--name-only", tag, f"{folder}/").split()
-        files = {name: loads(_git(checkout, "show", f"{tag}:{name}")) for name in names if name.endswith(".json")}
+        names = _run_git(checkout, "ls-tree", "--name-only", tag, f"{folder}/").split()
+        files = {name: loads(_run_git(checkout, "show", f"{tag}:{name}")) for name in names if name.endswith(".json")}
         if files:
             yield tag.removeprefix("v"), files
 
 
-def of_archive(path: Path, folder: str) -> tuple[str, Files]:
-    """Release and files of a source archive."""
+def read_archive(path: Path, folder: str) -> tuple[str, Files]:
+    """Return release and files of a source archive."""
     files: dict[str, Any] = {}
     with tarfile.open(path) as archive:
         for member in archive:
@@ -67,19 +67,22 @@ def of_archive(path: Path, folder: str) -> tuple[str, Files]:
     return path.name.removesuffix(".tar.gz").rpartition("-")[2], files
 
 
-def of_wheel(path: Path, folder: str) -> tuple[str, Files]:
-    """Release and files of a wheel, by the bare names that its command takes."""
+def read_wheel(path: Path, folder: str) -> tuple[str, Files]:
+    """Return release and files of a wheel, by the bare names that its command accepts."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.startswith(f"{folder}/") and name.endswith(".yaml")]
         return path.name.split("-")[1], {Path(name).stem: yaml.safe_load(archive.read(name)) for name in names}
 
 
-def table(releases: Iterable[tuple[str, Files]], source: str) -> str:
-    """The data file: for each path its contents, each with the first release that has it (null: the file is gone)."""
-    found: dict[str, list[tuple[str, Any]]] = {}
-    for release, files in sorted(releases, key=lambda pair: release_key(pair[0])):
-        for name in {**found, **files}:
-            rows = found.setdefault(name, [])
+def format_table(releases: Iterable[tuple[str, Files]], source: str) -> str:
+    """Return the text of the data file.
+
+    Each path has its contents, each with the first release that has it (null if the file was removed).
+    """
+    contents_by_path: dict[str, list[tuple[str, Any]]] = {}
+    for release, files in sorted(releases, key=lambda pair: parse_release(pair[0])):
+        for name in {**contents_by_path, **files}:
+            rows = contents_by_path.setdefault(name, [])
             content = files.get(name)
             if (rows[-1][1] if rows else None) != content:
                 rows.append((release, content))
@@ -87,13 +90,13 @@ def table(releases: Iterable[tuple[str, Files]], source: str) -> str:
         f"    {dumps(name)}: [\n"
         + ",\n".join(f'      {{"since": "{release}", "content": {dumps(content)}}}' for release, content in rows)
         + "\n    ]"
-        for name, rows in sorted(found.items())
+        for name, rows in sorted(contents_by_path.items())
     ]
-    made = f"{source}; a content holds until the next. Made by tools/shipped.py."
-    return f'{{\n  "source": {dumps(made)},\n  "files": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
+    source_note = f"{source}; a content holds until the next. Made by tools/shipped.py."
+    return f'{{\n  "source": {dumps(source_note)},\n  "files": {{\n' + ",\n".join(lines) + "\n  }\n}\n"
 
 
-def _git(checkout: Path, *words: str) -> str:
+def _run_git(checkout: Path, *words: str) -> str:
     return git.run({"GIT_DIR": f"{checkout.resolve()}/.git"}, *words).decode()
 
 
@@ -103,12 +106,12 @@ def main(name: str, *sources: str) -> None:
     releases: list[tuple[str, Files]] = []
     for source in map(Path, sources):
         if source.is_dir():
-            releases += of_tags(source, shipper.folder)
+            releases += read_tags(source, shipper.folder)
         else:
-            read = of_wheel if source.suffix == ".whl" else of_archive
-            releases.append(read(source, shipper.folder))
+            read_release = read_wheel if source.suffix == ".whl" else read_archive
+            releases.append(read_release(source, shipper.folder))
     releases = [(release, files) for release, files in releases if files]
-    (FRAMEWORKS / name / "shipped.json").write_text(table(releases, shipper.source), encoding="utf-8")
+    (FRAMEWORKS / name / "shipped.json").write_text(format_table(releases, shipper.source), encoding="utf-8")
 
 
 if __name__ == "__main__":

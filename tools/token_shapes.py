@@ -1,8 +1,8 @@
-"""Write the shapes of access tokens, by which cfglint recognises a credential wherever it is.
+"""Write the shapes of access tokens, by which cfglint recognises credentials anywhere.
 
-Usage: `python -m tools.token_shapes CHECKOUT`, a checkout of https://github.com/gitleaks/gitleaks (MIT), which keeps a
-list of the tokens of some hundred services. What is taken are facts: the prefix of a token, its characters and its
-length. Tokens without a prefix of their own are not: they are recognised there by words around them.
+Usage: `python -m tools.token_shapes CHECKOUT`, a checkout of https://github.com/gitleaks/gitleaks (MIT), which lists
+the tokens of some hundred services. Only facts are taken: the prefix of a token, its characters and its length. Tokens
+without a prefix are not taken; gitleaks recognises them by the words around them.
 """
 
 from __future__ import annotations
@@ -20,117 +20,123 @@ TARGET = Path(__file__).parents[1] / "lint" / "cfglint_train" / "foundation" / "
 SOURCE = "https://github.com/gitleaks/gitleaks"
 MIN_PREFIX = 3
 MIN_RANDOM = 16
-"""Characters behind the prefix: fewer may be a word."""
+"""Minimum number of characters after the prefix: fewer may be a word."""
 MAX_REPEAT = 400
-"""Bounds keep a search linear."""
-LEFT_OUT = (
-    "flutterwave-public-key",  # no secret
+"""Maximum repetition, so that a search stays linear."""
+EXCLUDED_RULES = (
+    "flutterwave-public-key",  # not a secret
     "jwt-base64",  # a token inside a text that is encoded twice
-    "microsoft-teams-webhook",  # an address, as cfglint recognises it itself
+    "microsoft-teams-webhook",  # an address, which cfglint recognises by itself
 )
 
 _ALNUM = frozenset(map(ord, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
 _WORD = _ALNUM | {ord("_")}
 
 Part = tuple[frozenset[int], int, int]
-"""Characters, and how many of them at least and at most."""
+"""Characters, and their minimum and maximum number."""
 
 
 class Unsupported(Exception):
-    """A pattern is no sequence of characters."""
+    """A pattern that is not a sequence of characters."""
 
 
-def sequences(tree: Any, ignoring_case: bool) -> list[list[Part]]:
-    """Return the sequences that a parsed pattern means, one for each alternative. Raise Unsupported."""
-    found: list[list[Part]] = [[]]
+def list_sequences(tree: Any, ignore_case: bool) -> list[list[Part]]:
+    """Return the sequences that a parsed pattern matches, one per alternative; raise Unsupported for other patterns."""
+    prefixes: list[list[Part]] = [[]]
     for kind, value in tree:
         if kind is _constants.AT:
             continue
         if kind is _constants.LITERAL:
-            after = [[(cased({value}, ignoring_case), 1, 1)]]
+            suffixes = [[(add_cases({value}, ignore_case), 1, 1)]]
         elif kind is _constants.IN:
-            after = [[(cased(members(value), ignoring_case), 1, 1)]]
+            suffixes = [[(add_cases(list_members(value), ignore_case), 1, 1)]]
         elif kind is _constants.SUBPATTERN:
             _, added, removed, inner = value
-            after = sequences(inner, bool(added & re.I) or (ignoring_case and not removed & re.I))
+            suffixes = list_sequences(inner, bool(added & re.I) or (ignore_case and not removed & re.I))
         elif kind is _constants.BRANCH:
-            after = [one for branch in value[1] for one in sequences(branch, ignoring_case)]
+            suffixes = [sequence for branch in value[1] for sequence in list_sequences(branch, ignore_case)]
         elif kind in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
-            least, most, inner = value
-            after = []
-            for one in sequences(inner, ignoring_case):
-                if len(one) == 1 and one[0][1:] == (1, 1):
-                    after.append([(one[0][0], least, min(int(most), MAX_REPEAT))])
-                elif least == most:
-                    after.append(one * least)
+            minimum, maximum, inner = value
+            suffixes = []
+            for sequence in list_sequences(inner, ignore_case):
+                if len(sequence) == 1 and sequence[0][1:] == (1, 1):
+                    suffixes.append([(sequence[0][0], minimum, min(int(maximum), MAX_REPEAT))])
+                elif minimum == maximum:
+                    suffixes.append(sequence * minimum)
                 else:
                     raise Unsupported
         else:
             raise Unsupported
-        found = [before + one for before in found for one in after]
-    return found
+        prefixes = [prefix + sequence for prefix in prefixes for sequence in suffixes]
+    return prefixes
 
 
-def members(items: Any) -> set[int]:
-    """Return the characters of a class. Raise Unsupported."""
-    found: set[int] = set()
+def list_members(items: Any) -> set[int]:
+    """Return the characters of a class; raise Unsupported for other classes."""
+    characters: set[int] = set()
     for kind, value in items:
         if kind is _constants.LITERAL:
-            found.add(value)
+            characters.add(value)
         elif kind is _constants.RANGE:
-            found.update(range(value[0], value[1] + 1))
+            characters.update(range(value[0], value[1] + 1))
         elif kind is _constants.CATEGORY and value is _constants.CATEGORY_WORD:
-            found |= _WORD
+            characters |= _WORD
         elif kind is _constants.CATEGORY and value is _constants.CATEGORY_DIGIT:
-            found.update(map(ord, "0123456789"))
+            characters.update(map(ord, "0123456789"))
         else:
             raise Unsupported
-    return found
+    return characters
 
 
-def cased(characters: set[int], ignoring_case: bool) -> frozenset[int]:
-    """Return characters with those of the other case."""
-    if not ignoring_case:
+def add_cases(characters: set[int], ignore_case: bool) -> frozenset[int]:
+    """Return the characters, with those of the other case if case is ignored."""
+    if not ignore_case:
         return frozenset(characters)
-    return frozenset(ord(one) for code in characters for one in (chr(code).lower(), chr(code).upper()))
+    return frozenset(ord(character) for code in characters for character in (chr(code).lower(), chr(code).upper()))
 
 
-def shape(parts: list[Part]) -> tuple[str, str] | None:
-    """Return the prefix of a token in lower case and the pattern of the token, or None if they are too short."""
+def build_shape(parts: list[Part]) -> tuple[str, str] | None:
+    """Return a token's prefix in lower case and its pattern, or None if they are too short."""
     prefix = ""
-    at = 0
-    while at < len(parts) and parts[at][1:] == (1, 1) and (len(parts[at][0]) == 1 or len(set(spelled(parts[at]))) == 1):
-        prefix += spelled(parts[at])[0]
-        at += 1
-    rest = parts[at:]
-    least = sum(part[1] for part in rest if len(part[0]) > 1)
-    if len(prefix) < MIN_PREFIX or least < MIN_RANDOM or prefix.isdigit():
+    index = 0
+    while (
+        index < len(parts)
+        and parts[index][1:] == (1, 1)
+        and (len(parts[index][0]) == 1 or len(set(list_lower(parts[index]))) == 1)
+    ):
+        prefix += list_lower(parts[index])[0]
+        index += 1
+    remaining = parts[index:]
+    minimum = sum(part[1] for part in remaining if len(part[0]) > 1)
+    if len(prefix) < MIN_PREFIX or minimum < MIN_RANDOM or prefix.isdigit():
         return None
-    return prefix, "".join(map(pattern, merged(parts)))
+    return prefix, "".join(map(format_pattern, merge_parts(parts)))
 
 
-def spelled(part: Part) -> list[str]:
-    """Return the characters of a part; a prefix is compared in lower case."""
+def list_lower(part: Part) -> list[str]:
+    """Return the characters of a part in lower case, in which prefixes are compared."""
     return sorted(chr(code).lower() for code in part[0])
 
 
-def merged(parts: list[Part]) -> list[Part]:
-    """Return the parts, neighbours with the same characters as one."""
-    found: list[Part] = []
-    for characters, least, most in parts:
-        if found and found[-1][0] == characters:
-            _, before, up_to = found.pop()
-            least, most = least + before, most + up_to
-        found.append((characters, least, most))
-    return found
+def merge_parts(parts: list[Part]) -> list[Part]:
+    """Return the parts, with neighbours that have the same characters merged."""
+    result: list[Part] = []
+    for characters, minimum, maximum in parts:
+        if result and result[-1][0] == characters:
+            _, old_minimum, old_maximum = result.pop()
+            minimum, maximum = minimum + old_minimum, maximum + old_maximum
+        result.append((characters, minimum, maximum))
+    return result
 
 
-def pattern(part: Part) -> str:
+def format_pattern(part: Part) -> str:
     """Return a part as a regular expression."""
-    characters, least, most = part
-    times = "" if least == most == 1 else f"{{{least}}}" if least == most else f"{{{least},{most}}}"
+    characters, minimum, maximum = part
+    quantifier = (
+        "" if minimum == maximum == 1 else f"{{{minimum}}}" if minimum == maximum else f"{{{minimum},{maximum}}}"
+    )
     if len(characters) == 1:
-        return re.escape(chr(*characters)) + times
+        return re.escape(chr(*characters)) + quantifier
     text = ""
     codes = sorted(characters)
     while codes:
@@ -138,19 +144,19 @@ def pattern(part: Part) -> str:
         first, last = (f"\\{chr(code)}" if chr(code) in "\\]^-" else chr(code) for code in (run[0], run[-1]))
         text += first if len(run) == 1 else first + last if len(run) == 2 else f"{first}-{last}"
         codes = codes[len(run) :]
-    return f"[{text}]{times}"
+    return f"[{text}]{quantifier}"
 
 
-def in_python(text: str) -> str:
-    """Return a pattern of Go's regexp as one of Python's, without what follows a token."""
+def convert_go_pattern(text: str) -> str:
+    """Convert a pattern of Go's regexp to Python, without the part after the token."""
     text = re.sub(r"\(\?:\[\\x60'\"\\s;\]\|\\\\\[nr\]\|\$[^)]*\)$", "", text)
     text = re.sub(r"\(\?:\[\^[^\]]*\]\|\\z\)$", "", text)
     text = text.replace("[[:alnum:]]", "[a-zA-Z0-9]").replace(r"(?-i:acc)", "acc")
     while "(?i)" in text:
         before, _, after = text.partition("(?i)")
         depth, end = 0, len(after)
-        for at, one in enumerate(after):
-            depth += (one == "(") - (one == ")")
+        for at, character in enumerate(after):
+            depth += (character == "(") - (character == ")")
             if depth < 0:
                 end = at
                 break
@@ -161,25 +167,29 @@ def in_python(text: str) -> str:
 def main() -> None:
     """Write the data file."""
     checkout = Path(sys.argv[1])
-    ask = ("git", "-C", str(checkout))
+    command = ("git", "-C", str(checkout))
     rules = tomllib.loads(
-        subprocess.run((*ask, "show", "HEAD:config/gitleaks.toml"), capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            (*command, "show", "HEAD:config/gitleaks.toml"), capture_output=True, text=True, check=True
+        ).stdout
     )["rules"]
-    commit = subprocess.run((*ask, "rev-parse", "HEAD"), capture_output=True, text=True, check=True).stdout.strip()
+    commit = subprocess.run((*command, "rev-parse", "HEAD"), capture_output=True, text=True, check=True).stdout.strip()
     shapes: dict[str, set[str]] = {}
     for rule in rules:
-        if "regex" not in rule or rule["id"] in LEFT_OUT or "{0,50}?" in rule["regex"]:
+        if "regex" not in rule or rule["id"] in EXCLUDED_RULES or "{0,50}?" in rule["regex"]:
             continue
         try:
-            found = list(map(shape, sequences(_parser.parse(in_python(rule["regex"])), False)))
+            token_shapes = list(
+                map(build_shape, list_sequences(_parser.parse(convert_go_pattern(rule["regex"])), False))
+            )
         except (Unsupported, re.error):
             continue
-        for prefix, whole in filter(None, found):
-            shapes.setdefault(prefix, set()).add(whole)
+        for prefix, token_pattern in filter(None, token_shapes):
+            shapes.setdefault(prefix, set()).add(token_pattern)
     data = {
         "source": f"{SOURCE}/blob/{commit}/config/gitleaks.toml",
         "licence": "MIT",
-        "shapes": {prefix: "|".join(sorted(wholes)) for prefix, wholes in sorted(shapes.items())},
+        "shapes": {prefix: "|".join(sorted(patterns)) for prefix, patterns in sorted(shapes.items())},
     }
     TARGET.write_text(json.dumps(data, indent=2) + "\n")
 

@@ -1,4 +1,4 @@
-"""The page of failures that users met: which rule reports each of them on which framework."""
+"""Page of failures that users met: the rule that reports each of them, by framework."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from markdown_text import table
+from markdown_text import format_table
 
 from cfglint_rules.registry import RULES
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import list_frameworks
 
 PAGE = "rules/failures.md"
 _DATA = Path(__file__).with_name("failure_modes.json")
@@ -24,20 +24,20 @@ others, and [Failures by framework](../failures.md) lists what else is reported.
 """
 
 
-def pages() -> dict[str, str]:
-    """The page by its path below docs/."""
+def build_pages() -> dict[str, str]:
+    """Return the page by its path below docs/."""
     modes: list[dict[str, Any]] = json.loads(_DATA.read_text(encoding="utf-8"))["modes"]
-    named = {framework for mode in modes for framework in mode.get("rules", {})}
-    columns = [one for one in listed().values() if one.name in named]
+    named_frameworks = {framework for mode in modes for framework in mode.get("rules", {})}
+    columns = [manifest for manifest in list_frameworks().values() if manifest.name in named_frameworks]
     rows = [
-        (str(mode["number"]), mode["failure"], *(_cell(mode, framework.name) for framework in columns))
+        (str(mode["number"]), mode["failure"], *(_format_cell(mode, framework.name) for framework in columns))
         for mode in modes
     ]
     head = _HEAD.format(covered=sum("rules" in mode for mode in modes), count=len(modes))
-    return {PAGE: head + table(("", "failure", *(one.title for one in columns)), rows)}
+    return {PAGE: head + format_table(("", "failure", *(manifest.title for manifest in columns)), rows)}
 
 
-def _cell(mode: dict[str, Any], framework: str) -> str:
+def _format_cell(mode: dict[str, Any], framework: str) -> str:
     if "reason" in mode:
         return "[not a rule](../not-rules.md)"
     names = mode["rules"].get(framework, ())

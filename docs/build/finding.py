@@ -1,6 +1,6 @@
 """Draw docs/images/finding.svg, the picture of the README: python docs/build/finding.py.
 
-It shows what cfglint prints.
+It shows the output of cfglint.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from run import REPOSITORY, alone, cfglint
+from run import REPOSITORY, copy_to_repository, run_cfglint
 
 TARGET = REPOSITORY / "docs" / "images" / "finding.svg"
 _CASE = REPOSITORY / "fixtures" / "cases" / "5-axolotl-3b"
@@ -19,18 +19,18 @@ _COMMANDS = (
 )
 _SEQUENCE = re.compile(r"\x1b\[([\d;]*)m")
 _COLOURS = {"31": "#f47067", "33": "#d8a657", "34": "#6cb6ff", "35": "#dcbdfb", "36": "#76e3ea", "32": "#8ddb8c"}
-_OF_DIFF = {"+": _COLOURS["32"], "-": _COLOURS["31"], "@": _COLOURS["36"]}
+_DIFF_COLOURS = {"+": _COLOURS["32"], "-": _COLOURS["31"], "@": _COLOURS["36"]}
 _SIZE, _WIDTH, _LINE, _EDGE = 13, 7.83, 18, 14
-"""Of the font, a character, a line and the edge, in pixels."""
+"""Font size, character width, line height and margin, in pixels."""
 
 
-def svg() -> str:
+def draw_svg() -> str:
     """Return the picture: a terminal with the commands and their output."""
-    lines = list(_lines())
+    lines = list(_yield_lines())
     longest = max(len(_SEQUENCE.sub("", line)) for line in lines)
     width, height = round(longest * _WIDTH + 2 * _EDGE), len(lines) * _LINE + 2 * _EDGE
     rows = (
-        f'<text x="{_EDGE}" y="{_EDGE + _SIZE + number * _LINE}">{_spans(line)}</text>'
+        f'<text x="{_EDGE}" y="{_EDGE + _SIZE + number * _LINE}">{_format_spans(line)}</text>'
         for number, line in enumerate(lines)
         if line
     )
@@ -45,27 +45,27 @@ def svg() -> str:
     ))  # fmt: skip
 
 
-def _lines() -> Iterator[str]:
-    with alone(_CASE) as folder:
+def _yield_lines() -> Iterator[str]:
+    with copy_to_repository(_CASE) as folder:
         for number, words in enumerate(_COMMANDS):
             if number:
                 yield ""
             yield f"\x1b[1m$ cfglint {' '.join(words)}\x1b[0m"
-            yield from cfglint("--color", "always", *words, folder=folder).rstrip().split("\n")
+            yield from run_cfglint("--color", "always", *words, folder=folder).rstrip().split("\n")
 
 
-def _spans(line: str) -> str:
-    """Return a line as SVG text: what the terminal draws in colour, and the lines of a diff as editors show them."""
-    if line[:1] in _OF_DIFF:
-        return f'<tspan fill="{_OF_DIFF[line[0]]}">{escape(line)}</tspan>'
+def _format_spans(line: str) -> str:
+    """Return a line as SVG text: terminal colours, and diff lines in the colours of editors."""
+    if line[:1] in _DIFF_COLOURS:
+        return f'<tspan fill="{_DIFF_COLOURS[line[0]]}">{escape(line)}</tspan>'
     first, *rest = _SEQUENCE.split(line)
-    found = [escape(first)]
+    spans = [escape(first)]
     for codes, text in zip(rest[::2], rest[1::2], strict=True):
         style = "".join(f' fill="{_COLOURS[code]}"' for code in codes.split(";") if code in _COLOURS)
         style += ' font-weight="bold"' if "1" in codes.split(";") else ""
-        found.append(f"<tspan{style}>{escape(text)}</tspan>" if style else escape(text))
-    return "".join(found)
+        spans.append(f"<tspan{style}>{escape(text)}</tspan>" if style else escape(text))
+    return "".join(spans)
 
 
 if __name__ == "__main__":
-    TARGET.write_text(svg(), encoding="utf-8")
+    TARGET.write_text(draw_svg(), encoding="utf-8")

@@ -1,15 +1,15 @@
-"""The table of docs/fit.md: what each change costs, from `fitting/moves.json`."""
+"""Table of docs/fit.md: the cost of each change, from `fitting/moves.json`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from markdown_text import table
+from markdown_text import format_table
 
 from cfglint_train.fitting import moves
 
 COSTS = "<!-- costs -->"
-"""Where the page has the table."""
+"""Placeholder of the table on the page."""
 _KINDS = {
     "keeps": "safe",
     "gives-up": "unsafe",
@@ -18,17 +18,17 @@ _KINDS = {
 }
 
 
-def costs() -> str:
+def build_cost_table() -> str:
     """Return the table of all changes."""
-    rows = moves.table()
+    rows = moves.load_table()
     batch = rows["micro_batch"]
     halved = {"slowdown": f"{batch['slowdown_per_halving']} per halving", "kind": "keeps"}
     first = {**batch, **halved, "name": "micro batch, token budget", "field": "batch.micro"}
     head = ("change", "slowdown", "kind", "gives up", "source")
-    return table(head, [_row(row) for row in (first, *rows["moves"], *rows["lengths"])])
+    return format_table(head, [_format_row(row) for row in (first, *rows["moves"], *rows["lengths"])])
 
 
-def _row(row: dict[str, Any]) -> tuple[str, ...]:
+def _format_row(row: dict[str, Any]) -> tuple[str, ...]:
     slowdown = row["slowdown"] if isinstance(row["slowdown"], list) else [row["slowdown"]]
     return (
         f"{row['name']} (`{row['field']}`)",

@@ -1,70 +1,80 @@
-"""The frameworks on the site: the list of the first page, the navigation, a page for those without a written one, and
-on each page what fixes write.
-"""
+"""Framework pages: the list on the first page, the navigation, generated pages and tables of written keys."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from markdown_text import table
+from markdown_text import format_table
 
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.lens import Lens, spelled
-from cfglint_train.frameworks.registry import FrameworkManifest, listed
+from cfglint_train.frameworks.lens import Lens, format_route
+from cfglint_train.frameworks.registry import FrameworkManifest, list_frameworks
 from cfglint_train.plan.fields import FIELDS
 from cfglint_train.plan.names import Field
 
 FOLDER = "frameworks"
 LIST = "<!-- frameworks -->"
-"""Where the first page has the list of the frameworks."""
+"""Placeholder of the list of frameworks on the first page."""
 _WRITTEN = Path(__file__).resolve().parents[1] / FOLDER
 
 
-def pages() -> dict[str, str]:
-    """The pages, by their path below docs/, of frameworks without a written one."""
-    bare = [(one, path) for one, path in _paged() if not (_WRITTEN / Path(path).name).exists()]
-    return {path: f"# {one.title}\n\n{_facts(one)}\n{sections(path)}" for one, path in bare}
+def build_pages() -> dict[str, str]:
+    """Return the pages of frameworks without a hand-written one, by their path below docs/."""
+    ungenerated = [(manifest, path) for manifest, path in _list_pages() if not (_WRITTEN / Path(path).name).exists()]
+    return {
+        path: f"# {manifest.title}\n\n{_describe_files(manifest)}\n{build_sections(path)}"
+        for manifest, path in ungenerated
+    }
 
 
-def navigation() -> list[dict[str, object]]:
-    """The page of every framework, for the site's navigation."""
-    return [{one.title: path} for one, path in _paged()]
+def build_navigation() -> list[dict[str, object]]:
+    """Return the page of every framework, for the site's navigation."""
+    return [{manifest.title: path} for manifest, path in _list_pages()]
 
 
-def listing() -> str:
-    """The frameworks, each with a link to its page: what is read of it, and what is not."""
-    return f"Frameworks: {', '.join(f'[{one.title}]({path})' for one, path in _paged())}."
+def build_framework_list() -> str:
+    """Return the list of frameworks, each with a link to its page."""
+    return f"Frameworks: {', '.join(f'[{manifest.title}]({path})' for manifest, path in _list_pages())}."
 
 
-def _paged() -> list[tuple[FrameworkManifest, str]]:
-    """Every framework with the path of its page; one in another's package is on that one's page."""
-    return [(one, f"{FOLDER}/{one.name}.md") for one in listed().values() if one.package == one.name]
+def _list_pages() -> list[tuple[FrameworkManifest, str]]:
+    """List every framework that has a page with its path; others are on the page of their package."""
+    return [
+        (manifest, f"{FOLDER}/{manifest.name}.md")
+        for manifest in list_frameworks().values()
+        if manifest.package == manifest.name
+    ]
 
 
-def sections(path: str) -> str:
-    """What the page at a path below docs/ says at its end of fixes; empty for a page of something else."""
-    own = [one for one, page in _paged() if page == path]
-    shown = [one for one in listed().values() if own and one.package == own[0].package]
-    return "\n".join(_written(one, f"## Every key{f': {one.title}' if one not in own else ''}") for one in shown)
+def build_sections(path: str) -> str:
+    """Return the tables of keys at the end of a framework's page, or an empty string for other pages."""
+    on_page = [manifest for manifest, page in _list_pages() if page == path]
+    same_package = [
+        manifest for manifest in list_frameworks().values() if on_page and manifest.package == on_page[0].package
+    ]
+    return "\n".join(
+        _format_keys_table(manifest, f"## Every key{f': {manifest.title}' if manifest not in on_page else ''}")
+        for manifest in same_package
+    )
 
 
-def _written(one: FrameworkManifest, heading: str) -> str:
-    """Every field that the framework's lenses read: its keys, and whether fixes write it."""
-    framework = frameworks.load(one.name)
+def _format_keys_table(manifest: FrameworkManifest, heading: str) -> str:
+    """Return the table of fields that the framework's lenses read: their keys, and whether fixes write them."""
+    framework = frameworks.load(manifest.name)
     owners = {field: lens for lens in framework.lenses for field in lens.fields}
     rows = [
-        (f"`{field}`", _keys(owners[field], field), framework.unwritten(field) or "written")
+        (f"`{field}`", _format_keys(owners[field], field), framework.explain_unwritable(field) or "written")
         for field in FIELDS
         if field in owners
     ]
-    return f"{heading}\n\n{table(('plan field', 'keys', 'written, or why not'), rows)}"
+    return f"{heading}\n\n{format_table(('plan field', 'keys', 'written, or why not'), rows)}"
 
 
-def _keys(lens: Lens, field: Field) -> str:
-    return ", ".join(f"`{spelled(route)}`" for route in lens.keys[field])
+def _format_keys(lens: Lens, field: Field) -> str:
+    return ", ".join(f"`{format_route(route)}`" for route in lens.keys[field])
 
 
-def _facts(one: FrameworkManifest) -> str:
-    syntaxes = ", ".join(one.clues)
-    known = "a vocabulary" if one.vocabulary else "no vocabulary, so that no key is reported as unknown"
-    return f"Files: {syntaxes}. It has {known}.\n"
+def _describe_files(manifest: FrameworkManifest) -> str:
+    syntaxes = ", ".join(manifest.clues)
+    vocabulary = "a vocabulary" if manifest.vocabulary else "no vocabulary, so cfglint reports no unknown keys"
+    return f"Files: {syntaxes}. It has {vocabulary}.\n"

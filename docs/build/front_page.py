@@ -1,50 +1,58 @@
-"""The generated parts of README.md and of the site's first page: python docs/build/front_page.py writes README.md."""
+"""Generated parts of README.md and of the site's first page: python docs/build/front_page.py writes README.md."""
 
 from __future__ import annotations
 
 import re
 
-from markdown_text import table
-from rule_pages import FAMILIES, families, summary
+from markdown_text import format_table
+from rule_pages import FAMILIES, extract_summary, yield_families
 from run import REPOSITORY
 
-from cfglint_rules.vocabulary.table import table as clauses
+from cfglint_rules.vocabulary.table import load_table as clauses
 from cfglint_schemas.vocabulary import load
-from cfglint_train.frameworks.registry import FrameworkManifest, listed
+from cfglint_train.frameworks.registry import FrameworkManifest, list_frameworks
 
 README = REPOSITORY / "README.md"
 CATCHES = "<!-- catches -->"
-"""Where the first page of the site has the tables."""
+"""Placeholder of the tables on the first page of the site."""
 _PART = re.compile(r"(?P<start><!-- generated: (?P<name>\w+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 
 
-def parts() -> dict[str, str]:
+def build_parts() -> dict[str, str]:
     """Return the generated parts of the README by their names."""
-    return {"catches": catches("docs/")}
+    return {"catches": build_tables("docs/")}
 
 
-def filled(text: str) -> str:
+def fill_readme(text: str) -> str:
     """Return the README with its generated parts."""
-    made = parts()
-    return _PART.sub(lambda found: f"{found['start']}\n{made[found['name']]}\n{found['end']}", text)
+    generated_parts = build_parts()
+    return _PART.sub(lambda match: f"{match['start']}\n{generated_parts[match['name']]}\n{match['end']}", text)
 
 
-def catches(pages: str = "") -> str:
-    """Return what is found by area, and what is known of each framework. `pages`: the folder of the site's pages."""
-    found = [(f"**{FAMILIES[family]}**", summary(rules[0]).rstrip("."), f"`{family}`") for family, rules in families()]
-    known = [_framework(one, pages) for one in listed().values() if one.package == one.name]
+def build_tables(pages: str = "") -> str:
+    """Return the tables of rule areas and of supported frameworks.
+
+    `pages` is the path prefix of the site's pages.
+    """
+    areas = [
+        (f"**{FAMILIES[family]}**", extract_summary(rules[0]).rstrip("."), f"`{family}`")
+        for family, rules in yield_families()
+    ]
+    frameworks = [
+        _list_cells(manifest, pages) for manifest in list_frameworks().values() if manifest.package == manifest.name
+    ]
     head = ("framework", "files", "releases", "combinations that it rejects", "settings without effect")
-    return f"{table(('area', 'for example', 'rules'), found)}\n{table(head, known)}"
+    return f"{format_table(('area', 'for example', 'rules'), areas)}\n{format_table(head, frameworks)}"
 
 
-def _framework(one: FrameworkManifest, pages: str) -> tuple[str, ...]:
-    vocabulary = load(one.vocabulary)
+def _list_cells(manifest: FrameworkManifest, pages: str) -> tuple[str, ...]:
+    vocabulary = load(manifest.vocabulary)
     return (
-        f"[{one.title}]({pages}frameworks/{one.name}.md)",
-        ", ".join(_FILES[syntax] for syntax in one.clues),
+        f"[{manifest.title}]({pages}frameworks/{manifest.name}.md)",
+        ", ".join(_FILES[syntax] for syntax in manifest.clues),
         f"{vocabulary.releases[0]} to {vocabulary.newest}",
-        str(len(clauses(one.name, "refusals").rows)),
-        str(len(clauses(one.name, "idle").rows)),
+        str(len(clauses(manifest.name, "refusals").rows)),
+        str(len(clauses(manifest.name, "idle").rows)),
     )
 
 
@@ -52,4 +60,4 @@ _FILES = {"yaml": "YAML", "json": "JSON", "shell": "shell scripts", "python": "P
 
 
 if __name__ == "__main__":
-    README.write_text(filled(README.read_text(encoding="utf-8")), encoding="utf-8")
+    README.write_text(fill_readme(README.read_text(encoding="utf-8")), encoding="utf-8")

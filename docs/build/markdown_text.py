@@ -1,4 +1,4 @@
-"""Text that was written for people, as Markdown that shows it as it is, with links where it names something."""
+"""Plain text as Markdown that shows it unchanged, with links for the names in it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _LANGUAGES = {
 Link = Callable[[str], str]
 
 
-def prose(text: str, link: Link) -> str:
-    """Paragraphs and indented code; `link` marks up the words that are no code."""
+def format_prose(text: str, link: Link) -> str:
+    """Format paragraphs and indented code; `link` marks up the words outside code."""
     lines = []
     for line in text.split("\n"):
         if line.startswith("    ") or not line:
@@ -23,11 +23,11 @@ def prose(text: str, link: Link) -> str:
             continue
         parts = _CODE.split(line)
         lines.append("".join(part if part.startswith("`") else link(part.replace("<", "&lt;")) for part in parts))
-    return "\n".join(_with_gaps(lines))
+    return "\n".join(_yield_with_gaps(lines))
 
 
-def _with_gaps(lines: list[str]) -> Iterator[str]:
-    """An empty line before and after indented code, without which it is no code."""
+def _yield_with_gaps(lines: list[str]) -> Iterator[str]:
+    """Yield the lines with an empty line around indented code, which Markdown requires."""
     for number, line in enumerate(lines):
         before = lines[number - 1] if number else ""
         if before and line and before.startswith("    ") != line.startswith("    "):
@@ -35,8 +35,8 @@ def _with_gaps(lines: list[str]) -> Iterator[str]:
         yield line
 
 
-def fenced(text: str, name: str = "", title: str = "") -> str:
-    """A code block in the language of a file's name (or that is given as `.yaml`)."""
+def format_code_block(text: str, name: str = "", title: str = "") -> str:
+    """Return a code block in the language of a file's name or suffix (`.yaml`)."""
     dot = name.rfind(".")
     language = _LANGUAGES.get(name[dot:] if dot >= 0 else "", "text")
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text) or [""]))
@@ -44,7 +44,7 @@ def fenced(text: str, name: str = "", title: str = "") -> str:
     return f"{head}\n{text.rstrip()}\n{fence}\n"
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A table; bars inside cells are escaped."""
+def format_table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return a table; bars inside cells are escaped."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)

@@ -1,6 +1,6 @@
-"""The picture of docs/architecture.md: read from its Mermaid block, and drawn as SVG for the site.
+"""Diagram of docs/architecture.md: parsed from its Mermaid block and drawn as SVG for the site.
 
-GitHub draws Mermaid itself; the site would have to fetch a library for it, and it fetches nothing.
+GitHub renders Mermaid itself; the site would have to load a library for it, and it loads nothing from other hosts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WIDTH, _HEIGHT, _GAP, _LANE = 820, 50, 12, 150
 
 
 class Arrow(NamedTuple):
-    """An import beside a floor (no label), or what one room hands to another."""
+    """An import within a floor (no label), or the data that one room passes to another."""
 
     source: str
     target: str
@@ -25,7 +25,7 @@ class Arrow(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """Floors from the top down, each with its rooms; arrows between them."""
+    """Floors from the top down, each with its rooms, and the arrows between them."""
 
     floors: list[list[str]]
     captions: dict[str, str]
@@ -33,12 +33,15 @@ class Picture(NamedTuple):
 
     @property
     def beside(self) -> set[tuple[str, str]]:
-        """The imports between rooms of one floor."""
+        """Imports between rooms of one floor."""
         return {(arrow.source, arrow.target) for arrow in self.arrows if not arrow.label}
 
 
-def read(page: str) -> Picture:
-    """Return the picture of a page. Raises ValueError where a line of it is not understood."""
+def parse_picture(page: str) -> Picture:
+    """Return the picture of a page.
+
+    Raise ValueError if one of its lines is not understood.
+    """
     block = MERMAID.search(page)
     if block is None:
         raise ValueError("the page has no Mermaid block")
@@ -60,8 +63,8 @@ def read(page: str) -> Picture:
     return picture
 
 
-def svg(picture: Picture) -> str:
-    """Return the picture as an SVG element: floors as rows, and on the right what is handed from floor to floor."""
+def draw_svg(picture: Picture) -> str:
+    """Return the picture as an SVG element: floors as rows, and data passed between floors at the right."""
     boxes: dict[str, tuple[float, float, float]] = {}
     parts = []
     for number, floor in enumerate(picture.floors):
@@ -74,8 +77,8 @@ def svg(picture: Picture) -> str:
                 f'<text x="{x + 10:.0f}" y="{y + 20}" class="room">{escape(room)}</text>'
                 f'<text x="{x + 10:.0f}" y="{y + 38}">{escape(picture.captions[room])}</text>'
             )
-    handed = [arrow for arrow in picture.arrows if arrow.label]
-    for number, arrow in enumerate(handed):
+    labelled = [arrow for arrow in picture.arrows if arrow.label]
+    for number, arrow in enumerate(labelled):
         x = _WIDTH - _LANE + 14 + 16 * number
         start, end = (boxes[room][1] + _HEIGHT / 2 for room in (arrow.source, arrow.target))
         parts.append(

@@ -1,4 +1,4 @@
-"""Runs cfglint for the pages: they show what the command prints, not a copy made by hand."""
+"""Runs of cfglint for the pages, which show real output, not a copy made by hand."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from cfglint_train.front.cli import main
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _COLUMNS = "100"
-# Variables of the machine that builds the pages, which would change colours or reports.
-_SILENT = ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "CI", "TERM")
+# Variables of the build machine that would change colours or reports.
+_REMOVED_VARIABLES = ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "CI", "TERM")
 
 
 class _Terminal(io.TextIOWrapper):
-    """A stream that counts as a terminal, so that long messages are wrapped and never cut by the page."""
+    """Stream that counts as a terminal, so that long messages are wrapped and not cut off by the page."""
 
     def isatty(self) -> bool:
         return True
 
 
 @contextmanager
-def _working_in(folder: Path) -> Iterator[None]:
+def _enter_folder(folder: Path) -> Iterator[None]:
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -38,8 +38,11 @@ def _working_in(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[Path]:
-    """A copy of a folder as a repository of its own. In this one, each run would first look through all its scripts."""
+def copy_to_repository(folder: Path) -> Iterator[Path]:
+    """Yield a copy of the folder as a repository of its own.
+
+    In this repository, each run would first search all scripts.
+    """
     with tempfile.TemporaryDirectory() as place:
         copy = Path(place) / folder.name
         shutil.copytree(folder, copy)
@@ -47,15 +50,18 @@ def alone(folder: Path) -> Iterator[Path]:
         yield copy
 
 
-def cfglint(*arguments: str, folder: Path = REPOSITORY) -> str:
-    """What the command prints, in a folder. Raises RuntimeError where it could not do its work (exit code 2)."""
+def run_cfglint(*arguments: str, folder: Path = REPOSITORY) -> str:
+    """Return the output of the command in a folder.
+
+    Raise RuntimeError if it could not do its work (exit code 2).
+    """
     out, err = _Terminal(io.BytesIO(), "utf-8"), io.StringIO()
-    known = {name: value for name, value in os.environ.items() if name not in _SILENT}
+    environment = {name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES}
     with (
-        _working_in(folder),
+        _enter_folder(folder),
         redirect_stdout(out),
         redirect_stderr(err),
-        mock.patch.dict(os.environ, {**known, "COLUMNS": _COLUMNS, "NO_COLOR": "1"}, clear=True),
+        mock.patch.dict(os.environ, {**environment, "COLUMNS": _COLUMNS, "NO_COLOR": "1"}, clear=True),
     ):
         try:
             code = main(list(arguments))

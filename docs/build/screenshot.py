@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from run import REPOSITORY, cfglint
+from run import REPOSITORY, run_cfglint
 
 TARGET = REPOSITORY / "docs" / "images" / "report.png"
 _REPORT = ("estimate", "--isolated", "--format", "html", "--gpu", "H100", "fixtures/rules/MEM002/fires/axolotl.yaml")
@@ -15,14 +15,17 @@ _SIZE = "1100,820"
 
 
 def draw() -> None:
-    """Write the picture. Raises RuntimeError without Chromium."""
+    """Write the picture.
+
+    Raise RuntimeError without Chromium.
+    """
     browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if browser is None:
         raise RuntimeError("Chromium is not installed")
     TARGET.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "report.html")
-        page.write_text(cfglint(*_REPORT), encoding="utf-8")
+        page.write_text(run_cfglint(*_REPORT), encoding="utf-8")
         options = ("--headless=new", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=5000")
         sizes = (f"--window-size={_SIZE}", f"--user-data-dir={folder}/profile", f"--screenshot={TARGET}")
         subprocess.run([browser, *options, *sizes, page.as_uri()], check=True, capture_output=True, timeout=120)

@@ -1,6 +1,6 @@
-"""The reference of the settings: names, types and defaults from the code, what they are for from here.
+"""Settings reference: names, types and defaults come from the code, descriptions and examples from here.
 
-Every example is loaded when the page is made; a setting without a text, or a text without a setting, stops the build.
+Every example is loaded when the page is built. A setting without a text, or a text without a setting, stops the build.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from markdown_text import fenced, table
+from markdown_text import format_code_block, format_table
 
-from cfglint_train.frameworks.registry import spellings
+from cfglint_train.frameworks.registry import map_spellings
 from cfglint_train.settings import cluster_facts, settings
 from cfglint_train.settings.settings import Settings, load_settings
 
 
 class Text(NamedTuple):
-    """What a setting is for, and an example of it."""
+    """Purpose of a setting, with an example."""
 
     purpose: str
     example: str
@@ -25,7 +25,7 @@ class Text(NamedTuple):
 
 SETTINGS = {
     "select": Text("The rules that are on: code, family, name or `ALL`.", 'select = ["MEM", "CKP", "removed-key"]'),
-    "extend-select": Text("More rules, on top of `select` or the extended file.", 'extend-select = ["PRF"]'),
+    "extend-select": Text("More rules, in addition to `select` or the extended file.", 'extend-select = ["PRF"]'),
     "ignore": Text(
         "The rules that are off. If a rule is selected and ignored, the more precise selector wins, then `ignore`.",
         'ignore = ["PRF003"]',
@@ -39,15 +39,15 @@ SETTINGS = {
     "unfixable": Text("The rules whose fixes are not even shown.", 'unfixable = ["BAT"]'),
     "extend-safe-fixes": Text("Rules whose unsafe fixes count as safe.", 'extend-safe-fixes = ["SEC001"]'),
     "extend-unsafe-fixes": Text("Rules whose safe fixes count as unsafe.", 'extend-unsafe-fixes = ["MEM001"]'),
-    "fix": Text("No effect: a file of the repository never makes a lint write. Use `--fix`.", "fix = true"),
+    "fix": Text("Has no effect: settings in a repository cannot make a lint write. Use `--fix`.", "fix = true"),
     "unsafe-fixes": Text("Makes `--fix` apply unsafe fixes too, without `--unsafe-fixes`.", "unsafe-fixes = true"),
     "exclude": Text(
         "Files and folders to skip, as in a `.gitignore`: a bare name anywhere, or a path from the folder of the "
-        "settings file. They are no evidence about other files either: no launch script, no copy of a framework. "
+        "settings file. cfglint does not read them as launch scripts or framework copies either. "
         "Replaces the default list.",
         'exclude = ["outputs", "third_party/**"]',
     ),
-    "extend-exclude": Text("More to skip, on top of `exclude`.", 'extend-exclude = ["archive"]'),
+    "extend-exclude": Text("More files and folders to skip, in addition to `exclude`.", 'extend-exclude = ["archive"]'),
     "force-exclude": Text(
         "Skip excluded files even if you name them, as pre-commit does.",
         "force-exclude = true",
@@ -57,7 +57,7 @@ SETTINGS = {
         "respect-gitignore = false",
     ),
     "fail-on": Text(
-        "The mildest severity that gives exit code 1: `error`, `warning`, `info` or `never`. It applies to the "
+        "The lowest severity that gives exit code 1: `error`, `warning`, `info` or `never`. It applies to the "
         "command, the hooks and the action.",
         'fail-on = "error"',
     ),
@@ -77,7 +77,7 @@ SETTINGS = {
     ),
     "severity": Text(
         "The level of rules, by code, family or name: `error`, `warning`, `info` or `off` (as in `ignore`). The most "
-        "precise name counts. A finding that rests on an assumption stays a warning at most.",
+        "specific name wins. A finding that rests on an assumption is at most a warning.",
         '[severity]\nKEY002 = "info"\nPRF = "off"',
     ),
     "output-format": Text(
@@ -85,8 +85,8 @@ SETTINGS = {
         'output-format = "concise"',
     ),
     "rule-url": Text(
-        "The address of the rules' pages, with `{code}` or `{name}`, for links in terminals and reports. The default "
-        "is the documentation that the installed package names.",
+        "The URL of the rule pages, with `{code}` or `{name}`, for links in terminals and reports. The default "
+        "is the documentation URL of the installed package.",
         'rule-url = "https://docs.example.org/cfglint/rules/{code}"',
     ),
     "require": Text(
@@ -114,11 +114,11 @@ SETTINGS = {
     "cache-dir": Text(
         "The folder of the cache. The path is relative to this file, in the same repository. `--cache-dir` and "
         "`CFGLINT_CACHE_DIR` override it and may point anywhere. The default is `cfglint` in `XDG_CACHE_HOME` or "
-        "`~/.cache`. A folder with files that git tracks is not used, nor any in the Action's checkout.",
+        "`~/.cache`. cfglint uses no folder with files that git tracks, nor any in the Action's checkout.",
         'cache-dir = ".cfglint_cache"',
     ),
     "extend": Text(
-        "Another settings file on which this one builds. The path is relative to this file.",
+        "A settings file that this one extends. The path is relative to this file.",
         'extend = "../cfglint.toml"',
     ),
     "hardware": Text(
@@ -133,15 +133,15 @@ SETTINGS = {
 }  # fmt: skip
 
 FACTS = {
-    "nodes": "nodes of the job",
-    "gpus-per-node": "GPUs on each",
+    "nodes": "number of nodes",
+    "gpus-per-node": "GPUs per node",
     "gpu": "a known GPU (`H100`, `A100-40GB`), or its memory (`80GB`)",
     "gpu-memory": "memory of one GPU, if it differs from that of `gpu`",
     "host-memory": "memory of one node",
     "disk": "space for checkpoints",
 }
 
-# Where the defaults are in `Settings`, if not under the setting's own name.
+# Fields of `Settings` that hold the defaults, if not named like the setting.
 _FIELDS = {
     "extend-select": None, "extend-ignore": None, "extend-exclude": None, "hardware": None, "releases": None,
     "overrides": None, "require": None, "extend": None, "per-file-ignores": None, "extend-safe-fixes": "safe_fixes",
@@ -149,21 +149,27 @@ _FIELDS = {
 }  # fmt: skip
 
 
-def names() -> list[str]:
-    """Every setting, as the reader of settings defines them."""
+def list_names() -> list[str]:
+    """Return every setting that the settings parser defines."""
     return [*settings._SELECTORS, *settings._GLOBS, *settings._BOOLEANS, *settings._OTHERS]
 
 
-def pages() -> dict[str, str]:
-    """The page by its path below docs/. Raises AssertionError where the texts and the code differ."""
-    assert sorted(SETTINGS) == sorted(names()), sorted(SETTINGS.keys() ^ set(names()))
+def build_pages() -> dict[str, str]:
+    """Return the page by its path below docs/.
+
+    Raise AssertionError if the texts and the code differ.
+    """
+    assert sorted(SETTINGS) == sorted(list_names()), sorted(SETTINGS.keys() ^ set(list_names()))
     assert sorted(FACTS) == sorted(cluster_facts.HARDWARE_FACTS)
     parts = [_HEAD]
     for name, text in SETTINGS.items():
-        parts.append(f"## {name}\n\n{text.purpose}\n\n{_facts(name)}\n{fenced(_checked(text.example), '.toml')}")
+        parts.append(
+            f"## {name}\n\n{text.purpose}\n\n{_describe_type(name)}\n"
+            f"{format_code_block(_check_example(text.example), '.toml')}"
+        )
     parts.append("## Facts about the cluster\n")
-    parts.append(table(("`hardware.`", "meaning"), [(f"`{name}`", meaning) for name, meaning in FACTS.items()]))
-    packages = ", ".join(f"`{name}`" for name in spellings())
+    parts.append(format_table(("`hardware.`", "meaning"), [(f"`{name}`", meaning) for name, meaning in FACTS.items()]))
+    packages = ", ".join(f"`{name}`" for name in map_spellings())
     parts.append(f"## Packages\n\nYou can state the releases of {packages}.\n")
     return {"settings.md": "\n".join(parts)}
 
@@ -172,13 +178,13 @@ _HEAD = """\
 # Settings
 
 Put settings into `cfglint.toml`, or below `[tool.cfglint]` in `pyproject.toml` (`[hardware]` is then
-`[tool.cfglint.hardware]`). For each file, the nearest settings file above it counts. In one folder, `cfglint.toml`
+`[tool.cfglint.hardware]`). For each file, the nearest settings file above it applies. In one folder, `cfglint.toml`
 comes before `.cfglint.toml`, and that before `pyproject.toml`. `--config FILE` names one for all files; `--isolated`
 uses none. Flags override settings. An unknown setting is an error.
 """
 
 
-def _facts(name: str) -> str:
+def _describe_type(name: str) -> str:
     kind = (
         "list of selectors" if name in settings._SELECTORS
         else "list of globs" if name in settings._GLOBS
@@ -188,10 +194,10 @@ def _facts(name: str) -> str:
         else "number" if name == "max-cpu-seconds"
         else "table"
     )  # fmt: skip
-    return f"Type: {kind}. Default: {_default(name)}.\n"
+    return f"Type: {kind}. Default: {_format_default(name)}.\n"
 
 
-def _default(name: str) -> str:
+def _format_default(name: str) -> str:
     field = _FIELDS.get(name, name.replace("-", "_"))
     if field is None:
         return "none"
@@ -204,12 +210,12 @@ def _default(name: str) -> str:
         return f"`{value}`"
     if value is None:
         return "none"
-    shown = [getattr(one, "text", one) for one in value]
-    return ", ".join(f"`{one}`" for one in shown) if shown else "none"
+    texts = [getattr(item, "text", item) for item in value]
+    return ", ".join(f"`{item}`" for item in texts) if texts else "none"
 
 
-def _checked(example: str) -> str:
-    """An example that loads."""
+def _check_example(example: str) -> str:
+    """Return the example after loading it."""
     with tempfile.TemporaryDirectory() as folder:
         inner = Path(folder, "inner", "cfglint.toml")
         inner.parent.mkdir()

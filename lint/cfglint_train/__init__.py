@@ -1,4 +1,4 @@
-"""cfglint: what will go wrong with an LLM training run, read from its configuration."""
+"""cfglint: finds problems of LLM training runs in their configuration files."""
 
 __version__ = "0.1.0"
-"""A constant: reading it from package metadata costs tens of milliseconds at start-up."""
+"""Hard-coded because reading it from the package metadata takes tens of milliseconds at start-up."""

@@ -1,4 +1,4 @@
-"""`python -m cfglint_train`."""
+"""Entry point of `python -m cfglint_train`."""
 
 from cfglint_train.front.process import main
 

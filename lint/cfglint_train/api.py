@@ -1,4 +1,4 @@
-"""cfglint from Python: lint, fix, fit and estimate, over files or over texts.
+"""Python API: lint, fix, fit and estimate files or texts.
 
     from cfglint_train import api
 
@@ -6,12 +6,12 @@
     for finding in checked.findings:
         print(finding.path, finding.line, finding.code, finding.message)
 
-The command line is made of these functions and adds nothing but argv, colours and exit codes. Nothing here executes,
-imports or downloads what it reads, and only `accept`, and `fix`, `fit` and `ignore` with `write=True`, write.
+The command line calls these functions and adds only argv, colors and exit codes. Nothing here executes, imports or
+downloads what it reads. Only `accept` writes files, and `fix`, `fit` and `ignore` with `write=True`.
 
-What is stable: `Options`, the functions, the exceptions, and the records that `findings`, `files`, `errors`,
-`skipped`, `runs`, `applied` and `refused` hold (they are what the JSON reports print). The `raw`
-attributes are the engine's own objects, for reports; they change with it.
+Stable: `Options`, the functions, the exceptions, and the records in `findings`, `files`, `errors`, `skipped`, `runs`,
+`applied` and `refused` (the JSON reports print the same records). The `raw` attributes are internal objects of the
+engine, for reports; they may change in any release.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from functools import cached_property, partial
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, ClassVar
-from cfglint_train.request import DEFAULTS, OptionError, Options, PathLike, Text, fixed_settings
-from cfglint_train.request import request as requested
+from cfglint_train.request import DEFAULTS, OptionError, Options, PathLike, Text, load_fixed_settings
+from cfglint_train.request import build_request as requested
 from cfglint_train.settings.cluster_facts import FactError
 from cfglint_train.settings.error import SettingsError
 from cfglint_train.settings.settings import Settings
@@ -31,8 +31,8 @@ from cfglint_train.settings.settings import Settings
 if TYPE_CHECKING:
     from typing import Self
 
-    from cfglint_train.fitting.alternatives import Alternatives, Goal, Most
-    from cfglint_train.fixing.loop import Applied, Fixed, Refused
+    from cfglint_train.fitting.alternatives import Alternatives, Goal, MaximizedSize
+    from cfglint_train.fixing.loop import Applied, FixOutcome, Refused
     from cfglint_train.judging.result import CheckedFile, Result, UnsupportedFiles
     from cfglint_train.records import (
         Budget,
@@ -69,10 +69,11 @@ _HOMES = {
     "Applied": "fixing.loop", "CheckedFile": "judging.result", "Refused": "fixing.loop",
     "SkippedFile": "repository.documents", "UnsupportedFiles": "judging.result",
 }  # fmt: skip
-"""The modules of the records that are not in `records`; a lint that only prints a report imports none for the API."""
+"""Modules of the records that are not in `records`; imported lazily because a lint that prints a report needs none."""
 
 
 def __getattr__(name: str) -> Any:
+    """Import the record `name` on first access."""
     if name in __all__:
         from importlib import import_module
 
@@ -80,24 +81,25 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class _Result:
-    """A result: compared and shown by its fields, which are made when first asked for, and changed in copies."""
+class _Record:
+    """A result whose fields are computed on first access; compared and shown by its fields, changed by copying."""
 
     _fields: ClassVar[tuple[str, ...]]
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy with other values of some fields; `raw` stays as it is. Raises TypeError for other names."""
+        """Return a copy with other values for some fields; `raw` stays the same. Raise TypeError for unknown names."""
         unknown = [name for name in changes if name not in self._fields]
         if unknown:
             names = ", ".join(self._fields)
             raise TypeError(f"{type(self).__name__} has no field {', '.join(unknown)}; its fields are {names}")
         from copy import copy
 
-        made = copy(self)
-        made.__dict__.update(changes)
-        return made
+        result = copy(self)
+        result.__dict__.update(changes)
+        return result
 
     def __eq__(self, other: object) -> bool:
+        """Return whether all fields are equal."""
         if type(other) is not type(self):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self._fields)
@@ -105,164 +107,167 @@ class _Result:
     __hash__ = None  # type: ignore[assignment]  # some fields are mappings
 
     def __repr__(self) -> str:
-        """The sizes of its fields: their values would fill a screen."""
-        shown = ((name, getattr(self, name)) for name in self._fields)
-        sizes = (f"{name}={len(value) if hasattr(value, '__len__') else value!r}" for name, value in shown)
+        """Return the name with the size of each field, because the values would fill a screen."""
+        fields = ((name, getattr(self, name)) for name in self._fields)
+        sizes = (f"{name}={len(value) if hasattr(value, '__len__') else value!r}" for name, value in fields)
         return f"{type(self).__name__}({', '.join(sizes)})"
 
 
-class _Reading(_Result):
-    """The result of reading files. The records are made when they are first asked for."""
+class _InputResult(_Record):
+    """The result of reading files. Records are built on first access."""
 
     def __init__(self, raw: Result) -> None:
+        """Wrap a result of the engine."""
         self.raw = raw
-        """The engine's own result, which `cfglint_train.reports` turn into text; `raw.runs` are the runs."""
+        """Internal result of the engine, which `cfglint_train.reports` renders; `raw.runs` holds the runs."""
 
     @cached_property
     def errors(self) -> tuple[Failure, ...]:
-        """What kept cfglint from its work: files that cannot be read, facts without sense, rules that crashed."""
+        """Problems that kept cfglint from checking: unreadable files, invalid facts, crashed rules."""
         from cfglint_train.reports import json
 
-        return tuple(json.failures(self.raw))
+        return tuple(json.list_failures(self.raw))
 
     @cached_property
     def skipped(self) -> tuple[SkippedFile, ...]:
-        """Files that are no configurations, each with the reason."""
+        """Files that are not configurations, each with the reason."""
         from cfglint_train.reports import json
 
-        return tuple(json.skipped(self.raw))
+        return tuple(json.list_skipped(self.raw))
 
 
-class LintResult(_Reading):
-    """What a lint found. Texts in the records hold no credentials."""
+class LintResult(_InputResult):
+    """The result of a lint. Credentials are masked in all texts of the records."""
 
     _fields = ("findings", "files", "not_checked", "unsupported", "errors", "skipped")
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What the rules say, ordered by path, place and code."""
+        """The findings of the rules, ordered by path, position and code."""
         from cfglint_train.reports import json
 
-        return tuple(json.findings(self.raw))
+        return tuple(json.list_findings(self.raw))
 
     @cached_property
     def files(self) -> tuple[CheckedFile, ...]:
         """The configurations that were checked."""
         from cfglint_train.reports import json
 
-        return tuple(json.files(self.raw))
+        return tuple(json.list_files(self.raw))
 
     @cached_property
     def not_checked(self) -> tuple[NotChecked, ...]:
         """The runs whose memory could not be checked, each with the setting that is missing and the remedy."""
         from cfglint_train.reports import json
 
-        return tuple(json.not_checked(self.raw))
+        return tuple(json.list_not_checked(self.raw))
 
     @cached_property
     def unsupported(self) -> tuple[UnsupportedFiles, ...]:
-        """Files that look like those of tools that are not supported, by tool."""
+        """Files that look like those of unsupported tools, grouped by tool."""
         from cfglint_train.reports import json
 
-        return tuple(json.unsupported(self.raw))
+        return tuple(json.list_unsupported(self.raw))
 
 
-class FixResult(_Result):
-    """What fixing did, or would do."""
+class FixResult(_Record):
+    """The fixes that were applied or would be applied."""
 
     _fields = ("applied", "refused", "sources", "texts", "written", "lint")
 
-    def __init__(self, raw: Fixed, written: bool, given: Mapping[str, bytes]) -> None:
-        self._given = given
+    def __init__(self, raw: FixOutcome, written: bool, source_texts: Mapping[str, bytes]) -> None:
+        """Wrap a result of the fixer; `source_texts` are the texts that the caller passed, by path."""
+        self._source_texts = source_texts
         self.raw = raw
-        """The fixer's own result, which `cfglint_train.fixing.loop` turns into text."""
+        """Internal result of the fixer, which `cfglint_train.reports.diff` renders."""
         self.written = written
-        """Whether the new contents are on the disk; files that could not be written are among `lint.errors`."""
+        """True if the new contents are on disk; files that could not be written are listed in `lint.errors`."""
 
     @cached_property
     def sources(self) -> Mapping[str, bytes]:
-        """The new content of every file that differs."""
+        """The new contents of all changed files, by path."""
         return self.raw.sources
 
     @cached_property
     def texts(self) -> Mapping[str, bytes]:
-        """The given sources as they are then, fixed or not."""
-        return {path: self.raw.sources.get(path, text) for path, text in self._given.items()}
+        """The texts that the caller passed, by path, after fixing; unchanged texts are included."""
+        return {path: self.raw.sources.get(path, text) for path, text in self._source_texts.items()}
 
     @cached_property
     def applied(self) -> tuple[Applied, ...]:
-        """The fixes that were made, in order."""
+        """The applied fixes, in order."""
         from cfglint_train.reports import json
 
-        return tuple(json.applied(self.raw))
+        return tuple(json.list_applied(self.raw))
 
     @cached_property
     def refused(self) -> tuple[Refused, ...]:
-        """The fixes that could not be made, each with the reason."""
+        """The fixes that could not be applied, each with the reason."""
         from cfglint_train.reports import json
 
-        return tuple(json.refused(self.raw))
+        return tuple(json.list_refused(self.raw))
 
     @cached_property
     def lint(self) -> LintResult:
-        """The lint of what the files are then, its fixes written out."""
-        from cfglint_train.judging.remedies import attach
+        """The lint of the files after fixing."""
+        from cfglint_train.judging.remedies import attach_edits
 
-        return LintResult(attach(self.raw.result))
+        return LintResult(attach_edits(self.raw.result))
 
     def diff(self) -> tuple[str, ...]:
-        """Unified diffs of all files, line by line, safe to print: credentials and control characters are masked."""
+        """Return unified diffs of all files, line by line, with credentials and control characters masked."""
         from cfglint_train.reports import diff
 
-        return diff.unified(self.raw).lines
+        return diff.build_diff(self.raw).lines
 
 
-class EstimateResult(_Reading):
-    """The memory budgets of the runs that were found."""
+class EstimateResult(_InputResult):
+    """The memory budgets of the runs."""
 
     _fields = ("runs", "errors", "skipped")
 
     @cached_property
     def runs(self) -> tuple[RunEstimate, ...]:
-        """One estimate per run."""
+        """The estimates, one per run."""
         from cfglint_train.reports import estimate
 
-        return tuple(map(estimate.estimate_of, self.raw.runs))
+        return tuple(map(estimate.build_estimate, self.raw.runs))
 
 
-class FitResult(_Reading):
-    """The smallest changes with which the runs that were found fit."""
+class FitResult(_InputResult):
+    """The smallest changes that make the runs fit."""
 
     _fields = ("runs", "needs_change", "hopeless", "sources", "refused", "errors", "skipped")
 
-    def __init__(self, raw: Result, ladders: tuple[Alternatives, ...], fixed: Fixed | None) -> None:
+    def __init__(self, raw: Result, alternatives: tuple[Alternatives, ...], fixed: FixOutcome | None) -> None:
+        """Wrap the alternatives of all runs; `fixed` is None if the changes were not requested."""
         self.raw = raw
-        """The engine's own result of reading the files."""
-        self.ladders = ladders
-        """The engine's own ladders, which `cfglint_train.reports.fit` shows."""
+        """Internal result of reading the files."""
+        self.ladders = alternatives
+        """Internal objects with the alternatives of each run, which `cfglint_train.reports.fit` renders."""
         self.fixed = fixed
-        """What the changes make of the files; None where they were not asked for."""
+        """The files after the changes; None if the changes were not requested."""
 
     @cached_property
     def runs(self) -> tuple[RunFit, ...]:
-        """One record per run."""
+        """The fit records, one per run."""
         from cfglint_train.reports import fit
 
-        return tuple(map(fit.fit_of, self.ladders))
+        return tuple(map(fit.build_fit, self.ladders))
 
     @cached_property
     def needs_change(self) -> bool:
-        """Whether some run is not expected to fit as it is."""
-        return any(ladder.lacks_room for ladder in self.ladders)
+        """True if some run is not expected to fit unchanged."""
+        return any(run.lacks_room for run in self.ladders)
 
     @cached_property
     def hopeless(self) -> tuple[str, ...]:
-        """The files of the runs that no change makes fit."""
-        return tuple(one.run.main.document.path for one in self.ladders if one.is_hopeless)
+        """The paths of the runs that no change makes fit."""
+        return tuple(alternatives.run.main.document.path for alternatives in self.ladders if alternatives.is_hopeless)
 
     @cached_property
     def sources(self) -> Mapping[str, bytes]:
-        """The new content of every file that differs."""
+        """The new contents of all changed files, by path."""
         return {} if self.fixed is None else self.fixed.sources
 
     @cached_property
@@ -270,13 +275,13 @@ class FitResult(_Reading):
         """The changes that could not be made, each with the reason."""
         from cfglint_train.reports import json
 
-        return () if self.fixed is None else tuple(json.refused(self.fixed))
+        return () if self.fixed is None else tuple(json.list_refused(self.fixed))
 
     def diff(self) -> tuple[str, ...]:
-        """Unified diffs of all files, safe to print."""
+        """Return unified diffs of all files, with credentials and control characters masked."""
         from cfglint_train.reports import diff
 
-        return () if self.fixed is None else diff.unified(self.fixed).lines
+        return () if self.fixed is None else diff.build_diff(self.fixed).lines
 
 
 def lint(
@@ -286,44 +291,44 @@ def lint(
     *,
     digest: Callable[[Run], Any] | None = None,
 ) -> LintResult:
-    """Check files and folders; nothing is written.
+    """Check files and folders; write nothing.
 
-    `sources` are texts by the paths that they have, or would have: they lie over the disk, and companions that they
-    name are found as if they stood there. Without `paths`, the sources are checked; without both, the working
-    directory. Raises UsageError (OptionError, FactError, SettingsError) for options or settings that mean nothing;
-    what is wrong with the files is in the result.
+    `sources` are texts by their (possibly nonexistent) path; they take precedence over files on disk, and other files
+    refer to them by that path. Without `paths`, check the sources; without both, the working directory. Raise
+    UsageError (OptionError, FactError, SettingsError) for invalid options or settings; problems with the files are part
+    of the result.
 
-    `digest` is for reports: what it makes of every run, wherever that was assembled, is in `raw.digests`.
+    `digest` is for reports: its result for every run, in whichever process the run was built, is in `raw.digests`.
     """
     from cfglint_train.judging import dispatch
 
     request = requested(paths, options, sources)
     result = dispatch.lint(request.workspace, request.files, request.options._replace(jobs=options.jobs, digest=digest))
     if any(finding.intent is not None for finding in result.findings):
-        from cfglint_train.judging.remedies import attach
+        from cfglint_train.judging.remedies import attach_edits
 
-        result = attach(result)
+        result = attach_edits(result)
     return LintResult(result)
 
 
 def accept(
     paths: PathLike | Iterable[PathLike] | None = None, options: Options = DEFAULTS, *, baseline: PathLike
 ) -> LintResult:
-    """Write the baseline: all findings where there is none yet, else without the accepted findings that are gone.
+    """Write the baseline and return the lint with the findings that it does not accept.
 
-    Returns the lint with what the baseline does not accept; it never accepts more than it did. Raises UsageError as
-    `lint` does, and OSError where the file cannot be written.
+    A new baseline accepts all findings. An existing one only loses the accepted findings that no longer occur; it never
+    accepts more. Raise UsageError as `lint` does, and OSError if the file cannot be written.
     """
     from cfglint_train.foundation import atomic
-    from cfglint_train.judging.baseline import all_of, written
+    from cfglint_train.judging.baseline import accept_all, render_baseline
 
     path = os.fspath(baseline)
     new = not os.path.lexists(path)
     result = lint(paths, options.replace(baseline=None if new else path)).raw
-    split = all_of(result.findings, path, result.secrets) if new else result.accepted
+    split = accept_all(result.findings, path, result.secrets) if new else result.accepted
     assert split is not None
-    if new or split.gone or split.moved:
-        atomic.put(path, written(split.kept))
+    if new or split.missing or split.has_renames:
+        atomic.write_output(path, render_baseline(split.entries))
     return LintResult(result._replace(findings=split.new, accepted=split))
 
 
@@ -335,11 +340,11 @@ def fix(
     unsafe: bool | None = None,
     write: bool = False,
 ) -> FixResult:
-    """Apply the fixes, pass by pass, until none is left; on the disk only with `write`.
+    """Apply fixes, pass by pass, until none is left; change files on disk only with `write`.
 
-    `unsafe`: unsafe fixes too; None: what the settings of the working directory say. `sources` and `paths` are as for
-    `lint`; where there are sources, no other file changes, and nothing is written. Files that a fix changed together
-    are written together or not at all. Raises UsageError as `lint` does.
+    `unsafe`: also apply unsafe fixes; None means what the settings of the working directory say. `sources` and `paths`
+    are as for `lint`; with sources, no other file changes, and nothing is written. Files that one fix changes together
+    are written together or not at all. Raise UsageError as `lint` does.
     """
     from cfglint_train.fixing.loop import fix_all
     from cfglint_train.fixing.write import write_fixes
@@ -357,10 +362,9 @@ def fix(
 def ignore(
     paths: PathLike | Iterable[PathLike] | None = None, options: Options = DEFAULTS, *, write: bool = False
 ) -> FixResult:
-    """Put a comment that silences it at every finding; on the disk only with `write`.
+    """Add a comment that silences each finding; change files on disk only with `write`.
 
-    `applied` are the findings that are silenced, `refused` those that no comment can silence. Raises UsageError as
-    `lint` does.
+    `applied` are the silenced findings, `refused` those that no comment can silence. Raise UsageError as `lint` does.
     """
     from cfglint_train.fixing.ignoring import add_ignores
     from cfglint_train.fixing.write import write_fixes
@@ -370,9 +374,9 @@ def ignore(
     fixed = add_ignores(request.files, request.options)
     if write:
         fixed = write_fixes(fixed, request.files, request.options)
-        if not fixed.sources.keys() <= set(request.files):  # requirement files are only read as they are on the disk
+        if not fixed.sources.keys() <= set(request.files):  # requirement files are read from disk only
             fixed = fixed._replace(
-                result=dispatch.lint(dispatch.workspace_for(request.options), request.files, request.options)
+                result=dispatch.lint(dispatch.open_workspace(request.options), request.files, request.options)
             )
     return FixResult(fixed, write, {})
 
@@ -382,7 +386,10 @@ def estimate(
     options: Options = DEFAULTS,
     sources: Mapping[str, Text] | None = None,
 ) -> EstimateResult:
-    """The memory budget of every run in files and folders. Arguments are those of `lint`, as is what it raises."""
+    """Estimate the memory budget of every run in files and folders.
+
+    Arguments and exceptions are those of `lint`.
+    """
     from cfglint_train.judging import dispatch
 
     request = requested(paths, options, sources)
@@ -396,55 +403,64 @@ def fit(
     *,
     keep: Iterable[str] = (),
     goal: Goal = "throughput",
-    most: Most | None = None,
+    most: MaximizedSize | None = None,
     change: bool = False,
     write: bool = False,
 ) -> FitResult:
-    """The smallest change with which every run in files and folders fits its GPUs.
+    """Find the smallest change that makes every run in files and folders fit its GPUs.
 
-    `keep`: keys and plan fields that stay as they are. `goal`: the least slowdown that fits, or the lowest peak that
-    costs nothing but time ("memory"). `most`: also find the largest "micro_batch" or "sequence_length" that fits.
-    `change`: make the changes, in memory; `write`: on disk, too. Raises what `lint` raises.
+    `keep`: keys and plan fields to leave unchanged. `goal`: "throughput" for the least slowdown that fits, "memory" for
+    the lowest peak that costs nothing but time. `most`: also find the largest "micro_batch" or "sequence_length" that
+    fits. `change`: make the changes in memory; `write`: also on disk. Raise what `lint` raises.
     """
-    from cfglint_train.fitting.alternatives import check_keep, ladder
-    from cfglint_train.fixing.loop import make
+    from cfglint_train.fitting.alternatives import check_keep, list_alternatives
+    from cfglint_train.fixing.loop import make_fixes
     from cfglint_train.fixing.write import write_fixes
     from cfglint_train.judging import dispatch
     from cfglint_train.judging.selection import Selection
-    from cfglint_train.judging.typo_correction import as_meant, rewritable
+    from cfglint_train.judging.typo_correction import build_rewritable_run, correct_typos
 
     request = requested(paths, options, sources)
-    asked = request.options._replace(select=())
-    result = dispatch.lint(request.workspace, request.files, asked)
-    kept = tuple(keep)
+    lint_options = request.options._replace(select=())
+    result = dispatch.lint(request.workspace, request.files, lint_options)
+    kept_keys = tuple(keep)
     for run in result.runs:
-        check_keep(run, kept)
+        check_keep(run, kept_keys)
     selection = Selection(request.workspace.settings_for, request.options)
-    ladders = tuple(ladder(as_meant(run, selection), kept, goal, most) for run in result.runs)
+    alternatives = tuple(list_alternatives(correct_typos(run, selection), kept_keys, goal, most) for run in result.runs)
     if not (change or write):
-        return FitResult(result, ladders, None)
-    wanted = [(one.run, one.solution.fix) for one in ladders if one.solution is not None]
-    prepared = partial(rewritable, selection=selection)
-    fixed = make(request.workspace, request.files, asked, wanted, "fit", prepared)
+        return FitResult(result, alternatives, None)
+    fixes = [
+        (run_alternatives.run, run_alternatives.solution.fix)
+        for run_alternatives in alternatives
+        if run_alternatives.solution is not None
+    ]
+    prepare = partial(build_rewritable_run, selection=selection)
+    fixed = make_fixes(request.workspace, request.files, lint_options, fixes, "fit", prepare)
     if write and not request.sources:
-        fixed = write_fixes(fixed, request.files, asked)
-    return FitResult(result, ladders, fixed)
+        fixed = write_fixes(fixed, request.files, lint_options)
+    return FitResult(result, alternatives, fixed)
 
 
 def settings(options: Options = DEFAULTS, path: PathLike | None = None) -> Settings:
-    """The settings of a file (or folder, with a slash behind it), or those that the options name; without a path those
-    of the working directory. Raises SettingsError.
-    """
-    from cfglint_train.judging.selection import settings_resolver
+    """Return the settings that apply to `path`, a file or a folder with a trailing slash.
 
-    where = os.path.join(os.getcwd(), "x") if path is None else os.fspath(path)
-    return settings_resolver(fixed_settings(options), options.settings_files)(where)
+    Without `path`, return those of the working directory. Settings that the options name take precedence. Raise
+    SettingsError.
+    """
+    from cfglint_train.judging.selection import build_settings_resolver
+
+    target = os.path.join(os.getcwd(), "x") if path is None else os.fspath(path)
+    return build_settings_resolver(load_fixed_settings(options), options.settings_files)(target)
 
 
 def rules(options: Options = DEFAULTS, path: PathLike | None = None) -> frozenset[str]:
-    """The codes of the rules that are on for a file. Arguments are those of `settings`. Raises UsageError."""
+    """Return the codes of the rules that are enabled for a file.
+
+    Arguments are those of `settings`. Raise UsageError.
+    """
     from cfglint_train.judging import dispatch
 
-    where = os.path.join(os.getcwd(), "x") if path is None else os.fspath(path)
+    target = os.path.join(os.getcwd(), "x") if path is None else os.fspath(path)
     request = requested([], options, None)
-    return frozenset(dispatch.enabled(request.workspace, where, request.options))
+    return frozenset(dispatch.list_enabled_rules(request.workspace, target, request.options))

@@ -1,6 +1,6 @@
-"""The records of the JSON reports, which the Python API returns: plain, typed, frozen values.
+"""Records of the JSON reports, also returned by the Python API: plain, typed, frozen values.
 
-The reports make them, mask the credentials in their texts, and print them field by field. No later release removes a
+The reports build them, mask credentials in their texts, and print them field by field. Later releases never remove a
 field.
 """
 
@@ -17,7 +17,7 @@ from cfglint_train.plan.certainty import Certainty
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A span of a file, and the text that replaces it. Lines and columns count from 1; the end is exclusive."""
+    """A span of a file and its replacement text. Lines and columns count from 1; the end is exclusive."""
 
     path: str
     line: int
@@ -29,7 +29,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """What would settle a finding. Without edits it is advice: nothing can write it, and the message says why."""
+    """A remedy for a finding. Without edits it is advice that cannot be applied; the message gives the reason."""
 
     applicability: Applicability
     message: str
@@ -38,7 +38,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class RelatedPlace:
-    """A further place of a finding. Lines and columns count from 1; the end is exclusive."""
+    """A secondary location of a finding. Lines and columns count from 1; the end is exclusive."""
 
     path: str
     line: int
@@ -50,18 +50,18 @@ class RelatedPlace:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A fact that a finding rests on: a plan field, a fact about the hardware or a package, with its grade."""
+    """A fact that a finding rests on, with its grade: a plan field, or a fact about hardware or a package."""
 
     fact: str
     value: str | float | bool | None
     grade: Certainty
     note: str
-    """Where it comes from, or how to state it."""
+    """Source of the fact, or how to state it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule's statement about a place. Lines and columns (in characters) count from 1; the end is exclusive."""
+    """A finding of a rule. Lines and columns (in characters) count from 1; the end is exclusive."""
 
     code: str
     name: str
@@ -74,18 +74,18 @@ class Finding:
     message: str
     """The headline."""
     help: str | None
-    """What to do."""
+    """The remedy."""
     notes: tuple[str, ...]
     related: tuple[RelatedPlace, ...]
     certainty: Certainty
-    """The lowest grade among the facts of `rests_on`."""
+    """The lowest grade among the facts in `rests_on`."""
     rests_on: tuple[Ground, ...]
     fix: Fix | None
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Something that kept cfglint from its work; `rule` is the code of the rule that crashed."""
+    """A problem that kept cfglint from checking; `rule` is the code of a rule that crashed."""
 
     path: str
     line: int | None
@@ -96,7 +96,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class NotChecked:
-    """A run whose memory could not be checked: the setting that is missing, by path and line, and the remedy."""
+    """A run whose memory could not be checked: the missing setting, by path and line, and the remedy."""
 
     path: str
     line: int
@@ -106,7 +106,7 @@ class NotChecked:
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One part of a budget: its bytes, how they come about, and the ids of the evidence."""
+    """One part of a budget: its size in bytes, the formula, and the ids of the evidence."""
 
     name: str
     bytes: int
@@ -116,26 +116,26 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A peak in bytes: `expected` is the sum of the components, the truth is expected in `low`..`high`."""
+    """A peak in bytes: `expected` is the sum of the components, the true value is expected in `low`..`high`."""
 
     expected: int
     low: int
     high: int
     capacity: int | None
-    """The capacity; None if unstated."""
+    """Capacity in bytes; None if not stated."""
     verdict: Verdict | None
     rests_on: tuple[str, ...]
-    """Published rows of comparable jobs, whose residuals bound the interval of a GPU."""
+    """Published measurements of comparable jobs, whose residuals bound the interval of a GPU."""
     components: tuple[Component, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase of a run (load, forward, backward, ...), for its worst rank and its worst host."""
+    """One phase of a run (load, forward, backward, ...), on its worst rank and its worst host."""
 
     name: str
     event: str
-    """The moment of the peak, in words."""
+    """Description of the moment of the peak."""
     gpu: Budget | None
     host: Budget | None
     disk: Budget | None
@@ -143,7 +143,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The model of a run, where the catalogue or a folder has it."""
+    """The model of a run, if it is in the catalogue or a readable folder."""
 
     id: str
     parameters: int
@@ -155,7 +155,7 @@ class RunEstimate:
 
     path: str
     framework: str | None
-    """None for a question or a plan file, which are of no framework."""
+    """None for a question or a plan file, which have no framework."""
     release: str | None
     model: Model | None
     nodes: int | None
@@ -163,20 +163,20 @@ class RunEstimate:
     gpu: str | None
     phases: tuple[Phase, ...]
     missing: tuple[str, ...]
-    """Plan fields (or `model`) without which a phase could not be computed."""
+    """Plan fields (or `model`) whose absence kept a phase from being estimated."""
     not_checked: NotChecked | None
-    """Why no training step was estimated; None where one was."""
+    """The reason why no training step was estimated; None if one was."""
     assumptions: tuple[str, ...]
-    """The assumptions, each with the way to state the fact."""
+    """Assumptions, each with the way to state the fact."""
     assumed: tuple[str, ...]
-    """The facts that no file states: `gpu`, `model`, `fork`, plan fields."""
+    """Facts that no file states: `gpu`, `model`, `fork`, plan fields."""
     not_counted: tuple[str, ...]
-    """Misspelt keys that are left out, each with what it may be meant to be."""
+    """Misspelled keys that the estimate ignores, each with the likely intended key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a run needs of its hosts or its disk, where their size is stated. Sizes are bytes."""
+    """The memory a run needs on its hosts or disk, if their capacity is stated. Sizes are in bytes."""
 
     place: Resource
     phase: str
@@ -189,81 +189,81 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One change of a run by itself. Sizes are bytes."""
+    """One change of a run by itself. Sizes are in bytes."""
 
     name: str
     settings: tuple[str, ...]
-    """`micro_batch_size: 16 -> 2`, one for each setting."""
+    """Texts such as `micro_batch_size: 16 -> 2`, one per setting."""
     place: Resource
-    """Where it saves memory: on the GPU, else where room is lacking."""
+    """The resource it saves: GPU memory, or the resource that is too small."""
     saved: int
     after: int
-    """The highest expected peak there with it."""
+    """Highest expected peak of that resource after the change."""
     slowdown: float
-    """The factor on the time of a step."""
+    """Factor on the time per step."""
     basis: Basis
-    """How well the slowdown is known."""
+    """Evidence for the slowdown."""
     source: str
     gives_up: str
     safe: bool
-    """Loss, data and resuming stay as they are."""
+    """True if loss, data and resuming stay the same."""
     chosen: bool
-    """It is part of the change that is proposed."""
+    """True if it is part of the proposed change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The change with which a run fits. Sizes are bytes."""
+    """The change that makes a run fit. Sizes are in bytes."""
 
     applicability: Applicability
     settings: tuple[str, ...]
     files: tuple[str, ...]
-    """The paths of the files that it changes, companions among them; none where it cannot be written."""
+    """Paths of the files that it changes, including companions; empty if it cannot be written."""
     expected: int
     low: int
     high: int
     verdict: Verdict
     slowdown: float
     elsewhere: tuple[Room, ...]
-    """The host and the disk afterwards, where they lack room before."""
+    """The host and the disk after the change, if they were too small before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What would hold a run that no change of its files makes fit."""
+    """The hardware that would hold a run that no change of its files makes fit."""
 
     need: int
-    """Bytes of one GPU."""
+    """Bytes per GPU."""
     nodes: int | None
     gpus: int | None
     gpu: str | None
     settings: tuple[str, ...]
-    """The changes with which that holds it."""
+    """Changes that are needed as well."""
     beside: Mapping[Resource, int]
-    """What is needed of a host and of the disk, where they lack room on the nodes that there are."""
+    """Bytes needed on a host and on disk, if those of the current nodes are too small."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFit:
-    """What one run needs, the changes that lower that, and the one that is proposed. Sizes are bytes."""
+    """Memory needs of one run, the changes that lower them, and the proposed one. Sizes are in bytes."""
 
     path: str
     framework: str
     phase: str | None
-    """The phase that needs most of a GPU; None where the run is not estimated."""
+    """The phase with the highest GPU peak; None if the run is not estimated."""
     expected: int | None
     low: int | None
     high: int | None
     capacity: int | None
     verdict: Verdict | None
     elsewhere: tuple[Room, ...]
-    """Its hosts and its disk, where their size is stated."""
+    """Hosts and disk, if their capacity is stated."""
     rungs: tuple[Rung, ...]
     solution: Solution | None
-    """None where it fits as it is, or where nothing makes it fit."""
+    """None if the run fits unchanged, or if nothing makes it fit."""
     holding: Holding | None
     offload: str | None
-    """What moving the optimizer to a host would do whose memory is not stated, where no smaller change is enough."""
+    """Effect of offloading the optimizer to a host of unknown memory, if no smaller change is enough."""
     largest: int | None
-    """The largest value of the size that was asked for; 0 where not even 1 fits."""
+    """The largest value of the requested size; 0 if not even 1 fits."""
     assumptions: tuple[str, ...]

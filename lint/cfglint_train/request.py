@@ -1,4 +1,4 @@
-"""What a call of the Python API asks for: its options, and the same in the engine's terms."""
+"""Requests of the Python API: the options, and their translation for the engine."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
-from cfglint_train.foundation.wording import did_you_mean
-from cfglint_train.frameworks.registry import spellings
-from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.foundation.wording import suggest_name
+from cfglint_train.frameworks.registry import map_spellings
+from cfglint_train.plan.origin import FieldValue, Origin
 from cfglint_train.runs.statements import CommandLine
 from cfglint_train.runs.workspace import Workspace
 from cfglint_train.settings import cluster_facts
@@ -30,31 +30,30 @@ Text = str | bytes
 
 
 class OptionError(UsageError):
-    """An option that means nothing: `option` is its field in `Options`, `given` what was given, `problem` why."""
+    """An invalid option: `option` is its field in `Options`, `given` its value, `problem` the reason."""
 
-    def __init__(self, option: str, given: str, problem: str) -> None:
-        super().__init__(f"{option}: {given}: {problem}")
+    def __init__(self, option: str, value: str, problem: str) -> None:
+        """Compose the message from the field, its value and the reason."""
+        super().__init__(f"{option}: {value}: {problem}")
         self.option = option
-        self.given = given
+        self.given = value
         self.problem = problem
 
 
 class Options(Frozen):
-    """Options that override the settings files; a default leaves the choice to them. The names are those of the
-    flags.
-    """
+    """Options that override the settings files; a default leaves the choice to them. The names match the flags."""
 
     select: Iterable[str] | None = None
     """Only these rules: codes, families (`MEM`), names, `ALL`."""
     ignore: Iterable[str] = ()
     baseline: PathLike | None = None
-    """The file of accepted findings (`cfglint-baseline.json`), which are neither reported nor fixed; None: none."""
+    """File of accepted findings (`cfglint-baseline.json`), which are neither reported nor fixed; None: no baseline."""
     require_checked: bool | None = None
-    """The rules that report runs which could not be checked (CHK) are on, whatever is selected."""
+    """Keep the rules that report unchecked runs (CHK) on, whatever is selected."""
     nodes: int | str | None = None
     gpus_per_node: int | str | None = None
     gpu: str | None = None
-    """A GPU of the table (`H100`, `A100-80GB`) or its memory."""
+    """GPU from the table (`H100`, `A100-80GB`) or its memory."""
     gpu_memory: str | None = None
     """Memory of one GPU, with its unit: `80GB`, `79.1GiB`."""
     host_memory: str | None = None
@@ -64,45 +63,47 @@ class Options(Frozen):
     releases: Mapping[str, str] = {}
     """Target releases by package: `{"axolotl": "0.18.0", "torch": "2.8"}`."""
     overrides: Mapping[str, Any] | Iterable[str] = {}
-    """Settings that the launch passes: values by key, with dots between the keys of sections; or `key=value` words,
-    which each framework reads as its launcher does."""
+    """Settings that the launch passes: values by dotted key, or `key=value` words, which each framework reads as its
+    launcher does.
+    """
     config: PathLike | None = None
-    """The settings file for every path; None: the nearest one to each."""
+    """Settings file for every path; None: the nearest one for each path."""
     isolated: bool = False
-    """No settings file at all."""
+    """Use no settings file."""
     settings_files: Files = DISK
-    """Where settings files are read from: the disk, or a commit."""
+    """Source of the settings files: the disk, or a commit."""
     force_exclude: bool = False
-    """Leave excluded files out even when they are named."""
+    """Leave out excluded files even if they are named."""
     no_cache: bool = False
     """Neither read nor write the cache."""
     cache_dir: PathLike | None = None
-    """The folder of the cache, where the copies of frameworks that were read are kept."""
+    """Folder of the cache, which keeps the vocabularies read from copies of frameworks."""
     model_config: PathLike | None = None
-    """A `config.json` (or the folder of one) that holds for the model of every run, whatever it is called."""
+    """`config.json` (or its folder) for the model of every run, whatever its name."""
     model_folders: Iterable[PathLike] = ()
-    """Folders below which models that a configuration names by their path are read; else only those in the repository
-    are."""
+    """Folders in which models that a config names by path may be read; without them, only the repository."""
     online: bool = False
     """Ask the Hub for the `config.json` of models that cfglint does not know; needs huggingface_hub."""
     max_cpu_seconds: float | None = None
-    """Processor time of the whole call; what is not read by then is an error. None: as the settings of the working
-    directory have it."""
+    """CPU time of the whole call; files not read by then are errors. None: as the settings of the working directory
+    say.
+    """
     jobs: int = 1
-    """Processes that `lint` may share many files among (0: one per core); with more than one, its `raw` result holds
-    no runs."""
+    """Processes among which `lint` may share many files (0: one per core); with more than one, its `raw` result has no
+    runs.
+    """
 
     def replace(self, **changes: Any) -> Options:
-        """Return a copy with other values of some fields. Raises ValueError for other names."""
+        """Return a copy with other values of some fields; raise ValueError for unknown names."""
         return self._replace(**changes)
 
 
 DEFAULTS: Final = Options()
-"""Everything as the settings files say."""
+"""Options that leave everything to the settings files."""
 
 
 class Request(Frozen):
-    """A call in the engine's terms."""
+    """A call, translated for the engine."""
 
     workspace: Workspace
     files: list[str]
@@ -110,52 +111,59 @@ class Request(Frozen):
     sources: dict[str, bytes]
 
 
-def request(
+def build_request(
     paths: PathLike | Iterable[PathLike] | None, options: Options, sources: Mapping[str, Text] | None
 ) -> Request:
-    """What a call asks for. Raises UsageError (OptionError, FactError, SettingsError)."""
+    """Translate a call for the engine.
+
+    Raises `UsageError` (`OptionError`, `FactError`, `SettingsError`) if it is invalid.
+    """
     from cfglint_train.foundation import deadline, regular_files
-    from cfglint_train.judging.dispatch import workspace_for
+    from cfglint_train.judging.dispatch import open_workspace
     from cfglint_train.judging.options import LintOptions
 
-    wanted = LintOptions(
-        select=None if options.select is None else _selectors("select", options.select),
-        ignore=_selectors("ignore", options.ignore),
+    lint_options = LintOptions(
+        select=None if options.select is None else _check_selectors("select", options.select),
+        ignore=_check_selectors("ignore", options.ignore),
         require_checked=options.require_checked,
-        baseline=None if options.baseline is None else _baseline(options.baseline, options.settings_files),
-        command_line=_passed(options),
-        settings=fixed_settings(options),
+        baseline=None if options.baseline is None else _load_baseline(options.baseline, options.settings_files),
+        command_line=_build_command_line(options),
+        settings=load_fixed_settings(options),
         settings_files=options.settings_files,
     )
     texts = {
-        regular_files.tidy(os.fspath(name)): text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+        regular_files.normalize_path(os.fspath(name)): text.encode("utf-8", "surrogatepass")
+        if isinstance(text, str)
+        else text
         for name, text in (sources or {}).items()
     }
     if paths is None:
         paths = ["."] if sources is None else list(texts)
-    named = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    workspace = workspace_for(wanted, texts)
-    budget = _budget(options, workspace)
-    wanted = wanted._replace(budget=budget)
-    places = [os.fspath(path) for path in named]
+    requested_paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    workspace = open_workspace(lint_options, texts)
+    budget = _build_budget(options, workspace)
+    lint_options = lint_options._replace(budget=budget)
+    requested = [os.fspath(path) for path in requested_paths]
     try:
         walk = partial(workspace.collect, force_exclude=options.force_exclude)
-        collected = deadline.within(budget.left, walk, places)
+        files = deadline.run_within(budget.compute_seconds_left, walk, requested)
     except deadline.OutOfTime:
-        collected = places  # reported as not read
+        files = requested  # reported as unread
     if options.overrides:
-        from cfglint_train.judging.overrides import refused
+        from cfglint_train.judging.overrides import validate_overrides
 
-        problem = refused(workspace, collected, wanted.command_line)
+        problem = validate_overrides(workspace, files, lint_options.command_line)
         if problem is not None:
             raise OptionError("overrides", *problem)
-    if wanted.baseline is not None:
-        wanted = wanted._replace(folders=tuple(os.path.abspath(path) for path in places if os.path.isdir(path)))
-    return Request(workspace, collected, wanted, texts)
+    if lint_options.baseline is not None:
+        lint_options = lint_options._replace(
+            folders=tuple(os.path.abspath(path) for path in requested if os.path.isdir(path))
+        )
+    return Request(workspace, files, lint_options, texts)
 
 
-def _budget(options: Options, workspace: Workspace) -> Budget:
-    """The processor time that the options state, else the settings of the working directory."""
+def _build_budget(options: Options, workspace: Workspace) -> Budget:
+    """Return the CPU time from the options, else from the settings of the working directory."""
     from cfglint_train.foundation.budget import Budget
 
     seconds = options.max_cpu_seconds
@@ -166,91 +174,91 @@ def _budget(options: Options, workspace: Workspace) -> Budget:
     return Budget() if seconds is None else Budget(seconds)
 
 
-def _baseline(path: PathLike, files: Files) -> Baseline:
+def _load_baseline(path: PathLike, files: Files) -> Baseline:
     from cfglint_train.judging import baseline
 
-    return baseline.load(os.fspath(path), files)
+    return baseline.load_baseline(os.fspath(path), files)
 
 
-def repository(path: PathLike) -> str:
-    """The root of the repository that a file is in; without one its folder."""
+def find_repository(path: PathLike) -> str:
+    """Return the root of the repository that a file is in, or its folder if it is in none."""
     from cfglint_train.foundation.roots import Roots
 
-    return Roots().around(os.fspath(path))[0]
+    return Roots().find_root(os.fspath(path))[0]
 
 
-def fixed_settings(options: Options) -> Settings | None:
-    """The settings for every file, where the options name them."""
+def load_fixed_settings(options: Options) -> Settings | None:
+    """Return the settings for every file if the options name them, else None."""
     if options.config is not None:
         return load_settings(os.fspath(options.config), options.settings_files)
     return Settings(os.getcwd()) if options.isolated else None
 
 
-def _selectors(option: str, given: Iterable[str]) -> tuple[str, ...]:
+def _check_selectors(option: str, values: Iterable[str]) -> tuple[str, ...]:
     from cfglint_rules import registry
 
-    selectors = (given,) if isinstance(given, str) else tuple(given)
+    selectors = (values,) if isinstance(values, str) else tuple(values)
     for selector in selectors:
-        if not registry.meant(selector):
-            raise OptionError(option, selector, registry.unknown(selector))
+        if not registry.match_selector(selector):
+            raise OptionError(option, selector, registry.describe_unknown(selector))
     return selectors
 
 
-def _facts(options: Options) -> dict[str, str]:
-    """The facts that the options state, by their canonical names. Raises OptionError and FactError."""
-    stated = {
+def _collect_facts(options: Options) -> dict[str, str]:
+    """Return the facts in the options by canonical name; raise `OptionError` or `FactError` if one is invalid."""
+    facts = {
         name: str(value)
         for name in cluster_facts.HARDWARE_FACTS
         if (value := getattr(options, name.replace("-", "_"))) is not None
     }
     for package, release in options.releases.items():
-        if package not in spellings():
-            hint = did_you_mean(package.lower(), spellings(), f"known names: {', '.join(spellings())}")
+        if package not in map_spellings():
+            hint = suggest_name(package.lower(), map_spellings(), f"known names: {', '.join(map_spellings())}")
             problem = f"unknown package; {hint}"
             raise OptionError("releases", f"{package}={release}", problem)
-        stated[spellings()[package]] = release.removeprefix("=")
-    for name, text in stated.items():
-        cluster_facts.check(name, Value(text, Origin("user", note="command line")))
-    return stated
+        facts[map_spellings()[package]] = release.removeprefix("=")
+    for name, text in facts.items():
+        cluster_facts.check(name, FieldValue(text, Origin("user", note="command line")))
+    return facts
 
 
-def _passed(options: Options) -> CommandLine:
-    """What the options say of the runs. Raises OptionError, FactError and UsageError."""
-    said = _said(options)
+def _build_command_line(options: Options) -> CommandLine:
+    """Return the options that concern runs; raise `OptionError`, `FactError` or `UsageError` if one is invalid."""
+    command_line = _build_facts_and_overrides(options)
     if options.no_cache or options.cache_dir is not None:
-        said = said._replace(cache_dir="" if options.no_cache else os.fspath(options.cache_dir or ""))
+        command_line = command_line._replace(cache_dir="" if options.no_cache else os.fspath(options.cache_dir or ""))
     if options.model_config is not None or options.online:
-        from cfglint_train.models.user_config import asked
+        from cfglint_train.models.user_config import load_user_config
 
-        config, online = asked(options.model_config, options.online)
-        said = said._replace(model_config=config, online=online)
+        config, online = load_user_config(options.model_config, options.online)
+        command_line = command_line._replace(model_config=config, online=online)
     folders = tuple(os.fspath(folder) for folder in options.model_folders)
     for folder in folders:
         if not os.path.isdir(folder):
-            raise OptionError("model_folders", folder, "there is no such folder")
+            raise OptionError("model_folders", folder, "no such folder")
     if folders:
-        said = said._replace(model_folders=folders)
-    return said
+        command_line = command_line._replace(model_folders=folders)
+    return command_line
 
 
-def _said(options: Options) -> CommandLine:
-    """What the options say of cluster, releases and settings."""
+def _build_facts_and_overrides(options: Options) -> CommandLine:
+    """Return the command line with the facts, releases and overrides of the options."""
     if not isinstance(options.overrides, Mapping):
         words = tuple(options.overrides)
         if words:
-            from cfglint_train.frameworks.framework import dotted
+            from cfglint_train.frameworks.framework import parse_dotted_settings
 
             for word in words:
                 try:
-                    dotted([word])
+                    parse_dotted_settings([word])
                 except ValueError as error:
                     raise OptionError("overrides", word, str(error)) from None
-        return CommandLine(_facts(options), settings=words)
+        return CommandLine(_collect_facts(options), settings=words)
     overrides: dict[Route, Any] = {}
     for key, value in options.overrides.items():
         route = tuple(key.split("."))
         if not all(route):
-            problem = "expected KEY=VALUE, with dots between the keys of sections"
+            problem = "expected KEY=VALUE; for a key of a section, SECTION.KEY=VALUE"
             raise OptionError("overrides", f"{key}={value}", problem)
         overrides[route] = value
-    return CommandLine(_facts(options), overrides)
+    return CommandLine(_collect_facts(options), overrides)

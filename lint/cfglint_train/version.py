@@ -1,4 +1,4 @@
-"""The version of cfglint under the name that constants have."""
+"""The version of cfglint as a constant."""
 
 import cfglint_train
 

@@ -1,1 +1,1 @@
-"""The rules: one module each, in folders by family."""
+"""Rules: one module each, in folders by family."""

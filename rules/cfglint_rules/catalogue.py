@@ -1,7 +1,8 @@
-"""The metadata of all rules, read from the source of their modules.
+"""Rule catalogue: read the metadata of all rules from the source of their modules.
 
 Importing every rule to list them would cost more than linting a file. `hatch_build.py` runs this module while a wheel
-is built, and the wheel holds the result as `catalogue.json`; so it imports nothing but the standard library.
+is built, and the wheel contains the result as `catalogue.json`. This module therefore imports only the standard
+library.
 """
 
 import os
@@ -23,19 +24,19 @@ FAMILIES = {
     "HSE": "House rules",
     "CHK": "Not checked",
 }
-"""The families with their titles, in the order in which their rules are listed and run."""
+"""Families with their titles, in the order in which their rules are listed and run."""
 
-_STATED = re.compile(r"^RULE\b", re.MULTILINE)
+_RULE_LINE = re.compile(r"^RULE\b", re.MULTILINE)
 _METADATA = re.compile(r"^RULE: Final = (Rule\((?:.+\)$|\n(?s:.*?)^\)))", re.MULTILINE)
 
 
 def read(root: str) -> list[dict[str, object]]:
-    """Return the arguments of every `RULE` in the modules below a folder, by family and number."""
+    """Return the arguments of every `RULE` in the modules below a folder, sorted by family and number."""
     order = list(FAMILIES)
-    return sorted(_stated(root), key=lambda rule: (order.index(str(rule["code"])[:3]), rule["code"]))
+    return sorted(_read_rules(root), key=lambda rule: (order.index(str(rule["code"])[:3]), rule["code"]))
 
 
-def _stated(root: str) -> Iterator[dict[str, object]]:
+def _read_rules(root: str) -> Iterator[dict[str, object]]:
     for folder in os.listdir(root):
         family = os.path.join(root, folder)
         for name in os.listdir(family) if os.path.isdir(family) else ():
@@ -44,12 +45,14 @@ def _stated(root: str) -> Iterator[dict[str, object]]:
                 with open(path, encoding="utf-8") as file:
                     text = file.read()
                 metadata = _METADATA.search(text)
-                if metadata is None and _STATED.search(text):
+                if metadata is None and _RULE_LINE.search(text):
                     raise ValueError(f"{path}: `RULE` must read `RULE: Final = Rule(...)`, closed at a line end")
                 if metadata is not None:
-                    yield eval(metadata[1], {"Rule": _arguments}) | {"module": f"{folder}.{name.removesuffix('.py')}"}
+                    yield eval(metadata[1], {"Rule": _collect_arguments}) | {
+                        "module": f"{folder}.{name.removesuffix('.py')}"
+                    }
 
 
-def _arguments(code: str, name: str, severity: str, **others: object) -> dict[str, object]:
-    """Return what is passed to `Rule`, by name."""
+def _collect_arguments(code: str, name: str, severity: str, **others: object) -> dict[str, object]:
+    """Return the arguments of `Rule` by name."""
     return {"code": code, "name": name, "severity": severity, **others}

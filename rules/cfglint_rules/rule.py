@@ -1,4 +1,4 @@
-"""The metadata of a rule: its module holds it as `RULE`, and the module's docstring documents the rule."""
+"""Rule metadata: each rule module defines it as `RULE`, and the module's docstring documents the rule."""
 
 from __future__ import annotations
 
@@ -17,39 +17,40 @@ Occasion = Literal["file", "syntax", "limit", "absent", "run", "pragma", "suppre
 
 
 class Rule(Frozen):
-    """The metadata of one rule."""
+    """Metadata of a rule."""
 
     code: str
     name: str
     severity: Severity
-    """The consequence of what it finds; a finding may be milder or graver."""
+    """Consequence of the problem; a finding may be milder or more severe."""
     module: str = ""
-    """Filled in by the registry: `memory.step_exceeds_gpu`."""
+    """Set by the registry: `memory.step_exceeds_gpu`."""
     scope: Scope = "run"
-    """What `check` receives: a run, or one configuration of one document; the engine itself reports `file` rules."""
+    """Argument of `check`: a run, or one config of one document; the engine itself reports `file` rules."""
     particular: bool = False
-    """It applies only to the frameworks that name it in their `framework.json`, not of all."""
+    """True if it applies only to the frameworks that name it in their `framework.json`."""
     fix: Applicability | None = None
-    """The best applicability that its fixes can have; None: it has none."""
+    """Safest applicability of its fixes; None: it has none."""
     refuses: bool = False
-    """Its module has `refused(config)`: why the framework would not start, as far as one file shows."""
+    """True if its module has `refused(config)`, which yields the reasons for which the framework would not start."""
     needs: Mapping[Field, tuple[Any, ...]] = {}
-    """The plan fields, with the values that they must have before `check` is called; no values: any that is known.
-    For other runs its module is not imported."""
+    """Plan fields with the values that they must have before `check` is called; no values: any known value. For other
+    runs the module is not imported.
+    """
     writes: tuple[Field, ...] = ()
-    """The plan fields that its fixes change, but for fixes that the estimate chooses."""
+    """Plan fields that its fixes change, except for fixes that the estimate chooses."""
     estimates: tuple[Resource, ...] = ()
-    """What it judges the estimate of."""
+    """Resources whose estimate it judges."""
     rests_on_vocabulary: bool = False
-    """It judges keys: a fork may have others, a condition may leave an option out, a script may guard it."""
+    """True if it judges keys: a fork may have others, a condition may leave an option out, a script may guard it."""
     rests_on_release: bool = False
-    """It judges by a release: its help is where that is pinned, unless it has a better one."""
+    """True if it judges by a release; its default help names the place where the release is pinned."""
     depends_on_unseen_flags: bool = False
-    """It compares numbers of one launch: options that the launch adds out of sight may replace them."""
+    """True if it compares numbers of a launch, which unseen options of the launch may override."""
     reported_by_engine: Occasion | None = None
-    """What the engine itself reports under its code."""
+    """Occasion on which the engine itself reports under its code."""
     unchecked: Literal["memory", "host", "keys", "run"] | None = None
-    """It finds nothing wrong, and says that this was not checked. `require-checked` keeps it on."""
+    """Set if it only reports that something was not checked. `require-checked` keeps it on."""
     since: str = "0.1.0"
 
     def has_needs(self, plan: Plan) -> bool:

@@ -1,6 +1,6 @@
-"""What every framework calls its settings, by release: one annotated JSON Schema per framework, and its reader."""
+"""Keys of every framework by release: one annotated JSON Schema per framework, and its reader."""
 
 from __future__ import annotations
 
 files: dict[str, str] = {}
-"""Vocabularies that lie elsewhere, as in the folder of a framework: name -> file."""
+"""Schema files outside this package, for example in a framework's folder: name -> file."""

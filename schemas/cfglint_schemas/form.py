@@ -1,4 +1,4 @@
-"""How a schema file is laid out: one line per property, the same bytes whenever the facts are the same."""
+"""The layout of schema files: one line per key, and identical bytes for identical facts."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ from typing import Any, Final
 Json = dict[str, Any]
 
 END: Final = "\n}\n}\n"
-"""How every schema file ends."""
+"""The last lines of every schema file."""
 
 
-def text(schema: Json) -> str:
-    """A schema as the text of its file."""
-    lines = [f"{_line(word)}: {_line(value)}" for word, value in schema.items() if word != "$defs"]
-    definitions = [f"  {_line(name)}: {_definition(of)}" for name, of in schema["$defs"].items()]
+def format_schema(schema: Json) -> str:
+    """Return the text of a schema's file."""
+    lines = [f"{_format_line(word)}: {_format_line(value)}" for word, value in schema.items() if word != "$defs"]
+    definitions = [
+        f"  {_format_line(name)}: {_format_definition(definition)}" for name, definition in schema["$defs"].items()
+    ]
     lines.append('"$defs": {\n' + ",\n".join(definitions))
     return "{\n" + ",\n".join(lines) + END
 
 
-def _definition(of: Json) -> str:
-    head = "".join(f"{_line(word)}: {_line(value)}, " for word, value in of.items() if word != "properties")
-    rows = ",\n".join(f"    {_line(name)}: {_line(facts)}" for name, facts in of["properties"].items())
+def _format_definition(definition: Json) -> str:
+    head = "".join(
+        f"{_format_line(word)}: {_format_line(value)}, " for word, value in definition.items() if word != "properties"
+    )
+    rows = ",\n".join(
+        f"    {_format_line(name)}: {_format_line(facts)}" for name, facts in definition["properties"].items()
+    )
     return "{" + head + '"properties": {' + (f"\n{rows}\n  " if rows else "") + "}}"
 
 
-def _line(value: Any) -> str:
+def _format_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,4 +1,4 @@
-"""What a fragment of JSON Schema lets a value be."""
+"""Kinds of value that a JSON Schema fragment allows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
-_NAMES: Final = {
+_KIND_BY_TYPE: Final = {
     "integer": "int",
     "number": "float",
     "boolean": "bool",
@@ -18,52 +18,52 @@ _NAMES: Final = {
 }
 
 
-class Kind(Frozen):
-    """One thing that a value may be."""
+class ValueKind(Frozen):
+    """One kind of value."""
 
     name: str
-    """int, float, bool, str, list, dict, null, enum, any."""
+    """int, float, bool, str, list, dict, null, enum or any."""
     values: tuple[Any, ...] = ()
-    """For enum."""
-    items: tuple[Kind, ...] = ()
-    """For list: what an item may be; empty is anything."""
+    """Allowed values, for enum."""
+    items: tuple[ValueKind, ...] = ()
+    """Kinds of the items, for list; empty if any item is allowed."""
 
 
-def is_free(place: Mapping[str, Any]) -> bool:
-    """Whether a schema lets every name in: a mapping without names of its own, or a type of unknown values."""
-    return "$ref" not in place and "enum" not in place and may_be(place, "object")
+def is_free(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema accepts every name: a mapping without declared keys, or a type with unknown values."""
+    return "$ref" not in schema and "enum" not in schema and can_be(schema, "object")
 
 
-def may_be(place: Mapping[str, Any], kind: str) -> bool:
-    """Whether a schema lets a value be of a type."""
-    types = place.get("type")
+def can_be(schema: Mapping[str, Any], kind: str) -> bool:
+    """Return whether a schema allows a value of a type."""
+    types = schema.get("type")
     if types is None:
-        return "enum" not in place and "$ref" not in place
+        return "enum" not in schema and "$ref" not in schema
     return kind in types if isinstance(types, list) else kind == types
 
 
-def alternatives(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The schemas of which a value has to fit one."""
+def list_alternatives(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the schemas of which a value must match at least one."""
     if "anyOf" in schema:
-        return [flat for part in schema["anyOf"] for flat in alternatives(part)]
+        return [flat for part in schema["anyOf"] for flat in list_alternatives(part)]
     return [schema]
 
 
-def kinds_of(schema: Mapping[str, Any]) -> tuple[Kind, ...]:
-    """The things that a JSON Schema fragment lets a value be."""
-    found: list[Kind] = []
-    for part in alternatives(schema):
+def list_kinds(schema: Mapping[str, Any]) -> tuple[ValueKind, ...]:
+    """Return the kinds of value that a JSON Schema fragment allows."""
+    kinds: list[ValueKind] = []
+    for part in list_alternatives(schema):
         if "enum" in part:
             values = tuple(value for value in part["enum"] if value is not None)
-            found.append(Kind("enum", values))
+            kinds.append(ValueKind("enum", values))
             if len(values) < len(part["enum"]):
-                found.append(Kind("null"))
+                kinds.append(ValueKind("null"))
         elif "$ref" in part:
-            found.append(Kind("dict"))
+            kinds.append(ValueKind("dict"))
         elif "type" in part:
             types = part["type"] if isinstance(part["type"], list) else [part["type"]]
-            items = kinds_of(part["items"]) if part.get("items") else ()
-            found.extend(Kind(_NAMES[name], (), items if name == "array" else ()) for name in types)
+            items = list_kinds(part["items"]) if part.get("items") else ()
+            kinds.extend(ValueKind(_KIND_BY_TYPE[name], (), items if name == "array" else ()) for name in types)
         else:
-            found.append(Kind("any"))
-    return tuple(found)
+            kinds.append(ValueKind("any"))
+    return tuple(kinds)

@@ -1,8 +1,8 @@
-"""What a framework makes of a value before it checks it, in the words of JSON Schema.
+"""Values that a framework converts before it validates them, as JSON Schema.
 
-A declared integer takes more than integers: pydantic makes numbers of text, OmegaConf fills in `${...}`, DeepSpeed's
-host replaces "auto", and some readers look at no type at all. A schema for editors must not complain
-where the framework does not. What each takes is said by its loader (`cfglint_train.frameworks.loaders`).
+A declared integer accepts more than integers: pydantic converts text to numbers, OmegaConf resolves `${...}`,
+DeepSpeed's host replaces "auto", and some readers check no types at all. A schema for editors must not complain if the
+framework does not. Each framework's loader states what it accepts (`cfglint_train.frameworks.loaders`).
 """
 
 from __future__ import annotations
@@ -15,67 +15,76 @@ Json = dict[str, Any]
 
 
 class Loader(Protocol):
-    """How a framework loads scalars, as far as a schema asks."""
+    """The part of a framework's loader of scalars that a schema needs."""
 
     @property
-    def accepts(self) -> Mapping[str, Json]:
-        """Declared type -> JSON Schema of what is taken for it; a type without a row takes nothing else."""
+    def accepted_schemas(self) -> Mapping[str, Json]:
+        """JSON Schemas of the accepted values by declared type; a type that is missing accepts only itself."""
 
     @property
     def placeholder(self) -> Json | None:
-        """JSON Schema of what stands for a value of any type until something fills it in."""
+        """JSON Schema of a placeholder for a value of any type, which is resolved later."""
 
     @property
-    def typed(self) -> bool:
-        """Whether values are checked against declared types at all."""
+    def checks_types(self) -> bool:
+        """The loader checks values against declared types."""
 
 
-def taken_by(loader: Loader) -> Callable[[Mapping[str, Any], Json], Json]:
-    """The function that turns what a framework declares of one value into what it takes.
+def build_widener(loader: Loader) -> Callable[[Mapping[str, Any], Json], Json]:
+    """Return a function that widens the schema of a declared value to everything that the framework accepts.
 
-    It gets the declaration and the plain schema that was made of it, in which items and alternatives are done.
+    Its arguments are the declaration and the plain schema built from it, in which items and alternatives are already
+    widened.
     """
-    types, also = loader.accepts, loader.placeholder
+    types, placeholder = loader.accepted_schemas, loader.placeholder
 
-    def taken(declared: Mapping[str, Any], made: Json) -> Json:
-        if "x-external" in declared or "x-unchecked" in declared or not loader.typed:
-            kept = {word: value for word, value in made.items() if word not in ("type", "items", *_BOUNDS)}
-            return _or(kept, also) if "enum" in kept else kept
-        if "enum" not in made and "type" in made and "$ref" not in made:
-            made = _converted(made, types)
-        return _or(made, also) if "enum" in made or "type" in made or "anyOf" in made else made
+    def widen(declaration: Mapping[str, Any], schema: Json) -> Json:
+        if "x-external" in declaration or "x-unchecked" in declaration or not loader.checks_types:
+            unchecked = {
+                word: value for word, value in schema.items() if word not in ("type", "items", *_BOUND_KEYWORDS)
+            }
+            return _add_placeholder(unchecked, placeholder) if "enum" in unchecked else unchecked
+        if "enum" not in schema and "type" in schema and "$ref" not in schema:
+            schema = _widen_types(schema, types)
+        return (
+            _add_placeholder(schema, placeholder)
+            if "enum" in schema or "type" in schema or "anyOf" in schema
+            else schema
+        )
 
-    return taken
+    return widen
 
 
-_BOUNDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems")
-_ABOUT: Final = ("default", "deprecated")
+_BOUND_KEYWORDS: Final = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems")
+_ANNOTATION_KEYWORDS: Final = ("default", "deprecated")
 
 
-def _converted(schema: Json, types: Mapping[str, Json]) -> Json:
-    """A schema with types, each as it is converted."""
+def _widen_types(schema: Json, types: Mapping[str, Json]) -> Json:
+    """Replace each type of a schema with the values that are converted to it."""
     declared = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    if not any(one in types for one in declared):
+    if not any(name in types for name in declared):
         return schema
-    rest = {word: value for word, value in schema.items() if word != "type"}
+    others = {word: value for word, value in schema.items() if word != "type"}
     if len(declared) == 1:
-        return {**rest, **types[declared[0]], **_bounds(schema, types[declared[0]])}
-    about: Json = {word: rest.pop(word) for word in _ABOUT if word in rest}
+        return {**others, **types[declared[0]], **_merge_bounds(schema, types[declared[0]])}
+    annotations: Json = {word: others.pop(word) for word in _ANNOTATION_KEYWORDS if word in others}
     parts = []
-    for one in declared:
-        own = types.get(one, {"type": one})
-        parts.append({**rest, **own, **_bounds(schema, own)})
-    return {**about, "anyOf": parts}
+    for name in declared:
+        accepted = types.get(name, {"type": name})
+        parts.append({**others, **accepted, **_merge_bounds(schema, accepted)})
+    return {**annotations, "anyOf": parts}
 
 
-def _bounds(schema: Json, own: Json) -> Json:
-    """The bounds that count for one kind of value: its own, then the declared ones."""
-    return {word: own.get(word, schema.get(word)) for word in _BOUNDS if word in schema or word in own}
+def _merge_bounds(schema: Json, accepted: Json) -> Json:
+    """Return the bounds of one kind of value: its own, or else the declared ones."""
+    return {
+        word: accepted.get(word, schema.get(word)) for word in _BOUND_KEYWORDS if word in schema or word in accepted
+    }
 
 
-def _or(schema: Json, also: Json | None) -> Json:
-    """A schema, or something that stands for any value."""
-    if also is None or schema.get("type") == "null":
+def _add_placeholder(schema: Json, placeholder: Json | None) -> Json:
+    """Allow a placeholder in place of any value of a schema."""
+    if placeholder is None or schema.get("type") == "null":
         return schema
-    about: Json = {word: schema.pop(word) for word in _ABOUT if word in schema}
-    return {**about, "anyOf": [*schema.pop("anyOf", [schema] if schema else []), also]}
+    annotations: Json = {word: schema.pop(word) for word in _ANNOTATION_KEYWORDS if word in schema}
+    return {**annotations, "anyOf": [*schema.pop("anyOf", [schema] if schema else []), placeholder]}

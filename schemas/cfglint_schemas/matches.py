@@ -1,101 +1,110 @@
-"""What an unknown setting was probably meant to be. Only looked into where there is one."""
+"""Corrections of unknown keys: the keys that were probably intended. Loaded only if a key is unknown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
 
-from cfglint_schemas.status import ITEM, UNKNOWN, Context, Route, parts_of
+from cfglint_schemas.status import ITEM, UNKNOWN, Context, Route, split_route
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-# difflib's ratio from which two names are alike, and from which one is surely a slip for the other.
-_ALIKE: Final = 0.75
-_SLIP: Final = 0.85
+# Ratios of difflib from which two names are similar, and from which one is certainly a typo of the other.
+_MIN_SIMILAR: Final = 0.75
+_MIN_TYPO: Final = 0.85
 
 
-class Match(Frozen):
-    """A setting that an unknown one may have been meant to be."""
+class KeyMatch(Frozen):
+    """A key that an unknown key may have been intended as."""
 
     route: Route
-    how: str
+    reason: str
     """spelling (case, dashes, underscores), words (in another order), dotted (a route written as one key), place (the
-    same name belongs elsewhere), similar."""
+    same name is accepted elsewhere) or similar.
+    """
 
 
-def closest(
-    vocabulary: Vocabulary, route: Route, release: str, context: Context = UNKNOWN, most: int = 3
-) -> list[Match]:
-    """The settings nearest to an unknown one, best first.
+def find_closest(
+    vocabulary: Vocabulary, route: Route, release: str, context: Context = UNKNOWN, limit: int = 3
+) -> list[KeyMatch]:
+    """Return the keys closest to an unknown key, best first.
 
-    `route` is the unknown setting's; only settings that can be given at the release are proposed.
+    `route` is that of the unknown key; only keys that are accepted at the release are proposed.
     """
     name = route[-1]
     if not isinstance(name, str):
         return []
     parent = route[:-1]
-    here = vocabulary.names(parent, release, context)
-    alike = similar(name, tuple(here))
-    elsewhere = list(_elsewhere(vocabulary, parent, name, release, context))
-    bare, words = _bare(name), _words(name)
+    siblings = vocabulary.list_names(parent, release, context)
+    similar_names = find_similar(name, tuple(siblings))
+    elsewhere = list(_find_elsewhere(vocabulary, parent, name, release, context))
+    normalized, words = _normalize(name), _sort_words(name)
     proposals = [
-        *(Match((*parent, other), "spelling") for other in here if _bare(other) == bare),
-        *(Match(found, "dotted") for found in _dotted(vocabulary, parent, name, release, context)),
-        *(Match((*parent, other), "words") for other in here if _words(other) == words),
-        *(Match((*parent, other), "similar") for other, ratio in alike if ratio >= _SLIP),
-        *(Match(found, "place") for found in elsewhere if ITEM not in found),
-        *(Match((*parent, other), "similar") for other, ratio in alike if ratio < _SLIP),
-        *(Match(found, "place") for found in elsewhere if ITEM in found),
+        *(KeyMatch((*parent, other), "spelling") for other in siblings if _normalize(other) == normalized),
+        *(KeyMatch(candidate, "dotted") for candidate in _find_dotted(vocabulary, parent, name, release, context)),
+        *(KeyMatch((*parent, other), "words") for other in siblings if _sort_words(other) == words),
+        *(KeyMatch((*parent, other), "similar") for other, ratio in similar_names if ratio >= _MIN_TYPO),
+        *(KeyMatch(candidate, "place") for candidate in elsewhere if ITEM not in candidate),
+        *(KeyMatch((*parent, other), "similar") for other, ratio in similar_names if ratio < _MIN_TYPO),
+        *(KeyMatch(candidate, "place") for candidate in elsewhere if ITEM in candidate),
     ]
-    best: dict[Route, Match] = {}
+    best: dict[Route, KeyMatch] = {}
     for proposal in proposals:
         best.setdefault(proposal.route, proposal)
-    return list(best.values())[:most]
+    return list(best.values())[:limit]
 
 
 @lru_cache(maxsize=4096)
-def _bare(name: str) -> str:
+def _normalize(name: str) -> str:
     return name.replace("-", "").replace("_", "").replace(".", "").lower()
 
 
 @lru_cache(maxsize=4096)
-def _words(name: str) -> str:
+def _sort_words(name: str) -> str:
     return " ".join(sorted(name.lower().replace("-", " ").replace("_", " ").replace(".", " ").split()))
 
 
 @lru_cache(maxsize=1024)
-def similar(name: str, names: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
-    """The most similar names with their ratios, best first. A rule and what a run is meant to be both ask for them."""
+def find_similar(name: str, names: tuple[str, ...]) -> tuple[tuple[str, float], ...]:
+    """Return the most similar names with their ratios, best first.
+
+    Cached because a rule and the correction of typos both ask for them.
+    """
     from difflib import SequenceMatcher, get_close_matches
 
     matcher = SequenceMatcher(b=name)
 
-    def ratio(other: str) -> float:
+    def compute_ratio(other: str) -> float:
         matcher.set_seq1(other)
         return matcher.ratio()
 
-    return tuple((other, ratio(other)) for other in get_close_matches(name, names, n=3, cutoff=_ALIKE))
+    return tuple((other, compute_ratio(other)) for other in get_close_matches(name, names, n=3, cutoff=_MIN_SIMILAR))
 
 
-def _dotted(vocabulary: Vocabulary, parent: Route, name: str, release: str, context: Context) -> Iterator[Route]:
+def _find_dotted(vocabulary: Vocabulary, parent: Route, name: str, release: str, context: Context) -> Iterator[Route]:
     if "." in name and not name.startswith("-"):
-        route = (*parent, *parts_of(name))
-        fact = vocabulary.fact(route, release, context)
-        if fact is not None and not fact.open and fact.status().kind == "present":
+        route = (*parent, *split_route(name))
+        fact = vocabulary.find_fact(route, release, context)
+        if fact is not None and not fact.is_open and fact.resolve_status().kind == "present":
             yield route
 
 
-def _elsewhere(vocabulary: Vocabulary, parent: Route, name: str, release: str, context: Context) -> Iterator[Route]:
-    """Every other place where the name can be given, the nearest to the root first."""
-    for other in vocabulary.mappings(release, context) if _knows(vocabulary, name, release) else ():
+def _find_elsewhere(
+    vocabulary: Vocabulary, parent: Route, name: str, release: str, context: Context
+) -> Iterator[Route]:
+    """Yield every other place that accepts the name, the nearest to the root first."""
+    for other in vocabulary.list_mappings(release, context) if _has_name(vocabulary, name, release) else ():
         if other != parent:
-            fact = vocabulary.fact((*other, name), release, context)
-            if fact is not None and not fact.open and fact.status().kind == "present":
+            fact = vocabulary.find_fact((*other, name), release, context)
+            if fact is not None and not fact.is_open and fact.resolve_status().kind == "present":
                 yield (*other, name)
 
 
 @lru_cache(maxsize=4096)
-def _knows(vocabulary: Vocabulary, name: str, release: str) -> bool:
-    """Whether any place has the name. Asked again in each run that an unknown key of a companion belongs to."""
-    return vocabulary.knows(name, release)
+def _has_name(vocabulary: Vocabulary, name: str, release: str) -> bool:
+    """Return whether any definition has the name.
+
+    Cached because each run that an unknown key of a companion file belongs to asks again.
+    """
+    return vocabulary.has_name(name, release)

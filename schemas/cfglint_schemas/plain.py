@@ -1,40 +1,40 @@
-"""One release's vocabulary as a plain JSON Schema, as editors and other validators take it."""
+"""The vocabulary of one release as a plain JSON Schema, for editors and other validators."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cfglint_schemas.fact import Fact
-from cfglint_schemas.lenient import Loader, taken_by
+from cfglint_schemas.fact import KeyFact
+from cfglint_schemas.lenient import Loader, build_widener
 from cfglint_schemas.status import UNKNOWN, Context, Status
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.foundation.typed import Any, Final
 
 Json = dict[str, Any]
 
-# JSON has no comments: these are names that people give to remarks, and an editor has nothing to say of them.
+# JSON has no comments. People use these names for remarks, and editors must not report them.
 _REMARKS: Final = "^(_|//|#|x-)"
 
-_TAKEN: Final = frozenset(("mapped", "warning", "nothing"))
-"""Effects with which a framework still takes a setting that is on its way out."""
+_ACCEPTING_EFFECTS: Final = frozenset(("mapped", "warning", "nothing"))
+"""Effects with which a framework still accepts a key that is not current."""
 
 
-def plain(
+def build_plain_schema(
     vocabulary: Vocabulary,
     release: str,
     context: Context = UNKNOWN,
     loader: Loader | None = None,
     remarks: bool = False,
 ) -> Json:
-    """A JSON Schema (draft 2020-12) of what one entry point takes at one release.
+    """Return a JSON Schema (draft 2020-12) of the keys that one entry point accepts at one release.
 
-    Unknown names are refused wherever the framework drops or refuses them. Values are those that the `loader` takes and
-    converts; without one, only those that the framework declares. `remarks`: the files have no comments, so that some
-    names stand for them. Raises ValueError for text that is no release.
+    Unknown names are rejected if the framework drops or rejects them. Values are those that `loader` accepts and
+    converts, or only the declared ones without a loader. Set `remarks` if the files cannot have comments, so that some
+    names serve as comments. Raises ValueError if `release` is not a release.
     """
     definitions: dict[str, Json] = {}
-    maker = _Maker(vocabulary, release, context, definitions, loader, remarks)
-    root = maker.reference(vocabulary.definitions((), release, context))
+    builder = _SchemaBuilder(vocabulary, release, context, definitions, loader, remarks)
+    root = builder.build_reference(vocabulary.list_definitions((), release, context))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"{vocabulary.framework} {release}",
@@ -43,19 +43,21 @@ def plain(
     }
 
 
-def accepts(status: Status) -> bool:
-    """Whether a framework takes a setting of this status without refusing or dropping it."""
+def is_accepted(status: Status) -> bool:
+    """Return whether a framework accepts a key with this status, neither rejecting nor dropping it."""
     return status.kind in ("present", "ignored") or (
-        status.kind in ("renamed", "removed", "gated") and status.effect in _TAKEN
+        status.kind in ("renamed", "removed", "gated") and status.effect in _ACCEPTING_EFFECTS
     )
 
 
-def _as_declared(_: Mapping[str, Any], made: Json) -> Json:
-    return made
+def _keep_schema(_: Mapping[str, Any], schema: Json) -> Json:
+    return schema
 
 
-class _Maker:
-    __slots__ = ("_context", "_definitions", "_release", "_remarks", "_taken", "_vocabulary")
+class _SchemaBuilder:
+    """Builds the definitions of a plain schema, each when it is first referred to."""
+
+    __slots__ = ("_context", "_definitions", "_release", "_remarks", "_vocabulary", "_widen")
 
     def __init__(
         self,
@@ -66,70 +68,74 @@ class _Maker:
         loader: Loader | None,
         remarks: bool,
     ) -> None:
+        """Remember the choices that hold for the whole schema."""
         self._vocabulary = vocabulary
         self._release = release
         self._context = context
         self._definitions = definitions
         self._remarks = remarks
-        self._taken = _as_declared if loader is None else taken_by(loader)
+        self._widen = _keep_schema if loader is None else build_widener(loader)
 
-    def reference(self, names: Iterable[str], free: Mapping[str, Any] | None = None) -> Json:
-        """A reference to one or several definitions; several are merged into one that has the names of all.
+    def build_reference(self, names: Iterable[str], free: Mapping[str, Any] | None = None) -> Json:
+        """Return a reference to one or several definitions; several are merged into one with the names of all.
 
-        `free` is the schema of every other name, where the place may be a free mapping too.
+        `free` is the schema of every other name, if the place may also be a free mapping.
         """
         names = list(dict.fromkeys(names))
-        rest = () if free is None else (str(free.get("$ref", "*")).rpartition("/")[2],)
-        title = "+".join((*names, *rest))
+        free_names = () if free is None else (str(free.get("$ref", "*")).rpartition("/")[2],)
+        title = "+".join((*names, *free_names))
         if title not in self._definitions:
             self._definitions[title] = {}
-            self._definitions[title] = self._definition(names)
+            self._definitions[title] = self._build_definition(names)
             if free is not None:
-                self._definitions[title]["additionalProperties"] = self._fragment(free)
+                self._definitions[title]["additionalProperties"] = self._convert(free)
         return {"$ref": f"#/$defs/{title}"}
 
-    def _definition(self, names: list[str]) -> Json:
-        found: dict[str, list[Fact]] = {}
+    def _build_definition(self, names: list[str]) -> Json:
+        facts_by_name: dict[str, list[KeyFact]] = {}
         for name in names:
-            for fact in self._vocabulary.facts_of(name, self._release, self._context):
-                if accepts(fact.status()):
-                    for spelling in (fact.name, *fact.spellings()):
-                        found.setdefault(spelling, []).append(fact)
-        properties = {name: self._schema(facts) for name, facts in sorted(found.items())}
-        made: Json = {"type": "object", "properties": properties}
-        effects = {self._vocabulary.effect_in(name, self._release) for name in names}
+            for fact in self._vocabulary.list_facts(name, self._release, self._context):
+                if is_accepted(fact.resolve_status()):
+                    for spelling in (fact.name, *fact.list_spellings()):
+                        facts_by_name.setdefault(spelling, []).append(fact)
+        properties = {name: self._build_schema(facts) for name, facts in sorted(facts_by_name.items())}
+        definition: Json = {"type": "object", "properties": properties}
+        effects = {self._vocabulary.get_effect(name, self._release) for name in names}
         if "kept" not in effects:
-            made["additionalProperties"] = False
+            definition["additionalProperties"] = False
             if self._remarks:
-                made["patternProperties"] = {_REMARKS: {}}
-        return made
+                definition["patternProperties"] = {_REMARKS: {}}
+        return definition
 
-    def _schema(self, facts: list[Fact]) -> Json:
-        """What a setting may be; where several definitions have it, whatever one of them takes."""
-        schemas = [fact.schema() for fact in facts]
+    def _build_schema(self, facts: list[KeyFact]) -> Json:
+        """Return the schema of a key; if several definitions have it, allow the values of each."""
+        schemas = [fact.get_schema() for fact in facts]
         if all(schema == schemas[0] for schema in schemas):
-            schema = self._fragment(schemas[0])
+            schema = self._convert(schemas[0])
         else:
-            schema = self._fragment({"anyOf": [part for of in schemas for part in of.get("anyOf", [of])]})
-        on_its_way_out = all(fact.deprecated or fact.status().kind != "present" for fact in facts)
-        return {**schema, "deprecated": True} if on_its_way_out else schema
+            schema = self._convert({"anyOf": [part for item in schemas for part in item.get("anyOf", [item])]})
+        is_deprecated = all(fact.is_deprecated or fact.resolve_status().kind != "present" for fact in facts)
+        return {**schema, "deprecated": True} if is_deprecated else schema
 
-    def _fragment(self, schema: Mapping[str, Any]) -> Json:
-        made = {word: value for word, value in schema.items() if not word.startswith("x-")}
-        if "$ref" in made:
-            made.update(self.reference([made["$ref"][len("#/$defs/") :]]))
-        if "items" in made:
-            made["items"] = self._fragment(made["items"])
-        if isinstance(made.get("additionalProperties"), dict):
-            made["additionalProperties"] = self._fragment(made["additionalProperties"])
-        if "anyOf" in made:
-            parts = [part for part in made["anyOf"] if "$ref" not in part]
-            names = [part["$ref"][len("#/$defs/") :] for part in made["anyOf"] if "$ref" in part]
+    def _convert(self, schema: Mapping[str, Any]) -> Json:
+        result = {word: value for word, value in schema.items() if not word.startswith("x-")}
+        if "$ref" in result:
+            result.update(self.build_reference([result["$ref"][len("#/$defs/") :]]))
+        if "items" in result:
+            result["items"] = self._convert(result["items"])
+        if isinstance(result.get("additionalProperties"), dict):
+            result["additionalProperties"] = self._convert(result["additionalProperties"])
+        if "anyOf" in result:
+            parts = [part for part in result["anyOf"] if "$ref" not in part]
+            names = [part["$ref"][len("#/$defs/") :] for part in result["anyOf"] if "$ref" in part]
             maps = [part for part in parts if part.get("type") == "object" and part.get("additionalProperties")]
             if names and maps:
-                # A name of the model is the model's, as the reader has it; only other names are free.
+                # As in the reader, a name that the model declares follows the model; only other names are free.
                 parts = [part for part in parts if part is not maps[0]]
-                made["anyOf"] = [*map(self._fragment, parts), self.reference(names, maps[0]["additionalProperties"])]
+                result["anyOf"] = [
+                    *map(self._convert, parts),
+                    self.build_reference(names, maps[0]["additionalProperties"]),
+                ]
             else:
-                made["anyOf"] = [*map(self._fragment, parts), *([self.reference(names)] if names else [])]
-        return self._taken(schema, made)
+                result["anyOf"] = [*map(self._convert, parts), *([self.build_reference(names)] if names else [])]
+        return self._widen(schema, result)

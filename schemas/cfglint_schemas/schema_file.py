@@ -1,6 +1,6 @@
-"""A schema file as its own index, one setting to a line: a line is parsed when its setting is first asked for.
+"""Schema files with one key per line: a line is parsed when its key is first needed.
 
-`form.py` lays the files out. Nothing heavy is imported; loading costs about a millisecond.
+`form.py` defines the layout. Only light modules are imported; loading takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ from collections.abc import Mapping
 from json import loads
 
 from cfglint_train.foundation.typed import Any
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 
 
 class SchemaFile:
-    """Settings by definition, releases in their order, and what becomes of unknown names."""
+    """Keys by definition, releases in order, and the effect of unknown names."""
 
     __slots__ = (
         "_aliased",
-        "_choosing",
         "_gated",
         "_heads",
-        "_keys",
-        "_orders",
+        "_indices",
         "_parsed",
         "_positions",
-        "_refusable",
+        "_rejectable",
+        "_release_keys",
+        "_selectors",
         "_unparsed",
         "entries",
         "framework",
@@ -35,18 +35,19 @@ class SchemaFile:
     )
 
     def __init__(self, framework: str, text: str) -> None:
+        """Index the lines of a schema file; raise ValueError if it has another layout."""
         self.framework = framework
         self.lines: dict[str, dict[str, str]] = {}
-        """Definition -> setting -> its line."""
+        """Definition -> key -> its line."""
         self._unparsed: dict[str, str] = {}
         self._aliased: dict[str, list[str]] = {}
-        """Definition -> the settings in it that have other names."""
+        """Definition -> its keys that have aliases."""
         self._heads: dict[str, Mapping[str, Any]] = {}
         self._parsed: dict[tuple[str, str], Mapping[str, Any]] = {}
-        self._keys: dict[str, list[Any]] = {}
+        self._release_keys: dict[str, list[Any]] = {}
         self._positions: dict[tuple[str, str], int] = {}
-        self._refusable: frozenset[str] | None = None
-        self._choosing: tuple[str, ...] | None = None
+        self._rejectable: frozenset[str] | None = None
+        self._selectors: tuple[str, ...] | None = None
         self._gated: list[Mapping[str, Any]] | None = None
         head: dict[str, Any] = {}
         current: dict[str, str] = {}
@@ -62,167 +63,173 @@ class SchemaFile:
                 name, _, value = line.rstrip(",").partition(": ")
                 head[name.strip('"')] = loads(value)
         if not {"x-packages", "x-entries"} <= head.keys():
-            raise ValueError(
-                f"the vocabulary of {framework} is not in the layout that `python -m tools.schemas` writes"
-            )
-        self.packages: Mapping[str, tuple[str, ...]] = {name: tuple(of) for name, of in head["x-packages"].items()}
+            raise ValueError(f"the vocabulary of {framework} was not written by `python -m tools.schemas`")
+        self.packages: Mapping[str, tuple[str, ...]] = {
+            name: tuple(releases) for name, releases in head["x-packages"].items()
+        }
         self.entries: Mapping[str, list[Mapping[str, Any]]] = head["x-entries"]
         self.package = next(iter(self.packages))
-        self._orders = {name: {known: place for place, known in enumerate(of)} for name, of in self.packages.items()}
+        self._indices = {
+            name: {release: position for position, release in enumerate(releases)}
+            for name, releases in self.packages.items()
+        }
 
     def __repr__(self) -> str:
+        """Show the framework."""
         return f"<vocabulary of {self.framework}>"
 
     @property
     def releases(self) -> tuple[str, ...]:
-        """The framework's releases that are known, oldest first."""
+        """The framework's known releases, oldest first."""
         return self.packages[self.package]
 
     @property
     def newest(self) -> str:
-        """The newest release that is out; development versions are known too, but not installed by default."""
+        """The newest final release: development versions are known too, but pip does not install them by default."""
         return next((release for release in reversed(self.releases) if "dev" not in release), self.releases[-1])
 
     @property
-    def refusable(self) -> frozenset[str]:
-        """Names of settings, other spellings included, that some release refuses although another one has them.
+    def rejectable(self) -> frozenset[str]:
+        """Names of keys, aliases included, that some release rejects although another one has them.
 
-        Found in the text of the lines, so that asking costs less than parsing a few of them; a name may be here that
-        is refused in one place only, or in a release before it came.
+        A search in the text of the lines costs less than parsing a few of them. The set may include names that only one
+        place rejects, or only a release before the key was added.
         """
-        if self._refusable is None:
-            found: set[str] = set()
-            unfinished = [f'"since":"{release}"' for release in self.releases if "dev" in release]
+        if self._rejectable is None:
+            rejected: set[str] = set()
+            dev_releases = [f'"since":"{release}"' for release in self.releases if "dev" in release]
             for definition, lines in self.lines.items():
-                strict = '"effect":"error"' in self._unparsed[definition]
-                signs = ('"last"', '"effect":"error"', *unfinished) if strict else ('"effect":"error"',)
+                is_strict = '"effect":"error"' in self._unparsed[definition]
+                markers = ('"last"', '"effect":"error"', *dev_releases) if is_strict else ('"effect":"error"',)
                 names = [
                     name
                     for name, line in lines.items()
-                    if any(sign in line for sign in signs) or '"x-removed":"error"' in line
+                    if any(marker in line for marker in markers) or '"x-removed":"error"' in line
                 ]
-                found.update(names)
+                rejected.update(names)
                 for name in names:
                     if '"aliases"' in lines[name]:
-                        for span in self.setting(definition, name)["x-releases"]:
-                            found.update(span.get("aliases", ()))
+                        for span in self.parse_key(definition, name)["x-releases"]:
+                            rejected.update(span.get("aliases", ()))
                 if names and '"x-prefixes"' in self._unparsed[definition]:
-                    for item in self.head(definition)["x-prefixes"]:
-                        found.update(item["prefix"] + name for name in names)
-            self._refusable = frozenset(found)
-        return self._refusable
+                    for item in self.parse_head(definition)["x-prefixes"]:
+                        rejected.update(item["prefix"] + name for name in names)
+            self._rejectable = frozenset(rejected)
+        return self._rejectable
 
     @property
-    def choosing(self) -> tuple[str, ...]:
-        """The settings by which the framework chooses among the definitions of a list's items."""
-        if self._choosing is None:
-            heads = [self.head(name) for name, text in self._unparsed.items() if '"x-chosen"' in text]
-            self._choosing = tuple(
-                dict.fromkeys(name for head in heads for one in head["x-chosen"] for name in one["when"])
+    def selectors(self) -> tuple[str, ...]:
+        """Keys by which the framework selects one of several definitions for the items of a list."""
+        if self._selectors is None:
+            heads = [self.parse_head(name) for name, text in self._unparsed.items() if '"x-chosen"' in text]
+            self._selectors = tuple(
+                dict.fromkeys(name for head in heads for choice in head["x-chosen"] for name in choice["when"])
             )
-        return self._choosing
+        return self._selectors
 
-    def knows(self, name: str, release: str) -> bool:
-        """Whether any place has a setting of this name, in whatever release."""
-        return any(self.canonical(definition, name, release) is not None for definition in self.lines)
+    def has_name(self, name: str, release: str) -> bool:
+        """Return whether any definition has a key of this name, in any release."""
+        return any(self.resolve_spelling(definition, name, release) is not None for definition in self.lines)
 
     @property
-    def gated(self) -> list[Mapping[str, Any]]:
-        """The stretches of releases in which a plugin brings a setting."""
+    def gated_spans(self) -> list[Mapping[str, Any]]:
+        """Spans of releases in which a plugin adds a key."""
         if self._gated is None:
             self._gated = [
                 span
                 for definition, lines in self.lines.items()
                 for name, line in lines.items()
                 if '"gate"' in line
-                for span in self.setting(definition, name)["x-releases"]
+                for span in self.parse_key(definition, name)["x-releases"]
                 if "plugins" in span.get("gate", ())
             ]
         return self._gated
 
-    def plugins(self, release: str | None = None) -> tuple[str, ...]:
-        """The plugins that bring settings at a release; without one, at any."""
+    def list_plugins(self, release: str | None = None) -> tuple[str, ...]:
+        """Return the plugins that add keys at a release, or at any release if it is None."""
         spans = (
             span
-            for span in self.gated
-            if release is None or self.within(span, span.get("package", self.package), release)
+            for span in self.gated_spans
+            if release is None or self.is_within(span, span.get("package", self.package), release)
         )
         return tuple(sorted({name for span in spans for name in span["gate"]["plugins"]}))
 
-    def prefixes(self, definition: str, release: str) -> list[str]:
-        """What the names of a definition's settings may begin with, and the framework takes off."""
-        return [item["prefix"] for item in self.head(definition).get("x-prefixes", ()) if reaches(item, release)]
+    def list_prefixes(self, definition: str, release: str) -> list[str]:
+        """Return the prefixes that the framework strips from the names of a definition's keys."""
+        return [
+            item["prefix"] for item in self.parse_head(definition).get("x-prefixes", ()) if is_effective(item, release)
+        ]
 
     def has_entry(self, entry: str, release: str) -> bool:
-        """Whether an entry point exists at a release."""
-        return any(self.within(span, self.package, release) for span in self.entries.get(entry, ()))
+        """Return whether an entry point exists at a release."""
+        return any(self.is_within(span, self.package, release) for span in self.entries.get(entry, ()))
 
-    def within(self, span: Mapping[str, Any], package: str, release: str) -> bool:
-        """Whether a stretch of releases holds a release."""
-        place = self._orders[package]
-        position = self._position(package, release)
-        return place[span["since"]] <= position and ("last" not in span or position <= place[span["last"]])
+    def is_within(self, span: Mapping[str, Any], package: str, release: str) -> bool:
+        """Return whether a span of releases includes a release."""
+        indices = self._indices[package]
+        position = self._find_position(package, release)
+        return indices[span["since"]] <= position and ("last" not in span or position <= indices[span["last"]])
 
-    def lasts(self, span: Mapping[str, Any]) -> bool:
-        """Whether a stretch holds every known release."""
+    def is_unlimited(self, span: Mapping[str, Any]) -> bool:
+        """Return whether a span includes every known release."""
         return "last" not in span and span["since"] == self.packages[span.get("package", self.package)][0]
 
-    def after(self, span: Mapping[str, Any]) -> str | None:
-        """The known release that follows a stretch of releases; None where it reaches the newest."""
-        known = self.packages[span.get("package", self.package)]
-        return known[known.index(span["last"]) + 1] if "last" in span else None
+    def find_next_release(self, span: Mapping[str, Any]) -> str | None:
+        """Return the first known release after a span, or None if the span includes the newest release."""
+        releases = self.packages[span.get("package", self.package)]
+        return releases[releases.index(span["last"]) + 1] if "last" in span else None
 
-    def effect_in(self, definition: str, release: str) -> str:
-        """What becomes of an unknown name in a definition at a release."""
-        spans: list[Mapping[str, Any]] = self.head(definition)["x-unknown"]
-        own = [span for span in spans if "package" not in span]
-        for span in own or spans:
-            if span.get("package") or self.within(span, self.package, release):
+    def get_effect(self, definition: str, release: str) -> str:
+        """Return the effect of an unknown name in a definition at a release."""
+        spans: list[Mapping[str, Any]] = self.parse_head(definition)["x-unknown"]
+        main_spans = [span for span in spans if "package" not in span]
+        for span in main_spans or spans:
+            if span.get("package") or self.is_within(span, self.package, release):
                 return str(span["effect"])
-        return str((own or spans)[-1]["effect"])
+        return str((main_spans or spans)[-1]["effect"])
 
-    def setting(self, definition: str, name: str) -> Mapping[str, Any]:
-        """What the line of a setting holds."""
+    def parse_key(self, definition: str, name: str) -> Mapping[str, Any]:
+        """Return the parsed line of a key."""
         key = (definition, name)
         if key not in self._parsed:
             self._parsed[key] = loads(self.lines[definition][name].rstrip(","))
         return self._parsed[key]
 
-    def _position(self, package: str, release: str) -> int:
+    def _find_position(self, package: str, release: str) -> int:
         key = (package, release)
         if key not in self._positions:
-            if package not in self._keys:
-                self._keys[package] = [release_key(known) for known in self.packages[package]]
-            self._positions[key] = max(0, bisect_right(self._keys[package], release_key(release)) - 1)
+            if package not in self._release_keys:
+                self._release_keys[package] = [parse_release(item) for item in self.packages[package]]
+            self._positions[key] = max(0, bisect_right(self._release_keys[package], parse_release(release)) - 1)
         return self._positions[key]
 
-    def canonical(self, definition: str, spelled: str, release: str) -> str | None:
-        """The name behind a spelling: itself, an alias, or what is left when an accepted prefix is taken off."""
+    def resolve_spelling(self, definition: str, spelling: str, release: str) -> str | None:
+        """Return the name of a key from its name, an alias or a prefixed name, or None if it is unknown."""
         lines = self.lines[definition]
-        if spelled in lines:
-            return spelled
+        if spelling in lines:
+            return spelling
         if definition not in self._aliased:
             self._aliased[definition] = [name for name, line in lines.items() if '"aliases"' in line]
-        quoted = f'"{spelled}"'
+        quoted = f'"{spelling}"'
         for name in self._aliased[definition]:
             if quoted in lines[name]:
-                for span in self.setting(definition, name)["x-releases"]:
-                    if spelled in span.get("aliases", ()):
+                for span in self.parse_key(definition, name)["x-releases"]:
+                    if spelling in span.get("aliases", ()):
                         return name
-        for prefix in self.prefixes(definition, release):
-            bare = spelled.removeprefix(prefix)
-            if bare != spelled and bare in lines:
-                return bare
+        for prefix in self.list_prefixes(definition, release):
+            stripped = spelling.removeprefix(prefix)
+            if stripped != spelling and stripped in lines:
+                return stripped
         return None
 
-    def head(self, definition: str) -> Mapping[str, Any]:
-        """A definition without its properties."""
+    def parse_head(self, definition: str) -> Mapping[str, Any]:
+        """Return a definition without its properties."""
         if definition not in self._heads:
             self._heads[definition] = loads(self._unparsed[definition])
         return self._heads[definition]
 
 
-def reaches(stated: Mapping[str, Any], release: str) -> bool:
-    """Whether a statement holds at a release: from its first one on, to its last one."""
-    key = release_key(release)
-    return release_key(stated["since"]) <= key and ("last" not in stated or key <= release_key(stated["last"]))
+def is_effective(item: Mapping[str, Any], release: str) -> bool:
+    """Return whether a patch or span applies at a release: from its `since` up to its `last`."""
+    key = parse_release(release)
+    return parse_release(item["since"]) <= key and ("last" not in item or key <= parse_release(item["last"]))

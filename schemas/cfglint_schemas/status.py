@@ -1,4 +1,4 @@
-"""What a setting is at a release, and what that depends on beside the release."""
+"""Statuses: the state of a key at a release, and the context that it depends on."""
 
 from __future__ import annotations
 
@@ -13,78 +13,79 @@ ITEM: Final = "*"
 """Any index of a list, in a route."""
 
 PRESENT: Final = "present"
-# The better status wins where several definitions know a name.
+# If several definitions have a name, the status with the lower rank wins.
 RANKS: Final = {PRESENT: 0, "renamed": 1, "ignored": 2, "gated": 3, "not yet": 4, "removed": 5}
 
 
 class Context(Frozen):
-    """What the existence of a setting depends on beside the framework's release."""
+    """Facts other than the framework's release that decide whether a key exists."""
 
     entry: str | None = None
-    """The entry point or command; None is the framework's usual one."""
+    """Entry point or command, or None for the framework's usual one."""
     plugins: tuple[str, ...] | None = None
-    """The plugins that the configuration loads, as it names them; None where that is unknown."""
+    """Plugins that the configuration loads, as written there, or None if unknown."""
     settings: Mapping[str, Any] | None = None
-    """What the configuration states at its top level; None where that is unknown."""
+    """Top level of the configuration, or None if unknown."""
     releases: Mapping[str, str] = {}
-    """Releases of the other packages that the vocabulary rests on (`{"transformers": "4.57.1"}`)."""
+    """Releases of the other packages that the vocabulary is based on (`{"transformers": "4.57.1"}`)."""
 
 
 UNKNOWN: Final = Context()
-"""Nothing beside the release is known."""
+"""A context in which only the release is known."""
 
 
-class Case(Frozen):
-    """What one old value of a renamed setting becomes."""
+class ValueCase(Frozen):
+    """The replacement for one old value of a renamed key."""
 
-    when: Any
-    set: Mapping[str, Any]
-    """Settings (dotted routes from the root, or flags) and their values; empty where the setting just goes."""
+    old_value: Any
+    new_values: Mapping[str, Any]
+    """Keys (dotted routes from the root, or flags) and their values; empty if the key is only removed."""
 
 
 class Status(Frozen):
-    """What a setting is at one release."""
+    """The state of a key at one release."""
 
     kind: str
-    """present, not yet, removed, renamed, gated, ignored."""
+    """present, not yet, removed, renamed, gated or ignored."""
     since: str | None = None
-    """The release from which this holds: for present and not yet, the one that brings the setting."""
-    to: tuple[str, ...] = ()
-    """For renamed: what takes its place at this release, as dotted routes from the root (flags: as such)."""
+    """First release with this status. For present and not yet: the release that adds the key."""
+    new_names: tuple[str, ...] = ()
+    """For renamed: the replacements at this release, as dotted routes from the root (flags as written)."""
     effect: str | None = None
-    """What the framework does with it: dropped (silently), error, warning (and no more), mapped (its value goes
-    to the new name), nothing (it is accepted and never read)."""
+    """Reaction of the framework: dropped (silently), error, warning (only), mapped (the value is moved to the new name)
+    or nothing (accepted and never read).
+    """
     plugins: tuple[str, ...] = ()
-    """For gated: any of these brings the setting."""
+    """For gated: plugins, any of which adds the key."""
     needs: Mapping[str, Any] = {}
-    """For gated: settings and the values that they must have; true is any value but nothing, false and zero."""
-    cases: tuple[Case, ...] = ()
-    """For renamed: what each old value becomes. Where there are none, the new names take the old value."""
-    also: Mapping[str, Any] = {}
-    """For renamed: settings that must be given beside the new names."""
-    sums: tuple[str, ...] = ()
-    """For renamed: the new value is the sum of these settings."""
-    because: str | None = None
-    """A short reason, where a patch states one."""
+    """For gated: keys and their required values; true stands for any value except null, false and zero."""
+    cases: tuple[ValueCase, ...] = ()
+    """For renamed: the replacement for each old value. If empty, the new names receive the old value."""
+    required_values: Mapping[str, Any] = {}
+    """For renamed: keys and values that must accompany the new names."""
+    addends: tuple[str, ...] = ()
+    """For renamed: the new value is the sum of these keys."""
+    reason: str | None = None
+    """Short reason, if a patch states one."""
 
 
-def parts_of(dotted: str) -> Route:
-    """A dotted route as its parts; numbers are indices of lists. A flag (`--actor.max_norm`) is one part."""
+def split_route(dotted: str) -> Route:
+    """Split a dotted route into its parts; numbers are list indices, and a flag (`--actor.max_norm`) is one part."""
     if dotted.startswith("-"):
         return (dotted,)
     return tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
 
 
-def is_loaded(loaded: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    """Whether one of some plugins is among those that a configuration loads.
+def is_loaded(loaded: tuple[str, ...], plugins: tuple[str, ...]) -> bool:
+    """Return whether a configuration loads any of the wanted plugins.
 
-    A plugin may be listed by any module that offers it, and without the prefix `axolotl.integrations.` that the loader
-    adds; the class name and the integration's folder determine it.
+    A plugin may be listed by any module that exports it, and without the prefix `axolotl.integrations.`, which the
+    loader adds. The class name and the integration's folder identify it.
     """
-    known = {_plugin(name) for name in loaded}
-    return any(_plugin(name) in known for name in wanted)
+    identities = {_identify_plugin(name) for name in loaded}
+    return any(_identify_plugin(name) in identities for name in plugins)
 
 
-def _plugin(name: str) -> tuple[str, str]:
+def _identify_plugin(name: str) -> tuple[str, str]:
     parts = name.removeprefix("axolotl.integrations.").split(".")
     return parts[0], parts[-1]

@@ -1,8 +1,8 @@
-"""The vocabulary of a copy of a framework: upstream's, with the copy's own definitions in place of upstream's.
+"""Vocabularies of vendored copies: upstream's vocabulary, overlaid with the definitions of a copy.
 
-What the copy declares, it takes, whatever upstream did with it. What it does not declare it lacks; upstream's renames
-still say where to. Settings of another package (the training arguments of transformers) stay as they are, and so do
-those that no release declares, as code reads them from a plain mapping.
+A copy accepts the keys that it declares, whatever upstream does with them, and lacks the others; upstream's renames
+still name the replacements. Keys of another package (transformers' training arguments) stay as they are, and so do keys
+that no release declares because code reads them from a plain mapping.
 """
 
 from __future__ import annotations
@@ -11,111 +11,126 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
 from cfglint_schemas import form
-from cfglint_schemas.readers.table import Definition, Key, Table
+from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.foundation.versions import is_final
 
 Json = dict[str, Any]
 
-_ALIKE: Final = 4
-"""A copy is like a release where at most one setting in so many differs: another one may be a part of a copy."""
+_KEYS_PER_DIFFERENCE: Final = 4
+"""A copy resembles a release if at most one key in so many differs; a copy that differs more may be incomplete."""
 
-# What upstream's code makes of a setting that is declared: the copy's probably does the same.
-_BEHAVIOUR: Final = frozenset(("ignored", "requires", "deprecated"))
+# Reactions of upstream's code to declared keys; a copy's code probably reacts in the same way.
+_CODE_STATUSES: Final = frozenset(("ignored", "requires", "deprecated"))
 
 
-class Code(Protocol):
-    """What the code of a copy does with its settings."""
+class CopyCode(Protocol):
+    """The uses of keys in the code of a vendored copy."""
 
-    def asks(self, words: Collection[str], stops: bool) -> bool:
-        """Whether a condition has all of some words; `stops`: one that ends the program."""
+    def has_condition(self, words: Collection[str], stops: bool) -> bool:
+        """Return whether a condition contains all of some words; with `stops`, only one that ends the program."""
 
-    def passes(self, function: str, called: str, argument: str) -> frozenset[object] | None:
-        """What the calls of a name in a function give for an argument by keyword (None: no constant, or nothing); None
-        where there is no such call.
+    def find_passed_values(self, function: str, callee_name: str, argument: str) -> frozenset[object] | None:
+        """Return the values of a keyword argument in a function's calls of a name, or None if there is no such call.
+
+        A value is None if it is not a constant or if the call does not pass the argument.
         """
 
 
 class VendoredVocabulary(Vocabulary):
-    """The vocabulary of a copy, for the releases that upstream's behaviour is known of."""
+    """The vocabulary of a vendored copy, for the releases whose upstream behaviour is known."""
 
     __slots__ = ("code", "folder")
 
-    def __init__(self, framework: str, text: str, folder: str, code: Code) -> None:
+    def __init__(self, framework: str, text: str, folder: str, code: CopyCode) -> None:
+        """Index the overlaid schema of a copy in `folder`."""
         super().__init__(framework, text)
         self.folder = folder
-        """Where the copy lies, as messages name it."""
+        """Folder of the copy, as messages show it."""
         self.code = code
 
-    def like(self, upstream: Vocabulary) -> tuple[str, ...]:
-        """The final releases of upstream whose settings differ least from the copy's; none where all differ much.
+    def find_similar_releases(self, upstream: Vocabulary) -> tuple[str, ...]:
+        """Return upstream's final releases whose keys differ least from the copy's, or none if all differ too much.
 
-        Definitions that the copy does not declare are left out, and so are the settings of other packages and those
-        that no release has.
+        Definitions that the copy does not declare are not compared, nor are keys of other packages or keys that no
+        release has.
         """
-        declared, known = 0, list(filter(is_final, upstream.releases))
-        differences = dict.fromkeys(known, 0)
+        declared, releases = 0, list(filter(is_final, upstream.releases))
+        differences = dict.fromkeys(releases, 0)
         for definition in self.lines.keys() & upstream.lines.keys():
-            for name in upstream.lines[definition] if self.head(definition).get("x-declared") else ():
-                spans = _own(upstream, definition, name)
-                has = name in self.lines[definition] and bool(_own(self, definition, name))
-                declared += has
-                for release in known if spans else ():
-                    differences[release] += has != any(upstream.within(one, upstream.package, release) for one in spans)
-        least = min(differences.values())
-        return tuple(one for one in known if differences[one] == least) if least * _ALIKE <= declared else ()
+            for name in upstream.lines[definition] if self.parse_head(definition).get("x-declared") else ():
+                spans = _list_own_spans(upstream, definition, name)
+                is_declared = name in self.lines[definition] and bool(_list_own_spans(self, definition, name))
+                declared += is_declared
+                for release in releases if spans else ():
+                    differences[release] += is_declared != any(
+                        upstream.is_within(item, upstream.package, release) for item in spans
+                    )
+        fewest = min(differences.values())
+        return (
+            tuple(item for item in releases if differences[item] == fewest)
+            if fewest * _KEYS_PER_DIFFERENCE <= declared
+            else ()
+        )
 
 
-def _own(vocabulary: Vocabulary, definition: str, name: str) -> list[Mapping[str, Any]]:
-    """The stretches of releases in which the framework itself has a setting."""
-    return [span for span in vocabulary.setting(definition, name)["x-releases"] if "package" not in span]
+def _list_own_spans(vocabulary: Vocabulary, definition: str, name: str) -> list[Mapping[str, Any]]:
+    """Return the spans of releases in which the framework itself has a key."""
+    return [span for span in vocabulary.parse_key(definition, name)["x-releases"] if "package" not in span]
 
 
-def overlaid(upstream: Json, table: Table) -> str:
-    """The text of a schema file: upstream's schema with a copy's table laid over it."""
-    first = next(iter(upstream["x-packages"].values()))[0]
+def build_overlay(upstream: Json, table: ReleaseTable) -> str:
+    """Return the text of a schema file: upstream's schema overlaid with the table of a copy."""
+    first_release = next(iter(upstream["x-packages"].values()))[0]
     definitions: Json = dict(upstream["$defs"])
-    for name, of in table.definitions.items():
-        definitions[name] = _definition(of, definitions.get(name, {"type": "object", "properties": {}}), first)
-    entries = {name: [{"since": first, "definitions": list(of)}] for name, of in table.entries.items()}
-    kept = {word: upstream[word] for word in ("$schema", "title", "x-packages")}
-    return form.text({**kept, "x-entries": entries, "$defs": definitions})
+    for name, definition in table.definitions.items():
+        definitions[name] = _overlay_definition(
+            definition, definitions.get(name, {"type": "object", "properties": {}}), first_release
+        )
+    entries = {
+        name: [{"since": first_release, "definitions": list(definition)}] for name, definition in table.entries.items()
+    }
+    head = {word: upstream[word] for word in ("$schema", "title", "x-packages")}
+    return form.format_schema({**head, "x-entries": entries, "$defs": definitions})
 
 
-def _definition(of: Definition, upstream: Json, first: str) -> Json:
+def _overlay_definition(definition: Definition, upstream: Json, first_release: str) -> Json:
     effects = [span for span in upstream.get("x-unknown", ()) if "package" in span]
     properties = {
-        name: kept
+        name: remainder
         for name, facts in upstream["properties"].items()
-        if name not in of.keys and (kept := _lacking(facts)) is not None
+        if name not in definition.keys and (remainder := _keep_foreign(facts)) is not None
     }
-    for name, key in of.keys.items():
-        properties[name] = _declared(key, upstream["properties"].get(name, {}), first)
+    for name, key in definition.keys.items():
+        properties[name] = _overlay_key(key, upstream["properties"].get(name, {}), first_release)
     head = {word: value for word, value in upstream.items() if word not in ("properties", "x-unknown")}
     return {
         **head,
         "x-declared": True,
-        "x-unknown": [{"since": first, "effect": of.unknown}, *effects],
+        "x-unknown": [{"since": first_release, "effect": definition.unknown}, *effects],
         "properties": dict(sorted(properties.items())),
     }
 
 
-def _declared(key: Key, upstream: Json, first: str) -> Json:
-    """A setting that the copy declares."""
-    span: Json = {"since": first}
+def _overlay_key(key: TableKey, upstream: Json, first_release: str) -> Json:
+    """Return the facts about a key that the copy declares."""
+    span: Json = {"since": first_release}
     if key.aliases:
         span["aliases"] = list(key.aliases)
     if key.gate:
         span["gate"] = key.gate
-    statuses = [status for status in upstream.get("x-status", ()) if status["kind"] in _BEHAVIOUR]
+    statuses = [status for status in upstream.get("x-status", ()) if status["kind"] in _CODE_STATUSES]
     schema = dict(key.schema)
-    for also in upstream.get("x-also", ()):
-        schema.update(_also(schema, also["schema"]))
+    for overlay in upstream.get("x-also", ()):
+        schema.update(_find_wider_schema(schema, overlay["schema"]))
     return {**schema, "x-releases": [span], **({"x-status": statuses} if statuses else {})}
 
 
-def _also(declared: Json, upstream: Json) -> Json:
-    """What upstream takes beside the declared type: further words, those of another package's enumeration, null."""
+def _find_wider_schema(declared: Json, upstream: Json) -> Json:
+    """Return what upstream accepts in addition to the declared type.
+
+    These are more words, the words of another package's enumeration, or null.
+    """
     if "enum" in declared and "enum" in upstream:
         return {"enum": [*declared["enum"], *(word for word in upstream["enum"] if word not in declared["enum"])]}
     kinds = upstream.get("type")
@@ -123,8 +138,8 @@ def _also(declared: Json, upstream: Json) -> Json:
     return upstream if wider or "x-external" in declared else {}
 
 
-def _lacking(upstream: Mapping[str, Any]) -> Json | None:
-    """What is left of a setting that the copy does not declare; None for nothing."""
+def _keep_foreign(upstream: Mapping[str, Any]) -> Json | None:
+    """Return the facts that remain of a key that the copy does not declare, or None."""
     foreign = [span for span in upstream["x-releases"] if "package" in span]
     if foreign:
         return {**upstream, "x-releases": foreign}

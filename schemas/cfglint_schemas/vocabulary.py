@@ -1,4 +1,4 @@
-"""The vocabulary of a framework, by release: which settings exist, since when, and what becomes of the others."""
+"""Vocabularies of frameworks by release: the existing keys, when they were added, and the effect of other names."""
 
 from __future__ import annotations
 
@@ -6,250 +6,264 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 
 import cfglint_schemas
-from cfglint_schemas.fact import Fact, FactSource
-from cfglint_schemas.kinds import alternatives, is_free, may_be
-from cfglint_schemas.schema_file import reaches
+from cfglint_schemas.fact import KeyFact, KeyFactSource
+from cfglint_schemas.kinds import can_be, is_free, list_alternatives
+from cfglint_schemas.schema_file import is_effective
 from cfglint_schemas.status import ITEM, PRESENT, RANKS, UNKNOWN, Context, Route
 from cfglint_train.foundation.typed import Any
 
 
-class Vocabulary(FactSource):
-    """One framework's settings in every release that its schema covers."""
+class Vocabulary(KeyFactSource):
+    """The keys of one framework in every release that its schema covers."""
 
-    __slots__ = ("_answers", "_held", "_known", "_mappings", "_names", "_settled")
+    __slots__ = ("_answers", "_facts_by_place", "_mappings", "_names", "_names_by_needs", "_places_by_route")
 
     def __init__(self, framework: str, text: str) -> None:
+        """Index a schema file and create the caches."""
         super().__init__(framework, text)
         self._mappings: dict[tuple[Any, ...], list[Route]] = {}
-        self._known: dict[tuple[Any, ...], dict[str | int, Fact | None]] = {}
+        self._facts_by_place: dict[tuple[Any, ...], dict[str | int, KeyFact | None]] = {}
         self._names: dict[tuple[Any, ...], tuple[list[str], list[tuple[str, str]]]] = {}
-        """The names that can be given whatever the configuration states, and the settings that need others."""
-        self._settled: dict[tuple[Any, ...], list[str]] = {}
-        """All names that can be given, by what the configuration states of those others."""
-        self._held: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+        """Names that are accepted whatever the configuration states, and the keys that need other keys."""
+        self._names_by_needs: dict[tuple[Any, ...], list[str]] = {}
+        """All accepted names, by the values of the keys that others need."""
+        self._places_by_route: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
         self._answers: dict[tuple[Any, ...], dict[Any, Any]] = {}
 
-    def fact(self, route: Route, release: str, context: Context = UNKNOWN) -> Fact | None:
-        """What is known of a setting; None where no release has its name at that place.
+    def find_fact(self, route: Route, release: str, context: Context = UNKNOWN) -> KeyFact | None:
+        """Return the fact about a key, or None if no release has the name at that place.
 
-        `route` holds keys from the configuration's root, with list indices as integers or `"*"`. Releases that are
-        not known count as the newest known one before them. Raises ValueError for text that is no release.
+        `route` holds keys from the configuration's root, with list indices as integers or `"*"`. An unknown release
+        counts as the newest known release before it. Raises ValueError if `release` is not a release.
         """
-        return self.facts(route[:-1], route[-1:], release, context)[0] if route else None
+        return self.find_facts(route[:-1], route[-1:], release, context)[0] if route else None
 
-    def facts(
+    def find_facts(
         self, parent: Route, names: Iterable[str | int], release: str, context: Context = UNKNOWN
-    ) -> list[Fact | None]:
-        """What is known of several settings of one mapping."""
-        known = self._known.setdefault((parent, *self._decisive(release, context)), {})
-        found = []
+    ) -> list[KeyFact | None]:
+        """Return the facts about several keys of one mapping."""
+        cached = self._facts_by_place.setdefault((parent, *self._build_cache_key(release, context)), {})
+        facts = []
         for name in names:
-            if name in known:
-                fact = known[name]
+            if name in cached:
+                fact = cached[name]
             else:
-                fact = self._fact((*parent, name), release, context)
-                if fact is None or not fact.conditional:
-                    known[name] = fact
-            found.append(fact)
-        return found
+                fact = self._select_fact((*parent, name), release, context)
+                if fact is None or not fact.is_conditional:
+                    cached[name] = fact
+            facts.append(fact)
+        return facts
 
-    def _fact(self, route: Route, release: str, context: Context) -> Fact | None:
-        found = self._facts(self._places(route[:-1], release, context), route, release, context)
-        if len(found) < 2:
-            return found[0] if found else None
-        found.sort(key=lambda fact: RANKS[fact.status().kind])
-        found[0].others = tuple(found[1:])
-        return found[0]
+    def _select_fact(self, route: Route, release: str, context: Context) -> KeyFact | None:
+        facts = self._collect_facts(self._find_places(route[:-1], release, context), route, release, context)
+        if len(facts) < 2:
+            return facts[0] if facts else None
+        facts.sort(key=lambda fact: RANKS[fact.resolve_status().kind])
+        facts[0].alternatives = tuple(facts[1:])
+        return facts[0]
 
-    def facts_of(self, definition: str, release: str, context: Context = UNKNOWN) -> Iterator[Fact]:
-        """Every setting of a definition, whatever its status; routes count from the definition."""
+    def list_facts(self, definition: str, release: str, context: Context = UNKNOWN) -> Iterator[KeyFact]:
+        """Yield every key of a definition, whatever its status; routes start at the definition."""
         for name in self.lines[definition]:
-            yield Fact(self, (name,), definition, name, self.setting(definition, name), release, context)
+            yield KeyFact(self, (name,), definition, name, self.parse_key(definition, name), release, context)
 
-    def names(self, parent: Route, release: str, context: Context = UNKNOWN) -> list[str]:
-        """The settings that can be given below a route at a release, other spellings included, sorted.
+    def list_names(self, parent: Route, release: str, context: Context = UNKNOWN) -> list[str]:
+        """Return the sorted names, aliases included, that are accepted below a route at a release.
 
-        Settings of plugins that are not loaded are left out, as are renamed, removed and ignored ones.
+        Keys of plugins that are not loaded are left out, and so are renamed, removed and ignored keys.
         """
-        definitions = self.definitions(parent, release, context)
+        definitions = self.list_definitions(parent, release, context)
         key = (*definitions, release, context.plugins, *context.releases.items())
         if key not in self._names:
-            free: set[str] = set()
+            unconditional: set[str] = set()
             needing: list[tuple[str, str]] = []
             for definition in definitions:
-                for fact in self.facts_of(definition, release, context):
-                    if fact.needs_others:
+                for fact in self.list_facts(definition, release, context):
+                    if fact.needs_other_keys:
                         needing.append((definition, fact.name))
                     else:
-                        free.update(_givable(fact))
-            self._names[key] = sorted(free), needing
-        known, needing = self._names[key]
+                        unconditional.update(_list_accepted_names(fact))
+            self._names[key] = sorted(unconditional), needing
+        names, needing = self._names[key]
         if not needing:
-            return known
-        settled = (*key, self._needed(needing, context))
-        if settled not in self._settled:
-            asked = (
-                Fact(self, (name,), definition, name, self.setting(definition, name), release, context)
+            return names
+        full_key = (*key, self._format_needed_values(needing, context))
+        if full_key not in self._names_by_needs:
+            facts = (
+                KeyFact(self, (name,), definition, name, self.parse_key(definition, name), release, context)
                 for definition, name in needing
             )
-            self._settled[settled] = sorted({*known, *(name for fact in asked for name in _givable(fact))})
-        return self._settled[settled]
+            self._names_by_needs[full_key] = sorted(
+                {*names, *(name for fact in facts for name in _list_accepted_names(fact))}
+            )
+        return self._names_by_needs[full_key]
 
-    def _needed(self, needing: list[tuple[str, str]], context: Context) -> tuple[str, ...] | None:
-        """What a configuration has of the settings that decide about others, as text; None where it is unknown."""
+    def _format_needed_values(self, needing: list[tuple[str, str]], context: Context) -> tuple[str, ...] | None:
+        """Return the configuration's values of the keys that others need, as text, or None if they are unknown."""
         if context.settings is None:
             return None
-        stated = (one for definition, name in needing for one in self.setting(definition, name)["x-status"])
-        others = sorted({other for one in stated for other in one.get("needs", ())})
+        patches = (patch for definition, name in needing for patch in self.parse_key(definition, name)["x-status"])
+        others = sorted({other for patch in patches for other in patch.get("needs", ())})
         return tuple(f"{other}={context.settings[other]!r}" for other in others if other in context.settings)
 
-    def effect(self, parent: Route, release: str, context: Context = UNKNOWN) -> str:
-        """What becomes of an unknown name below a route: dropped, error, warning, or kept (every name goes)."""
-        effects = [self.effect_in(name, release) for name in self.definitions(parent, release, context)]
+    def find_effect(self, parent: Route, release: str, context: Context = UNKNOWN) -> str:
+        """Return the effect of an unknown name below a route: dropped, error, warning or kept.
+
+        `kept` means that every name is accepted.
+        """
+        effects = [self.get_effect(name, release) for name in self.list_definitions(parent, release, context)]
         return min(effects, key=("kept", "dropped", "warning", "error").index) if effects else "kept"
 
     def is_open(self, parent: Route, release: str, context: Context = UNKNOWN) -> bool:
-        """Whether a route is a free mapping, so that nothing below it can be unknown."""
-        return any(is_free(place) for place in self._places(parent, release, context))
+        """Return whether a route is a free mapping, so that no name below it is unknown."""
+        return any(is_free(place) for place in self._find_places(parent, release, context))
 
-    def walk(self, release: str, context: Context = UNKNOWN) -> Iterator[Fact]:
-        """Every setting that can be given at a release, nested ones included; items of lists as `"*"`."""
-        yield from self._walk((), self._root(release, context), release, context, ())
+    def iterate_keys(self, release: str, context: Context = UNKNOWN) -> Iterator[KeyFact]:
+        """Yield every key that is accepted at a release, nested keys included; `"*"` stands for the items of a list."""
+        yield from self._walk_places((), self._list_root_places(release, context), release, context, ())
 
-    def mappings(self, release: str, context: Context = UNKNOWN) -> list[Route]:
-        """The places that have settings of their own at a release, the root first and the deepest last."""
+    def list_mappings(self, release: str, context: Context = UNKNOWN) -> list[Route]:
+        """Return the routes of mappings that have keys at a release, the root first and the deepest last."""
         key = (release, context.entry, context.plugins)
         if key not in self._mappings:
-            found = {fact.route[:-1] for fact in self.walk(release, context)}
-            self._mappings[key] = sorted(found, key=lambda route: (len(route), [str(part) for part in route]))
+            routes = {fact.route[:-1] for fact in self.iterate_keys(release, context)}
+            self._mappings[key] = sorted(routes, key=lambda route: (len(route), [str(part) for part in route]))
         return self._mappings[key]
 
-    def _root(self, release: str, context: Context) -> list[Mapping[str, Any]]:
+    def _list_root_places(self, release: str, context: Context) -> list[Mapping[str, Any]]:
         spans = self.entries.get(context.entry or next(iter(self.entries)), [])
-        held = [span for span in spans if self.within(span, self.package, release)] or spans[-1:]
-        return [{"$ref": f"#/$defs/{name}"} for name in held[-1]["definitions"]] if held else []
+        covering = [span for span in spans if self.is_within(span, self.package, release)] or spans[-1:]
+        return [{"$ref": f"#/$defs/{name}"} for name in covering[-1]["definitions"]] if covering else []
 
-    def definitions(self, route: Route, release: str, context: Context = UNKNOWN) -> list[str]:
-        """The definitions whose settings can be given below a route at a release."""
-        return [place["$ref"][8:] for place in self._places(route, release, context) if "$ref" in place]
+    def list_definitions(self, route: Route, release: str, context: Context = UNKNOWN) -> list[str]:
+        """Return the definitions whose keys are accepted below a route at a release."""
+        return [place["$ref"][8:] for place in self._find_places(route, release, context) if "$ref" in place]
 
-    def _places(self, route: Route, release: str, context: Context) -> list[Mapping[str, Any]]:
-        """The schemas of what may be at a route."""
+    def _find_places(self, route: Route, release: str, context: Context) -> list[Mapping[str, Any]]:
+        """Return the schemas of the values that may be at a route."""
         if not route:
-            return self._root(release, context)
-        key = (route, *self._decisive(release, context))
-        if key not in self._held:
-            above = self._places(route[:-1], release, context)
-            self._held[key] = self._below(above, route, route[-1], release, context)
-        return self._held[key]
+            return self._list_root_places(release, context)
+        key = (route, *self._build_cache_key(release, context))
+        if key not in self._places_by_route:
+            parents = self._find_places(route[:-1], release, context)
+            self._places_by_route[key] = self._list_places_below(parents, route, route[-1], release, context)
+        return self._places_by_route[key]
 
-    def chosen(self, route: Route, release: str, context: Context = UNKNOWN) -> Mapping[str, Any]:
-        """The settings, with their values, by which the framework chose what an item of a list is; else empty."""
-        places = self._places(route, release, context)
-        choices = [self._choice(place, route, release, context) for place in places]
+    def find_selection(self, route: Route, release: str, context: Context = UNKNOWN) -> Mapping[str, Any]:
+        """Return the keys and values that select the definition of a list's item, or an empty mapping."""
+        places = self._find_places(route, release, context)
+        choices = [self._find_choice(place, route, release, context) for place in places]
         return next((choice for choice in choices if choice), {})
 
-    def _choice(self, place: Mapping[str, Any], route: Route, release: str, context: Context) -> Mapping[str, Any]:
-        """The settings that make the items of a list this one of several definitions, with their values."""
+    def _find_choice(self, place: Mapping[str, Any], route: Route, release: str, context: Context) -> Mapping[str, Any]:
+        """Return the keys and values that select this definition for the items of a list, or an empty mapping."""
         settings = context.settings or {}
-        for choice in self.head(place["$ref"][8:]).get("x-chosen", ()) if "$ref" in place else ():
-            here = choice["at"] == ".".join(map(str, route[:-1])) and reaches(choice, release)
-            if here and all(settings.get(name) in values for name, values in choice["when"].items()):
+        for choice in self.parse_head(place["$ref"][8:]).get("x-chosen", ()) if "$ref" in place else ():
+            is_applicable = choice["at"] == ".".join(map(str, route[:-1])) and is_effective(choice, release)
+            if is_applicable and all(settings.get(name) in values for name, values in choice["when"].items()):
                 return {name: settings[name] for name in choice["when"]}
         return {}
 
-    def answers(self, context: Context) -> dict[Any, Any]:
-        """Where a caller keeps what it asked of settings that depend on nothing else in the context."""
-        return self._answers.setdefault(self._decisive("", context), {})
+    def get_cache(self, context: Context) -> dict[Any, Any]:
+        """Return a dict in which a caller may cache answers that depend on nothing else in the context."""
+        return self._answers.setdefault(self._build_cache_key("", context), {})
 
-    def _decisive(self, release: str, context: Context) -> tuple[Any, ...]:
-        """What the settings of a place depend on."""
-        settings, choosing = context.settings or {}, self.choosing
-        chosen = tuple([value if isinstance(value := settings.get(name), str) else None for name in choosing])
-        return (release, context.entry, chosen, *context.releases.items())
+    def _build_cache_key(self, release: str, context: Context) -> tuple[Any, ...]:
+        """Return everything that the keys of a place depend on."""
+        settings, selectors = context.settings or {}, self.selectors
+        selected = tuple([value if isinstance(value := settings.get(name), str) else None for name in selectors])
+        return (release, context.entry, selected, *context.releases.items())
 
-    def _below(
+    def _list_places_below(
         self, places: list[Mapping[str, Any]], route: Route, part: str | int, release: str, context: Context
     ) -> list[Mapping[str, Any]]:
-        """The schemas that stand one step below some schemas."""
+        """Return the schemas one step below some schemas."""
         if isinstance(part, int) or part == ITEM:
             items = [
                 item
                 for place in places
-                if may_be(place, "array")
-                for item in alternatives(place.get("items", {}) if "$ref" not in place else {})
+                if can_be(place, "array")
+                for item in list_alternatives(place.get("items", {}) if "$ref" not in place else {})
             ]
-            return [item for item in items if self._choice(item, route, release, context)] or items
+            return [item for item in items if self._find_choice(item, route, release, context)] or items
         return [
-            child for fact in self._facts(places, route, release, context) for child in alternatives(fact.contents())
+            child
+            for fact in self._collect_facts(places, route, release, context)
+            for child in list_alternatives(fact.get_content_schema())
         ]
 
-    def _facts(self, places: list[Mapping[str, Any]], route: Route, release: str, context: Context) -> list[Fact]:
-        """What the definitions among some schemas know of a name; what free mappings make of it, if none does."""
-        spelled = route[-1]
-        if not isinstance(spelled, str):
+    def _collect_facts(
+        self, places: list[Mapping[str, Any]], route: Route, release: str, context: Context
+    ) -> list[KeyFact]:
+        """Return the facts about a name in the definitions among some schemas, or else in a free mapping among them."""
+        spelling = route[-1]
+        if not isinstance(spelling, str):
             return []
-        found = []
+        facts = []
         free: Mapping[str, Any] | None = None
         for place in places:
             if "$ref" in place:
                 definition = place["$ref"][8:]
-                name = self.canonical(definition, spelled, release)
+                name = self.resolve_spelling(definition, spelling, release)
                 if name is not None:
-                    data = self.setting(definition, name)
-                    found.append(Fact(self, route, definition, name, data, release, context))
-                elif self.effect_in(definition, release) == "kept":
+                    data = self.parse_key(definition, name)
+                    facts.append(KeyFact(self, route, definition, name, data, release, context))
+                elif self.get_effect(definition, release) == "kept":
                     free = {}
             elif is_free(place):
                 free = place.get("additionalProperties", {})
-        if not found and free is not None:
-            found.append(Fact(self, route, "", spelled, {"x-open": True, "x-values": free}, release, context))
-        return found
+        if not facts and free is not None:
+            facts.append(KeyFact(self, route, "", spelling, {"x-open": True, "x-values": free}, release, context))
+        return facts
 
-    def _walk(
+    def _walk_places(
         self,
         route: Route,
         places: list[Mapping[str, Any]],
         release: str,
         context: Context,
-        inside: tuple[str, ...],
-    ) -> Iterator[Fact]:
-        seen = set()
+        open_definitions: tuple[str, ...],
+    ) -> Iterator[KeyFact]:
+        seen_names = set()
         for place in places:
             if "$ref" in place:
                 definition = place["$ref"][8:]
-                if definition in inside:
+                if definition in open_definitions:
                     continue
                 for name in self.lines[definition]:
-                    data = self.setting(definition, name)
-                    fact = Fact(self, (*route, name), definition, name, data, release, context)
-                    if name not in seen and fact.status().kind == PRESENT:
-                        seen.add(name)
+                    data = self.parse_key(definition, name)
+                    fact = KeyFact(self, (*route, name), definition, name, data, release, context)
+                    if name not in seen_names and fact.resolve_status().kind == PRESENT:
+                        seen_names.add(name)
                         yield fact
-                        below = alternatives(fact.contents())
-                        yield from self._walk((*route, name), below, release, context, (*inside, definition))
-            elif may_be(place, "array") and place.get("items"):
-                yield from self._walk((*route, ITEM), alternatives(place["items"]), release, context, inside)
+                        children = list_alternatives(fact.get_content_schema())
+                        yield from self._walk_places(
+                            (*route, name), children, release, context, (*open_definitions, definition)
+                        )
+            elif can_be(place, "array") and place.get("items"):
+                yield from self._walk_places(
+                    (*route, ITEM), list_alternatives(place["items"]), release, context, open_definitions
+                )
 
 
-def _givable(fact: Fact) -> tuple[str, ...]:
-    """The names under which a setting can be given at the release that it was asked for."""
-    return (fact.name, *fact.spellings()) if fact.status().kind == PRESENT else ()
+def _list_accepted_names(fact: KeyFact) -> tuple[str, ...]:
+    """Return the names that are accepted for a key at the fact's release."""
+    return (fact.name, *fact.list_spellings()) if fact.resolve_status().kind == PRESENT else ()
 
 
-_loaded: dict[str, Vocabulary] = {}
+_cache: dict[str, Vocabulary] = {}
 
 
 def load(framework: str) -> Vocabulary:
-    """A framework's vocabulary; it is read once. Raises KeyError for a framework that has none."""
-    if framework not in _loaded:
-        with open(path_of(framework), encoding="utf-8") as file:
-            _loaded[framework] = Vocabulary(framework, file.read())
-    return _loaded[framework]
+    """Return a framework's vocabulary, which is read once; raise KeyError if the framework has none."""
+    if framework not in _cache:
+        with open(find_schema_file(framework), encoding="utf-8") as file:
+            _cache[framework] = Vocabulary(framework, file.read())
+    return _cache[framework]
 
 
-def path_of(framework: str) -> str:
-    """The schema file of a framework. Raises KeyError for a framework that has none."""
+def find_schema_file(framework: str) -> str:
+    """Return the path of a framework's schema file; raise KeyError if the framework has none."""
     paths = (os.path.join(folder, f"{framework}.json") for folder in cfglint_schemas.__path__)
     path = cfglint_schemas.files.get(framework) or next((path for path in paths if os.path.exists(path)), None)
     if path is None:
@@ -257,8 +271,8 @@ def path_of(framework: str) -> str:
     return path
 
 
-def vocabularies() -> tuple[str, ...]:
-    """The frameworks that have a vocabulary."""
-    found = (name for folder in cfglint_schemas.__path__ for name in os.listdir(folder))
-    shipped = (name.removesuffix(".json") for name in found if name.endswith(".json"))
+def list_vocabularies() -> tuple[str, ...]:
+    """Return the names of the frameworks that have a vocabulary."""
+    files = (name for folder in cfglint_schemas.__path__ for name in os.listdir(folder))
+    shipped = (name.removesuffix(".json") for name in files if name.endswith(".json"))
     return tuple(sorted({*shipped, *cfglint_schemas.files}))

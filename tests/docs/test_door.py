@@ -1,4 +1,4 @@
-"""What a newcomer meets first: the README with its two commands, the changelog, and the pages that GitHub links."""
+"""A newcomer's first pages: the README with its two commands, the changelog, and the pages that GitHub links."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tomllib
 from importlib import import_module
 
 from cfglint_rules import registry
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.version import VERSION
 from tests.support.corpus import REPOSITORY
 
@@ -35,7 +35,7 @@ def test_the_picture_shows_what_cfglint_prints(monkeypatch):
     monkeypatch.syspath_prepend(str(REPOSITORY / "docs" / "build"))
     try:
         finding = import_module("finding")
-        assert finding.TARGET.read_text(encoding="utf-8") == finding.svg(), "run python docs/build/finding.py"
+        assert finding.TARGET.read_text(encoding="utf-8") == finding.draw_svg(), "run python docs/build/finding.py"
         assert finding.TARGET.relative_to(REPOSITORY).as_posix() in README
     finally:
         for name in ("finding", "run"):
@@ -51,7 +51,7 @@ def test_ci_runs_the_command_of_the_readme_and_then_the_rest():
 
 def test_the_tests_of_the_readme_need_no_framework():
     extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    names = {re.match(r"[\w-]+", stated)[0] for extra in ("dev", "online") for stated in extras[extra]}
+    names = {re.match(r"[\w-]+", requirement)[0] for extra in ("dev", "online") for requirement in extras[extra]}
     assert not names & {"torch", "transformers", "playwright", "mkdocs", "uv"}
     assert {"cfglint-train[dev,docs]"} <= set(extras["oracle"])
 
@@ -65,4 +65,4 @@ def test_the_changelog_has_this_version_in_a_page():
 
 
 def test_no_rule_is_newer_than_this_version():
-    assert [code for code, rule in registry.RULES.items() if release_key(rule.since) > release_key(VERSION)] == []
+    assert [code for code, rule in registry.RULES.items() if parse_release(rule.since) > parse_release(VERSION)] == []

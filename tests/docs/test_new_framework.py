@@ -1,4 +1,4 @@
-"""A stranger follows docs/contributing/framework.md in a copy of cfglint, and touches no file outside of one folder."""
+"""A contributor follows docs/contributing/framework.md in a copy of cfglint and adds files in one folder only."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def test_a_framework_is_added_by_files_of_one_folder(tmp_path: Path) -> None:
     )
     assert outcome.stderr == ""
     report = json.loads(outcome.stdout)
-    found = {(os.path.basename(one["path"]), one["code"]) for one in report["findings"]}
-    assert {("run.yaml", "MEM001"), ("typo.yaml", "KEY001")} <= found
-    assert ("run.yaml", "KEY001") not in found
+    findings = {(os.path.basename(finding["path"]), finding["code"]) for finding in report["findings"]}
+    assert {("run.yaml", "MEM001"), ("typo.yaml", "KEY001")} <= findings
+    assert ("run.yaml", "KEY001") not in findings

@@ -1,4 +1,4 @@
-"""The pages: generated ones are made of the code, links lead somewhere, and what a page shows is what happens."""
+"""The pages: generated from the code, with valid links and real output."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from cfglint_rules import registry
-from cfglint_train.frameworks.registry import listed
-from tests.support.guest import installed
-from tests.support.linting import fix, lint, options
+from cfglint_train.frameworks.registry import list_frameworks
+from tests.support.guest import install_frameworks
+from tests.support.linting import build_options, fix, lint
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
-WRITTEN = sorted(path for path in DOCS.rglob("*.md"))
+WRITTEN_PAGES = sorted(path for path in DOCS.rglob("*.md"))
 README = (REPOSITORY / "README.md").read_text()
 CODES = sorted(registry.RULES)
 PAGES = ("rule_pages", "failure_page", "framework_pages", "settings_page", "command_page")
@@ -28,7 +28,7 @@ PAGES = ("rule_pages", "failure_page", "framework_pages", "settings_page", "comm
 
 @pytest.fixture(scope="module")
 def build() -> Iterator[dict[str, ModuleType]]:
-    """The modules beside the pages, as mkdocs imports them."""
+    """Return the modules in docs/build as mkdocs imports them."""
     names = ("markdown_text", "run", "front_page", "fit_page", *PAGES)
     sys.path.insert(0, str(DOCS / "build"))
     try:
@@ -41,7 +41,7 @@ def build() -> Iterator[dict[str, ModuleType]]:
 
 @pytest.fixture(scope="module")
 def generated(build) -> dict[str, str]:
-    return {path: text for name in PAGES for path, text in build[name].pages().items()}
+    return {path: text for name in PAGES for path, text in build[name].build_pages().items()}
 
 
 # --- generated pages -------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def test_generated_pages_are_not_committed(generated):
 @pytest.mark.slow
 def test_generated_pages_are_the_same_every_time(build, generated):
     for module in PAGES:
-        for path, text in build[module].pages().items():
+        for path, text in build[module].build_pages().items():
             assert text == generated[path], path
 
 
@@ -65,7 +65,7 @@ def test_a_rule_has_a_page_with_its_text_and_an_executed_example(generated, code
     rule = registry.RULES[code]
     page = generated[f"rules/{code}.md"]
     assert page.startswith(f"# {code} {rule.name}\n")
-    for heading in re.findall(r"^## .*$", registry.module(rule).__doc__, re.MULTILINE):
+    for heading in re.findall(r"^## .*$", registry.load_module(rule).__doc__, re.MULTILINE):
         assert f"\n{heading}\n" in page
     example = page.split("## Executed example", 1)[1]
     assert re.search(rf"^\S+:\d+:\d+: (error|warning|info) {code} ", example, re.MULTILINE)
@@ -76,28 +76,30 @@ def test_a_rule_has_a_page_with_its_text_and_an_executed_example(generated, code
 def test_every_family_is_named_and_every_rule_is_in_the_navigation(build):
     pages = build["rule_pages"]
     assert {code[:3] for code in CODES} <= pages.FAMILIES.keys()
-    listed = re.findall(r"rules/([A-Z]{3}\d{3})\.md", str(pages.navigation()))
+    listed = re.findall(r"rules/([A-Z]{3}\d{3})\.md", str(pages.build_navigation()))
     assert sorted(listed) == CODES
 
 
 def test_words_of_a_docstring_become_links_but_its_code_does_not(build):
-    linked = build["rule_pages"]._linked
+    linked = build["rule_pages"]._add_links
     rule = registry.RULES["MEM001"]
     assert linked("MEM001 and MEM002", rule) == "MEM001 and [MEM002](MEM002.md)"
     assert linked("docs/memory-model.md", rule) == "[docs/memory-model.md](../memory-model.md)"
     assert linked("a/b#12", rule) == "[a/b#12](https://github.com/a/b/issues/12)"
     assert linked("arXiv:2410.10989", rule) == "[arXiv:2410.10989](https://arxiv.org/abs/2410.10989)"
-    prose = build["markdown_text"].prose("MEM002 `MEM002` <x>\n    MEM002 <y>\nend", lambda text: linked(text, rule))
+    prose = build["markdown_text"].format_prose(
+        "MEM002 `MEM002` <x>\n    MEM002 <y>\nend", lambda text: linked(text, rule)
+    )
     assert prose == "[MEM002](MEM002.md) `MEM002` &lt;x>\n\n    MEM002 <y>\n\nend"
 
 
 def test_a_fence_is_longer_than_any_inside(build):
-    assert build["markdown_text"].fenced("```\na\n````", "x.yaml") == "`````yaml\n```\na\n````\n`````\n"
+    assert build["markdown_text"].format_code_block("```\na\n````", "x.yaml") == "`````yaml\n```\na\n````\n`````\n"
 
 
 def test_every_setting_and_command_is_on_its_page(build, generated):
     headings = re.findall(r"^## (\S+)$", generated["settings.md"], re.MULTILINE)
-    assert set(build["settings_page"].names()) <= set(headings)
+    assert set(build["settings_page"].list_names()) <= set(headings)
     from cfglint_train.front.cli import COMMANDS
 
     commands = re.findall(r"^## cfglint (\S+)$", generated["command-line.md"], re.MULTILINE)
@@ -108,32 +110,36 @@ def test_a_setting_without_a_text_stops_the_build(build, monkeypatch):
     page = build["settings_page"]
     monkeypatch.setattr(page.settings, "_OTHERS", (*page.settings._OTHERS, "new"))
     with pytest.raises(AssertionError, match="new"):
-        page.pages()
+        page.build_pages()
 
 
 def test_every_framework_is_named_by_its_title(build):
-    """Where the list is written, it has all; elsewhere it is made of the folders."""
+    """Name every framework in each handwritten list; the other lists are generated from the folders."""
     page = build["framework_pages"]
-    titles = [one.title for one in listed().values() if one.package == one.name]
-    assert [title for entry in page.navigation() for title in entry] == titles
+    titles = [
+        entry_framework.title
+        for entry_framework in list_frameworks().values()
+        if entry_framework.package == entry_framework.name
+    ]
+    assert [title for entry in page.build_navigation() for title in entry] == titles
     assert page.LIST in (DOCS / "index.md").read_text()
-    for text in (page.listing(), build["run"].cfglint("--help"), README.split("\n## ", 1)[0]):
+    for text in (page.build_framework_list(), build["run"].run_cfglint("--help"), README.split("\n## ", 1)[0]):
         assert not [title for title in titles if title not in text]
 
 
 def test_the_readme_has_the_generated_parts(build):
-    """The example as a terminal shows it, and what is found by area and framework."""
+    """Generate the terminal example and the table of checks by area and framework."""
     page = build["front_page"]
-    assert page.filled(README) == README, "run python docs/build/front_page.py"
-    assert {name for _, name, _ in page._PART.findall(README)} == page.parts().keys()
+    assert page.fill_readme(README) == README, "run python docs/build/front_page.py"
+    assert {name for _, name, _ in page._PART.findall(README)} == page.build_parts().keys()
     assert page.CATCHES in (DOCS / "index.md").read_text()
 
 
 def test_the_page_of_fit_lists_every_change(build):
     page = build["fit_page"]
     assert page.COSTS in (DOCS / "fit.md").read_text()
-    for row in page.moves.table()["moves"]:
-        assert f"| {row['name']} (`{row['field']}`) |" in page.costs()
+    for row in page.moves.load_table()["moves"]:
+        assert f"| {row['name']} (`{row['field']}`) |" in page.build_cost_table()
 
 
 def test_the_search_finds_the_rule_of_memory_by_its_usual_word(generated):
@@ -142,8 +148,8 @@ def test_the_search_finds_the_rule_of_memory_by_its_usual_word(generated):
 
 
 def test_consoles_never_cut_a_message(build):
-    """What a page shows is wrapped, as on a terminal."""
-    shown = build["run"].cfglint("fixtures/cases/1-olmo-64-nodes")
+    """Wrap the output on a page as on a terminal."""
+    shown = build["run"].run_cfglint("fixtures/cases/1-olmo-64-nodes")
     assert max(map(len, shown.splitlines())) <= 100
 
 
@@ -153,33 +159,33 @@ _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^(`{3,}).*?^\1", re.MULTILINE | re.DOTALL)
 
 
-def anchors(text: str) -> set[str]:
-    """The anchors that GitHub and mkdocs both give to the headings of a page."""
+def find_anchors(text: str) -> set[str]:
+    """Return the anchors that both GitHub and mkdocs give to the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-def followed(path: Path, text: str, generated: dict[str, str]) -> Iterator[str]:
-    """The links of a page that lead nowhere."""
+def find_broken_links(path: Path, text: str, generated: dict[str, str]) -> Iterator[str]:
+    """Yield the links of a page that lead nowhere."""
     for target in _LINK.findall(_FENCE.sub("", text)):
         if target.startswith("https://"):
             continue
         name, _, anchor = target.partition("#")
         page = (path.parent / name).resolve() if name else path
-        known = page.relative_to(DOCS).as_posix() if page.is_relative_to(DOCS) else ""
-        there = page.exists() or known in generated
-        if not there or (anchor and anchor not in anchors(generated.get(known) or page.read_text())):
+        name_in_docs = page.relative_to(DOCS).as_posix() if page.is_relative_to(DOCS) else ""
+        there = page.exists() or name_in_docs in generated
+        if not there or (anchor and anchor not in find_anchors(generated.get(name_in_docs) or page.read_text())):
             yield target
 
 
-@pytest.mark.parametrize("path", [*WRITTEN, *sorted(REPOSITORY.glob("*.md"))], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*WRITTEN_PAGES, *sorted(REPOSITORY.glob("*.md"))], ids=lambda path: path.name)
 def test_links_lead_somewhere(path, generated):
-    assert list(followed(path, path.read_text(), generated)) == []
+    assert list(find_broken_links(path, path.read_text(), generated)) == []
 
 
 def test_links_of_generated_pages_lead_somewhere(generated):
     for path, text in generated.items():
-        assert list(followed(DOCS / path, text, generated)) == [], path
+        assert list(find_broken_links(DOCS / path, text, generated)) == [], path
 
 
 def test_the_navigation_names_pages_that_there_are(generated):
@@ -187,7 +193,7 @@ def test_the_navigation_names_pages_that_there_are(generated):
     entries = re.findall(r"[\w/-]+\.md", str(config["nav"]))
     named = set(entries)
     assert sorted(named) == sorted(entries)
-    assert named <= {path.relative_to(DOCS).as_posix() for path in WRITTEN} | generated.keys()
+    assert named <= {path.relative_to(DOCS).as_posix() for path in WRITTEN_PAGES} | generated.keys()
     assert {path for path in generated if "/" not in path} <= named
 
 
@@ -195,7 +201,7 @@ def test_the_navigation_names_pages_that_there_are(generated):
     ("path", "line"),
     [
         (path.name, line)
-        for path in WRITTEN
+        for path in WRITTEN_PAGES
         for block in re.findall(r"^```console exec\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL)
         for line in block.splitlines()
     ],
@@ -203,38 +209,38 @@ def test_the_navigation_names_pages_that_there_are(generated):
 def test_commands_on_the_pages_run(build, path, line):
     program, *arguments = line.removeprefix("$ ").split()
     assert program == "cfglint"
-    assert build["run"].cfglint(*arguments).strip()
+    assert build["run"].run_cfglint(*arguments).strip()
 
 
 def test_the_runner_refuses_what_fails(build):
     with pytest.raises(RuntimeError, match="unknown rule NO"):
-        build["run"].cfglint("--select", "NO", "fixtures")
+        build["run"].run_cfglint("--select", "NO", "fixtures")
 
 
-def titled(page: str, title: str) -> str:
+def find_titled_block(page: str, title: str) -> str:
     text = (DOCS / page).read_text()
     (block,) = re.findall(rf'^```\w+ title="{re.escape(title)}"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL)
     return block
 
 
 def test_the_framework_that_the_page_adds_works(tmp_path):
-    """The files of contributing/framework.md are those of tests/frameworks/guest, and do what the page says."""
+    """Follow contributing/framework.md, whose files are those of tests/frameworks/guest."""
     page, guest = "contributing/framework.md", REPOSITORY / "tests" / "frameworks" / "guest"
     files = sorted(path for path in guest.iterdir() if path.is_file())
     place = tmp_path / "frameworks" / "guest"
     place.mkdir(parents=True)
     for path in files:
-        block = titled(page, f"lint/cfglint_train/frameworks/guest/{path.name}")
+        block = find_titled_block(page, f"lint/cfglint_train/frameworks/guest/{path.name}")
         assert block == path.read_text(), path.name
         (place / path.name).write_text(block)
-    source = titled(page, "run.yaml")
+    source = find_titled_block(page, "run.yaml")
     here = tmp_path / "here"
     here.mkdir()
     (here / "run.yaml").write_text(source)
-    with installed(place.parent, guest / "schemas"):
-        found = lint(here, options(gpu="H100")).findings
-        assert {"MEM001", "MEM002"} <= {finding.code for finding in found}
-        fix(here, options(gpu="H100"), unsafe=True)
+    with install_frameworks(place.parent, guest / "schemas"):
+        findings = lint(here, build_options(gpu="H100")).findings
+        assert {"MEM001", "MEM002"} <= {finding.code for finding in findings}
+        fix(here, build_options(gpu="H100"), unsafe=True)
     fixed = (here / "run.yaml").read_text()
     assert fixed == source.replace("micro_batch: 16", "micro_batch: 1") + "  accumulation: 16\n"
 

@@ -1,4 +1,4 @@
-"""Paths that the documentation, the workflows and the docstrings name are there."""
+"""Paths named in the documentation, the workflows and the docstrings exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATH = re.compile(
     r"(?<![\w/.-])(?!rules/[A-Z]{3}\d{3}\.md)((?:lint/cfglint_train|rules|schemas|tools|tests|docs|benchmarks|fixtures)/[\w./-]*\w/?)"
 )
 _ELSEWHERE = (
-    # The rule and the framework that docs/contributing adds, any rule's folder, and pages that the site makes.
+    # The rule and the framework of docs/contributing, any rule's folder, and pages that the site generates.
     "fixtures/rules/PRF900", "fixtures/rules/CODE", "rules/cfglint_rules/throughput/no_data_workers",
     "rules/index.md", "rules/failures.md",
     "lint/cfglint_train/frameworks/guest",
@@ -25,6 +25,6 @@ _ELSEWHERE = (
 
 @for_each("page", [*PAGES, *CI, *CODE], ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_what_is_named_is_there(page):
-    for found in _PATH.findall(page.read_text(encoding="utf-8")):
-        if not found.startswith(_ELSEWHERE):
-            assert (REPOSITORY / found).exists(), found
+    for named_path in _PATH.findall(page.read_text(encoding="utf-8")):
+        if not named_path.startswith(_ELSEWHERE):
+            assert (REPOSITORY / named_path).exists(), named_path

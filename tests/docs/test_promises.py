@@ -1,4 +1,4 @@
-"""Each promise of docs/security.md names the test that keeps it, and it is there."""
+"""Each promise of docs/security.md names an existing test that checks it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROMISES = {promise: re.fullmatch(r"`(tests/[\w./]+)::(test_\w+)`", test) for pr
 HOSTILE = sorted(path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "tests/hostile").glob("test_*.py"))
 
 
-def named_in(path: Path) -> list[str]:
+def list_functions(path: Path) -> list[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
 
@@ -28,7 +28,7 @@ def named_in(path: Path) -> list[str]:
 def test_a_promise_is_tested(promise: str) -> None:
     test = PROMISES[promise]
     assert test is not None, "a promise names one test, as `file::test`"
-    assert test[2] in named_in(REPOSITORY / test[1])
+    assert test[2] in list_functions(REPOSITORY / test[1])
 
 
 def test_every_file_of_attacks_keeps_a_promise() -> None:

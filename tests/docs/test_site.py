@@ -1,4 +1,4 @@
-"""The built site: no warning, every link and anchor leads somewhere, and nothing is fetched from elsewhere."""
+"""The built site: no warning, every link and anchor exists, and nothing is loaded from other sites."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ pytestmark = pytest.mark.slow
 
 
 class _Page(HTMLParser):
+    """The links, loaded resources and anchors of a page."""
+
     def __init__(self, text: str) -> None:
         super().__init__()
         self.links: list[str] = []
@@ -26,21 +28,21 @@ class _Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        given = dict(attributes)
-        self.anchors.update(filter(None, (given.get("id"), given.get("name"))))
-        if tag == "a" and given.get("href"):
-            self.links.append(given["href"] or "")
-        elif tag in ("script", "img", "iframe", "source") and given.get("src"):
-            self.loads.append(given["src"] or "")
-        elif tag == "link" and given.get("rel") in ("stylesheet", "icon", "preload", "preconnect"):
-            self.loads.append(given["href"] or "")
+        values = dict(attributes)
+        self.anchors.update(filter(None, (values.get("id"), values.get("name"))))
+        if tag == "a" and values.get("href"):
+            self.links.append(values["href"] or "")
+        elif tag in ("script", "img", "iframe", "source") and values.get("src"):
+            self.loads.append(values["src"] or "")
+        elif tag == "link" and values.get("rel") in ("stylesheet", "icon", "preload", "preconnect"):
+            self.loads.append(values["href"] or "")
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     pytest.importorskip("material", reason="the docs extra is not installed")
     folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=REPOSITORY,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
@@ -48,8 +50,8 @@ def site(tmp_path_factory) -> Path:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert "WARNING" not in done.stderr
+    assert process.returncode == 0, process.stderr
+    assert "WARNING" not in process.stderr
     return folder
 
 

@@ -1,4 +1,4 @@
-"""JSON: Python's `json` judges strict text, `hjson` (which DeepSpeed opens files with) the lenient one."""
+"""JSON, checked against Python's `json` (strict text) and `hjson`, with which DeepSpeed opens files (lenient text)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfglint_train.documents.document import Append, CannotEdit, Delete, DocumentError, Rename, Set, apply, scalars
+from cfglint_train.documents.document import (
+    Append,
+    CannotEdit,
+    Delete,
+    DocumentError,
+    Rename,
+    Set,
+    apply_edits,
+    list_scalars,
+)
 from cfglint_train.documents.json import JsonDocument
-from cfglint_train.documents.writer import same
+from cfglint_train.documents.writer import is_identical
 from cfglint_train.documents.yaml.document import YamlDocument
 from tests.support.cases import for_each
-from tests.support.corpus import files, needs_corpus
+from tests.support.corpus import list_corpus_files, needs_corpus
 
-JSON_FILES = files(".json")
+JSON_FILES = list_corpus_files(".json")
 
 
 def is_strict(path) -> bool:
@@ -31,11 +40,11 @@ def is_strict(path) -> bool:
 STRICT_FILES = [path for path in JSON_FILES if is_strict(path)]
 
 
-def edited(source: bytes, *changes: Any) -> bytes:
-    return apply(source, JsonDocument("x.json", source).edits(list(changes)))
+def apply_changes(source: bytes, *changes: Any) -> bytes:
+    return apply_edits(source, JsonDocument("x.json", source).build_edits(list(changes)))
 
 
-def kinds(source: bytes) -> list[str]:
+def list_problem_kinds(source: bytes) -> list[str]:
     return [problem.kind for problem in JsonDocument("x.json", source).problems]
 
 
@@ -44,11 +53,11 @@ def kinds(source: bytes) -> list[str]:
 def test_reads_what_json_reads(path):
     source = path.read_bytes()
     document = JsonDocument(str(path), source)
-    assert same(document.value(), json.loads(source))
+    assert is_identical(document.get_value(), json.loads(source))
     assert document.problems == []
-    for scalar in scalars(document.root):
-        text = document.text(scalar.span)
-        assert same(json.loads(text), scalar.value)
+    for scalar in list_scalars(document.root):
+        text = document.get_text(scalar.span)
+        assert is_identical(json.loads(text), scalar.value)
 
 
 JSON_VALUES = st.recursive(
@@ -65,7 +74,7 @@ def test_any_json_reads_as_json_does(value, indent, ascii_only):
         source = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode()
     except UnicodeEncodeError:
         return
-    assert same(JsonDocument("x", source).value(), json.loads(source))
+    assert is_identical(JsonDocument("x", source).get_value(), json.loads(source))
 
 
 @pytest.mark.parametrize(
@@ -89,12 +98,12 @@ def test_what_only_hjson_takes_is_read_and_noted(source, kind):
     document = JsonDocument("x", source)
     assert kind in [problem.kind for problem in document.problems]
     if kind != "triple-quotes":  # hjson keeps the indentation below the quotes
-        assert same(document.value(), dict(hjson.loads(source.decode())))
+        assert is_identical(document.get_value(), dict(hjson.loads(source.decode())))
 
 
 def test_numbers_keep_their_kind():
-    value = JsonDocument("x", b'{"a": 5e8, "b": 500000000, "c": -1.0, "d": 1E-5, "e": NaN, "f": -Infinity}').value()
-    assert same(
+    value = JsonDocument("x", b'{"a": 5e8, "b": 500000000, "c": -1.0, "d": 1E-5, "e": NaN, "f": -Infinity}').get_value()
+    assert is_identical(
         {key: value[key] for key in "abcdf"}, {"a": 5e8, "b": 500000000, "c": -1.0, "d": 1e-5, "f": float("-inf")}
     )
     assert value["e"] != value["e"]
@@ -127,7 +136,7 @@ def test_bad_text_is_one_error_with_its_place(source, line, column):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (b"{a 1}", "a colon is missing after the key"),
+        (b"{a 1}", "missing colon after the key"),
         (b"{a", "the brace is never closed"),
         (b"{a: 1, :", "a key is missing"),
         (b"{a: 1,", "the brace is never closed"),
@@ -141,8 +150,8 @@ def test_the_message_names_what_is_missing(source, message):
 
 def test_duplicate_keys_are_seen_and_the_last_wins():
     document = JsonDocument("x", b'{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}')
-    assert document.value() == {"a": 3, "b": {"c": 2}}
-    assert [(route, entry.name) for route, entry, _ in document.duplicate_keys()] == [((), "a"), (("b",), "c")]
+    assert document.get_value() == {"a": 3, "b": {"c": 2}}
+    assert [(route, entry.name) for route, entry, _ in document.find_duplicate_keys()] == [((), "a"), (("b",), "c")]
 
 
 CONFIG = b"""{
@@ -190,7 +199,7 @@ def test_edits_touch_nothing_else(change, old, new, dress):
         before, after = (b"\xef\xbb\xbf" + text for text in (before, after))
     elif dress == "no final newline":
         before, after = (text[:-1] for text in (before, after))
-    assert edited(before, change) == after
+    assert apply_changes(before, change) == after
 
 
 @pytest.mark.parametrize(
@@ -205,15 +214,15 @@ def test_edits_touch_nothing_else(change, old, new, dress):
     ],
 )
 def test_odd_places(source, changes, expected):
-    assert edited(source, *changes) == expected
+    assert apply_changes(source, *changes) == expected
 
 
 def test_refuses_to_lose_a_comment():
     source = b'{"a": 1, // why\n "b": 2}'
     with pytest.raises(CannotEdit):
-        edited(source, Delete(("a",)))
+        apply_changes(source, Delete(("a",)))
     with pytest.raises(CannotEdit):
-        edited(b'{"a": {"x": 1 // why\n}}', Set(("a",), 1))
+        apply_changes(b'{"a": {"x": 1 // why\n}}', Set(("a",), 1))
 
 
 @needs_corpus
@@ -229,55 +238,57 @@ def test_put_get_and_get_put_over_the_corpus(data):
     route: tuple[Any, ...] = (data.draw(st.sampled_from(sorted(tree) or ["x"])),)
     if isinstance(tree.get(route[0]), dict) and tree[route[0]]:
         route = (*route, data.draw(st.sampled_from(sorted(tree[route[0]]))))
-    if document.node(route) is not None:
-        assert document.edits([Set(route, document.value(route))]) == []
+    if document.find_node(route) is not None:
+        assert document.build_edits([Set(route, document.get_value(route))]) == []
     if data.draw(st.booleans()):
         route = (*route[:-1], "new_key")
     value = data.draw(JSON_VALUES)
     try:
-        new = edited(source, Set(route, value))
+        new = apply_changes(source, Set(route, value))
     except UnicodeEncodeError:
         return
     parent = tree
     for step in route[:-1]:
         parent = parent[step]
     parent[route[-1]] = value
-    assert same(json.loads(new), tree)
+    assert is_identical(json.loads(new), tree)
 
 
 @pytest.mark.parametrize(
     "source", [b"{}", b"{ }", b'{"x": 1}', b'{\n  "x": 1  # one\n}', b'{\n  "x": 1,  # one\n}', b'{"x": 1,}']
 )
 def test_two_insertions_at_one_place_are_two_items(source):
-    after = edited(source, Set(("a",), 1, ("x",)), Set(("b",), 2, ("x",)))
-    value = JsonDocument("x", after).value()
+    after = apply_changes(source, Set(("a",), 1, ("x",)), Set(("b",), 2, ("x",)))
+    value = JsonDocument("x", after).get_value()
     assert {key: value[key] for key in ("a", "b")} == {"a": 1, "b": 2}
     assert hjson.loads(after.decode()) == value
 
 
 def test_a_large_float_keeps_every_digit():
-    assert edited(b'{"a": 1.0}', Set(("a",), 16777216.0)) == b'{"a": 16777216.0}'
-    assert edited(b'{"a": 1.0}', Set(("a",), 5e8)) == b'{"a": 5e8}'
+    assert apply_changes(b'{"a": 1.0}', Set(("a",), 16777216.0)) == b'{"a": 16777216.0}'
+    assert apply_changes(b'{"a": 1.0}', Set(("a",), 5e8)) == b'{"a": 5e8}'
 
 
 def test_an_item_that_a_list_lacks_is_not_set():
-    with pytest.raises(CannotEdit, match="its list is shorter"):
-        edited(b'{"a": [{"b": 1}], "a": []}', Set(("a", 0, "b"), 2))
+    with pytest.raises(CannotEdit, match="its list is too short"):
+        apply_changes(b'{"a": [{"b": 1}], "a": []}', Set(("a", 0, "b"), 2))
 
 
 @pytest.mark.parametrize(("first", "other"), [("b", "bc"), ("b", "bcd"), ("bc", "bcd"), ("b", "b"), ("bc", "b")])
 @pytest.mark.parametrize("document", [JsonDocument("a.json", b'{"a": 1}'), YamlDocument("a.yaml", b"a: 1\n")])
 def test_a_key_that_is_made_holds_one_value(document, first, other):
-    with pytest.raises(CannotEdit, match="two changes of the same key"):
-        document.edits([Set(tuple(first), "x"), Set(tuple(other), 1)])
+    with pytest.raises(CannotEdit, match="two edits of the same key"):
+        document.build_edits([Set(tuple(first), "x"), Set(tuple(other), 1)])
 
 
 @pytest.mark.parametrize("document", [JsonDocument("a.json", b'{"a": 1}'), YamlDocument("a.yaml", b"a: 1\n")])
 def test_a_section_that_is_made_holds_all_that_is_put_in_it(document):
-    wanted = {("b", "c", "d"): 1, ("b", "e"): 2, ("b", "c", "f"): [3]}
-    added = [Set(route, value) for route, value in wanted.items()]
-    after = apply(document.source, document.edits([*added, Append(("b", "c", "f"), 4), Append(("b", "g"), 5)]))
-    value = type(document)(document.path, after).value()
+    new_values = {("b", "c", "d"): 1, ("b", "e"): 2, ("b", "c", "f"): [3]}
+    added = [Set(route, value) for route, value in new_values.items()]
+    after = apply_edits(
+        document.source, document.build_edits([*added, Append(("b", "c", "f"), 4), Append(("b", "g"), 5)])
+    )
+    value = type(document)(document.path, after).get_value()
     assert value == {"a": 1, "b": {"c": {"d": 1, "f": [3, 4]}, "e": 2, "g": [5]}}
 
 
@@ -285,5 +296,5 @@ def test_a_section_that_is_made_holds_all_that_is_put_in_it(document):
     "document", [JsonDocument("a.json", b'{"a": 1}'), YamlDocument("a.yaml", b"a: 1\n"), YamlDocument("a", b"{a: 1}\n")]
 )
 def test_a_key_needs_one_beside_it_that_stays(document):
-    with pytest.raises(CannotEdit, match="every key beside it is removed"):
-        document.edits([Delete(("a",)), Set(("b",), 1)])
+    with pytest.raises(CannotEdit, match="all other keys of its section are removed"):
+        document.build_edits([Delete(("a",)), Set(("b",), 1)])

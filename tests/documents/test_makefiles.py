@@ -1,4 +1,4 @@
-"""Makefiles that start a configuration: their variables, as far as one value of them is in sight."""
+"""Makefiles that start a configuration: their variables, if a single value of them can be determined."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.documents.makefiles import commands
+from cfglint_train.documents.makefiles import extract_commands
 from tests.support.configs import AXOLOTL
-from tests.support.linting import runs_in
+from tests.support.linting import list_runs
 
 RECIPE = "train:\n\t@torchrun --nnodes $(NODES) --nproc_per_node ${NP} -m axolotl.cli.train configs/run.yaml\n"
 
 
-def cluster(root: Path, files: dict[str, str]) -> tuple[object, object]:
+def read_cluster(root: Path, files: dict[str, str]) -> tuple[object, object]:
     (root / ".git").mkdir(exist_ok=True)
     for name, text in {"configs/run.yaml": AXOLOTL, **files}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    [run] = runs_in(root)
-    nodes = run.origin("launch.nodes")
-    if nodes is not None and nodes.place is not None and nodes.assumed:
-        assert "an example of how to start it" in nodes.assumed
+    [run] = list_runs(root)
+    nodes = run.get_origin("launch.nodes")
+    if nodes is not None and nodes.place is not None and nodes.assumption:
+        assert "an example of how to start it" in nodes.assumption
     return run.plan.launch.nodes, run.plan.launch.gpus_per_node
 
 
@@ -48,7 +48,7 @@ def cluster(root: Path, files: dict[str, str]) -> tuple[object, object]:
     ],
 )
 def test_variables_of_a_makefile(tmp_path: Path, makefile: str, found: tuple[object, object]) -> None:
-    assert cluster(tmp_path, {"Makefile": makefile}) == found
+    assert read_cluster(tmp_path, {"Makefile": makefile}) == found
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_variables_of_a_makefile(tmp_path: Path, makefile: str, found: tuple[obj
 @pytest.mark.parametrize("name", ["README.md", "go.sh"])
 def test_what_a_call_of_make_sets_is_unknown(tmp_path: Path, name: str, call: str, nodes: int | None) -> None:
     files = {"Makefile": "NODES = 2\nNP = 4\n" + RECIPE, name: call}
-    assert cluster(tmp_path, files) == (nodes, 4)
+    assert read_cluster(tmp_path, files) == (nodes, 4)
 
 
 def test_every_line_keeps_its_number() -> None:
     text = "A = 1\n\n# x\ntrain: a b\n\t@echo $(A) $$HOME \\\n\t\t$< $(wildcard *.c)\n"
-    assert commands(text, ()) == 'A="1"\n\n\n\n  echo ${A}  $HOME \\\n\t\t$9 $(wildcard *.c)\n'
+    assert extract_commands(text, ()) == 'A="1"\n\n\n\n  echo ${A}  $HOME \\\n\t\t$9 $(wildcard *.c)\n'

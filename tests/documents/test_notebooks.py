@@ -1,4 +1,4 @@
-"""Notebooks: the runs in them are named."""
+"""Notebooks: cfglint reports the runs in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import process_time
 
 import pytest
 
-from cfglint_train.documents.notebooks import read
+from cfglint_train.documents.notebooks import parse_notebook
 from tests.support.linting import lint
 
 TRAINS = """\
@@ -18,33 +18,35 @@ trainer.train()
 """
 
 
-def notebook(*cells: str, kind: str = "code", indent: int | None = 1) -> str:
-    """A notebook of cells of one kind."""
-    made = [{"cell_type": kind, "source": cell.splitlines(keepends=True), "outputs": []} for cell in cells]
-    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=indent)
+def build_notebook(*cells: str, kind: str = "code", indent: int | None = 1) -> str:
+    """Return a notebook with cells of one kind."""
+    cell_list = [{"cell_type": kind, "source": cell.splitlines(keepends=True), "outputs": []} for cell in cells]
+    return json.dumps({"cells": cell_list, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=indent)
 
 
 def test_code_is_read_in_its_lines() -> None:
-    text = notebook("import os\nprint('\u00e4')", "!a {x} \\\\\n  b\n%cd c\nd()", "%%bash\ne\nf", "%%writefile g\nh: 1")
-    found = read(text)
-    assert found is not None
+    text = build_notebook(
+        "import os\nprint('\u00e4')", "!a {x} \\\\\n  b\n%cd c\nd()", "%%bash\ne\nf", "%%writefile g\nh: 1"
+    )
+    source = parse_notebook(text)
+    assert source is not None
     lines = [line.strip() for line in text.split("\n")]
     where = {word: lines.index(json.dumps(word)) for word in ("d()",)}
-    assert [line for line in found.python.split("\n") if line] == ["import os", "print('\u00e4')", "d()"]
-    assert found.python.split("\n").index("d()") == where["d()"]
-    assert [line for line in found.commands.split("\n") if line] == ["a ${x} \\\\", "  b", "e", "f", "cat > g"]
+    assert [line for line in source.python.split("\n") if line] == ["import os", "print('\u00e4')", "d()"]
+    assert source.python.split("\n").index("d()") == where["d()"]
+    assert [line for line in source.commands.split("\n") if line] == ["a ${x} \\\\", "  b", "e", "f", "cat > g"]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"cells": 1}', '{"cells": [1]}', "{"])
 def test_what_is_no_notebook(text: str) -> None:
-    assert read(text) is None
+    assert parse_notebook(text) is None
 
 
 @pytest.mark.parametrize(
     ("cell", "line", "message"),
     [
         (TRAINS, 7, "it is in a notebook; export it as a script (`jupyter nbconvert --to script`)"),
-        ("!axolotl train cfg/a.yaml", 6, "`cfg/a.yaml`, which axolotl is started with, was not found"),
+        ("!axolotl train cfg/a.yaml", 6, "axolotl is started with `cfg/a.yaml`, which was not found"),
         (
             "%%writefile a.yaml\nbase_model: x\n",
             None,
@@ -68,20 +70,20 @@ def test_what_is_no_notebook(text: str) -> None:
 def test_a_run_in_a_notebook_is_named(tmp_path: Path, cell: str, line: int | None, message: str) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "own.py").write_text("import mine\nmine.train()\n")
-    (tmp_path / "a.ipynb").write_text(notebook(cell))
-    found = [(one.start.line, one.message) for one in lint(tmp_path).findings]
-    assert found == ([] if line is None else [(line, f"run not checked: {message}")])
+    (tmp_path / "a.ipynb").write_text(build_notebook(cell))
+    findings = [(finding.start.line, finding.message) for finding in lint(tmp_path).findings]
+    assert findings == ([] if line is None else [(line, f"run not checked: {message}")])
 
 
 def test_what_is_no_code_of_a_notebook_does_not_count(tmp_path: Path) -> None:
-    (tmp_path / "a.ipynb").write_text(notebook(TRAINS, "!axolotl train a.yaml", kind="markdown"))
+    (tmp_path / "a.ipynb").write_text(build_notebook(TRAINS, "!axolotl train a.yaml", kind="markdown"))
     (tmp_path / "b.ipynb").write_text("TrainingArguments axolotl {")
     assert not lint(tmp_path).findings
 
 
 def test_a_notebook_of_one_line(tmp_path: Path) -> None:
-    (tmp_path / "a.ipynb").write_text(notebook(TRAINS, indent=None))
-    assert [one.code for one in lint(tmp_path).findings] == ["CHK005"]
+    (tmp_path / "a.ipynb").write_text(build_notebook(TRAINS, indent=None))
+    assert [finding.code for finding in lint(tmp_path).findings] == ["CHK005"]
 
 
 def test_lines_that_are_spelled_in_another_way_follow_each_other() -> None:
@@ -89,7 +91,7 @@ def test_lines_that_are_spelled_in_another_way_follow_each_other() -> None:
     lines = ", ".join(f'"{escaped}\\n"' for _ in range(20_000))
     text = f'{{"cells": [{{"cell_type": "code", "source": [{lines}]}}]}}'
     begun = process_time()
-    found = read(text)
-    assert found is not None
-    assert found.python == "abcdefgh\n" * 20_000
+    source = parse_notebook(text)
+    assert source is not None
+    assert source.python == "abcdefgh\n" * 20_000
     assert process_time() - begun < 5

@@ -1,4 +1,4 @@
-"""Python scripts: positions, comments, and edits that touch what they mean and nothing else."""
+"""Python scripts: positions, comments, and edits that change only their target."""
 
 from __future__ import annotations
 
@@ -23,36 +23,38 @@ from cfglint_train.documents.document import (
     Rename,
     Set,
     Span,
-    apply,
+    apply_edits,
 )
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.walk import Walk
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.documents.python.values import External
-from cfglint_train.documents.python.write import Source, literal
+from cfglint_train.documents.python.write import PythonSource, format_literal
 
 
-def document(text: str | bytes) -> PythonDocument:
+def parse_document(text: str | bytes) -> PythonDocument:
     return PythonDocument("x.py", text.encode() if isinstance(text, str) else text)
 
 
-def shown(text: str | bytes, call: str = "Config") -> PythonDocument:
-    """A document whose tree is the first record of a call."""
-    one = document(text)
-    evaluator = Walk(one, {}, {}, {})
+def show_record(text: str | bytes, call: str = "Config") -> PythonDocument:
+    """Return a document whose tree is the first record of a call."""
+    parsed = parse_document(text)
+    evaluator = Walk(parsed, {}, {}, {})
     evaluator.module.names.update({name: External(f"library.{name}") for name in ("Config", "Other")})
     evaluator.run()
-    one.show(next(record for record in evaluator.made if record.index["_CLASS_"].value.value.endswith(call)), remedy)
-    return one
+    parsed.attach_tree(
+        next(record for record in evaluator.records if record.index["_CLASS_"].value.value.endswith(call)), build_remedy
+    )
+    return parsed
 
 
-def remedy(route: Any, value: Any) -> str:
+def build_remedy(route: Any, value: Any) -> str:
     return f"pass --{'.'.join(map(str, route))}={value}"
 
 
-def edited(text: str | bytes, *changes: Change, call: str = "Config") -> str:
-    one = shown(text, call)
-    return apply(one.source, one.edits(changes)).decode()
+def apply_changes(text: str | bytes, *changes: Change, call: str = "Config") -> str:
+    parsed = show_record(text, call)
+    return apply_edits(parsed.source, parsed.build_edits(changes)).decode()
 
 
 SCRIPT = '''# -*- coding: utf-8 -*-
@@ -77,41 +79,47 @@ class TestPositions:
     @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
     @pytest.mark.parametrize("mark", [b"", BOM])
     def test_every_node_has_its_own_text(self, newline: str, mark: bytes) -> None:
-        one = document(mark + SCRIPT.replace("\n", newline).encode())
+        parsed = parse_document(mark + SCRIPT.replace("\n", newline).encode())
         text = SCRIPT.encode()
-        plain = document(text)
-        for node, same in zip(ast.walk(one.module), ast.walk(plain.module)):
+        plain = parse_document(text)
+        for node, same in zip(ast.walk(parsed.module), ast.walk(plain.module)):
             if isinstance(node, (ast.expr, ast.stmt, ast.keyword, ast.alias)):
                 segment = ast.get_source_segment(SCRIPT, same)  # type: ignore[arg-type]
-                assert one.text(one.span(node)).replace("\r\n", "\n").replace("\r", "\n") == segment
+                assert parsed.get_text(parsed.find_span(node)).replace("\r\n", "\n").replace("\r", "\n") == segment
 
     def test_positions_count_characters(self) -> None:
-        one = document(BOM + b'x = "\xc3\xa4\xc3\xb6"; y = 1')
-        call = one.module.body[1]
-        assert one.position(one.span(call).start) == Position(1, 11)
+        parsed = parse_document(BOM + b'x = "\xc3\xa4\xc3\xb6"; y = 1')
+        call = parsed.module.body[1]
+        assert parsed.locate(parsed.find_span(call).start) == Position(1, 11)
 
     @given(st.text(alphabet="ab\"'#\\\n\r\t\f (){}ä=1,:", max_size=40))
     def test_spans_lie_in_the_text(self, text: str) -> None:
         try:
-            one = document(text)
+            parsed = parse_document(text)
         except DocumentError as error:
-            refused = error.position
-            assert min(refused) >= 1
+            error_position = error.position
+            assert min(error_position) >= 1
             return
         lines = text.replace("\r\n", "\n").replace("\r", "\n")
-        for node in ast.walk(one.module):
+        for node in ast.walk(parsed.module):
             if isinstance(node, (ast.expr, ast.stmt)):
                 segment = ast.get_source_segment(lines, node)
-                assert one.text(one.span(node)).replace("\r\n", "\n").replace("\r", "\n") == segment
+                assert parsed.get_text(parsed.find_span(node)).replace("\r\n", "\n").replace("\r", "\n") == segment
 
     def test_brackets_and_items(self) -> None:
-        one = document("x = ((f))  (  # c )\n  (a) , ((b)), c=(1) # )\n , *d, **e)")
-        call = one.module.body[0].value  # type: ignore[attr-defined]
-        brackets = one.brackets(call)
-        assert one.text(brackets).startswith("(  # c")
-        assert one.text(brackets).endswith(")")
-        items = sorted([*call.args, *call.keywords], key=one.span)
-        assert [one.text(one.item(item, brackets)) for item in items] == ["(a)", "((b))", "c=(1)", "*d", "**e"]
+        parsed = parse_document("x = ((f))  (  # c )\n  (a) , ((b)), c=(1) # )\n , *d, **e)")
+        call = parsed.module.body[0].value  # type: ignore[attr-defined]
+        brackets = parsed.find_brackets(call)
+        assert parsed.get_text(brackets).startswith("(  # c")
+        assert parsed.get_text(brackets).endswith(")")
+        items = sorted([*call.args, *call.keywords], key=parsed.find_span)
+        assert [parsed.get_text(parsed.find_item_span(item, brackets)) for item in items] == [
+            "(a)",
+            "((b))",
+            "c=(1)",
+            "*d",
+            "**e",
+        ]
 
 
 class TestErrors:
@@ -126,7 +134,7 @@ class TestErrors:
     )
     def test_say_where(self, text: bytes, message: str, position: Position) -> None:
         with pytest.raises(DocumentError) as caught:
-            document(text)
+            parse_document(text)
         assert message in caught.value.message
         assert caught.value.position == position
 
@@ -135,16 +143,16 @@ class TestErrors:
     )
     def test_nothing_absurd_escapes(self, text: str) -> None:
         try:
-            one = document(text)
+            parsed = parse_document(text)
         except DocumentError:
             return
-        Walk(one, {}, {}, {}).run()
+        Walk(parsed, {}, {}, {}).run()
 
     def test_an_empty_file_is_a_script(self) -> None:
-        assert document("").module.body == []
+        assert parse_document("").module.body == []
 
     def test_warnings_of_the_script_are_not_ours(self, recwarn: pytest.WarningsRecorder) -> None:
-        document("x = '\\d'\nassert (x, 'y')\n1 is 1\n")
+        parse_document("x = '\\d'\nassert (x, 'y')\n1 is 1\n")
         assert not recwarn.list
 
 
@@ -153,15 +161,15 @@ class TestComments:
     @pytest.mark.parametrize("mark", [b"", BOM])
     def test_all_and_only_comments(self, newline: str, mark: bytes) -> None:
         text = '# one\nx = "# no" # twö\ny = ("a" # three\n  "b")\nz = """\n# no\n"""  # four\nw = f"#{x}" #five'
-        one = document(mark + text.replace("\n", newline).encode())
-        found = one.comments()
-        assert [comment.text for comment in found] == ["# one", "# twö", "# three", "# four", "#five"]
-        assert [one.text(comment.span) for comment in found] == [comment.text for comment in found]
+        parsed = parse_document(mark + text.replace("\n", newline).encode())
+        comments = parsed.list_comments()
+        assert [comment.text for comment in comments] == ["# one", "# twö", "# three", "# four", "#five"]
+        assert [parsed.get_text(comment.span) for comment in comments] == [comment.text for comment in comments]
 
     def test_agree_with_tokenize(self) -> None:
-        one = document(SCRIPT)
+        parsed = parse_document(SCRIPT)
         tokens = tokenize.tokenize(io.BytesIO(SCRIPT.encode()).readline)
-        assert [c.text for c in one.comments()] == [t.string for t in tokens if t.type == tokenize.COMMENT]
+        assert [c.text for c in parsed.list_comments()] == [t.string for t in tokens if t.type == tokenize.COMMENT]
 
 
 class TestReplacing:
@@ -190,7 +198,7 @@ class TestReplacing:
         ],
     )
     def test_one_place_changes(self, before: str, value: Any, after: str) -> None:
-        assert edited(before, Set(("a",), value)) == after
+        assert apply_changes(before, Set(("a",), value)) == after
 
     @pytest.mark.parametrize(
         "before",
@@ -210,17 +218,17 @@ class TestReplacing:
     )
     def test_what_no_one_place_decides_is_refused_with_a_remedy(self, before: str) -> None:
         with pytest.raises(CannotEdit, match=r"pass --a=99"):
-            edited(before, Set(("a",), 99))
+            apply_changes(before, Set(("a",), 99))
 
     def test_a_present_value_is_no_edit(self) -> None:
         for text, value in (("Config(a=2 * 8)", 16), ("Config(a='x')", "x"), ("Config(a=[1, 'b'])", [1, "b"])):
-            one = shown(text)
-            assert one.edits([Set(("a",), value)]) == []
+            parsed = show_record(text)
+            assert parsed.build_edits([Set(("a",), value)]) == []
 
     @pytest.mark.parametrize("newline", ["\n", "\r\n"])
     def test_nothing_else_changes(self, newline: str) -> None:
         text = "\ufeff# top\nx = Config( # c\n\ta = 1, # one\n)\n\f# end".replace("\n", newline)
-        assert edited(text, Set(("a",), 2)) == text.replace("a = 1", "a = 2")
+        assert apply_changes(text, Set(("a",), 2)) == text.replace("a = 1", "a = 2")
 
 
 INSERTIONS = (
@@ -245,13 +253,13 @@ class TestInserting:
         before = before.replace("\n", newline)
         if after is None:
             with pytest.raises(CannotEdit):
-                edited(before, Set(("b",), 2, ("a",)))
+                apply_changes(before, Set(("b",), 2, ("a",)))
             return
-        assert edited(before, Set(("b",), 2, ("a",))) == after.replace("\n", newline)
+        assert apply_changes(before, Set(("b",), 2, ("a",))) == after.replace("\n", newline)
 
     @pytest.mark.parametrize(("before", "after"), [pair for pair in INSERTIONS if pair[1]])
     def test_libcst_sees_one_more_argument_and_no_other_change(self, before: str, after: str) -> None:
-        def call(text: str) -> libcst.Call:
+        def parse_call(text: str) -> libcst.Call:
             statement = libcst.parse_module(text).body[0]
             assert isinstance(statement, libcst.SimpleStatementLine)
             expression = statement.body[0]
@@ -259,10 +267,14 @@ class TestInserting:
             assert isinstance(expression.value, libcst.Call)
             return expression.value
 
-        new, old = call(edited(before, Set(("b",), 2, ("a",)))), call(before)
-        kept = [argument for argument in new.args if argument.keyword is None or argument.keyword.value != "b"]
+        new, old = parse_call(apply_changes(before, Set(("b",), 2, ("a",)))), parse_call(before)
+        other_arguments = [
+            argument for argument in new.args if argument.keyword is None or argument.keyword.value != "b"
+        ]
         assert len(new.args) == len(old.args) + 1
-        assert [a.value.deep_equals(b.value) for a, b in zip(kept, old.args)] == [True] * len(kept)
+        assert [a.value.deep_equals(b.value) for a, b in zip(other_arguments, old.args)] == [True] * len(
+            other_arguments
+        )
         assert new.func.deep_equals(old.func)
 
     @pytest.mark.parametrize(
@@ -276,26 +288,26 @@ class TestInserting:
     )
     def test_unclear_calls_are_left_alone(self, before: str) -> None:
         with pytest.raises(CannotEdit):
-            edited(before, Set(("b",), 2))
+            apply_changes(before, Set(("b",), 2))
 
     def test_a_name_that_is_no_argument(self) -> None:
         for name in ("class", "a-b", ""):
             with pytest.raises(CannotEdit):
-                edited("Config(a=1)", Set((name,), 2))
+                apply_changes("Config(a=1)", Set((name,), 2))
 
     def test_a_long_call_is_broken(self) -> None:
         text = "Config(\n    a=1,\n)"
-        source = Source(
+        source = PythonSource(
             "SomeRatherLongClassName(first_argument=1, second_argument=2, third_argument_of_it=33333333333333)", {}
         )
-        assert edited(text, Set(("b",), source)) == (
+        assert apply_changes(text, Set(("b",), source)) == (
             "Config(\n    a=1,\n    b=SomeRatherLongClassName(\n"
             "        first_argument=1, second_argument=2, third_argument_of_it=33333333333333\n    ),\n)"
         )
 
 
 class TestImports:
-    SOURCE = Source("Mode(x=1)", {}, (("pkg.sub", "Mode"),))
+    SOURCE = PythonSource("Mode(x=1)", {}, (("pkg.sub", "Mode"),))
 
     LAYOUTS = (
         ("import Alpha, Zeta\n", "import Alpha, Mode, Zeta\n"),
@@ -314,7 +326,7 @@ class TestImports:
     def test_extend_the_import_that_is_there(self, before: str, after: str, newline: str) -> None:
         text = f"from pkg.sub {before}x = Config(a=1)\n".replace("\n", newline)
         expected = f"from pkg.sub {after}x = Config(a=1, b=Mode(x=1))\n".replace("\n", newline)
-        assert edited(text, Set(("b",), self.SOURCE)) == expected
+        assert apply_changes(text, Set(("b",), self.SOURCE)) == expected
 
     @pytest.mark.parametrize(
         ("before", "after"),
@@ -330,55 +342,55 @@ class TestImports:
     )
     def test_are_added_where_they_belong(self, before: str, after: str) -> None:
         tail = "x = Config(a=1)\n"
-        assert edited(before + tail, Set(("b",), self.SOURCE)) == after + "x = Config(a=1, b=Mode(x=1))\n"
+        assert apply_changes(before + tail, Set(("b",), self.SOURCE)) == after + "x = Config(a=1, b=Mode(x=1))\n"
 
     def test_a_long_line_gets_no_longer(self) -> None:
         names = ", ".join(f"Name{n:02}" for n in range(11))
         text = f"from pkg.sub import {names}\nx = Config(a=1)\n"
-        assert "\nfrom pkg.sub import Mode\n" in edited(text, Set(("b",), self.SOURCE))
+        assert "\nfrom pkg.sub import Mode\n" in apply_changes(text, Set(("b",), self.SOURCE))
 
     def test_a_name_that_is_taken(self) -> None:
         for text in ("import os\nMode = 3\nConfig(a=1)", "def f():\n    from x import Mode\n    Mode()\nConfig(a=1)"):
             with pytest.raises(CannotEdit):
-                edited(text, Set(("b",), self.SOURCE))
+                apply_changes(text, Set(("b",), self.SOURCE))
 
     def test_a_script_without_imports(self) -> None:
         with pytest.raises(CannotEdit):
-            edited("Config(a=1)", Set(("b",), self.SOURCE))
+            apply_changes("Config(a=1)", Set(("b",), self.SOURCE))
 
     def test_the_result_is_python(self) -> None:
         text = "from pkg.sub import (\n    Zeta,\n)\nConfig(\n    a=1,\n)\n"
-        ast.parse(edited(text, Set(("b",), self.SOURCE)))
+        ast.parse(apply_changes(text, Set(("b",), self.SOURCE)))
 
 
 class TestOtherChanges:
     def test_delete(self) -> None:
-        assert edited("Config(a=1, b=2)", Delete(("a",))) == "Config(b=2)"
-        assert edited("Config(a=1, b=(2))", Delete(("b",))) == "Config(a=1)"
-        assert edited("Config(\n    a=1,\n    b=2,\n)", Delete(("b",))) == "Config(\n    a=1,\n)"
-        assert edited("Config(a=1)", Delete(("c",))) == "Config(a=1)"
+        assert apply_changes("Config(a=1, b=2)", Delete(("a",))) == "Config(b=2)"
+        assert apply_changes("Config(a=1, b=(2))", Delete(("b",))) == "Config(a=1)"
+        assert apply_changes("Config(\n    a=1,\n    b=2,\n)", Delete(("b",))) == "Config(\n    a=1,\n)"
+        assert apply_changes("Config(a=1)", Delete(("c",))) == "Config(a=1)"
         with pytest.raises(CannotEdit):
-            edited("c = Config(a=1)\nc.b = 2", Delete(("b",)))
+            apply_changes("c = Config(a=1)\nc.b = 2", Delete(("b",)))
 
     def test_rename(self) -> None:
-        assert edited("Config(old=1, b=2)", Rename(("old",), "new")) == "Config(new=1, b=2)"
-        assert edited("Config(a=1)", Rename(("b",), "c")) == "Config(a=1)"
+        assert apply_changes("Config(old=1, b=2)", Rename(("old",), "new")) == "Config(new=1, b=2)"
+        assert apply_changes("Config(a=1)", Rename(("b",), "c")) == "Config(a=1)"
 
     def test_append(self) -> None:
-        assert edited("Config(a=[1, 2])", Append(("a",), 3)) == "Config(a=[1, 2, 3])"
-        assert edited("Config(a=[\n    1,\n    (2),\n])", Append(("a",), "x")) == (
+        assert apply_changes("Config(a=[1, 2])", Append(("a",), 3)) == "Config(a=[1, 2, 3])"
+        assert apply_changes("Config(a=[\n    1,\n    (2),\n])", Append(("a",), "x")) == (
             'Config(a=[\n    1,\n    (2),\n    "x",\n])'
         )
         with pytest.raises(CannotEdit):
-            edited("Config(a=(1, 2))", Append(("a",), 3))
+            apply_changes("Config(a=(1, 2))", Append(("a",), 3))
 
     def test_changes_of_one_place_are_refused(self) -> None:
         with pytest.raises(CannotEdit):
-            edited("Config(a=1)", Set(("a",), 2), Set(("a",), 3))
+            apply_changes("Config(a=1)", Set(("a",), 2), Set(("a",), 3))
 
     def test_what_is_not_there(self) -> None:
         with pytest.raises(CannotEdit, match=r"pass --x\.y=1"):
-            edited("Config(a=1)", Set(("x", "y"), 1))
+            apply_changes("Config(a=1)", Set(("x", "y"), 1))
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
@@ -392,25 +404,25 @@ PLAIN = st.recursive(
 class TestLiterals:
     @given(PLAIN, st.booleans())
     def test_come_back(self, value: Any, single: bool) -> None:
-        text = literal(value, single)
+        text = format_literal(value, single)
         assert ast.literal_eval(text) == value
 
     def test_no_literal(self) -> None:
         for value in (float("inf"), object(), {1, 2}):
             with pytest.raises(CannotEdit):
-                literal(value)
+                format_literal(value)
 
 
 def test_records_are_mappings_with_keys_in_place() -> None:
-    one = shown("x = Config(first=1, second=Other(inner='y'))")
-    assert isinstance(one.root, Record)
-    entry = one.entry(("second", "inner"))
+    parsed = show_record("x = Config(first=1, second=Other(inner='y'))")
+    assert isinstance(parsed.root, Record)
+    entry = parsed.find_entry(("second", "inner"))
     assert entry is not None
-    assert one.text(entry.span) == "inner='y'"
-    assert one.text(entry.key.span) == "inner"
-    assert one.value(("second",)) == {"_CLASS_": "library.Other", "inner": "y"}
-    assert one.text(one.root.span) == "Config(first=1, second=Other(inner='y'))"
-    assert one.node(("first",)).span == Span(17, 18)  # type: ignore[union-attr]
+    assert parsed.get_text(entry.span) == "inner='y'"
+    assert parsed.get_text(entry.key.span) == "inner"
+    assert parsed.get_value(("second",)) == {"_CLASS_": "library.Other", "inner": "y"}
+    assert parsed.get_text(parsed.root.span) == "Config(first=1, second=Other(inner='y'))"
+    assert parsed.find_node(("first",)).span == Span(17, 18)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -427,4 +439,4 @@ def test_records_are_mappings_with_keys_in_place() -> None:
 def test_a_span_that_ends_inside_an_expression_is_widened(text: str, part: str, whole: str) -> None:
     document = PythonDocument("train.py", text.encode())
     start = text.index(part)
-    assert document.text(document.whole(Span(start, start + len(part)))) == whole
+    assert document.get_text(document.widen_to_node(Span(start, start + len(part)))) == whole

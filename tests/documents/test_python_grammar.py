@@ -1,4 +1,4 @@
-"""Python of newer grammars than the one that runs: read, with everything else where it is."""
+"""Python with newer grammar than the running interpreter's: parsed, with all other code at its position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cfglint_train
 from cfglint_train.foundation import python_grammar
-from cfglint_train.foundation.python_grammar import parsed
+from cfglint_train.foundation.python_grammar import parse_python
 from tests.support.cases import for_each
 
 NEWER = [
@@ -36,7 +36,7 @@ NEWER = [
     "type Numbers = list[int]",
     "if a:\n    type Numbers = list[int]",
 ]
-NEWEST = [  # libcst does not read these yet
+NEWEST = [  # libcst does not parse these yet
     "try:\n    a\nexcept ValueError, TypeError:\n    b",
     "try:\n    a\nexcept a.B, C:\n    b",
     'x = t"{a["b"]} and {c}"',
@@ -48,11 +48,11 @@ BEHIND = '\nbehind = make(a=1, b="two")\n'
 
 @for_each("text", [*NEWER, *NEWEST])
 def test_a_newer_construct_is_read(text):
-    tree = parsed(text + BEHIND)
+    tree = parse_python(text + BEHIND)
     last = tree.body[-1]
     assert isinstance(last, ast.Assign)
     assert ast.unparse(last) == ast.unparse(ast.parse(BEHIND))
-    # What is behind it is where it was: on its line, at its byte.
+    # The code after the construct keeps its line and byte position.
     assert last.lineno == text.count("\n") + 2
     assert (last.col_offset, last.end_col_offset) == (0, len(BEHIND.strip()))
 
@@ -71,7 +71,7 @@ def test_what_replaces_it_is_as_long(text):
 
 
 def test_its_value_is_unknown():
-    value = parsed('x = f"{PATHS["train"]}"').body[0].value  # type: ignore[attr-defined]
+    value = parse_python('x = f"{PATHS["train"]}"').body[0].value  # type: ignore[attr-defined]
     assert isinstance(value, ast.JoinedStr)
     assert not all(isinstance(part, ast.Constant) for part in value.values)
 
@@ -90,7 +90,7 @@ def test_its_value_is_unknown():
 )
 def test_what_no_release_accepts_is_an_error_of_the_text_as_it_is(text, line):
     with pytest.raises(SyntaxError) as raised:
-        parsed(text)
+        parse_python(text)
     if sys.version_info < (3, 12) and 'f"{' not in text.split("\n")[0]:
         assert raised.value.lineno == line
 
@@ -107,7 +107,7 @@ def test_what_no_release_accepts_is_an_error_of_the_text_as_it_is(text, line):
     ],
 )
 def test_what_this_python_reads_is_left_alone(text):
-    assert ast.dump(parsed(text)) == ast.dump(ast.parse(text))
+    assert ast.dump(parse_python(text)) == ast.dump(ast.parse(text))
     assert python_grammar._Lowering(text).run() == text
 
 
@@ -134,7 +134,7 @@ _INSIDE = st.recursive(
 def test_strings_in_strings(inside):
     text = f'x = f"{{{inside}}}"'
     libcst.parse_module(text)
-    assert ast.unparse(parsed(text + BEHIND).body[-1]) == ast.unparse(ast.parse(BEHIND))
+    assert ast.unparse(parse_python(text + BEHIND).body[-1]) == ast.unparse(ast.parse(BEHIND))
 
 
 @given(text=st.text(alphabet="f'\"{}[]:! \n\\abt#=,", max_size=30))
@@ -143,8 +143,8 @@ def test_any_text_is_read_or_refused(text):
         expected = ast.dump(ast.parse(text))
     except (SyntaxError, ValueError):
         try:
-            parsed(text)
+            parse_python(text)
         except (SyntaxError, ValueError):
             return
         return
-    assert ast.dump(parsed(text)) == expected
+    assert ast.dump(parse_python(text)) == expected

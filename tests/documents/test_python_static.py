@@ -1,4 +1,4 @@
-"""The static reader of scripts: what it claims to know is what Python would compute, and it runs nothing."""
+"""The static reader of scripts: the values it claims are those that Python would compute, and it executes nothing."""
 
 from __future__ import annotations
 
@@ -17,36 +17,44 @@ from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.static.evaluator import MAX_KEYS
 from cfglint_train.documents.python.static.walk import Walk
 from cfglint_train.documents.python.tree import Record, Step, Value
-from cfglint_train.documents.python.values import Class, External, Function, Options, Partial, hinging, settled
+from cfglint_train.documents.python.values import (
+    Class,
+    External,
+    Function,
+    ParsedOptions,
+    Partial,
+    is_conditional,
+    prune_tree,
+)
 
 MANY = ", ".join(f"a{index}=1" for index in range(5_000))
 PAIRS = ", ".join(f"'a{index}': 1" for index in range(5_000))
 
 
-def walked(text: str) -> Walk:
+def walk_script(text: str) -> Walk:
     evaluator = Walk(PythonDocument("x.py", text.encode()), {}, {}, {})
     evaluator.run()
     return evaluator
 
 
-def names(text: str) -> dict[str, Any]:
-    return walked(text).module.names
+def read_names(text: str) -> dict[str, Any]:
+    return walk_script(text).module.names
 
 
-def plain(record: Record) -> Any:
-    """The settled record as plain data."""
-    whole = settled(record)
-    assert whole is not None
-    return PythonDocument("x", b"").plain(whole)
+def convert_to_plain(record: Record) -> Any:
+    """Return the settled record as plain data."""
+    complete = prune_tree(record)
+    assert complete is not None
+    return PythonDocument("x", b"").build_value(complete)
 
 
-def known(text: str, name: str = "x") -> Any:
-    """The value of a name: Unknown where it cannot be determined, "?" where it depends on a condition."""
-    value = names(text)[name]
+def read_value(text: str, name: str = "x") -> Any:
+    """Return the value of a name: Unknown if it cannot be determined, "?" if it depends on a condition."""
+    value = read_names(text)[name]
     if isinstance(value, Record) and value.implicit:
         return Unknown(value.open)
     assert isinstance(value, Value), value
-    return "?" if hinging(value) else value.value
+    return "?" if is_conditional(value) else value.value
 
 
 class TestExpressions:
@@ -87,7 +95,7 @@ class TestExpressions:
         ],
     )
     def test_known(self, expression: str, value: Any) -> None:
-        assert known(f"x = {expression}") == value
+        assert read_value(f"x = {expression}") == value
 
     @pytest.mark.parametrize(
         "expression",
@@ -99,42 +107,42 @@ class TestExpressions:
         ],
     )  # fmt: skip
     def test_unknown(self, expression: str) -> None:
-        assert isinstance(known(f"x = {expression}"), Unknown)
+        assert isinstance(read_value(f"x = {expression}"), Unknown)
 
     def test_math_is_read_but_not_imported_code(self) -> None:
-        assert known("import math\nx = math.ceil(2.1)") == 3
-        assert known("from math import sqrt as root\nx = root(16)") == 4
-        assert isinstance(known("import os\nx = os.getpid()"), Unknown)
+        assert read_value("import math\nx = math.ceil(2.1)") == 3
+        assert read_value("from math import sqrt as root\nx = root(16)") == 4
+        assert isinstance(read_value("import os\nx = os.getpid()"), Unknown)
 
 
 class TestScripts:
     def test_functions_partials_and_defaults(self) -> None:
         text = "from functools import partial\ndef f(a, b=2, *, c=3):\n    d = a + b\n    return d * c\n"
-        assert known(text + "x = f(1)") == 9
-        assert known(text + "x = f(1, c=4)") == 12
-        assert known(text + "x = partial(f, 1, c=4)(b=1)") == 8
-        assert isinstance(known(text + "x = f(*y)"), Unknown)
+        assert read_value(text + "x = f(1)") == 9
+        assert read_value(text + "x = f(1, c=4)") == 12
+        assert read_value(text + "x = partial(f, 1, c=4)(b=1)") == 8
+        assert isinstance(read_value(text + "x = f(*y)"), Unknown)
 
     def test_keywords_that_are_spread(self) -> None:
-        assert known("def f(a, b):\n    return a + b\nx = f(**{'a': 1, 'b': 2})") == 3
+        assert read_value("def f(a, b):\n    return a + b\nx = f(**{'a': 1, 'b': 2})") == 3
 
     def test_early_returns(self) -> None:
         text = "def f(a):\n    if a > 1:\n        return 1\n    return 2\n"
-        assert known(text + "x = f(5)") == 1
-        assert known(text + "x = f(0)") == 2
-        assert known(text + "x = f(y)") == "?"
+        assert read_value(text + "x = f(5)") == 1
+        assert read_value(text + "x = f(0)") == 2
+        assert read_value(text + "x = f(y)") == "?"
 
     def test_classes(self) -> None:
         text = "class C:\n    size = 4 * 2\n    @classmethod\n    def build(cls, n):\n        return cls.size * n\n"
-        assert known(text + "x = C.build(3)") == 24
+        assert read_value(text + "x = C.build(3)") == 24
 
     def test_objects_of_the_script(self) -> None:
         text = (
             "class C:\n    given: int\n    made: int\n    def __post_init__(self):\n        self.made = 3\n"
             "c = C(given=1, made=2)\n"
         )
-        assert known(text + "x = c.given") == 1
-        assert isinstance(known(text + "x = c.made"), Unknown)
+        assert read_value(text + "x = c.given") == 1
+        assert isinstance(read_value(text + "x = c.made"), Unknown)
 
     def test_options_of_argparse(self) -> None:
         text = (
@@ -153,14 +161,14 @@ class TestScripts:
             ("target", "o"),
             ("none", None),
         ):
-            assert known(f"{text}x = opts.{name}") == value
+            assert read_value(f"{text}x = opts.{name}") == value
         for name in ("run", "must", "unheard_of"):
-            assert isinstance(known(f"{text}x = opts.{name}"), Unknown)
-        assert known(text + "x = opts.none or 12") == 12
+            assert isinstance(read_value(f"{text}x = opts.{name}"), Unknown)
+        assert read_value(text + "x = opts.none or 12") == 12
 
     def test_the_way_of_a_value(self) -> None:
         text = "N = 2 * 4\ndef f(n):\n    return n\nx = f(N)"
-        value = names(text)["x"]
+        value = read_names(text)["x"]
         assert [(step.kind, step.text) for step in value.how] == [("parameter", "n"), ("constant", "N")]
         assert text[value.how[1].span.start : value.how[1].span.end] == "2 * 4"
 
@@ -170,46 +178,46 @@ class TestScripts:
             "c = Config(a=1, kind=Kind.big, inner=lib.Inner.make(z=2))\nc.a = 5\nc.inner.z += 1\nc.new = 'n'\n"
             "x = c.a"
         )
-        record = names(text)["c"]
+        record = read_names(text)["c"]
         assert isinstance(record, Record)
-        assert plain(record) == {
+        assert convert_to_plain(record) == {
             "_CLASS_": "lib.conf.Config",
             "a": 5,
             "kind": "big",
             "inner": {"_CLASS_": "lib.Inner", "_FACTORY_": "make", "z": 3},
             "new": "n",
         }
-        assert known(text) == 5
+        assert read_value(text) == 5
 
     def test_attributes_that_only_the_library_knows(self) -> None:
         text = "from lib import Config\nc = Config()\nc.deep.er.value = 3\ny = c.other.thing\n"
-        assert plain(names(text)["c"]) == {"_CLASS_": "lib.Config", "deep": {"er": {"value": 3}}}
+        assert convert_to_plain(read_names(text)["c"]) == {"_CLASS_": "lib.Config", "deep": {"er": {"value": 3}}}
 
     def test_copies(self) -> None:
         text = "import dataclasses\nfrom lib import Config\na = Config(n=1, m=2)\nb = dataclasses.replace(a, n=3)\n"
-        assert known(text + "x = a.n") == 1
-        assert known(text + "x = b.n") == 3
-        assert known(text + "x = b.replace(m=9).m") == 9
+        assert read_value(text + "x = a.n") == 1
+        assert read_value(text + "x = b.n") == 3
+        assert read_value(text + "x = b.replace(m=9).m") == 9
 
     def test_the_main_part_is_read(self) -> None:
-        assert known("if __name__ == '__main__':\n    x = 1\nelse:\n    x = 2") == 1
+        assert read_value("if __name__ == '__main__':\n    x = 1\nelse:\n    x = 2") == 1
 
     def test_kinds_of_value(self) -> None:
-        found = names(
+        values = read_names(
             "import a.b\ndef f():\n    pass\nclass C:\n    pass\nfrom functools import partial\np = partial(f)"
         )
-        assert found["a"] == External("a")
-        assert isinstance(found["f"], Function)
-        assert isinstance(found["C"], Class)
-        assert isinstance(found["p"], Partial)
-        assert isinstance(names("import argparse\no = argparse.ArgumentParser().parse_args()")["o"], Options)
+        assert values["a"] == External("a")
+        assert isinstance(values["f"], Function)
+        assert isinstance(values["C"], Class)
+        assert isinstance(values["p"], Partial)
+        assert isinstance(read_names("import argparse\no = argparse.ArgumentParser().parse_args()")["o"], ParsedOptions)
 
 
 class TestConditions:
     def test_what_may_change_hinges(self) -> None:
-        value = names("x = 2\nif f():\n    x *= 2")["x"]
+        value = read_names("x = 2\nif f():\n    x *= 2")["x"]
         assert value.value == 2
-        assert hinging(value)
+        assert is_conditional(value)
         assert [step for step in value.how if step.kind == "depends"] == [Step("depends", "if f()", (9, 12))]
 
     @pytest.mark.parametrize(
@@ -226,7 +234,7 @@ class TestConditions:
             "def g(a):\n    if a:\n        return 1\n    return 2\nx = g(f())",
             "x = 1\nif f():\n    if g():\n        x = 2",
             "x = 1\nmatch f():\n    case 1:\n        x = 2",
-            # What a later turn of a loop finds, what follows the loop, what a failure leaves out.
+            # Values that a later turn of a loop reads, values after the loop, and assignments that an exception skips.
             "x = 1\ny = 2\nfor i in f():\n    if y == 1:\n        x = 2\n    y = 1",
             "x = 1\nfor i in f():\n    g()\nelse:\n    x = 2",
             "x = 1\ntry:\n    f()\n    x = 2\nexcept E:\n    pass",
@@ -234,7 +242,7 @@ class TestConditions:
         ],
     )
     def test_hinge(self, text: str) -> None:
-        assert known(text) == "?"
+        assert read_value(text) == "?"
 
     @pytest.mark.parametrize(
         ("text", "value"),
@@ -250,15 +258,15 @@ class TestConditions:
         ],
     )
     def test_branches_that_are_settled(self, text: str, value: int) -> None:
-        assert known(text) == value
+        assert read_value(text) == value
 
     def test_records_hinge_too(self) -> None:
         text = "from lib import C\nc = C(n=1)\nif f():\n    c.n = 2\n    c.m = 3\n"
-        record = names(text)["c"]
+        record = read_names(text)["c"]
         assert record.index["n"].value.value == 1
-        assert hinging(record.index["n"].value)
+        assert is_conditional(record.index["n"].value)
         assert isinstance(record.index["m"].value.value, Unknown)
-        assert hinging(names("from lib import C\nc = C(n=1)\nif f():\n    c = C(n=2)\n")["c"])
+        assert is_conditional(read_names("from lib import C\nc = C(n=1)\nif f():\n    c = C(n=2)\n")["c"])
 
 
 class TestClasses:
@@ -276,7 +284,7 @@ class TestClasses:
         ],
     )
     def test_members(self, text: str, value: int | None) -> None:
-        assert known(text) == value if value is not None else isinstance(known(text), Unknown)
+        assert read_value(text) == value if value is not None else isinstance(read_value(text), Unknown)
 
 
 class TestBounds:
@@ -298,7 +306,7 @@ class TestBounds:
             "d = {}\nd['d'] = d",
             "from lib import C\nc = C()\nc.all = [c]\nc.d = {'a': [c]}\nc.e = C(a=[c, (c,)])",
             "from lib import C\nc = C()\nc.a.b.c = 1\nc.a.b.d = c.a\nc.a.b.c.e = c",
-            # Every value is used twice: what is a few lines here unfolds to 2**60 values.
+            # Every value is used twice: these few lines unfold to 2**60 values.
             "a = 0\n" + "a = a + a\n" * 60,
             "a = f()\n" + "a = a + a\n" * 60,
             "a = 1\n" + "a = a and max(a, a)\n" * 60,
@@ -306,11 +314,11 @@ class TestBounds:
             "from lib import C\nc = C(x=1)\n" + "c = C(a=c, b=c)\n" * 60,
             "from lib import C\nc = C(x=1)\n" + "d = C()\nd.a = c\nd.b = c\nc = d\n" * 60,
             "from lib import C\nc = C(x=1)\n" + "c = C(a=[c, c])\n" * 60,
-            # Deep.
+            # Deep nesting.
             "from lib import C\nc = C(x=1)\n" + "c = C(a=c)\n" * 5_000,
             "from lib import C\nc = C()\nd = c\n" + "d = d.a.b.c.d.e\n" * 3_000,
             "from lib import C\nc = C()\nd = c\n" + "d = d.a.b.c.d.e\n" * 3_000 + "d.x = 1\n",
-            # Wide, and looked through again and again.
+            # A wide record that is searched again and again.
             f"from lib import C\nc = C({MANY})\nd = C()\n" + "d.x = c\n" * 5_000,
             f"from lib import C\nc = C({MANY})\n" + "d = c.replace(z=1)\n" * 5_000,
             f"from lib import C\nc = C({MANY})\nd = {{}}\n" + "d.update(c)\n" * 5_000,
@@ -323,16 +331,16 @@ class TestBounds:
         ],
     )
     def test_nothing_runs_away(self, text: str) -> None:
-        """Every walk ends, and what it found unfolds to no more than memory holds."""
-        evaluator = walked(text)
-        found = [*evaluator.made[-20:], *(value for value in evaluator.module.names.values())]
-        for record in found:
-            whole = settled(record) if isinstance(record, Record) else None
-            if whole is not None:
-                PythonDocument("x", b"").plain(whole)
+        """Finish every walk, with values that unfold to no more than fits into memory."""
+        evaluator = walk_script(text)
+        values = [*evaluator.records[-20:], *(value for value in evaluator.module.names.values())]
+        for record in values:
+            complete = prune_tree(record) if isinstance(record, Record) else None
+            if complete is not None:
+                PythonDocument("x", b"").build_value(complete)
 
     def test_wide_records_say_so(self) -> None:
-        record = names(f"from lib import C\nc = C({MANY})\n")["c"]
+        record = read_names(f"from lib import C\nc = C({MANY})\n")["c"]
         assert len(record.entries) == MAX_KEYS
         assert record.open
 
@@ -345,11 +353,11 @@ class TestBounds:
         ],
     )
     def test_what_is_beyond_any_configuration_is_no_tree(self, text: str) -> None:
-        assert settled(names(text)["c"]) is None
+        assert prune_tree(read_names(text)["c"]) is None
 
     def test_a_walk_that_was_cut_short_says_so(self) -> None:
-        assert walked("x = 1\n" * 60_000).spent
-        assert not walked("x = 1\n" * 1_000).spent
+        assert walk_script("x = 1\n" * 60_000).is_exhausted
+        assert not walk_script("x = 1\n" * 1_000).is_exhausted
 
     def test_nothing_is_executed(self, tmp_path: Path) -> None:
         victim = tmp_path / "victim"
@@ -359,7 +367,7 @@ class TestBounds:
             f"subprocess.run(['rm', {str(victim)!r}])\n__import__('os').unlink({str(victim)!r})\n"
             f"exec('raise SystemExit')\neval('1/0')\nclass X:\n    os.remove({str(victim)!r})\nraise SystemExit(3)\n"
         )
-        walked(text)
+        walk_script(text)
         assert victim.read_text() == "here"
 
 
@@ -369,14 +377,14 @@ VARIABLES = "abcde"
 
 
 class Programs:
-    """Small programs that Python can run, some of whose conditions the reader cannot decide."""
+    """Random small programs that Python can run, with some conditions that the reader cannot decide."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
-    def expression(self, depth: int = 2) -> str:
+    def draw_expression(self, depth: int = 2) -> str:
         pick = self.random.randrange(9 if depth else 3)
-        inner = [self.expression(depth - 1) for _ in range(2)] if depth else []
+        inner = [self.draw_expression(depth - 1) for _ in range(2)] if depth else []
         if pick == 0:
             return str(self.random.randrange(-4, 9))
         if pick in (1, 2):
@@ -384,39 +392,44 @@ class Programs:
         if pick in (3, 4):
             return f"({inner[0]} {self.random.choice(['+', '-', '*', '//', '%'])} {inner[1]})"
         if pick == 5:
-            return f"({inner[0]} if {self.condition()} else {inner[1]})"
+            return f"({inner[0]} if {self.draw_condition()} else {inner[1]})"
         if pick == 6:
             return f"({inner[0]} {self.random.choice(('or', 'and'))} {inner[1]})"
         if pick == 7:
             return f"{self.random.choice(('max', 'min'))}({inner[0]}, {inner[1]})"
         return f"helper({inner[0]}, k={inner[1]})"
 
-    def condition(self) -> str:
+    def draw_condition(self) -> str:
         name, compare = self.random.choice((*VARIABLES, "box.x")), self.random.choice(("<", "==", ">="))
-        known = f"{name} {compare} {self.random.randrange(5)}"
-        return self.random.choice((known, "coin()", f"not ({known})"))
+        comparison = f"{name} {compare} {self.random.randrange(5)}"
+        return self.random.choice((comparison, "coin()", f"not ({comparison})"))
 
-    def block(self, depth: int, indent: str) -> str:
-        return "".join(self.statement(depth, indent) for _ in range(self.random.randrange(1, 4)))
+    def draw_block(self, depth: int, indent: str) -> str:
+        return "".join(self.draw_statement(depth, indent) for _ in range(self.random.randrange(1, 4)))
 
-    def statement(self, depth: int, indent: str) -> str:
+    def draw_statement(self, depth: int, indent: str) -> str:
         name = self.random.choice((*VARIABLES, "box.x", "box.y"))
         pick = self.random.randrange(11 if depth else 5)
         if pick in (0, 1):
-            return f"{indent}{name} = {self.expression()}\n"
+            return f"{indent}{name} = {self.draw_expression()}\n"
         if pick == 2:
-            return f"{indent}{name} {self.random.choice(('+=', '-=', '*='))} {self.expression(1)}\n"
+            return f"{indent}{name} {self.random.choice(('+=', '-=', '*='))} {self.draw_expression(1)}\n"
         if pick == 3:
-            return f"{indent}{self.random.choice(('touch', 'turn'))}({self.expression(1)})\n"
+            return f"{indent}{self.random.choice(('touch', 'turn'))}({self.draw_expression(1)})\n"
         if pick == 4:
-            return f"{indent}{name}, {self.random.choice(VARIABLES)} = {self.expression(1)}, {self.expression(1)}\n"
-        inner = self.block(depth - 1, indent + "    ")
-        other = self.block(depth - 1, indent + "    ")
-        leave = f"{indent}    if {self.condition()}:\n{indent}        {self.random.choice(('break', 'continue'))}\n"
+            return (
+                f"{indent}{name}, {self.random.choice(VARIABLES)} = {self.draw_expression(1)}, "
+                f"{self.draw_expression(1)}\n"
+            )
+        inner = self.draw_block(depth - 1, indent + "    ")
+        other = self.draw_block(depth - 1, indent + "    ")
+        leave = (
+            f"{indent}    if {self.draw_condition()}:\n{indent}        {self.random.choice(('break', 'continue'))}\n"
+        )
         inside = (leave if self.random.random() < 0.3 else "") + inner
         rest = f"{indent}else:\n{other}" if self.random.random() < 0.4 else ""
         if pick in (5, 6):
-            return f"{indent}if {self.condition()}:\n{inner}{rest}"
+            return f"{indent}if {self.draw_condition()}:\n{inner}{rest}"
         if pick == 7:
             return f"{indent}for _ in turns():\n{inside}{rest}"
         if pick == 8:
@@ -425,28 +438,28 @@ class Programs:
             return f"{indent}try:\n{inner}{indent}    risky()\n{inner}{indent}except OSError:\n{other}"
         return f"{indent}with calm():\n{inner}"
 
-    def whole(self) -> str:
+    def draw_program(self) -> str:
         start = "".join(f"{name} = {self.random.randrange(9)}\n" for name in VARIABLES)
         helper = f"def helper(n, k=2):\n    if n > {self.random.randrange(5)}:\n        return k\n    return n - k\n"
         others = (
             "def touch(n):\n    if box.x < n:\n        box.y = n\n    box.x = n\n"
             "def turn(n):\n    global a\n    for _ in turns():\n        a = n\n        box.y += 1\n"
         )
-        return start + "box = Box(x=1, y=2)\n" + helper + others + self.block(2, "")
+        return start + "box = Box(x=1, y=2)\n" + helper + others + self.draw_block(2, "")
 
 
-def outcome(text: str, luck: int) -> dict[str, Any]:
-    """What Python makes of a program's names, and of its box."""
+def run_program(text: str, luck: int) -> dict[str, Any]:
+    """Return the values that Python computes for a program's names and its box."""
     coins = random.Random(luck)
 
-    def risky() -> None:
+    def raise_randomly() -> None:
         if coins.random() < 0.5:
             raise OSError
 
     truth: dict[str, Any] = {
         "coin": lambda: coins.random() < 0.5,
         "turns": lambda: range(coins.randrange(3)),
-        "risky": risky,
+        "risky": raise_randomly,
         "calm": contextlib.nullcontext,
         "unseen": lambda: coins.choice(("p", "q", "z")),
         "more": lambda: {"p": 7} if coins.random() < 0.5 else {},
@@ -456,26 +469,26 @@ def outcome(text: str, luck: int) -> dict[str, Any]:
     return truth | {f"box.{name}": value for name, value in vars(truth["box"]).items()}
 
 
-def claims(text: str) -> dict[str, Any]:
-    """What the reader says of the same names: Unknown too where its answer depends on a condition."""
-    found = names("from lib import Box\n" + text)
-    values = {name: found[name] for name in VARIABLES}
-    values |= {f"box.{entry.name}": entry.value for entry in found["box"].entries if entry.name in ("x", "y")}
+def list_claims(text: str) -> dict[str, Any]:
+    """Return the reader's values of the same names; Unknown also if the value depends on a condition."""
+    values_by_name = read_names("from lib import Box\n" + text)
+    values = {name: values_by_name[name] for name in VARIABLES}
+    values |= {f"box.{entry.name}": entry.value for entry in values_by_name["box"].entries if entry.name in ("x", "y")}
     return {
-        name: value.value if isinstance(value, Value) and not hinging(value) else Unknown("it hinges")
+        name: value.value if isinstance(value, Value) and not is_conditional(value) else Unknown("it hinges")
         for name, value in values.items()
     }
 
 
 class Dictionaries:
-    """Small programs that change a dictionary in every way that there is."""
+    """Random small programs that change a dictionary in every possible way."""
 
     KEYS = ("p", "q", "r")
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
-    def statement(self, depth: int, indent: str) -> str:
+    def draw_statement(self, depth: int, indent: str) -> str:
         key, number = self.random.choice(self.KEYS), self.random.randrange(9)
         other = self.random.choice(("unseen()", "'p'", "'z'"))
         simple = (
@@ -498,7 +511,7 @@ class Dictionaries:
         pick = self.random.randrange(len(simple) + (5 if depth else 0))
         if pick < len(simple):
             return f"{indent}{simple[pick]}\n"
-        inner = "".join(self.statement(depth - 1, indent + "    ") for _ in range(2))
+        inner = "".join(self.draw_statement(depth - 1, indent + "    ") for _ in range(2))
         if pick == len(simple):
             return f"{indent}for key in list(bag):\n{indent}    if coin():\n{indent}        bag.pop(key)\n"
         if pick == len(simple) + 1:
@@ -507,9 +520,9 @@ class Dictionaries:
             return f"{indent}try:\n{inner}{indent}    risky()\n{inner}{indent}except OSError:\n{indent}    pass\n"
         return f"{indent}if coin():\n{inner}"
 
-    def whole(self) -> str:
+    def draw_program(self) -> str:
         start = "bag = {'p': 1, 'q': 2}\ndef change(given, n):\n    given['r'] = n\n    given.pop('q', None)\n"
-        body = "".join(self.statement(2, "") for _ in range(self.random.randrange(1, 5)))
+        body = "".join(self.draw_statement(2, "") for _ in range(self.random.randrange(1, 5)))
         return f"{start}{body}seen = dict(bag)\nbox = Box(x=1)\n"
 
 
@@ -517,13 +530,13 @@ class TestAgainstPython:
     @settings(max_examples=600, deadline=None)
     @given(st.integers(0, 10**9), st.integers(0, 10**9))
     def test_what_is_known_of_a_dictionary_is_so(self, seed: int, luck: int) -> None:
-        """A key with a value that is claimed has it, and where the dictionary is called whole, it has no other key."""
-        text = Dictionaries(seed).whole()
-        truth = outcome(text, luck)["seen"]
-        bag = names("from lib import Box\n" + text)["bag"]
+        """Verify that claimed values are right, and that a dictionary claimed to be complete has no other key."""
+        text = Dictionaries(seed).draw_program()
+        truth = run_program(text, luck)["seen"]
+        bag = read_names("from lib import Box\n" + text)["bag"]
         assert isinstance(bag, Record)
         claimed = {entry.name: entry.value for entry in bag.entries}
-        certain = {name for name, value in claimed.items() if not hinging(value)}
+        certain = {name for name, value in claimed.items() if not is_conditional(value)}
         assert certain <= truth.keys(), text
         assert bag.open or truth.keys() <= claimed.keys(), text
         for name in certain:
@@ -532,26 +545,28 @@ class TestAgainstPython:
             assert isinstance(value.value, Unknown) or value.value == truth[name], (name, text)
 
     def test_the_dictionaries_are_worth_it(self) -> None:
-        bags = [names("from lib import Box\n" + Dictionaries(seed).whole())["bag"] for seed in range(200)]
-        whole = sum(not bag.open and any(not hinging(entry.value) for entry in bag.entries) for bag in bags)
-        assert 40 < whole < 160
+        bags = [read_names("from lib import Box\n" + Dictionaries(seed).draw_program())["bag"] for seed in range(200)]
+        complete_count = sum(
+            not bag.open and any(not is_conditional(entry.value) for entry in bag.entries) for bag in bags
+        )
+        assert 40 < complete_count < 160
 
     @settings(max_examples=300, deadline=None)
     @given(st.integers(0, 10**9), st.integers(0, 10**9))
     def test_what_is_known_is_so(self, seed: int, luck: int) -> None:
-        """Whatever the coins say: a value that is claimed without a condition is the one that Python computes."""
-        text = Programs(seed).whole()
+        """Verify that Python computes every value claimed without a condition, whatever the coins decide."""
+        text = Programs(seed).draw_program()
         try:
-            truth = outcome(text, luck)
+            truth = run_program(text, luck)
         except (ZeroDivisionError, OverflowError):
             return
-        for name, value in claims(text).items():
+        for name, value in list_claims(text).items():
             if not isinstance(value, Unknown):
                 assert (value, type(value)) == (truth[name], type(truth[name])), (name, text)
 
     def test_the_programs_are_worth_it(self) -> None:
-        """The property above is not vacuous: much is known, and much is not."""
-        answers = [value for seed in range(200) for value in claims(Programs(seed).whole()).values()]
+        """Guard against a vacuous property: many values are known, and many are unknown."""
+        answers = [value for seed in range(200) for value in list_claims(Programs(seed).draw_program()).values()]
         unknown = sum(isinstance(value, Unknown) for value in answers)
         assert unknown > 300
         assert len(answers) - unknown > 300

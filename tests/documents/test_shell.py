@@ -1,4 +1,4 @@
-"""Shell scripts. Bash is the judge of what a command gets, before and after an edit."""
+"""Shell scripts: the words of commands before and after edits, checked against bash."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from cfglint_train.documents.document import (
     Rename,
     Set,
     Unknown,
-    apply,
+    apply_edits,
 )
-from cfglint_train.documents.limits import BeyondLimits
+from cfglint_train.documents.limits import LimitExceeded
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Setting
@@ -30,7 +30,7 @@ from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 
 FIXTURES = REPOSITORY / "fixtures" / "openrlhf"
-# How often each script starts a launcher.
+# Number of launcher calls in each script.
 RUNS = {
     "arrays": 1, "blanks": 2, "broken_continuation": 2, "control": 4, "dangling": 2, "direct": 1, "heredoc": 1,
     "hybrid_flat": 1, "launchers": 11, "not_a_run": 5, "quoted_heredoc": 3, "quotes": 3, "ray_submit": 2,
@@ -38,30 +38,30 @@ RUNS = {
 }  # fmt: skip
 
 
-def shell(source: str | bytes) -> ShellDocument:
+def parse_script(source: str | bytes) -> ShellDocument:
     return ShellDocument("x.sh", source.encode() if isinstance(source, str) else source)
 
 
-def program(document: ShellDocument, name: str) -> Invocation:
-    return next(one for one in document.invocations if one.program == name)
+def find_program(document: ShellDocument, name: str) -> Invocation:
+    return next(invocation for invocation in document.invocations if invocation.program == name)
 
 
-def options(document: ShellDocument, name: str) -> dict[str, Any]:
-    value: dict[str, Any] = document.plain(program(document, name))
-    return {key: repr(one) if isinstance(one, Unknown) else one for key, one in value.items()}
+def read_options(document: ShellDocument, name: str) -> dict[str, Any]:
+    value: dict[str, Any] = document.build_value(find_program(document, name))
+    return {key: repr(setting) if isinstance(setting, Unknown) else setting for key, setting in value.items()}
 
 
-def attempted(document: ShellDocument, change: Any) -> tuple[list[Edit], str]:
-    """The edits of a change, or why there are none."""
+def try_change(document: ShellDocument, change: Any) -> tuple[list[Edit], str]:
+    """Return the edits of a change, or the reason why there are none."""
     try:
-        return document.edits([change]), ""
-    except CannotEdit as refused:
-        return [], str(refused)
+        return document.build_edits([change]), ""
+    except CannotEdit as error:
+        return [], str(error)
 
 
-def edited(source: str, *changes: Any) -> str:
-    document = shell(source)
-    return apply(document.source, document.edits(changes)).decode()
+def apply_changes(source: str, *changes: Any) -> str:
+    document = parse_script(source)
+    return apply_edits(document.source, document.build_edits(changes)).decode()
 
 
 # --- bash as the judge -----------------------------------------------------------------------------------------------
@@ -71,24 +71,24 @@ def edited(source: str, *changes: Any) -> str:
 @pytest.mark.parametrize("name", RUNS)
 def test_reads_what_bash_hands_over(name, tmp_path):
     source = (FIXTURES / f"{name}.sh").read_bytes()
-    calls = bash.run(source, tmp_path)
-    read = bash.commands(shell(source))
+    calls = bash.run_script(source, tmp_path)
+    commands = bash.list_commands(parse_script(source))
     assert len(calls) == RUNS[name]
     for call in calls:
-        assert any(bash.agrees(words, call) for words in read), call
+        assert any(bash.is_same_call(words, call) for words in commands), call
 
 
 def test_every_fixture_is_judged():
-    # crlf cannot run, placeholder is no valid bash.
+    # crlf cannot run, placeholder is not valid bash.
     assert {path.stem for path in FIXTURES.glob("*.sh")} == {*RUNS, "crlf", "placeholder"}
 
 
 def test_the_judge_can_say_no():
-    words = bash.commands(shell("torchrun --a 1 $X --b"))[0]
-    assert bash.agrees(words, ["torchrun", "--a", "1", "any", "thing", "--b"])
-    assert not bash.agrees(words, ["torchrun", "--a", "2", "--b"])
-    assert not bash.agrees(words, ["torchrun", "--a", "1", "--b", "more"])
-    assert not bash.agrees(words, ["python", "--a", "1", "--b"])
+    words = bash.list_commands(parse_script("torchrun --a 1 $X --b"))[0]
+    assert bash.is_same_call(words, ["torchrun", "--a", "1", "any", "thing", "--b"])
+    assert not bash.is_same_call(words, ["torchrun", "--a", "2", "--b"])
+    assert not bash.is_same_call(words, ["torchrun", "--a", "1", "--b", "more"])
+    assert not bash.is_same_call(words, ["python", "--a", "1", "--b"])
 
 
 WORD = st.from_regex(r"[A-Za-z0-9_./:,@%+][A-Za-z0-9_./:=,@%+-]{0,6}", fullmatch=True)
@@ -97,43 +97,47 @@ FLAGS = st.dictionaries(NAME, st.lists(WORD, max_size=2), min_size=1, max_size=6
 TARGET = "openrlhf.cli.train_sft"
 
 
-def _lines(flags: dict[str, list[str]], end: str) -> str:
+def _format_flags(flags: dict[str, list[str]], end: str) -> str:
     rows = [" ".join((name, *values)) for name, values in flags.items()]
     return end.join(f"   {row}" for row in rows)
 
 
 CONTINUED = " \\\n"
 CONTAINERS = {
-    "direct": lambda flags: f"set -e\npython3 -m {TARGET}{CONTINUED}{_lines(flags, CONTINUED)}\n# --x 1\n",
-    "one line": lambda flags: f"python3 -m {TARGET} {_lines(flags, ' ')} | cat",
-    "tabs": lambda flags: f"\tpython3 -m {TARGET}\t\\\n{_lines(flags, CONTINUED).replace('   ', chr(9))} &> log",
+    "direct": lambda flags: f"set -e\npython3 -m {TARGET}{CONTINUED}{_format_flags(flags, CONTINUED)}\n# --x 1\n",
+    "one line": lambda flags: f"python3 -m {TARGET} {_format_flags(flags, ' ')} | cat",
+    "tabs": lambda flags: f"\tpython3 -m {TARGET}\t\\\n{_format_flags(flags, CONTINUED).replace('   ', chr(9))} &> log",
     "heredoc": lambda flags: (
-        f"read -r -d '' args <<EOF\n{TARGET}{CONTINUED}{_lines(flags, CONTINUED)}\nEOF\npython3 -m $args\n"
+        f"read -r -d '' args <<EOF\n{TARGET}{CONTINUED}{_format_flags(flags, CONTINUED)}\nEOF\npython3 -m $args\n"
     ),
     "quoted heredoc": lambda flags: (
-        f"read -r -d '' args <<'EOF'\n{TARGET}\n{_lines(flags, chr(10))}\nEOF\npython3 -m $args\n"
+        f"read -r -d '' args <<'EOF'\n{TARGET}\n{_format_flags(flags, chr(10))}\nEOF\npython3 -m $args\n"
     ),
     "captured heredoc": lambda flags: (
-        f"args=$(cat <<EOF\n{TARGET}{CONTINUED}{_lines(flags, CONTINUED)}\nEOF\n)\npython3 -m ${{args}}\n"
+        f"args=$(cat <<EOF\n{TARGET}{CONTINUED}{_format_flags(flags, CONTINUED)}\nEOF\n)\npython3 -m ${{args}}\n"
     ),
-    "string": lambda flags: f'srun bash -c "cd . && python3 -m {TARGET}{CONTINUED}{_lines(flags, CONTINUED)}" &> log\n',
-    "single quotes": lambda flags: f"bash -c 'python3 -m {TARGET}{CONTINUED}{_lines(flags, CONTINUED)}'\n",
-    "fed": lambda flags: f"bash <<'EOF'\npython3 -m {TARGET}{CONTINUED}{_lines(flags, CONTINUED)}\nEOF\n",
-    "array": lambda flags: f'ARGS=(\n{_lines(flags, chr(10))}\n)\npython3 -m {TARGET} "${{ARGS[@]}}"\n',
-    "inline array": lambda flags: f"ARGS=({_lines(flags, ' ')})\npython3 -m {TARGET} ${{ARGS[@]}}\n",
-    "variable": lambda flags: f'ARGS="{_lines(flags, CONTINUED)}"\npython3 -m {TARGET} $ARGS\n',
-    "variable in a string": lambda flags: f"ARGS='{_lines(flags, ' ')}'\nbash -c \"python3 -m {TARGET} $ARGS\"\n",
+    "string": lambda flags: (
+        f'srun bash -c "cd . && python3 -m {TARGET}{CONTINUED}{_format_flags(flags, CONTINUED)}" &> log\n'
+    ),
+    "single quotes": lambda flags: f"bash -c 'python3 -m {TARGET}{CONTINUED}{_format_flags(flags, CONTINUED)}'\n",
+    "fed": lambda flags: f"bash <<'EOF'\npython3 -m {TARGET}{CONTINUED}{_format_flags(flags, CONTINUED)}\nEOF\n",
+    "array": lambda flags: f'ARGS=(\n{_format_flags(flags, chr(10))}\n)\npython3 -m {TARGET} "${{ARGS[@]}}"\n',
+    "inline array": lambda flags: f"ARGS=({_format_flags(flags, ' ')})\npython3 -m {TARGET} ${{ARGS[@]}}\n",
+    "variable": lambda flags: f'ARGS="{_format_flags(flags, CONTINUED)}"\npython3 -m {TARGET} $ARGS\n',
+    "variable in a string": lambda flags: (
+        f"ARGS='{_format_flags(flags, ' ')}'\nbash -c \"python3 -m {TARGET} $ARGS\"\n"
+    ),
 }
 
 
-def _argv(source: str) -> list[str]:
+def _run_bash(source: str) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
-        calls = bash.run(source.encode(), Path(folder))
+        calls = bash.run_script(source.encode(), Path(folder))
     last = next(call for call in reversed(calls) if TARGET in call)
     return last[last.index(TARGET) + 1 :]
 
 
-def _flat(flags: dict[str, list[str]]) -> list[str]:
+def _flatten(flags: dict[str, list[str]]) -> list[str]:
     return [word for name, values in flags.items() for word in (name, *values)]
 
 
@@ -143,51 +147,51 @@ def _flat(flags: dict[str, list[str]]) -> list[str]:
 @given(flags=FLAGS, data=st.data())
 def test_what_is_written_is_what_bash_reads(container, flags, data):
     source = CONTAINERS[container](flags)
-    document = shell(source)
-    invocation = program(document, TARGET)
+    document = parse_script(source)
+    invocation = find_program(document, TARGET)
     assert [entry.name for entry in invocation.entries] == list(flags)
     for name, values in flags.items():
-        plain = document.plain(invocation.get(name).value)
+        plain = document.build_value(invocation.get(name).value)
         assert plain == (True if not values else values[0] if len(values) == 1 else values)
     where = invocation.number
     name = data.draw(st.sampled_from(list(flags)))
     kind = data.draw(
         st.sampled_from(["set", "bare", "insert", "insert beside", "delete", "delete two", "rename", "append"])
     )
-    meant = {key: list(values) for key, values in flags.items()}
+    expected = {key: list(values) for key, values in flags.items()}
     value = data.draw(WORD)
     if kind == "set":
         changes = [Set((where, name), value)]
-        meant[name] = [value]
+        expected[name] = [value]
     elif kind == "bare":
         changes = [Set((where, name), True)]
-        meant[name] = []
+        expected[name] = []
     elif kind == "insert":
         changes = [Set((where, "--new.flag"), value)]
-        meant["--new.flag"] = [value]
+        expected["--new.flag"] = [value]
     elif kind == "insert beside":
         changes = [Set((where, "--new.flag"), True, ("--absent", name))]
         at = list(flags).index(name) + 1
-        meant = dict([*list(meant.items())[:at], ("--new.flag", []), *list(meant.items())[at:]])
+        expected = dict([*list(expected.items())[:at], ("--new.flag", []), *list(expected.items())[at:]])
     elif kind == "delete":
         changes = [Delete((where, name))]
-        del meant[name]
+        del expected[name]
     elif kind == "delete two":
         other = data.draw(st.sampled_from(list(flags)))
-        changes = [Delete((where, one)) for one in dict.fromkeys((name, other))]
-        for one in {name, other}:
-            del meant[one]
+        changes = [Delete((where, deleted)) for deleted in dict.fromkeys((name, other))]
+        for deleted in {name, other}:
+            del expected[deleted]
     elif kind == "rename":
         changes = [Rename((where, name), "--re.named")]
-        meant = {("--re.named" if key == name else key): values for key, values in meant.items()}
+        expected = {("--re.named" if key == name else key): values for key, values in expected.items()}
     else:
         changes = [Append((where, name), value)]
-        meant[name].append(value)
-    after = apply(document.source, document.edits(changes)).decode()
-    assert _argv(after) == _flat(meant), after
-    again = shell(after)
-    assert [word.text for word in program(again, TARGET).words] == _flat(meant)
-    assert [comment.text for comment in again.comments()] == [comment.text for comment in document.comments()]
+        expected[name].append(value)
+    after = apply_edits(document.source, document.build_edits(changes)).decode()
+    assert _run_bash(after) == _flatten(expected), after
+    again = parse_script(after)
+    assert [word.text for word in find_program(again, TARGET).words] == _flatten(expected)
+    assert [comment.text for comment in again.list_comments()] == [comment.text for comment in document.list_comments()]
     assert after.endswith("\n") == source.endswith("\n")
 
 
@@ -255,11 +259,11 @@ def test_what_is_written_is_what_bash_reads(container, flags, data):
     ],
 )  # fmt: skip
 def test_a_value_is_known_or_said_to_be_unknown(source, expected):
-    document = shell(source)
-    value = document.plain(program(document, "run").get("--a").value)
+    document = parse_script(source)
+    value = document.build_value(find_program(document, "run").get("--a").value)
     if expected is None:
         assert isinstance(value, Unknown)
-        assert value.why
+        assert value.reason
     else:
         assert value == expected
 
@@ -297,83 +301,85 @@ def test_a_value_is_known_or_said_to_be_unknown(source, expected):
     ],
 )  # fmt: skip
 def test_programs_of_a_command(command, chain):
-    document = shell(command)
-    assert [one.program for one in document.invocations] == chain
+    document = parse_script(command)
+    assert [invocation.program for invocation in document.invocations] == chain
     for outer, inner in zip(document.invocations, document.invocations[1:]):
         assert inner.parent == outer.number
-    assert [one.program for one in document.enclosing(document.invocations[-1])] == chain[-2::-1]
+    assert [invocation.program for invocation in document.list_launchers(document.invocations[-1])] == chain[-2::-1]
 
 
 def test_each_program_has_its_own_words():
-    document = shell("A=1 srun -N 4 --gres=gpu:8 torchrun --nnodes 4 --standalone -m pkg.train cfg.yaml --x 1 --y -- z")
-    assert options(document, "srun") == {"-N": "4", "--gres": "gpu:8"}
-    assert options(document, "torchrun") == {"--nnodes": "4", "--standalone": True, "-m": True}
-    assert options(document, "pkg.train") == {"--x": "1", "--y": True}
-    train = program(document, "pkg.train")
+    document = parse_script(
+        "A=1 srun -N 4 --gres=gpu:8 torchrun --nnodes 4 --standalone -m pkg.train cfg.yaml --x 1 --y -- z"
+    )
+    assert read_options(document, "srun") == {"-N": "4", "--gres": "gpu:8"}
+    assert read_options(document, "torchrun") == {"--nnodes": "4", "--standalone": True, "-m": True}
+    assert read_options(document, "pkg.train") == {"--x": "1", "--y": True}
+    train = find_program(document, "pkg.train")
     assert [word.text for word in train.arguments] == ["cfg.yaml", "z"]
-    assert program(document, "srun").environment == (Setting("A", "1"),)
-    assert {one.command for one in document.invocations} == {1}
+    assert find_program(document, "srun").environment == (Setting("A", "1"),)
+    assert {invocation.command for invocation in document.invocations} == {1}
 
 
 def test_batch_directives_are_options_too():
-    document = shell((FIXTURES / "slurm.sh").read_bytes())
-    assert options(document, "sbatch") == {"-p": "batch", "-N": "2", "--gpus-per-node": "8", "--mem": "480G"}
+    document = parse_script((FIXTURES / "slurm.sh").read_bytes())
+    assert read_options(document, "sbatch") == {"-p": "batch", "-N": "2", "--gpus-per-node": "8", "--mem": "480G"}
     with pytest.raises(CannotEdit, match="comment"):
-        document.edits([Set((0, "-N"), "4")])
+        document.build_edits([Set((0, "-N"), "4")])
 
 
 def test_options_stand_where_they_are_written():
-    document = shell((FIXTURES / "shared_heredoc.sh").read_bytes())
-    train = program(document, "openrlhf.cli.train_rm")
-    assert document.around(train.entries[0].span)[0] == "heredoc"
+    document = parse_script((FIXTURES / "shared_heredoc.sh").read_bytes())
+    train = find_program(document, "openrlhf.cli.train_rm")
+    assert document.find_container(train.entries[0].span)[0] == "heredoc"
     for entry in train.entries:
-        assert document.text(entry.key.span) == entry.name
-    assert document.text(train.get("--train_batch_size").value.span) == "256"
-    launcher = program(document, "torchrun")
-    assert document.around(launcher.entries[0].span)[0] == "string"
-    assert document.text(launcher.get("--nproc_per_node").span) == "--nproc_per_node $GPUS_PER_NODE"
+        assert document.get_text(entry.key.span) == entry.name
+    assert document.get_text(train.get("--train_batch_size").value.span) == "256"
+    launcher = find_program(document, "torchrun")
+    assert document.find_container(launcher.entries[0].span)[0] == "string"
+    assert document.get_text(launcher.get("--nproc_per_node").span) == "--nproc_per_node $GPUS_PER_NODE"
 
 
 def test_the_last_duplicate_wins():
-    document = shell("python train.py --a 1 --b --a 2")
-    assert options(document, "train.py") == {"--a": "2", "--b": True}
-    assert [entry.name for _, entry, _ in document.duplicate_keys()] == ["--a"]
-    assert list(shell("docker run -v a:b -v c:d image").duplicate_keys()) == []
+    document = parse_script("python train.py --a 1 --b --a 2")
+    assert read_options(document, "train.py") == {"--a": "2", "--b": True}
+    assert [entry.name for _, entry, _ in document.find_duplicate_keys()] == ["--a"]
+    assert list(parse_script("docker run -v a:b -v c:d image").find_duplicate_keys()) == []
 
 
 def test_hidden_options_are_said_to_be_there():
-    assert program(shell("python train.py --a $EXTRA"), "train.py").open == ""
-    assert program(shell("python train.py --a 1 $EXTRA"), "train.py").open == "$EXTRA"
-    assert program(shell("python train.py $EXTRA --a 1"), "train.py").open == "$EXTRA"
-    assert program(shell('f() { python train.py --a 1 "$@"; }'), "train.py").open == "$@"
-    forwards = program(shell('python train.py --a 1 "$@"'), "train.py")
+    assert find_program(parse_script("python train.py --a $EXTRA"), "train.py").open == ""
+    assert find_program(parse_script("python train.py --a 1 $EXTRA"), "train.py").open == "$EXTRA"
+    assert find_program(parse_script("python train.py $EXTRA --a 1"), "train.py").open == "$EXTRA"
+    assert find_program(parse_script('f() { python train.py --a 1 "$@"; }'), "train.py").open == "$@"
+    forwards = find_program(parse_script('python train.py --a 1 "$@"'), "train.py")
     assert (forwards.open, forwards.forwards) == ("", True)
 
 
 def test_comments_and_places():
     source = "\ufeff# é\npython train.py --é ü --a 1  # tail\r\n"
-    document = shell(source)
-    assert [comment.text for comment in document.comments()] == ["# é", "# tail"]
-    entry = program(document, "train.py").get("--a")
-    assert document.position(entry.key.span.start) == (2, 23)
-    assert document.text(entry.value.span) == "1"
+    document = parse_script(source)
+    assert [comment.text for comment in document.list_comments()] == ["# é", "# tail"]
+    entry = find_program(document, "train.py").get("--a")
+    assert document.locate(entry.key.span.start) == (2, 23)
+    assert document.get_text(entry.value.span) == "1"
 
 
 def test_placeholders_do_not_hide_the_command():
-    document = shell((FIXTURES / "placeholder.sh").read_bytes())
-    assert options(document, "openrlhf.cli.train_sft") == {"--pretrain": "gpt2", "--max_len": "2048"}
+    document = parse_script((FIXTURES / "placeholder.sh").read_bytes())
+    assert read_options(document, "openrlhf.cli.train_sft") == {"--pretrain": "gpt2", "--max_len": "2048"}
 
 
 def test_carriage_returns_read_as_line_ends():
-    document = shell((FIXTURES / "crlf.sh").read_bytes())
-    plain = shell((FIXTURES / "direct.sh").read_bytes())
-    assert options(document, "openrlhf.cli.train_dpo") == options(plain, "openrlhf.cli.train_dpo")
+    document = parse_script((FIXTURES / "crlf.sh").read_bytes())
+    plain = parse_script((FIXTURES / "direct.sh").read_bytes())
+    assert read_options(document, "openrlhf.cli.train_dpo") == read_options(plain, "openrlhf.cli.train_dpo")
 
 
 def test_the_exported_environment():
-    document = shell("export A=1 B=$X\nC=2\nD=3 E=4 python train.py")
-    found = document.exported(program(document, "train.py"))
-    assert {name: given.text for name, given in found.items()} == {"A": "1", "B": None, "D": "3", "E": "4"}
+    document = parse_script("export A=1 B=$X\nC=2\nD=3 E=4 python train.py")
+    variables = document.collect_environment(find_program(document, "train.py"))
+    assert {name: variable.text for name, variable in variables.items()} == {"A": "1", "B": None, "D": "3", "E": "4"}
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -407,24 +413,26 @@ python train.py \\
 )  # fmt: skip
 def test_edits_touch_what_they_must(change, before, after):
     assert DIRECT.count(before) == 1
-    assert edited(DIRECT, change) == DIRECT.replace(before, after)
+    assert apply_changes(DIRECT, change) == DIRECT.replace(before, after)
 
 
 def test_inserting_before_a_tail_comment_stays_on_the_line():
-    assert edited(DIRECT, Set((1, "--n"), True)) == DIRECT.replace("--d=4 ", "--d=4 --n ")
+    assert apply_changes(DIRECT, Set((1, "--n"), True)) == DIRECT.replace("--d=4 ", "--d=4 --n ")
 
 
 def test_the_last_option_takes_the_backslash_with_it():
     source = "python train.py \\\n  --a 1 \\\n  --b 2\npython other.py\n"
-    assert edited(source, Delete((1, "--b"))) == "python train.py \\\n  --a 1\npython other.py\n"
-    assert edited(source, Delete((1, "--a")), Delete((1, "--b"))) == "python train.py\npython other.py\n"
-    assert edited(source, Delete((1, "--b")), Set((1, "--c"), 3)) == source.replace("--b 2", "--c 3")
+    assert apply_changes(source, Delete((1, "--b"))) == "python train.py \\\n  --a 1\npython other.py\n"
+    assert apply_changes(source, Delete((1, "--a")), Delete((1, "--b"))) == "python train.py\npython other.py\n"
+    assert apply_changes(source, Delete((1, "--b")), Set((1, "--c"), 3)) == source.replace("--b 2", "--c 3")
 
 
 def test_line_ends_and_a_missing_final_newline_survive():
     source = "python train.py \\\r\n\t--a 1 \\\r\n\t--b 2"
-    assert edited(source, Set((1, "--c"), 3)) == source + " \\\r\n\t--c 3"
-    assert edited(source, Set((1, "--c"), 3, ("--a",))) == source.replace("--a 1 \\\r\n", "--a 1 \\\r\n\t--c 3 \\\r\n")
+    assert apply_changes(source, Set((1, "--c"), 3)) == source + " \\\r\n\t--c 3"
+    assert apply_changes(source, Set((1, "--c"), 3, ("--a",))) == source.replace(
+        "--a 1 \\\r\n", "--a 1 \\\r\n\t--c 3 \\\r\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -443,9 +451,9 @@ def test_line_ends_and_a_missing_final_newline_survive():
     ],
 )  # fmt: skip
 def test_values_are_set_where_they_stand(source, value, expected):
-    document = shell(source)
-    number = program(document, "run").number
-    assert apply(document.source, document.edits([Set((number, "--a"), value)])).decode() == expected
+    document = parse_script(source)
+    number = find_program(document, "run").number
+    assert apply_edits(document.source, document.build_edits([Set((number, "--a"), value)])).decode() == expected
 
 
 @pytest.mark.parametrize(
@@ -470,44 +478,46 @@ def test_values_are_set_where_they_stand(source, value, expected):
     ],
 )  # fmt: skip
 def test_what_one_place_does_not_decide_is_refused(source, value, why):
-    document = shell(source)
-    number = program(document, "run").number
+    document = parse_script(source)
+    number = find_program(document, "run").number
     with pytest.raises(CannotEdit, match=why):
-        document.edits([Set((number, "--a"), value)])
+        document.build_edits([Set((number, "--a"), value)])
 
 
 def test_other_refusals():
-    document = shell("python train.py --a 1\nARGS=(\n --b 2 # why\n)\npython other.py ${ARGS[@]}\n")
-    other = program(document, "other.py").number
+    document = parse_script("python train.py --a 1\nARGS=(\n --b 2 # why\n)\npython other.py ${ARGS[@]}\n")
+    other = find_program(document, "other.py").number
     with pytest.raises(CannotEdit, match="comment"):
-        document.edits([Delete((other, "--b"))])
+        document.build_edits([Delete((other, "--b"))])
     for route in ((), (1,), ("--a",), (99, "--a"), (1, "--a", 5)):
         with pytest.raises(CannotEdit):
-            document.edits([Set(route, "2")])
+            document.build_edits([Set(route, "2")])
     with pytest.raises(CannotEdit, match="name"):
-        document.edits([Set((1, "not a flag"), "2")])
+        document.build_edits([Set((1, "not a flag"), "2")])
     with pytest.raises(CannotEdit, match="name"):
-        document.edits([Rename((1, "--a"), "--b c")])
+        document.build_edits([Rename((1, "--a"), "--b c")])
 
 
 def test_what_only_prints_may_print_something_else():
     source = "A='--a 8'\necho $A\npython train.py $A\n"
-    document = shell(source)
-    number = program(document, "train.py").number
-    assert apply(document.source, document.edits([Set((number, "--a"), "4")])).decode() == source.replace("8", "4")
+    document = parse_script(source)
+    number = find_program(document, "train.py").number
+    assert apply_edits(document.source, document.build_edits([Set((number, "--a"), "4")])).decode() == source.replace(
+        "8", "4"
+    )
 
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*.sh")), ids=lambda path: path.stem)
 def test_writing_what_is_there_changes_nothing(path):
-    document = shell(path.read_bytes())
+    document = parse_script(path.read_bytes())
     for invocation in document.invocations:
         if invocation.is_directive:
             continue
-        for name, value in document.plain(invocation).items():
-            known = value if isinstance(value, list) else [value]
-            if any(isinstance(one, Unknown) for one in known):
+        for name, value in document.build_value(invocation).items():
+            items = value if isinstance(value, list) else [value]
+            if any(isinstance(item, Unknown) for item in items):
                 continue
-            edits, refusal = attempted(document, Set((invocation.number, name), value))
+            edits, refusal = try_change(document, Set((invocation.number, name), value))
             assert edits == []
             assert not refusal or "quotes" in refusal or "option" in refusal
 
@@ -517,58 +527,58 @@ def test_writing_what_is_there_changes_nothing(path):
 
 def test_zero_bytes_and_other_encodings_are_one_error():
     with pytest.raises(DocumentError, match="0x00"):
-        shell(b"echo a\npython \0 --x")
+        parse_script(b"echo a\npython \0 --x")
     with pytest.raises(DocumentError, match="UTF-8"):
-        shell(b"echo a\npython caf\xe9")
+        parse_script(b"echo a\npython caf\xe9")
 
 
 def test_conditions_nested_without_end_are_one_error():
     with pytest.raises(DocumentError, match="nested"):
-        shell("if a; then\n" * 300 + "b\n" + "fi\n" * 300)
+        parse_script("if a; then\n" * 300 + "b\n" + "fi\n" * 300)
 
 
 @pytest.mark.parametrize("piece", ['"', "'", "`", "$(", "${", "((", "<<EOF\n", "[[ ", "case x in ", "a=(", "${a:-"])
 def test_unclosed_quotes_and_brackets_never_crash(piece):
-    document = shell(piece * 200 + " python train.py --a 1")
+    document = parse_script(piece * 200 + " python train.py --a 1")
     assert isinstance(document.root.items, list)
 
 
 @pytest.mark.slow
 def test_a_long_line_is_read_to_its_end():
-    document = shell("python train.py " + "--a 1 " * 1_400)
-    assert len(program(document, "train.py").entries) == 1_400
-    with pytest.raises(BeyondLimits, match="a command of more than 3,000 words"):
-        shell("true\npython train.py " + "--a 1 " * 1_500)
+    document = parse_script("python train.py " + "--a 1 " * 1_400)
+    assert len(find_program(document, "train.py").entries) == 1_400
+    with pytest.raises(LimitExceeded, match="a command has more than 3,000 words"):
+        parse_script("true\npython train.py " + "--a 1 " * 1_500)
 
 
 @pytest.mark.slow
 def test_variables_that_multiply_each_other_end():
     doubling = "".join(f"A{i + 1}=$A{i}$A{i}\n" for i in range(60))
-    document = shell(f"A0='--x y '\n{doubling}python train.py $A60\n")
-    words = program(document, "train.py").words
-    assert [word.known for word in words] == [False]
-    strings = shell(f"A='{'--x y ' * 1400}'\n" + 'bash -c "python train.py $A"\n' * 300)
-    assert 0 < sum(one.program == "train.py" for one in strings.invocations) < 300
+    document = parse_script(f"A0='--x y '\n{doubling}python train.py $A60\n")
+    words = find_program(document, "train.py").words
+    assert [word.is_known for word in words] == [False]
+    strings = parse_script(f"A='{'--x y ' * 1400}'\n" + 'bash -c "python train.py $A"\n' * 300)
+    assert 0 < sum(invocation.program == "train.py" for invocation in strings.invocations) < 300
     chain = "".join(f"B{i + 1}=$B{i}\n" for i in range(500))
-    assert program(shell(f"B0=1\n{chain}run --a $B500"), "run").words[1].why
+    assert find_program(parse_script(f"B0=1\n{chain}run --a $B500"), "run").words[1].why
 
 
 @pytest.mark.parametrize("text", ["é !foo 1 &&", "a && 0 && # x", "é !foo 1 &&\npython train.py --a 1\n"])
 def test_a_word_that_the_grammar_misses_is_none(text):
-    assert all(word.text for one in shell(text).invocations for word in one.words)
+    assert all(word.text for invocation in parse_script(text).invocations for word in invocation.words)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="ab \n\\\"'`$(){}[]<>|&;#=-!*~é\t:", max_size=60))
 def test_any_text_is_read_or_refused(text):
     try:
-        document = shell(text + "\npython train.py --a 1\n")
+        document = parse_script(text + "\npython train.py --a 1\n")
     except DocumentError:
         return
-    document.value()
-    document.comments()
+    document.get_value()
+    document.list_comments()
     for invocation in document.invocations:
         for entry in invocation.entries:
             assert 0 <= entry.key.span.start <= entry.key.span.end <= len(document.source)
-        edits, refusal = attempted(document, Set((invocation.number, "--new"), "1"))
+        edits, refusal = try_change(document, Set((invocation.number, "--new"), "1"))
         assert edits or refusal

@@ -1,10 +1,10 @@
-"""Functions that run the command which they are given. Bash is the judge of what it gets."""
+"""Shell functions that run the command passed to them, checked against bash."""
 
 from __future__ import annotations
 
 import pytest
 
-from cfglint_train.documents.document import CannotEdit, Set, apply
+from cfglint_train.documents.document import CannotEdit, Set, apply_edits
 from cfglint_train.documents.shell.document import ShellDocument
 from tests.support import bash
 
@@ -23,18 +23,22 @@ SCRIPTS = {
 }
 
 
-def shell(source: str) -> ShellDocument:
+def parse_script(source: str) -> ShellDocument:
     return ShellDocument("x.sh", source.encode())
 
 
 @bash.needs_bash
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_call_is_the_command_that_it_runs(name, tmp_path):
-    calls = bash.run(SCRIPTS[name].encode(), tmp_path)
-    read = [words for words in bash.commands(shell(SCRIPTS[name])) if "torchrun" in [word.text for word in words]]
-    assert len(calls) == SCRIPTS[name].count(".py") == len(read)
-    for words, call in zip(read, calls, strict=True):
-        assert bash.agrees(words, call), call
+    calls = bash.run_script(SCRIPTS[name].encode(), tmp_path)
+    commands = [
+        words
+        for words in bash.list_commands(parse_script(SCRIPTS[name]))
+        if "torchrun" in [word.text for word in words]
+    ]
+    assert len(calls) == SCRIPTS[name].count(".py") == len(commands)
+    for words, call in zip(commands, calls, strict=True):
+        assert bash.is_same_call(words, call), call
 
 
 @pytest.mark.parametrize(
@@ -51,28 +55,35 @@ def test_a_call_is_the_command_that_it_runs(name, tmp_path):
     ],
 )
 def test_what_a_function_does_with_its_arguments_is_not_guessed(function):
-    document = shell(f"{function}\nrun torchrun a.py --x 1\n")
-    assert [one.program for one in document.invocations][-1] == "run"
+    document = parse_script(f"{function}\nrun torchrun a.py --x 1\n")
+    assert [invocation.program for invocation in document.invocations][-1] == "run"
 
 
 def test_the_environment_of_both_is_given():
-    document = shell(SCRIPTS["set in front"])
-    assert [(one.name, one.text) for one in document.invocations[0].environment] == [("A", "1"), ("B", "2")]
+    document = parse_script(SCRIPTS["set in front"])
+    assert [(variable.name, variable.text) for variable in document.invocations[0].environment] == [
+        ("A", "1"),
+        ("B", "2"),
+    ]
 
 
 def test_what_stands_in_the_function_is_written_where_one_call_has_it():
     once = SCRIPTS["behind a launcher"].replace("run b.py\n", "")
-    document = shell(once)
-    assert apply(document.source, document.edits([Set((0, "--nnodes"), "4")])).decode() == once.replace("2", "4")
-    document = shell(SCRIPTS["behind a launcher"])
+    document = parse_script(once)
+    assert apply_edits(document.source, document.build_edits([Set((0, "--nnodes"), "4")])).decode() == once.replace(
+        "2", "4"
+    )
+    document = parse_script(SCRIPTS["behind a launcher"])
     with pytest.raises(CannotEdit):
-        document.edits([Set((0, "--nnodes"), "4")])
+        document.build_edits([Set((0, "--nnodes"), "4")])
 
 
 def test_what_two_calls_of_an_outer_function_share_is_not_written():
     inner = 'run() { torchrun --nnodes 2 "$@"; }\nwrap() { run "$@"; }\nwrap a.py\n'
-    document = shell(inner)
-    assert apply(document.source, document.edits([Set((0, "--nnodes"), "4")])).decode() == inner.replace("2", "4")
-    document = shell(f"{inner}wrap b.py\n")
+    document = parse_script(inner)
+    assert apply_edits(document.source, document.build_edits([Set((0, "--nnodes"), "4")])).decode() == inner.replace(
+        "2", "4"
+    )
+    document = parse_script(f"{inner}wrap b.py\n")
     with pytest.raises(CannotEdit):
-        document.edits([Set((0, "--nnodes"), "4")])
+        document.build_edits([Set((0, "--nnodes"), "4")])

@@ -1,4 +1,4 @@
-"""What variables of a shell script come to: certain, assumed, optional or unknown. Bash is the judge."""
+"""Values of variables in shell scripts: certain, assumed, optional or unknown, checked against bash."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tests.support import bash
 from tests.support.cases import for_each
 
 
-def read(source: str, files: Mapping[str, str] | None = None) -> ShellDocument:
-    """A script at /job/run.sh, beside other files."""
+def parse_script(source: str, files: Mapping[str, str] | None = None) -> ShellDocument:
+    """Parse a script at /job/run.sh, next to other files."""
     texts = {f"/job/{name}": text.encode() for name, text in (files or {}).items()}
     return ShellDocument("/job/run.sh", source.encode(), texts.get)
 
 
-def words(document: ShellDocument, program: str = "run") -> tuple[Word, ...]:
-    return next(one for one in document.invocations if one.program == program).words
+def find_words(document: ShellDocument, program: str = "run") -> tuple[Word, ...]:
+    return next(invocation for invocation in document.invocations if invocation.program == program).words
 
 
-def told(document: ShellDocument) -> list[str]:
-    """The words of `run`: `?` in front of optional ones, `~` of assumed ones, `$` of unknown ones."""
+def format_words(document: ShellDocument) -> list[str]:
+    """Return the words of `run`: optional ones start with `?`, assumed ones with `~`, and unknown ones are `$`."""
     marks = {"optional": "?", "assumed": "~", "unknown": "$"}
-    found = []
-    for word in words(document):
-        kind = "optional" if word.optional else "assumed" if word.assumed else "" if word.known else "unknown"
-        found.append(marks.get(kind, "") + (word.text if kind != "unknown" else ""))
-    return found
+    marked = []
+    for word in find_words(document):
+        kind = "optional" if word.is_optional else "assumed" if word.assumption else "" if word.is_known else "unknown"
+        marked.append(marks.get(kind, "") + (word.text if kind != "unknown" else ""))
+    return marked
 
 
 @for_each(
@@ -46,13 +46,13 @@ def told(document: ShellDocument) -> list[str]:
         (': "${X:=8}"\nrun --a $X', ["--a", "~8"]),
         ("X=4\nrun --a ${X:-8}", ["--a", "4"]),
         ("run --a ${1:-8}", ["--a", "~8"]),
-        ("run --a ${X:-}b", ["--a", "$"]),  # nothing is no default
+        ("run --a ${X:-}b", ["--a", "$"]),  # an empty text is not a default
         ("X=${X:-8}; run --a $((X * 2))", ["--a", "~16"]),
         ("X=${X:-a}; Y=${X}/b; run --a $Y", ["--a", "~a/b"]),
         ("X=${X:-$(date)}; run --a $X", ["--a", "$"]),
         ("run --a ${WORLD_SIZE:-1} --b ${SLURM_JOB_ID:-0}", ["--a", "$", "--b", "$"]),
         ("read X\nrun --a ${X:-8}", ["--a", "$"]),
-        # what Slurm sets by the directives
+        # set by Slurm according to the directives
         ("#SBATCH -N 2\nrun --a $SLURM_NNODES --b $SLURM_JOB_NUM_NODES", ["--a", "~2", "--b", "~2"]),
         ("#!/bin/bash\n\n#SBATCH --mem=0 --nodes=2 # two\nX=$SLURM_NNODES\nrun --a $((X * 8))", ["--a", "~16"]),
         ("#SBATCH --gres=gpu:a100:4\nrun --a $SLURM_GPUS_ON_NODE", ["--a", "~4"]),
@@ -61,7 +61,7 @@ def told(document: ShellDocument) -> list[str]:
         ("#SBATCH --nodes=2-4\nrun --a $SLURM_NNODES", ["--a", "$"]),
         ("#SBATCH --gres=nic:2\nrun --a $SLURM_GPUS_ON_NODE", ["--a", "$"]),
         ("##SBATCH -N 2\nrun --a $SLURM_NNODES", ["--a", "$"]),
-        ("true\n#SBATCH -N 2\nrun --a $SLURM_NNODES", ["--a", "$"]),  # sbatch reads no further than the first command
+        ("true\n#SBATCH -N 2\nrun --a $SLURM_NNODES", ["--a", "$"]),  # read up to the first command
         ("#SBATCH -N 2\nrun --a $SLURM_JOB_ID", ["--a", "$"]),
         # options under a condition
         ('X="--a 1"\nif t; then X="$X --b"; fi\nrun $X', ["--a", "1", "?--b"]),
@@ -74,7 +74,7 @@ def told(document: ShellDocument) -> list[str]:
         ('case $E in x) X="--a";; *) X="--b";; esac\nrun $X', ["?--a", "?--b"]),
         ('X="--a"\nif t; then X="$X --b"; X="$X --c"; fi\nrun $X', ["--a", "?--b", "?--c"]),
         ('X="--a 1"\nif t; then X="$X --b $(date)"; fi\nrun $X', ["--a", "1", "?--b", "$"]),
-        # no options: one word in either case, or words that could be anything
+        # not options: a single word in either case, or words that could be anything
         ("X=1\nif t; then X=2; fi\nrun --a $X", ["--a", "$"]),
         ("if t; then X=1; else X=2; fi\nrun --a $X", ["--a", "$"]),
         ('if t; then X="--a"; fi\nrun $X', ["$"]),
@@ -108,24 +108,24 @@ def told(document: ShellDocument) -> list[str]:
     ],
 )
 def test_what_a_variable_comes_to(source, expected):
-    assert told(read(source)) == expected
+    assert format_words(parse_script(source)) == expected
 
 
 def test_why_a_word_is_not_certain():
-    document = read('X="--a ${N:-8}"\nif t; then X="$X --b"; fi\nrun $X')
-    number, switch = words(document)[1:]
-    assert number.assumed == "`$N` is 8 unless the environment sets it"
+    document = parse_script('X="--a ${N:-8}"\nif t; then X="$X --b"; fi\nrun $X')
+    number, switch = find_words(document)[1:]
+    assert number.assumption == "`$N` is 8 unless the environment sets it"
     assert switch.why == "a condition around line 2"
     run = document.invocations[-1]
-    assert document.assumed((run.number, "--a")) == number.assumed
-    assert isinstance(document.plain(run.get("--b").value), Unknown)
+    assert document.get_assumption((run.number, "--a")) == number.assumption
+    assert isinstance(document.build_value(run.get("--b").value), Unknown)
 
 
 def test_neither_a_default_nor_an_optional_word_is_written():
     for source, option in (("run --a ${X:-8}", "--a"), ('X="--b"\nif t; then X="$X --a 8"; fi\nrun $X', "--a")):
-        document = read(source)
+        document = parse_script(source)
         with pytest.raises(CannotEdit, match="depends on"):
-            document.edits([Set((document.invocations[-1].number, option), "4")])
+            document.build_edits([Set((document.invocations[-1].number, option), "4")])
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,13 @@ def test_neither_a_default_nor_an_optional_word_is_written():
         ('f() { run; }\n"stage_$N"', ["run"]),
         ("CMD=f\nf() { run; }\n$CMD", ["run"]),
         ("f() { run; }\n$PYTHON train.py", ["python"]),
-        # A file that only defines is there for others.
+        # A file that only defines functions is for others to source.
         ("set -e\nf() { run; }\ng() { run2; }", ["run", "run2"]),
         ("f() { f; }\nmake", ["make"]),
     ],
 )
 def test_which_functions_are_called(source, alive):
-    programs = {one.program for one in read(source).invocations}
+    programs = {invocation.program for invocation in parse_script(source).invocations}
     assert set(alive) - {"$@", "f", "main"} <= programs
     assert ("run" in programs) == ("run" in alive)
     assert ("run2" in programs) == ("run2" in alive)
@@ -170,64 +170,64 @@ ENV = "export MODEL=org/model ZERO=3\nARGS=(--a 1)\nMBS=${MBS:-4}\n"
 )
 def test_a_sourced_file_sets_variables(word):
     for command in ("source", "."):
-        document = read(f'{command} {word}\nrun $MODEL --z $ZERO "${{ARGS[@]}}" $MBS', {"env.sh": ENV})
-        assert told(document) == ["org/model", "--z", "3", "--a", "1", "~4"]
+        document = parse_script(f'{command} {word}\nrun $MODEL --z $ZERO "${{ARGS[@]}}" $MBS', {"env.sh": ENV})
+        assert format_words(document) == ["org/model", "--z", "3", "--a", "1", "~4"]
 
 
 def test_where_a_file_is_sourced():
     folder = 'HERE="$(cd "$(dirname "$0")/.." && pwd)"\nsource $HERE/job/env.sh\nrun $MODEL'
-    assert told(read(folder, {"env.sh": ENV})) == ["org/model"]
-    assert told(read("MODEL=mine\nsource env.sh\nrun $MODEL", {"env.sh": ENV})) == ["org/model"]
-    assert told(read("source env.sh\nMODEL=mine\nrun $MODEL", {"env.sh": ENV})) == ["mine"]
-    assert told(read("MBS=2\nsource env.sh\nrun $MBS", {"env.sh": ENV})) == ["2"]
-    assert told(read("if t; then source env.sh; fi\nrun --m $MODEL", {"env.sh": ENV})) == ["--m", "$"]
-    assert told(
-        read("source env.sh\nrun $MODEL", {"env.sh": "source more.sh\nMODEL=$BASE/x", "more.sh": "BASE=b"})
+    assert format_words(parse_script(folder, {"env.sh": ENV})) == ["org/model"]
+    assert format_words(parse_script("MODEL=mine\nsource env.sh\nrun $MODEL", {"env.sh": ENV})) == ["org/model"]
+    assert format_words(parse_script("source env.sh\nMODEL=mine\nrun $MODEL", {"env.sh": ENV})) == ["mine"]
+    assert format_words(parse_script("MBS=2\nsource env.sh\nrun $MBS", {"env.sh": ENV})) == ["2"]
+    assert format_words(parse_script("if t; then source env.sh; fi\nrun --m $MODEL", {"env.sh": ENV})) == ["--m", "$"]
+    assert format_words(
+        parse_script("source env.sh\nrun $MODEL", {"env.sh": "source more.sh\nMODEL=$BASE/x", "more.sh": "BASE=b"})
     ) == ["b/x"]
 
 
 @pytest.mark.parametrize("word", ["missing.sh", "$WHERE/env.sh", "$(which env.sh)", "../away/env.sh"])
 def test_a_file_that_is_not_there_changes_nothing(word):
-    assert told(read(f"MODEL=mine\nsource {word}\nrun $MODEL", {"env.sh": ENV})) == ["mine"]
+    assert format_words(parse_script(f"MODEL=mine\nsource {word}\nrun $MODEL", {"env.sh": ENV})) == ["mine"]
 
 
 def test_scripts_that_source_each_other_come_to_an_end():
-    assert told(read("source run.sh\nrun $X", {"run.sh": "source run.sh\nX=${X:-1}"})) == ["~1"]
+    assert format_words(parse_script("source run.sh\nrun $X", {"run.sh": "source run.sh\nX=${X:-1}"})) == ["~1"]
 
 
 def test_what_a_sourced_file_sets_is_not_written():
-    document = read("source env.sh\nrun --a $ZERO", {"env.sh": ENV})
+    document = parse_script("source env.sh\nrun --a $ZERO", {"env.sh": ENV})
     with pytest.raises(CannotEdit):
-        document.edits([Set((document.invocations[-1].number, "--a"), "2")])
+        document.build_edits([Set((document.invocations[-1].number, "--a"), "2")])
 
 
 def test_what_a_sourced_file_exports_is_exported():
-    document = read("source env.sh\nrun", {"env.sh": ENV})
-    assert document.exported(document.invocations[-1])["ZERO"].text == "3"
+    document = parse_script("source env.sh\nrun", {"env.sh": ENV})
+    assert document.collect_environment(document.invocations[-1])["ZERO"].text == "3"
 
 
-_TEXT = st.sampled_from(["a", "b", "1", "--u", "--v 2", "-w", ""])
+_TEXTS = st.sampled_from(["a", "b", "1", "--u", "--v 2", "-w", ""])
 _SET = st.one_of(
-    st.tuples(st.sampled_from("XY"), _TEXT).map(lambda two: f'{two[0]}="{two[1]}"'),
-    st.tuples(st.sampled_from("XY"), _TEXT).map(lambda two: f'{two[0]}="${two[0]} {two[1]}"'),
-    st.tuples(st.sampled_from("XY"), _TEXT).map(lambda two: f'{two[0]}+=" {two[1]}"'),
-    st.tuples(st.sampled_from("XY"), st.sampled_from("EFXY"), _TEXT).map(
+    st.tuples(st.sampled_from("XY"), _TEXTS).map(lambda two: f'{two[0]}="{two[1]}"'),
+    st.tuples(st.sampled_from("XY"), _TEXTS).map(lambda two: f'{two[0]}="${two[0]} {two[1]}"'),
+    st.tuples(st.sampled_from("XY"), _TEXTS).map(lambda two: f'{two[0]}+=" {two[1]}"'),
+    st.tuples(st.sampled_from("XY"), st.sampled_from("EFXY"), _TEXTS).map(
         lambda three: f"{three[0]}=${{{three[1]}:-{three[2]}}}"
     ),
-    st.tuples(st.sampled_from("EF"), _TEXT).map(lambda two: f': "${{{two[0]}:={two[1]}}}"'),
-    _TEXT.map(lambda text: f"A+=({text})"),
-    _TEXT.map(lambda text: f"A=({text})"),
-    _TEXT.map(lambda text: f'A=("${{A[@]}}" {text})'),
+    st.tuples(st.sampled_from("EF"), _TEXTS).map(lambda two: f': "${{{two[0]}:={two[1]}}}"'),
+    _TEXTS.map(lambda text: f"A+=({text})"),
+    _TEXTS.map(lambda text: f"A=({text})"),
+    _TEXTS.map(lambda text: f'A=("${{A[@]}}" {text})'),
     st.sampled_from(["f", "unset X", "export X E", "source env.sh"]),
 )
 _TEST = st.one_of(
     st.sampled_from(['[ -n "$E" ]', '[ -z "$F" ]', "true", "false"]),
-    st.tuples(st.sampled_from("EXY"), _TEXT).map(lambda two: f'[ "${two[0]}" = "{two[1]}" ]'),
-    st.tuples(st.sampled_from("EXY"), _TEXT).map(lambda two: f'[[ "${two[0]}" != "{two[1]}" && -n "$X" ]]'),
+    st.tuples(st.sampled_from("EXY"), _TEXTS).map(lambda two: f'[ "${two[0]}" = "{two[1]}" ]'),
+    st.tuples(st.sampled_from("EXY"), _TEXTS).map(lambda two: f'[[ "${two[0]}" != "{two[1]}" && -n "$X" ]]'),
 )
 
 
-def _around(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def _wrap_script(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         st.tuples(_TEST, inner).map(lambda two: f"if {two[0]}; then\n{two[1]}\nfi"),
         st.tuples(_TEST, inner, inner).map(lambda three: f"if {three[0]}; then\n{three[1]}\nelse\n{three[2]}\nfi"),
@@ -249,7 +249,7 @@ def _around(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-_SCRIPT = st.lists(st.recursive(_SET, _around, max_leaves=4), min_size=1, max_size=6).map("\n".join)
+_SCRIPT = st.lists(st.recursive(_SET, _wrap_script, max_leaves=4), min_size=1, max_size=6).map("\n".join)
 _USE = '\npython $X --x "$Y" "${A[@]}" --z ${E:-3} end\n'
 
 
@@ -258,14 +258,14 @@ _USE = '\npython $X --x "$Y" "${A[@]}" --z ${E:-3} end\n'
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(script=_SCRIPT, sourced=st.lists(_SET, max_size=2).map("\n".join))
 def test_what_is_told_is_what_bash_hands_over(script, sourced):
-    """Certain words in every environment, assumed ones in an empty one, optional ones as they are or not at all."""
+    """Compare certain words in every environment and assumed ones in an empty one; optional words may be absent."""
     source, sourced = script + _USE, sourced.replace("source env.sh", "")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "env.sh").write_text(sourced)
         document = ShellDocument(f"{folder}/script.sh", source.encode(), {f"{folder}/env.sh": sourced.encode()}.get)
-        [command] = [one for one in bash.commands(document) if one[-1].text == "end"]
+        [command] = [candidate for candidate in bash.list_commands(document) if candidate[-1].text == "end"]
         for environment in ({}, {"E": "a", "X": "--q r"}, {"E": "--u", "F": "f", "Y": "y"}):
-            calls = [call for call in bash.run(source.encode(), folder, environment) if call[-1] == "end"]
+            calls = [call for call in bash.run_script(source.encode(), folder, environment) if call[-1] == "end"]
             for call in calls:
-                assert bash.agrees(command, call, defaults=not environment), (call, command)
+                assert bash.is_same_call(command, call, defaults=not environment), (call, command)

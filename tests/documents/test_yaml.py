@@ -1,6 +1,6 @@
-"""YAML: positions, values as the frameworks' loaders see them, and edits that touch nothing else.
+"""YAML: positions, values as the frameworks' loaders convert them, and edits that change nothing else.
 
-ruamel.yaml is the judge of every rewrite: a load of the old and of the new text may differ at the intended route only,
+Each rewrite is checked with ruamel.yaml: a load of the old and of the new text may differ only at the intended route,
 and every comment must still be there.
 """
 
@@ -26,37 +26,37 @@ from cfglint_train.documents.document import (
     Rename,
     Scalar,
     Set,
-    apply,
+    apply_edits,
     follow,
-    scalars,
+    list_scalars,
 )
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.documents.document import Sequence as SequenceNode
-from cfglint_train.documents.limits import BeyondLimits
-from cfglint_train.documents.writer import same
-from cfglint_train.documents.yaml.dialects import omegaconf
+from cfglint_train.documents.limits import LimitExceeded
+from cfglint_train.documents.writer import is_identical
+from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
 from cfglint_train.documents.yaml.document import YamlDocument
 from tests.support.cases import for_each
-from tests.support.corpus import files, needs_corpus
+from tests.support.corpus import list_corpus_files, needs_corpus
 
-YAML_FILES = files(".yaml", ".yml")
+YAML_FILES = list_corpus_files(".yaml", ".yml")
 SMALL_FILES = [path for path in YAML_FILES if path.stat().st_size < 40_000]
 
 
-def edited(source: bytes, *changes: Any) -> bytes:
-    return apply(source, YamlDocument("x.yaml", source).edits(list(changes)))
+def apply_changes(source: bytes, *changes: Any) -> bytes:
+    return apply_edits(source, YamlDocument("x.yaml", source).build_edits(list(changes)))
 
 
-def ruamel_load(source: bytes) -> Any:
+def load_with_ruamel(source: bytes) -> Any:
     return YAML(typ="rt").load(io.BytesIO(source))
 
 
-def plain(value: Any) -> Any:
-    """Ruamel's round-trip values as plain ones."""
+def convert_to_plain(value: Any) -> Any:
+    """Return ruamel's round-trip values as plain ones."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: convert_to_plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        return [convert_to_plain(item) for item in value]
     if isinstance(value, bool) or value is None:
         return value
     for kind in (int, float, str):
@@ -65,8 +65,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-def comments(source: bytes) -> list[str]:
-    return [comment.text for comment in YamlDocument("x.yaml", source).comments()]
+def list_comments(source: bytes) -> list[str]:
+    return [comment.text for comment in YamlDocument("x.yaml", source).list_comments()]
 
 
 # --- positions and values --------------------------------------------------------------------------------------------
@@ -77,26 +77,28 @@ def comments(source: bytes) -> list[str]:
 @pytest.mark.parametrize("path", YAML_FILES, ids=lambda path: path.name)
 def test_reads_what_pyyaml_reads(path):
     source = path.read_bytes()
-    assert same(YamlDocument(str(path), source).value(), yaml.safe_load(source))
+    assert is_identical(YamlDocument(str(path), source).get_value(), yaml.safe_load(source))
 
 
 @pytest.mark.oracle
 @needs_corpus
 @pytest.mark.parametrize(
-    "path", [*files(".yaml", under="olmo"), *files(".yaml", under="llamafactory")], ids=lambda p: p.name
+    "path",
+    [*list_corpus_files(".yaml", under="olmo"), *list_corpus_files(".yaml", under="llamafactory")],
+    ids=lambda p: p.name,
 )
 def test_reads_what_omegaconf_reads(path):
-    document = YamlDocument(str(path), path.read_bytes(), omegaconf())
-    assert same(document.value(), OmegaConf.to_container(OmegaConf.load(path)))
+    document = YamlDocument(str(path), path.read_bytes(), get_omegaconf_dialect())
+    assert is_identical(document.get_value(), OmegaConf.to_container(OmegaConf.load(path)))
 
 
 @needs_corpus
 @for_each("path", SMALL_FILES, ids=lambda path: path.name)
 def test_every_scalar_stands_where_its_span_says(path):
     document = YamlDocument(str(path), path.read_bytes())
-    for scalar in scalars(document.root):
+    for scalar in list_scalars(document.root):
         if not scalar.style:
-            assert document.text(scalar.span).split() == scalar.text.split()
+            assert document.get_text(scalar.span).split() == scalar.text.split()
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
@@ -105,12 +107,12 @@ def test_offsets_are_bytes_also_behind_other_alphabets(mark, newline):
     source = mark + "a: 早上 # ключ\nключ: é\nlist: [ü, b]\n".encode().replace(b"\n", newline)
     document = YamlDocument("x.yaml", source)
     for route, text in ((("a",), "早上"), (("ключ",), "é"), (("list", 0), "ü"), (("list", 1), "b")):
-        node = document.node(route)
+        node = document.find_node(route)
         assert node is not None
-        assert document.text(node.span) == text
-    assert document.position(document.node(("ключ",)).span.start) == (2, 7)
-    assert document.position(document.root.span.start) == (1, 1)
-    assert [comment.text for comment in document.comments()] == ["# ключ"]
+        assert document.get_text(node.span) == text
+    assert document.locate(document.find_node(("ключ",)).span.start) == (2, 7)
+    assert document.locate(document.root.span.start) == (1, 1)
+    assert [comment.text for comment in document.list_comments()] == ["# ключ"]
 
 
 @for_each(
@@ -136,23 +138,23 @@ def test_offsets_are_bytes_also_behind_other_alphabets(mark, newline):
 )
 def test_scalars_are_typed_as_their_loader_types_them(text, pyyaml, omega):
     source = f"a: {text}\n".encode()
-    assert same(YamlDocument("x", source).value(("a",)), pyyaml)
+    assert is_identical(YamlDocument("x", source).get_value(("a",)), pyyaml)
     document = YamlDocument("x", source)
-    document.value()
-    document.read_as(omegaconf())
-    assert same(document.value(("a",)), omega)
+    document.get_value()
+    document.set_dialect(get_omegaconf_dialect())
+    assert is_identical(document.get_value(("a",)), omega)
 
 
 def test_a_date_is_a_date_to_pyyaml_only():
     document = YamlDocument("x", b"a: 2024-01-01\n")
-    assert document.value(("a",)) == yaml.safe_load("a: 2024-01-01")["a"]
-    document.read_as(omegaconf())
-    assert document.value(("a",)) == "2024-01-01"
+    assert document.get_value(("a",)) == yaml.safe_load("a: 2024-01-01")["a"]
+    document.set_dialect(get_omegaconf_dialect())
+    assert document.get_value(("a",)) == "2024-01-01"
 
 
 def test_merge_keys_and_aliases_are_followed():
     source = b"base: &b\n  lr: 1\n  wd: 2\nrun:\n  <<: *b\n  lr: 3\nagain: *b\n"
-    assert YamlDocument("x", source).value() == yaml.safe_load(source)
+    assert YamlDocument("x", source).get_value() == yaml.safe_load(source)
 
 
 @pytest.mark.parametrize(
@@ -180,30 +182,30 @@ def test_nesting_and_alias_bombs_end_in_one_error():
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 9)
     )
-    with pytest.raises(BeyondLimits, match="unfolds to more than") as refused:
+    with pytest.raises(LimitExceeded, match="expands to more than") as caught:
         YamlDocument("x", bomb.encode())
-    assert refused.value.position.line == 5
-    with pytest.raises(BeyondLimits, match="inside its own anchor") as refused:
+    assert caught.value.position.line == 5
+    with pytest.raises(LimitExceeded, match="inside its own anchor") as caught:
         YamlDocument("x", b"a: &a\n  b: *a\n")
-    assert refused.value.position == (2, 6)
+    assert caught.value.position == (2, 6)
     shared = YamlDocument("x", b"a: &a [1, 2]\nb: [*a, *a]\nc: *a\n")
-    assert shared.value() == {"a": [1, 2], "b": [[1, 2], [1, 2]], "c": [1, 2]}
+    assert shared.get_value() == {"a": [1, 2], "b": [[1, 2], [1, 2]], "c": [1, 2]}
 
 
 def test_more_keys_and_values_than_a_configuration_has_are_refused():
     keys, values = limits.MAX_KEYS, limits.MAX_NODES
-    assert YamlDocument("x", b"a: 1\n" + b"".join(b"k%d: 1\n" % one for one in range(keys - 1))).root is not None
-    with pytest.raises(BeyondLimits, match="10,000 keys"):
-        YamlDocument("x", b"".join(b"k%d: 1\n" % one for one in range(keys + 1)))
-    with pytest.raises(BeyondLimits, match="50,000 values"):
+    assert YamlDocument("x", b"a: 1\n" + b"".join(b"k%d: 1\n" % number for number in range(keys - 1))).root is not None
+    with pytest.raises(LimitExceeded, match="10,000 keys"):
+        YamlDocument("x", b"".join(b"k%d: 1\n" % number for number in range(keys + 1)))
+    with pytest.raises(LimitExceeded, match="50,000 values"):
         YamlDocument("x", b"a: [" + b"1," * values + b"]")
 
 
 def test_duplicates_are_all_there_and_the_last_wins():
     document = YamlDocument("x", b"a: 1\nb:\n  c: 1\n  c: 2\na: 3\n")
-    assert document.value() == {"a": 3, "b": {"c": 2}}
-    found = [(route, entry.name, first.span.start) for route, entry, first in document.duplicate_keys()]
-    assert found == [((), "a", 0), (("b",), "c", 10)]
+    assert document.get_value() == {"a": 3, "b": {"c": 2}}
+    duplicates = [(route, entry.name, first.span.start) for route, entry, first in document.find_duplicate_keys()]
+    assert duplicates == [((), "a", 0), (("b",), "c", 10)]
 
 
 # --- writing: examples -----------------------------------------------------------------------------------------------
@@ -258,7 +260,7 @@ def test_edits_touch_nothing_else(change, expected, dress):
         before, after = (b"\xef\xbb\xbf" + text for text in (before, after))
     elif dress == "no final newline":
         before, after = (text[:-1] for text in (before, after))
-    assert edited(before, change) == after
+    assert apply_changes(before, change) == after
 
 
 @for_each(
@@ -291,7 +293,7 @@ def test_edits_touch_nothing_else(change, expected, dress):
     ],
 )  # fmt: skip
 def test_odd_places(source, changes, expected):
-    assert edited(source, *changes) == expected
+    assert apply_changes(source, *changes) == expected
 
 
 @pytest.mark.parametrize(
@@ -308,36 +310,36 @@ def test_odd_places(source, changes, expected):
 )
 def test_refuses_what_it_cannot_do_without_harm(source, change):
     with pytest.raises(CannotEdit):
-        edited(source, change)
+        apply_changes(source, change)
 
 
 @pytest.mark.parametrize(("source", "step"), [(b"a: [1]\n", "b"), (b"a: 1\n", 0), (b"a: 1\n", "b")])
 def test_only_a_mapping_has_keys_and_only_a_list_has_items(source, step):
     with pytest.raises(CannotEdit, match="its parent is not a mapping"):
-        edited(source, Set(("a", step), 2))
+        apply_changes(source, Set(("a", step), 2))
 
 
 # --- writing: laws over the corpus ------------------------------------------------------------------------------------
 
 
-def routes(node, route=()):
+def list_routes(node, route=()):
     node = follow(node)
     if isinstance(node, Scalar):
         yield route
     elif isinstance(node, MappingNode):
         for name, entry in node.index.items():
-            yield from routes(entry.value, (*route, name))
+            yield from list_routes(entry.value, (*route, name))
     elif isinstance(node, SequenceNode):
         for index, item in enumerate(node.items[:3]):
-            yield from routes(item, (*route, index))
+            yield from list_routes(item, (*route, index))
 
 
 @needs_corpus
 @for_each("path", SMALL_FILES, ids=lambda path: path.name)
 def test_get_put_writing_the_present_value_changes_nothing(path):
     document = YamlDocument(str(path), path.read_bytes())
-    for route in routes(document.root):
-        assert document.edits([Set(route, document.value(route))]) == []
+    for route in list_routes(document.root):
+        assert document.build_edits([Set(route, document.get_value(route))]) == []
 
 
 VALUES = st.one_of(
@@ -362,21 +364,21 @@ def test_put_get_and_minimal_over_the_corpus(data):
     if data.draw(st.booleans()):
         source = source.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
     document = YamlDocument(str(path), source)
-    known = list(routes(document.root))
-    route = data.draw(st.sampled_from(known))
+    candidates = list(list_routes(document.root))
+    route = data.draw(st.sampled_from(candidates))
     if data.draw(st.booleans()):
         route = (*route[:-1], "cfglint_new_key") if isinstance(route[-1], str) else route
     value = data.draw(VALUES)
-    new = apply(source, document.edits([Set(route, value)]))
-    expected = document.value()
+    new = apply_edits(source, document.build_edits([Set(route, value)]))
+    expected = document.get_value()
     parent = expected
     for step in route[:-1]:
         parent = parent[step]
     parent[route[-1]] = value
-    assert same(YamlDocument(str(path), new).value(), expected)
-    assert same(yaml.safe_load(new), expected)
-    # The judge: YAML 1.2 eyes see one difference, and all the comments.
-    before, after = plain(ruamel_load(source)), plain(ruamel_load(new))
+    assert is_identical(YamlDocument(str(path), new).get_value(), expected)
+    assert is_identical(yaml.safe_load(new), expected)
+    # A YAML 1.2 reader sees one difference and all comments.
+    before, after = convert_to_plain(load_with_ruamel(source)), convert_to_plain(load_with_ruamel(new))
     for tree in (before, after):
         inner = tree
         for step in route[:-1]:
@@ -386,8 +388,8 @@ def test_put_get_and_minimal_over_the_corpus(data):
         else:
             inner[route[-1]] = None
     assert before == after or str(before) == str(after)
-    assert comments(source) == comments(new)
-    if document.node(route) is not None:
+    assert list_comments(source) == list_comments(new)
+    if document.find_node(route) is not None:
         assert len(source.splitlines()) >= len(new.splitlines())
 
 
@@ -398,17 +400,17 @@ def test_deleting_removes_one_key_and_no_comment_of_another_line(data):
     path = data.draw(st.sampled_from(SMALL_FILES))
     source = path.read_bytes()
     document = YamlDocument(str(path), source)
-    route = data.draw(st.sampled_from([route for route in routes(document.root) if isinstance(route[-1], str)]))
+    route = data.draw(st.sampled_from([route for route in list_routes(document.root) if isinstance(route[-1], str)]))
     try:
-        new = apply(source, document.edits([Delete(route)]))
+        new = apply_edits(source, document.build_edits([Delete(route)]))
     except CannotEdit:
         return
-    expected = document.value()
+    expected = document.get_value()
     parent = expected
     for step in route[:-1]:
         parent = parent[step]
     del parent[route[-1]]
-    assert same(YamlDocument(str(path), new).value() or {}, expected)
+    assert is_identical(YamlDocument(str(path), new).get_value() or {}, expected)
     own_lines = [text for text in source.decode().splitlines() if text.strip().startswith("#")]
     assert [text for text in new.decode().splitlines() if text.strip().startswith("#")] == own_lines
 
@@ -427,19 +429,19 @@ def test_deleting_removes_one_key_and_no_comment_of_another_line(data):
 )
 def test_any_plain_value_can_be_put_and_read_back(tree, in_flow):
     source = b"{a: 1}\n" if in_flow else b"a: 1\nb:\n  c: 1\n"
-    new = edited(source, Set(("new",), tree))
-    assert same(yaml.safe_load(new)["new"], tree)
-    assert same(YamlDocument("x", new).value(("new",)), tree)
+    new = apply_changes(source, Set(("new",), tree))
+    assert is_identical(yaml.safe_load(new)["new"], tree)
+    assert is_identical(YamlDocument("x", new).get_value(("new",)), tree)
 
 
 def test_two_insertions_at_one_place_are_two_items():
     for source in (b"a: {}\n", b"a: { }\n", b"a: {z: 1}\n"):
-        after = edited(source, Set(("a", "x"), 1, ("z",)), Set(("a", "y"), 2, ("z",)))
-        value = YamlDocument("x", after).value(("a",))
+        after = apply_changes(source, Set(("a", "x"), 1, ("z",)), Set(("a", "y"), 2, ("z",)))
+        value = YamlDocument("x", after).get_value(("a",))
         assert {key: value[key] for key in ("x", "y")} == {"x": 1, "y": 2}
 
 
 @pytest.mark.parametrize("source", [b"a: &x []\nb: *x\n", b"a: &x\n  k: 1\nb: *x\n", b"a: &x {k: 1}\nb: *x\n"])
 def test_an_anchored_collection_is_not_replaced(source):
     with pytest.raises(CannotEdit, match="anchor"):
-        edited(source, Set(("a",), True))
+        apply_changes(source, Set(("a",), True))

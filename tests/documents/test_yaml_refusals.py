@@ -1,4 +1,4 @@
-"""What the loaders of frameworks refuse although libyaml takes it, or the other way round, and where."""
+"""YAML that frameworks' loaders reject although libyaml accepts it, or the reverse, with positions."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import pytest
 import yaml
 
 from cfglint_train.documents.document import DocumentError
-from cfglint_train.documents.limits import MAX_SLOW_BYTES, BeyondLimits
+from cfglint_train.documents.limits import MAX_SLOW_BYTES, LimitExceeded
 from cfglint_train.documents.yaml import refusals as judges
-from cfglint_train.documents.yaml.dialects import PYYAML, omegaconf
+from cfglint_train.documents.yaml.dialects import PYYAML, get_omegaconf_dialect
 from cfglint_train.documents.yaml.document import YamlDocument
 
 HEAD = "# ä\na: 1\n"
 
 
-def refused(text: str, dialect=PYYAML, loader: int = 0):
-    """Line, column and reason, or None."""
+def find_refusal(text: str, dialect=PYYAML, loader: int = 0):
+    """Return line, column and reason of the refusal, or None."""
     document = YamlDocument("x.yaml", (HEAD + text).encode())
-    found = document.refusals(dialect)
-    one = found[loader] if found else None
-    return None if one is None else (*document.position(one.span.start), one.message)
+    refusals = document.find_refusals(dialect)
+    refusal = refusals[loader] if refusals else None
+    return None if refusal is None else (*document.locate(refusal.span.start), refusal.message)
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_a_refusal_has_its_place(text, place):
     with pytest.raises((yaml.YAMLError, ValueError)):
         yaml.safe_load(HEAD + text)
     try:
-        found = refused(text)
-    except DocumentError as error:  # libyaml refuses it, too
-        found = (*error.position, error.message)
-    assert found == place
+        refusal = find_refusal(text)
+    except DocumentError as error:  # libyaml rejects it too
+        refusal = (*error.position, error.message)
+    assert refusal == place
 
 
 @pytest.mark.parametrize(
@@ -56,40 +56,40 @@ def test_a_refusal_has_its_place(text, place):
 )
 def test_what_the_loader_takes_is_no_finding(text):
     yaml.safe_load(HEAD + text)
-    assert refused(text) is None
+    assert find_refusal(text) is None
 
 
 def test_what_only_libyaml_refuses_is_read():
     document = YamlDocument("x.yaml", b"b: {a:}\n")
-    assert document.value() == {"b": {"a": None}} == yaml.safe_load(document.source)
-    assert document.refusals(PYYAML) == (None,)
-    older, newer = document.refusals(omegaconf())
+    assert document.get_value() == {"b": {"a": None}} == yaml.safe_load(document.source)
+    assert document.find_refusals(PYYAML) == (None,)
+    older, newer = document.find_refusals(get_omegaconf_dialect())
     assert older is None
     assert newer is not None
 
 
 def test_omegaconf_reads_dates_as_text_and_tabs_since_2_4():
-    assert refused("b: 2026-02-30\n", omegaconf(), 0) is None
-    assert refused("b:\t1\n", omegaconf(), 0) is not None
-    assert refused("b:\t1\n", omegaconf(), 1) is None
-    assert refused("~: 1\n", omegaconf(), 1) == (3, 1, "a key cannot be null")
-    assert refused("b: !!set {x}\n", omegaconf(), 0) == (3, 4, "a value cannot be a set")
-    assert refused("b: !!python/object/apply:pathlib.Path [x]\n", omegaconf(), 0) is None
+    assert find_refusal("b: 2026-02-30\n", get_omegaconf_dialect(), 0) is None
+    assert find_refusal("b:\t1\n", get_omegaconf_dialect(), 0) is not None
+    assert find_refusal("b:\t1\n", get_omegaconf_dialect(), 1) is None
+    assert find_refusal("~: 1\n", get_omegaconf_dialect(), 1) == (3, 1, "a key cannot be null")
+    assert find_refusal("b: !!set {x}\n", get_omegaconf_dialect(), 0) == (3, 4, "a value cannot be a set")
+    assert find_refusal("b: !!python/object/apply:pathlib.Path [x]\n", get_omegaconf_dialect(), 0) is None
 
 
 def test_a_mark_of_a_template_is_no_key():
-    assert refused("b: {{ lr }}\nc: &n 1\n") is None
+    assert find_refusal("b: {{ lr }}\nc: &n 1\n") is None
 
 
 def test_a_text_without_anything_doubtful_is_read_once(monkeypatch):
-    monkeypatch.setattr(judges, "refusals", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(judges, "find_refusals", lambda *_: pytest.fail("read again"))
     text = "a: 1\nb: [x, y]\nc:\n  - d: 'e'\n    f: 1.0e-5\ng: http://x.org/y#z\n"
-    assert YamlDocument("x.yaml", text.encode()).refusals(PYYAML) == ()
+    assert YamlDocument("x.yaml", text.encode()).find_refusals(PYYAML) == ()
 
 
 def test_a_doubtful_text_is_bounded():
     rest = b"b: 1\n" * 2
     text = b"# " + b"x" * MAX_SLOW_BYTES + b"\n" + rest
-    assert YamlDocument("x.yaml", text).refusals(PYYAML) == ()
-    with pytest.raises(BeyondLimits, match="more than 512 KiB with tabs"):
+    assert YamlDocument("x.yaml", text).find_refusals(PYYAML) == ()
+    with pytest.raises(LimitExceeded, match="more than 512 KiB with tabs"):
         YamlDocument("x.yaml", text + b"c: &n 1\n")

@@ -10,7 +10,7 @@ import pytest
 
 from cfglint_train import api
 from cfglint_train.fitting.hardware_needed import HardwareNeed
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 from tests.support.corpus import REPOSITORY
 
 CLUSTER = ("--isolated", "--gpu", "A100-80GB", "--nodes", "1", "--gpus-per-node", "8")
@@ -42,7 +42,7 @@ def here(tmp_path: Path) -> Path:
 
 
 def test_the_ladder(here: Path) -> None:
-    shown = cfglint("fit", *CLUSTER, "--max", "micro_batch", "run.yaml", cwd=here)
+    shown = run_cfglint("fit", *CLUSTER, "--max", "micro_batch", "run.yaml", cwd=here)
     assert shown.code == 1
     assert "micro_batch_size: 16 -> " in shown.out
     assert "largest micro_batch_size that fits" in shown.out
@@ -50,23 +50,23 @@ def test_the_ladder(here: Path) -> None:
 
 
 def test_json_is_the_api(here: Path) -> None:
-    told = json.loads(cfglint("fit", *CLUSTER, "--output-format", "json", "run.yaml", cwd=here).out)["runs"]
+    runs = json.loads(run_cfglint("fit", *CLUSTER, "--output-format", "json", "run.yaml", cwd=here).out)["runs"]
     options = api.Options(isolated=True, gpu="A100-80GB", nodes=1, gpus_per_node=8)
     [run] = api.fit("run.yaml", options, {"run.yaml": TEXT}).runs
-    assert [run.path, run.expected, len(run.rungs)] == [told[0]["path"], told[0]["expected"], len(told[0]["rungs"])]
+    assert [run.path, run.expected, len(run.rungs)] == [runs[0]["path"], runs[0]["expected"], len(runs[0]["rungs"])]
     assert run.solution is not None
-    assert list(run.solution.settings) == told[0]["solution"]["settings"]
+    assert list(run.solution.settings) == runs[0]["solution"]["settings"]
     assert run.solution.expected <= (run.capacity or 0) < (run.expected or 0)
 
 
 def test_diff_writes_nothing_and_write_does(here: Path) -> None:
-    diff = cfglint("fit", *CLUSTER, "--diff", "run.yaml", cwd=here)
+    diff = run_cfglint("fit", *CLUSTER, "--diff", "run.yaml", cwd=here)
     assert diff.code == 0
     assert "-micro_batch_size: 16  # sequences" in diff.out
     assert (here / "run.yaml").read_text() == TEXT
-    assert cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
+    assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
     assert "  # sequences" in (here / "run.yaml").read_text()
-    after = cfglint("fit", *CLUSTER, "run.yaml", cwd=here)
+    after = run_cfglint("fit", *CLUSTER, "run.yaml", cwd=here)
     assert after.code == 0
     assert "no change needed" in after.out or "(unsafe)" in after.out
 
@@ -74,12 +74,12 @@ def test_diff_writes_nothing_and_write_does(here: Path) -> None:
 def test_a_run_that_is_tight_as_it_is_says_by_how_much(here: Path) -> None:
     text = TEXT.replace("micro_batch_size: 16  # sequences", "micro_batch_size: 1")
     (here / "run.yaml").write_text(text)
-    sizes = json.loads(cfglint("fit", *CLUSTER, "--format", "json", "run.yaml", cwd=here).out)["runs"][0]
+    sizes = json.loads(run_cfglint("fit", *CLUSTER, "--format", "json", "run.yaml", cwd=here).out)["runs"][0]
     card = f"{(sizes['expected'] + sizes['high']) // 2**31}GiB"
-    shown = cfglint("fit", "--nodes", "1", "--gpus-per-node", "8", "--gpu", card, "run.yaml", cwd=here)
+    shown = run_cfglint("fit", "--nodes", "1", "--gpus-per-node", "8", "--gpu", card, "run.yaml", cwd=here)
     assert ": tight" in shown.out
     assert re.search(
-        r"expected to fit as it is, and tight: [\d.]+ GiB to spare in .+, at worst [\d.]+ GiB too", shown.out
+        r"expected to fit as it is, but tight: [\d.]+ GiB to spare in .+, at worst [\d.]+ GiB short", shown.out
     )
 
 
@@ -88,15 +88,15 @@ def test_a_run_that_nothing_makes_fit_is_not_passed_over(here: Path, what: str) 
     folder = REPOSITORY / "fixtures" / "fit"
     for name in ("axolotl-70b-1x8.yaml", "z3.json"):
         (here / name).write_bytes((folder / name).read_bytes())
-    shown = cfglint("fit", "--isolated", what, "axolotl-70b-1x8.yaml", cwd=here)
+    shown = run_cfglint("fit", "--isolated", what, "axolotl-70b-1x8.yaml", cwd=here)
     assert shown.code == 1
-    assert "axolotl-70b-1x8.yaml: no change of its files makes it fit" in shown.err
+    assert "axolotl-70b-1x8.yaml: no change to its files makes it fit" in shown.err
     assert (here / "axolotl-70b-1x8.yaml").read_bytes() == (folder / "axolotl-70b-1x8.yaml").read_bytes()
 
 
 def test_what_is_kept_stays(here: Path) -> None:
     for keep in ("micro_batch_size", "batch.micro"):
-        shown = cfglint("fit", *CLUSTER, "--keep", keep, "run.yaml", cwd=here).out
+        shown = run_cfglint("fit", *CLUSTER, "--keep", keep, "run.yaml", cwd=here).out
         assert "micro_batch_size: 16 ->" not in shown
         assert "sequence_len: 8192 ->" in shown
 
@@ -111,24 +111,26 @@ def test_what_is_kept_stays(here: Path) -> None:
 )
 def test_a_misspelt_key_counts_and_is_renamed(here: Path, right: str, misspelt: str) -> None:
     (here / "run.yaml").write_text(TEXT.replace(f"\n{right}:", f"\n{misspelt}:"))
-    shown = cfglint("fit", *CLUSTER, "run.yaml", cwd=here).out
+    shown = run_cfglint("fit", *CLUSTER, "run.yaml", cwd=here).out
     assert f"counts `{misspelt}` as `{right}`" in shown
-    assert cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
+    assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
     written = (here / "run.yaml").read_text()
     (here / "run.yaml").write_text(TEXT)
-    assert cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
+    assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
     assert (here / "run.yaml").read_text() == written != TEXT
 
 
 def test_no_key_is_written_beside_one_that_may_be_meant(here: Path) -> None:
     text = TEXT.replace("gradient_accumulation_steps", "gradient_acc_steps")
     (here / "run.yaml").write_text(text)
-    shown = cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here)
+    shown = run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here)
     assert shown.code == 2
-    assert "gradient_acc_steps may be meant to be gradient_accumulation_steps; rename or remove it first" in shown.err
+    assert (
+        "gradient_acc_steps may be a misspelling of gradient_accumulation_steps; rename or remove it first" in shown.err
+    )
     assert (here / "run.yaml").read_text() == text
     (here / "run.yaml").write_text(f"{text}gradient_accumulation_steps: 2\n")
-    assert cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
+    assert run_cfglint("fit", *CLUSTER, "--write", "run.yaml", cwd=here).code == 0
 
 
 LONG = """\
@@ -152,7 +154,7 @@ bf16: true
     ("text", "release", "offered"),
     [
         (LONG, "0.9.5", True),
-        (LONG, "0.8.3", False),  # the key came with 0.9.0
+        (LONG, "0.8.3", False),  # the key exists since 0.9.0
         (LONG.replace(" host-memory=1TB", ""), "0.9.5", False),
         (LONG + "disable_gradient_checkpointing: true\n", "0.9.5", False),
         (LONG + "gradient_checkpointing: true\n", "0.9.5", False),
@@ -161,11 +163,11 @@ bf16: true
 def test_activations_leave_the_gpu_where_the_host_is_known(text: str, release: str, offered: bool) -> None:
     options = api.Options(isolated=True, releases={"llamafactory": release})
     [run] = api.fit("run.yaml", options, {"run.yaml": text}).runs
-    rungs = [rung for rung in run.rungs if rung.settings == ("use_unsloth_gc: true",)]
-    assert bool(rungs) == offered
-    for rung in rungs:
-        # 32 layers keep their input of 32,768 tokens x 4,096 x 2 B: 8 GiB, but for two on their way.
-        assert 7.5 * 2**30 < rung.saved < 8.5 * 2**30
+    alternatives = [alternative for alternative in run.rungs if alternative.settings == ("use_unsloth_gc: true",)]
+    assert bool(alternatives) == offered
+    for alternative in alternatives:
+        # 32 layers keep their input of 32,768 tokens x 4,096 x 2 B: 8 GiB, except for two in transfer.
+        assert 7.5 * 2**30 < alternative.saved < 8.5 * 2**30
 
 
 HIDDEN = """\
@@ -191,7 +193,7 @@ bf16: true
     ("text", "release", "offered"),
     [
         (HIDDEN, "0.18.0", True),
-        (HIDDEN, "0.17.0", False),  # the value came with 0.18.0
+        (HIDDEN, "0.17.0", False),  # the value exists since 0.18.0
         (HIDDEN.replace(" host-memory=1TB", ""), "0.18.0", False),
         (HIDDEN + "gradient_checkpointing_kwargs: {use_reentrant: true}\n", "0.18.0", False),
         (HIDDEN + "activation_offloading: legacy\n", "0.18.0", False),
@@ -201,10 +203,12 @@ bf16: true
 def test_axolotl_keeps_inputs_of_layers_on_the_host(text: str, release: str, offered: bool) -> None:
     options = api.Options(isolated=True, releases={"axolotl": release})
     [run] = api.fit("run.yaml", options, {"run.yaml": text}).runs
-    rungs = [rung for rung in run.rungs if rung.settings == ("activation_offloading: hidden_states",)]
-    assert bool(rungs) == offered
-    for rung in rungs:
-        assert 7.5 * 2**30 < rung.saved < 8.5 * 2**30
+    alternatives = [
+        alternative for alternative in run.rungs if alternative.settings == ("activation_offloading: hidden_states",)
+    ]
+    assert bool(alternatives) == offered
+    for alternative in alternatives:
+        assert 7.5 * 2**30 < alternative.saved < 8.5 * 2**30
 
 
 PPO = """\
@@ -222,32 +226,32 @@ python3 -m openrlhf.cli.train_ppo_ray --train.colocate_all --vllm.num_engines 8 
     [
         ("", "", {"--ds.enable_sleep", "--ref.offload"}),
         (" host-memory=2TB", "", set()),
-        ("zero_stage 3", "zero_stage 2", set()),  # DeepSpeed 0.17.5 refuses, and offloads no whole model
+        ("zero_stage 3", "zero_stage 2", set()),  # DeepSpeed 0.17.5 rejects it, and offloads no whole model
         ("--ds.zero", "--ds.adam_offload --ds.zero", {"--ref.offload"}),
         ("--data.max_len", "--algo.kl.init_coef 0 --data.max_len", {"--ds.enable_sleep"}),  # no reference
     ],
 )
 def test_models_and_states_leave_the_gpu_while_others_run(old: str, new: str, offered: set[str]) -> None:
-    """Generation beside training states: 14.8 B elements x (12 + 2) B of states and gradients, x 2 B of a reference."""
+    """Free 14.8 B elements x (12 + 2) B of states and gradients, and x 2 B of a reference, during generation."""
     options = api.Options(isolated=True, releases={"openrlhf": "0.11.2"})
     [run] = api.fit("ppo.sh", options, {"ppo.sh": PPO.replace(old, new, 1) if old else PPO}).runs
-    rungs = {rung.settings[0].partition(":")[0]: rung for rung in run.rungs}
-    assert rungs.keys() & {"--ds.enable_sleep", "--ref.offload"} == offered
-    each = {"--ds.enable_sleep": 12 + 2, "--ref.offload": 2}
+    alternatives = {alternative.settings[0].partition(":")[0]: alternative for alternative in run.rungs}
+    assert alternatives.keys() & {"--ds.enable_sleep", "--ref.offload"} == offered
+    bytes_per_element = {"--ds.enable_sleep": 12 + 2, "--ref.offload": 2}
     for flag in offered if not old else ():
-        # The bucket of 500,000,000 elements is given back, too.
+        # The bucket of 500,000,000 elements is freed, too.
         bucket = 10**9 if flag == "--ds.enable_sleep" else 0
-        assert rungs[flag].saved == pytest.approx(14.77e9 * each[flag] / 8 + bucket, rel=0.05)
+        assert alternatives[flag].saved == pytest.approx(14.77e9 * bytes_per_element[flag] / 8 + bucket, rel=0.05)
 
 
 def test_a_host_that_is_not_stated_is_asked_for(tmp_path: Path) -> None:
-    """LoRA is no match for the optimizer's offload; where both are unsure, nothing is called safe without a note."""
+    """Prefer the optimizer's offload to LoRA, and call nothing safe without a note if both are uncertain."""
     folder = REPOSITORY / "fixtures" / "fit"
     source = (folder / "llamafactory-70b-1x8.yaml").read_text()
     files = {"run.yaml": source, "z3.json": (folder / "z3.json").read_text()}
     [run] = api.fit("run.yaml", api.Options(isolated=True), files).runs
     assert run.offload is not None
-    assert run.offload.startswith("with zero_optimization.offload_optimizer: ")
+    assert run.offload.startswith("set `zero_optimization.offload_optimizer`: ")
     [stated] = api.fit(
         "run.yaml", api.Options(isolated=True), {**files, "run.yaml": source.replace("80GB", "80GB host-memory=4TB", 1)}
     ).runs
@@ -258,14 +262,14 @@ def test_a_host_that_is_not_stated_is_asked_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cluster", [(), CLUSTER])
 def test_a_safe_change_says_what_it_assumes(here: Path, cluster: tuple[str, ...]) -> None:
-    shown = cfglint("fit", "--isolated", *cluster, "run.yaml", cwd=here).out
-    assert ("(safe if what is assumed holds):" in shown) is (not cluster)
+    shown = run_cfglint("fit", "--isolated", *cluster, "run.yaml", cwd=here).out
+    assert ("(safe if the assumptions hold):" in shown) is (not cluster)
     assert ("(safe):" in shown) is bool(cluster)
 
 
 @pytest.mark.parametrize("prefix", ["", "fsdp_"])
 def test_axolotl_gives_whole_weights_up_after_the_forward_pass(prefix: str) -> None:
-    """FSDP2: 8.03 B elements x 2 B stay gathered on each GPU beside its shard, else the root and two layers.
+    """Release 8.03 B elements x 2 B of gathered weights on each GPU, except for the root and two layers (FSDP2).
 
     Allocations have up to a tenth of reserve.
     """
@@ -274,15 +278,17 @@ def test_axolotl_gives_whole_weights_up_after_the_forward_pass(prefix: str) -> N
     text = text.replace("  reshard_after_forward: true", f"  {key}: false")
     options = api.Options(isolated=True, gpu="A100-80GB", nodes=1, gpus_per_node=8, releases={"axolotl": "0.18.0"})
     [run] = api.fit("run.yaml", options, {"run.yaml": text}).runs
-    [rung] = [rung for rung in run.rungs if rung.settings == (f"fsdp_config.{key}: false -> true",)]
-    assert 10 * 2**30 < rung.saved < 8.03e9 * 2 * 1.1
-    assert not rung.safe
+    [alternative] = [
+        alternative for alternative in run.rungs if alternative.settings == (f"fsdp_config.{key}: false -> true",)
+    ]
+    assert 10 * 2**30 < alternative.saved < 8.03e9 * 2 * 1.1
+    assert not alternative.safe
     [stated] = api.fit("run.yaml", options, {"run.yaml": text.replace(": false", ": true")}).runs
-    assert not [rung for rung in stated.rungs if key in rung.settings[0]]
+    assert not [alternative for alternative in stated.rungs if key in alternative.settings[0]]
 
 
 def test_what_holds_a_run_holds_each_of_its_phases() -> None:
-    """Passes that score a rollout need more than the step, which fits; what is to stay stays in advice, too."""
+    """Count the passes that score a rollout, which need more than the step; advice respects kept keys, too."""
     options = api.Options(isolated=True)
     text = (REPOSITORY / "fixtures" / "fit" / "openrlhf-8b-1x8-scoring.sh").read_text()
     keep = ("--rollout.micro_batch_size", "--data.max_len")
@@ -296,25 +302,28 @@ def test_what_holds_a_run_holds_each_of_its_phases() -> None:
 def test_a_fix_of_the_step_leaves_no_rollout_above_capacity(tmp_path: Path) -> None:
     text = (REPOSITORY / "fixtures" / "fit" / "openrlhf-8b-1x8-scoring.sh").read_text()
     (tmp_path / "run.sh").write_text(text.replace("--train.micro_batch_size 1", "--train.micro_batch_size 16"))
-    assert cfglint("fit", "--isolated", "run.sh", cwd=tmp_path).code == 1
-    cfglint("check", "--isolated", "--select", "MEM001", "--fix", "--unsafe-fixes", "run.sh", cwd=tmp_path)
+    assert run_cfglint("fit", "--isolated", "run.sh", cwd=tmp_path).code == 1
+    run_cfglint("check", "--isolated", "--select", "MEM001", "--fix", "--unsafe-fixes", "run.sh", cwd=tmp_path)
     assert "--rollout.micro_batch_size 2 " in (tmp_path / "run.sh").read_text()
-    assert cfglint("fit", "--isolated", "run.sh", cwd=tmp_path).code == 0
+    assert run_cfglint("fit", "--isolated", "run.sh", cwd=tmp_path).code == 0
 
 
 def test_what_would_hold_the_step_holds_the_rollout() -> None:
-    """The step needs 54.6 GiB, and scoring 32 sequences at a time 190: a GPU for the step alone is no advice."""
+    """Advise no GPU for the step alone: the step needs 54.6 GiB, scoring 32 sequences at a time 190."""
     text = (REPOSITORY / "fixtures" / "fit" / "openrlhf-8b-1x8-scoring.sh").read_text()
-    [found] = api.lint(
+    [finding] = api.lint(
         options=api.Options(isolated=True, select=("MEM001",)), sources={"run.sh": text.replace("A100-80GB", "24GB")}
     ).findings
-    assert found.help is not None
-    assert found.help.endswith("would hold it with --rollout.micro_batch_size: 1")
+    assert finding.help is not None
+    assert finding.help.endswith(", and set --rollout.micro_batch_size: 1; more GPUs do not help")
 
 
 @pytest.mark.parametrize(("share", "words"), [
-    ("0.3", "more GPUs do not help; a GPU with 118 GiB (H200) would hold it"),
-    ("0.9", "neither more nor larger GPUs help, as the engine takes a share of each (`vllm_gpu_memory_utilization`)"),
+    ("0.3", "use a GPU with at least 118 GiB (H200); more GPUs do not help"),
+    (
+        "0.9",
+        "neither more nor larger GPUs help, because the engine takes a share of each (`vllm_gpu_memory_utilization`)",
+    ),
 ])  # fmt: skip
 def test_an_engine_takes_its_share_of_a_larger_gpu_too(
     share: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -326,9 +335,9 @@ def test_an_engine_takes_its_share_of_a_larger_gpu_too(
         "--dataset_name trl-lib/tldr --per_device_train_batch_size 4 --max_completion_length 2048 --beta 0.04 "
         f"--use_vllm --vllm_mode colocate --vllm_gpu_memory_utilization {share} --output_dir out\n"
     )
-    [found] = api.lint(options=api.Options(isolated=True, select=("MEM001",)), sources={"run.sh": text}).findings
-    assert found.help is not None
-    assert found.help.endswith(words)
+    [finding] = api.lint(options=api.Options(isolated=True, select=("MEM001",)), sources={"run.sh": text}).findings
+    assert finding.help is not None
+    assert finding.help.endswith(words)
 
 
 SCRIPT = """\
@@ -383,7 +392,7 @@ def test_a_comment_on_a_factor_of_a_script_is_not_made_false(written: str, comme
     options = api.Options(isolated=True, gpu="A100-80GB", nodes=8, gpus_per_node=8)
     result = api.fit("run.py", options, {"run.py": text}, change=True)
     assert (not result.sources) is kept
-    assert any("would be false" in one.reason for one in result.refused) is kept
+    assert any("would become wrong" in refusal.reason for refusal in result.refused) is kept
 
 
 V1 = """\
@@ -400,19 +409,21 @@ dist_config: {name: fsdp2}
 
 
 def test_a_batch_that_follows_from_the_micro_batch_is_stated(here: Path) -> None:
-    """LLaMA-Factory v1: without `global_batch_size` there is no accumulation, whatever the micro batch."""
+    """Write `global_batch_size` for LLaMA-Factory v1, which otherwise never accumulates."""
     [run] = api.fit(str(here / "run.yaml"), api.Options(isolated=True), {str(here / "run.yaml"): V1}, change=True).runs
-    [micro] = [rung.settings for rung in run.rungs if rung.settings[0].startswith("micro_batch_size")]
+    [micro] = [
+        alternative.settings for alternative in run.rungs if alternative.settings[0].startswith("micro_batch_size")
+    ]
     assert micro[1:] == ("global_batch_size: 128",)
 
 
 def test_less_memory_than_the_least_slowdown(here: Path) -> None:
-    def expected(goal: str) -> int:
-        told = cfglint("fit", *CLUSTER, "--goal", goal, "--output-format", "json", "run.yaml", cwd=here).out
-        size: int = json.loads(told)["runs"][0]["solution"]["expected"]
+    def find_expected(goal: str) -> int:
+        output = run_cfglint("fit", *CLUSTER, "--goal", goal, "--output-format", "json", "run.yaml", cwd=here).out
+        size: int = json.loads(output)["runs"][0]["solution"]["expected"]
         return size
 
-    assert expected("memory") < expected("throughput")
+    assert find_expected("memory") < find_expected("throughput")
 
 
 @pytest.mark.parametrize(
@@ -426,12 +437,12 @@ def test_less_memory_than_the_least_slowdown(here: Path) -> None:
     ],
 )
 def test_wrong_usage_is_2(here: Path, arguments: tuple[str, ...], said: str) -> None:
-    shown = cfglint("fit", "--isolated", *arguments, cwd=here)
+    shown = run_cfglint("fit", "--isolated", *arguments, cwd=here)
     assert shown.code == 2
     assert said in shown.err
 
 
-@pytest.mark.parametrize(("card", "said"), [("H200", "(H200)"), (None, "(none is that large)")])
+@pytest.mark.parametrize(("card", "said"), [("H200", "(H200)"), (None, "(no known GPU is that large)")])
 def test_a_size_that_no_card_has_is_called_that(card, said):
     held = HardwareNeed(200 * 2**30, nodes=None, gpus=None, gpu=card, settings=())
-    assert held.words == f"more GPUs do not help; a GPU with 200 GiB {said} would hold it"
+    assert held.description == f"use a GPU with at least 200 GiB {said}; more GPUs do not help"

@@ -1,4 +1,4 @@
-"""The lint's evaluation batch and that of `cfglint fit` are the same, where no batch is stated."""
+"""The same evaluation batch in the lint and in `cfglint fit` if no batch is stated."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ eval_strategy: steps
 @pytest.mark.parametrize(("batch", "length", "expected"), [(1, 8192, 1), (2, 8192, 2), (4, 8192, 2)])
 def test_lint_and_fit_take_one_batch(batch: int, length: int, expected: int) -> None:
     options, texts = api.Options(isolated=True), {"sft.yaml": TEXT.format(batch=batch, length=length)}
-    [found] = [one for one in api.lint("sft.yaml", options, texts).findings if one.code == "MEM011"]
-    assert found.fix is not None
-    assert f"per_device_eval_batch_size: {expected}," in found.fix.message
+    [finding] = [item for item in api.lint("sft.yaml", options, texts).findings if item.code == "MEM011"]
+    assert finding.fix is not None
+    assert f"per_device_eval_batch_size: {expected}," in finding.fix.message
     [run] = api.fit("sft.yaml", options, texts).runs
     assert run.solution is not None
     assert run.solution.settings == (f"per_device_eval_batch_size: 8 -> {expected}",)

@@ -1,4 +1,4 @@
-"""4-bit weights below an adapter are offered where there is a key for them; their size is that of the changed file."""
+"""4-bit weights below an adapter: offered if the framework has a key for them, with the size of the changed file."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def test_they_are_offered_below_an_adapter(name: str, text: str, settings: tuple
     options = api.Options(isolated=True)
     result = api.fit(name, options, {name: text}, change=True)
     [run] = result.runs
-    [rung] = [rung for rung in run.rungs if rung.name == "4-bit weights"]
-    assert rung.settings == settings
-    assert rung.chosen
-    assert not rung.safe
+    [alternative] = [alternative for alternative in run.rungs if alternative.name == "4-bit weights"]
+    assert alternative.settings == settings
+    assert alternative.chosen
+    assert not alternative.safe
     assert run.solution is not None
     assert run.solution.applicability == "unsafe"
     [after] = api.fit(name, options, result.sources).runs
@@ -93,7 +93,7 @@ def test_they_are_offered_below_an_adapter(name: str, text: str, settings: tuple
 )
 def test_they_are_offered_nowhere_else(old: str, new: str) -> None:
     [run] = api.fit("run.yaml", api.Options(isolated=True), {"run.yaml": AXOLOTL.replace(old, new, 1)}).runs
-    assert not [rung for rung in run.rungs if "4-bit" in rung.name]
+    assert not [alternative for alternative in run.rungs if "4-bit" in alternative.name]
 
 
 MIXTURE = AXOLOTL.replace("Qwen2.5-32B", "Qwen3-30B-A3B")
@@ -118,11 +118,11 @@ def test_experts_that_bitsandbytes_leaves_out_are_quantised_too(text: str, setti
 def test_a_release_without_the_key_is_offered_none() -> None:
     text = CAST.replace("axolotl=0.18.0 transformers=5.5.4", "axolotl=0.13.1 transformers=4.57.0")
     [run] = api.fit("run.yaml", api.Options(isolated=True), {"run.yaml": text}).runs
-    assert not [rung for rung in run.rungs if rung.name == "4-bit experts"]
+    assert not [alternative for alternative in run.rungs if alternative.name == "4-bit experts"]
 
 
 def test_all_linear_layers_do_not_go_with_quantised_experts() -> None:
-    """Axolotl refuses `lora_target_linear` beside `quantize_moe_experts`."""
+    """Respect axolotl, which rejects `lora_target_linear` together with `quantize_moe_experts`."""
     text = CAST.replace("lora_target_modules: [q_proj, k_proj, v_proj, o_proj]", "lora_target_linear: true")
     [run] = api.fit("run.yaml", api.Options(isolated=True), {"run.yaml": text}).runs
-    assert not [rung for rung in run.rungs if rung.name == "4-bit experts"]
+    assert not [alternative for alternative in run.rungs if alternative.name == "4-bit experts"]

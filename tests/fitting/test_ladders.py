@@ -1,4 +1,4 @@
-"""Runs of 0.5B to 405B parameters on 1 to 512 GPUs: the ladder that `cfglint fit` shows of each, reviewed by hand."""
+"""Alternatives of `cfglint fit` for runs of 0.5B to 405B parameters on 1 to 512 GPUs, reviewed by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from cfglint_train import api
 from cfglint_train.reports import fit as report
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import copied, working_in
+from tests.support.linting import change_directory, copy_folder
 
 FOLDER = REPOSITORY / "fixtures" / "fit"
 EXPECTED = FOLDER / "expected"
@@ -22,19 +22,19 @@ ALONE = api.Options(isolated=True)
 
 @pytest.fixture(scope="session")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files away from the repository, whose other files would have a say."""
-    return copied(FOLDER, tmp_path_factory.mktemp("fit") / "runs")
+    """Copy the files away from the repository, whose other files would affect them."""
+    return copy_folder(FOLDER, tmp_path_factory.mktemp("fit") / "runs")
 
 
 @cache
-def found(folder: Path, name: str) -> api.FitResult:
-    with working_in(folder):
+def run_fit(folder: Path, name: str) -> api.FitResult:
+    with change_directory(folder):
         return api.fit(name, ALONE, change=True)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_ladder_is_the_expected_one(path: Path, here: Path) -> None:
-    lines = "".join(f"{line}\n" for line in report.text(found(here, path.name).ladders))
+    lines = "".join(f"{line}\n" for line in report.render_text(run_fit(here, path.name).ladders))
     target = EXPECTED / f"{path.stem}.txt"
     if UPDATE:
         EXPECTED.mkdir(exist_ok=True)
@@ -44,28 +44,28 @@ def test_the_ladder_is_the_expected_one(path: Path, here: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_what_is_written_fits(path: Path, here: Path) -> None:
-    """All of the change or nothing; the effective batch stays; written twice is written once."""
-    result = found(here, path.name)
+    """Write the whole change or nothing, keep the effective batch, and change nothing the second time."""
+    result = run_fit(here, path.name)
     assert result.refused == ()
-    [ladder] = result.ladders
-    if ladder.solution is None:
+    [alternatives] = result.ladders
+    if alternatives.solution is None:
         assert result.sources == {}
         return
     assert result.fixed is not None
     [after] = result.fixed.result.runs
-    assert ladder.solution.after.budget.expected <= ladder.solution.after.capacity
-    assert after.estimate.peak("gpu").gpu.expected <= after.hardware.capacity("gpu")
-    batch, before = after.plan.batch, ladder.run.plan.batch
+    assert alternatives.solution.after.budget.expected <= alternatives.solution.after.capacity
+    assert after.estimate.find_peak("gpu").gpu.expected <= after.hardware.get_capacity("gpu")
+    batch, before = after.plan.batch, alternatives.run.plan.batch
     assert batch.micro * batch.accumulation == before.micro * before.accumulation
-    with working_in(here):
-        again = api.fit(path.name, ALONE, {**sources(), **result.sources}, change=True)
-    settings = {setting.partition(":")[0] for setting in ladder.solution.settings}
-    assert len(settings) == len(ladder.solution.settings)  # each key once
+    with change_directory(here):
+        again = api.fit(path.name, ALONE, {**read_sources(), **result.sources}, change=True)
+    settings = {setting.partition(":")[0] for setting in alternatives.solution.settings}
+    assert len(settings) == len(alternatives.solution.settings)  # each key once
     assert not again.needs_change
     assert again.sources == {}
 
 
-def sources() -> dict[str, bytes]:
+def read_sources() -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in FOLDER.iterdir() if path.is_file()}
 
 

@@ -1,4 +1,4 @@
-"""`cfglint fit` where the host or the disk is stated: their verdicts count as the GPU's does."""
+"""`cfglint fit` with a stated host or disk: their verdicts count as the GPU's does."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ optimizer: adamw_torch_fused
 """
 
 
-def fitted(config: object = Z3, text: str = FULL, **arguments: object) -> tuple[api.RunFit, api.FitResult]:
+def run_fit(config: object = Z3, text: str = FULL, **arguments: object) -> tuple[api.RunFit, api.FitResult]:
     goal = arguments.pop("goal", "throughput")
     options = api.Options(isolated=True, **arguments)  # type: ignore[arg-type]
     result = api.fit("run.yaml", options, {"run.yaml": text, "z3.json": json.dumps(config)}, goal=goal)  # type: ignore[arg-type]
@@ -40,77 +40,79 @@ def fitted(config: object = Z3, text: str = FULL, **arguments: object) -> tuple[
 
 
 def test_a_host_that_is_too_small_is_no_fit() -> None:
-    """Each of 8 ranks reads files of 5 GB at once: 37 GiB, whatever the run's files say."""
-    run, result = fitted(host_memory="24GiB")
+    """Count 8 ranks that read files of 5 GB at once: 37 GiB, for any settings."""
+    run, result = run_fit(host_memory="24GiB")
     assert run.verdict == "fits"
-    assert [(one.place, one.phase, one.verdict) for one in run.elsewhere] == [("host", "load", "does not fit")]
+    assert [(judgement.place, judgement.phase, judgement.verdict) for judgement in run.elsewhere] == [
+        ("host", "load", "does not fit")
+    ]
     assert result.needs_change
     assert result.hopeless == ("run.yaml",)
     assert run.holding is not None
     assert run.holding.beside == {"host": run.elsewhere[0].expected}
-    lines = "\n".join(report.text(result.ladders))
+    lines = "\n".join(report.render_text(result.ladders))
     assert "load (host): 37.3 GiB expected" in lines
     assert "no change needed" not in lines
-    assert "more GPUs do not help; 37.3 GiB of host memory per node would hold it\n" in lines
+    assert "use 37.3 GiB of host memory per node; more GPUs do not help\n" in lines
 
 
 @pytest.mark.parametrize("size", [None, "64GiB"])
 def test_a_host_that_is_unknown_or_large_enough_needs_no_change(size: str | None) -> None:
-    run, result = fitted(host_memory=size)
+    run, result = run_fit(host_memory=size)
     assert not result.needs_change
     assert run.solution is None
     assert len(run.elsewhere) == (size is not None)
 
 
 def test_the_disk_counts_too() -> None:
-    """8.03 B x 14 B of weights and states, 5 times, in 100 GB; the 2 B of the weights alone have room."""
-    run, _ = fitted(disk="100GB")
-    assert [(one.place, one.verdict) for one in run.elsewhere] == [("disk", "does not fit")]
+    """Fit 8.03 B x 14 B of weights and states, 5 times, into 100 GB: only the 2 B of the weights have room."""
+    run, _ = run_fit(disk="100GB")
+    assert [(judgement.place, judgement.verdict) for judgement in run.elsewhere] == [("disk", "does not fit")]
     assert run.solution is not None
     assert (run.solution.settings, run.solution.applicability) == (("save_only_model: true",), "unsafe")
-    assert [one.verdict for one in run.solution.elsewhere] == ["fits"]
+    assert [judgement.verdict for judgement in run.solution.elsewhere] == ["fits"]
 
 
 def test_what_relieves_a_gpu_that_has_room_is_no_rung() -> None:
-    _, result = fitted(disk="100GB")
-    rungs = result.ladders[0].rungs
-    assert {rung.place for rung in rungs} == {"disk"}
-    assert "activations.fused_loss" not in {field for rung in rungs for field in rung.move.changes}
+    _, result = run_fit(disk="100GB")
+    alternatives = result.ladders[0].alternatives
+    assert {alternative.place for alternative in alternatives} == {"disk"}
+    assert "activations.fused_loss" not in {field for alternative in alternatives for field in alternative.move.changes}
 
 
 def test_the_files_of_a_change_are_named_where_one_is_a_companion() -> None:
-    _, result = fitted(OFFLOADED, host_memory="64GiB")
-    assert "  in z3.json" in report.text(result.ladders)
-    assert report.document(result.ladders)["runs"][0]["solution"]["files"] == ["z3.json"]
-    _, alone = fitted(disk="100GB")
-    assert not [line for line in report.text(alone.ladders) if line.startswith("  in ")]
+    _, result = run_fit(OFFLOADED, host_memory="64GiB")
+    assert "  in z3.json" in report.render_text(result.ladders)
+    assert report.build_document(result.ladders)["runs"][0]["solution"]["files"] == ["z3.json"]
+    _, alone = run_fit(disk="100GB")
+    assert not [line for line in report.render_text(alone.ladders) if line.startswith("  in ")]
 
 
 def test_what_fills_the_host_goes_back_where_the_gpu_has_room() -> None:
-    run, _ = fitted(OFFLOADED, host_memory="64GiB")
+    run, _ = run_fit(OFFLOADED, host_memory="64GiB")
     assert run.solution is not None
     assert run.solution.settings == ("zero_optimization.offload_optimizer.device: cpu -> none",)
     assert run.solution.applicability == "safe"
     assert run.solution.expected > (run.expected or 0)
-    [rung] = [rung for rung in run.rungs if rung.chosen]
-    assert rung.place == "host"
-    unknown, _ = fitted(OFFLOADED)
-    assert not [rung for rung in unknown.rungs if rung.place != "gpu"]
+    [alternative] = [alternative for alternative in run.rungs if alternative.chosen]
+    assert alternative.place == "host"
+    unknown, _ = run_fit(OFFLOADED)
+    assert not [alternative for alternative in unknown.rungs if alternative.place != "gpu"]
 
 
 @pytest.mark.parametrize("goal", ["throughput", "memory"])
 @pytest.mark.parametrize(("size", "offered"), [("64GiB", False), ("1TiB", True)])
 def test_nothing_moves_to_a_host_without_room(goal: str, size: str, offered: bool) -> None:
-    """On a card of 24 GB the states of 8.03 B parameters do not fit; the host of 64 GiB does not hold them, either."""
-    run, result = fitted(host_memory=size, gpu="RTX 4090", goal=goal)
-    assert bool([rung for rung in run.rungs if "offload_optimizer" in rung.settings[0]]) is offered
-    for one in result.ladders:
-        if one.solution is not None and goal == "throughput":
-            assert one.solution.fits
+    """Fit the states of 8.03 B parameters neither on a card of 24 GB nor on a host of 64 GiB."""
+    run, result = run_fit(host_memory=size, gpu="RTX 4090", goal=goal)
+    assert bool([alternative for alternative in run.rungs if "offload_optimizer" in alternative.settings[0]]) is offered
+    for alternatives in result.ladders:
+        if alternatives.solution is not None and goal == "throughput":
+            assert alternatives.solution.is_enough
 
 
 def test_a_fix_of_the_step_adds_nothing_to_a_host_that_lacks_room() -> None:
-    """The host lacks room already (loading): the states of the optimizer do not follow."""
+    """Move no optimizer states to a host that already lacks room for loading."""
     options = api.Options(isolated=True, gpu="RTX 4090", host_memory="24GiB", select=("MEM001",))
-    [found] = api.lint("run.yaml", options, {"run.yaml": FULL, "z3.json": json.dumps(Z3)}).findings
-    assert found.fix is None or "offload_optimizer" not in found.fix.message
+    [finding] = api.lint("run.yaml", options, {"run.yaml": FULL, "z3.json": json.dumps(Z3)}).findings
+    assert finding.fix is None or "offload_optimizer" not in finding.fix.message

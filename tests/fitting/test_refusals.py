@@ -1,6 +1,4 @@
-"""No change is offered that stops the run: what a framework refuses beside the rest of the files, and what goes
-together no more.
-"""
+"""Alternatives never stop the run: combinations with the other settings that a framework rejects are not offered."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import pytest
 from cfglint_train import api
 from tests.fitting.test_four_bits import CAST, LLAMAFACTORY, OPENRLHF
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import fix, lint, options
+from tests.support.linting import build_options, fix, lint
 
 REFUSED = ("pissa_init: true\n", "resize_vocab: true\n", "adapter_name_or_path: a,b\n", "fp8: true\n")
 DISK = """\
@@ -50,17 +48,17 @@ ZERO = """\
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A repository of its own."""
+    """Create a separate repository."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "ds3.json").write_text(ZERO)
     monkeypatch.chdir(tmp_path)
 
 
-def offered(run: api.RunFit) -> set[str]:
-    return {rung.name for rung in run.rungs}
+def list_offered(run: api.RunFit) -> set[str]:
+    return {alternative.name for alternative in run.rungs}
 
 
-def fitted(text: str, disk: str | None = None, name: str = "run.yaml") -> api.RunFit:
+def run_fit(text: str, disk: str | None = None, name: str = "run.yaml") -> api.RunFit:
     Path(name).write_text(text)
     [run] = api.fit([name], api.Options(isolated=True, disk=disk)).runs
     return run
@@ -68,56 +66,56 @@ def fitted(text: str, disk: str | None = None, name: str = "run.yaml") -> api.Ru
 
 @pytest.mark.parametrize("line", REFUSED)
 def test_fit_offers_no_4_bits_where_they_are_refused(line: str) -> None:
-    assert "4-bit weights" in offered(fitted(LLAMAFACTORY))
-    run = fitted(LLAMAFACTORY + line)
-    assert "4-bit weights" not in offered(run)
-    assert run.solution is None or not any("quantization_bit" in one for one in run.solution.settings)
+    assert "4-bit weights" in list_offered(run_fit(LLAMAFACTORY))
+    run = run_fit(LLAMAFACTORY + line)
+    assert "4-bit weights" not in list_offered(run)
+    assert run.solution is None or not any("quantization_bit" in setting for setting in run.solution.settings)
 
 
 @pytest.mark.parametrize("line", ["", *REFUSED])
 def test_no_fix_makes_a_new_error(line: str, tmp_path: Path) -> None:
     (tmp_path / "ds3.json").unlink()
     (tmp_path / "run.yaml").write_text(LLAMAFACTORY + line)
-    before = {one.message for one in lint(tmp_path).findings if one.code == "KEY006"}
-    fixed = fix(tmp_path, options(), unsafe=True)
+    before = {finding.message for finding in lint(tmp_path).findings if finding.code == "KEY006"}
+    fixed = fix(tmp_path, build_options(), unsafe=True)
     assert ("quantization_bit" in (tmp_path / "run.yaml").read_text()) is (line == "")
-    assert {one.message for one in fixed.result.findings if one.code == "KEY006"} <= before
-    helps = [one.help or "" for one in lint(tmp_path).findings]
-    assert not any("quantization_bit" in one for one in helps)
+    assert {finding.message for finding in fixed.result.findings if finding.code == "KEY006"} <= before
+    helps = [finding.help or "" for finding in lint(tmp_path).findings]
+    assert not any("quantization_bit" in finding for finding in helps)
 
 
 def test_weights_alone_are_not_saved_beside_the_best_model_under_deepspeed() -> None:
-    run = fitted(DISK, "110GB")
+    run = run_fit(DISK, "110GB")
     assert run.solution is not None
     assert "save_only_model: true" in run.solution.settings
-    best = fitted(f"{DISK}load_best_model_at_end: true\n", "110GB")
-    assert "weights alone" not in offered(best)
+    best = run_fit(f"{DISK}load_best_model_at_end: true\n", "110GB")
+    assert "weights alone" not in list_offered(best)
 
 
 def test_fewer_checkpoints_cost_less_than_resuming() -> None:
-    run = fitted(DISK, "230GB")
+    run = run_fit(DISK, "230GB")
     assert run.solution is not None
     assert list(run.solution.settings) == ["save_total_limit: 10 -> 1"]
 
 
 @pytest.mark.parametrize(("card", "is_offered"), [("A100-40GB", True), ("MI250X", False)])
 def test_experts_are_quantised_on_cuda_alone(card: str, is_offered: bool) -> None:
-    """See axolotl 0.21.0, utils/schemas/config.py (check_quantize_moe_experts)."""
-    run = fitted(CAST.replace("A100-40GB", card))
-    assert ("4-bit experts" in offered(run)) is is_offered
+    """Respect axolotl 0.21.0, utils/schemas/config.py (check_quantize_moe_experts)."""
+    run = run_fit(CAST.replace("A100-40GB", card))
+    assert ("4-bit experts" in list_offered(run)) is is_offered
 
 
 def test_what_a_change_needs_holds_for_the_combination() -> None:
-    """Weights in 4 bits are not sharded by ZeRO-3, and 70 B of them fit eight cards of 40 GB only so."""
+    """Shard no 4-bit weights with ZeRO-3, although only then 70 B of them fit eight cards of 40 GB."""
     text = OPENRLHF.replace("gpus-per-node=1", "gpus-per-node=8").replace("Qwen2.5-32B", "Qwen2.5-72B")
-    run = fitted(text.replace("_train_batch_size 1 ", "_train_batch_size 8 "), name="run.sh")
-    assert {"ZeRO stage", "4-bit weights"} <= offered(run)
-    chosen = {rung.name for rung in run.rungs if rung.chosen}
+    run = run_fit(text.replace("_train_batch_size 1 ", "_train_batch_size 8 "), name="run.sh")
+    assert {"ZeRO stage", "4-bit weights"} <= list_offered(run)
+    chosen = {alternative.name for alternative in run.rungs if alternative.chosen}
     assert not chosen >= {"ZeRO stage", "4-bit weights"}
 
 
 def test_one_reader_per_node_broadcasts_what_it_reads() -> None:
-    """The one without the other is refused: accelerate 1.12.0, utils/launch.py (prepare_multi_gpu_env)."""
+    """Write both keys, since one without the other is rejected (accelerate 1.12.0, utils/launch.py)."""
     for name in ("accelerate.yaml", "train.sh", "sft.yaml"):
         source = REPOSITORY / "fixtures" / "acceptance" / "launchers" / "fsdp-every-process-reads" / name
         Path(name).write_bytes(source.read_bytes())
@@ -129,8 +127,8 @@ def test_one_reader_per_node_broadcasts_what_it_reads() -> None:
 
 @pytest.mark.parametrize("model", ["openai/gpt-oss-120b", "Qwen/Qwen3-30B-A3B-FP8"])
 def test_a_model_that_is_published_quantised_gets_no_other_quantisation(model: str) -> None:
-    """LLaMA-Factory 0.9.4, model_utils/quantization.py; transformers 5.23.0, quantizers/auto.py."""
+    """Respect LLaMA-Factory 0.9.4, model_utils/quantization.py, and transformers 5.23.0, quantizers/auto.py."""
     text = LLAMAFACTORY.replace("Qwen/Qwen2.5-32B", model)
-    assert not [name for name in offered(fitted(text)) if "4-bit" in name]
+    assert not [name for name in list_offered(run_fit(text)) if "4-bit" in name]
     plain = LLAMAFACTORY.replace("Qwen/Qwen2.5-32B", "Qwen/Qwen3-30B-A3B")
-    assert [name for name in offered(fitted(plain)) if "4-bit" in name]
+    assert [name for name in list_offered(run_fit(plain)) if "4-bit" in name]

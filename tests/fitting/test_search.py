@@ -1,4 +1,4 @@
-"""The search finds what trying every combination finds."""
+"""The search returns the same combination as trying all of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.fitting.moves import OPTIMISATION, Dimension, Move
-from cfglint_train.fitting.search import Chosen, cheapest, cost
+from cfglint_train.fitting.search import Combination, compute_cost, find_cheapest
 from cfglint_train.fitting.smallest import Problem
 from cfglint_train.runs.run import Run
-from tests.support.linting import runs_in
+from tests.support.linting import list_runs
 
-MOST = 4096
+MAX_COMBINATIONS = 4096
 MODELS = (
     "Qwen/Qwen2.5-0.5B", "meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B", "Qwen/Qwen2.5-7B",
     "meta-llama/Llama-3.1-8B", "Qwen/Qwen2.5-14B", "Qwen/Qwen2.5-32B", "mistralai/Mixtral-8x7B-v0.1",
@@ -25,21 +25,24 @@ MODELS = (
 CARDS = ("RTX4090", "A100-40GB", "A100-80GB", "H200")
 
 
-def combinations(dimensions: list[Dimension]) -> int:
+def count_combinations(dimensions: list[Dimension]) -> int:
     product = 1
-    for one in dimensions:
-        product *= len(one.moves) + 1
+    for dimension in dimensions:
+        product *= len(dimension.moves) + 1
     return product
 
 
-def by_brute_force(problem: Problem) -> Chosen | None:
-    """Every combination in the order of its cost, until one fits and can be written."""
-    every = itertools.product(*((None, *one.moves) for one in problem.dimensions))
-    return next((one for one in sorted(every, key=cost) if problem.fits(one) and problem.writable(one)), None)
+def search_by_brute_force(problem: Problem) -> Combination | None:
+    """Try every combination in the order of its cost, until one fits and can be written."""
+    combinations_ = itertools.product(*((None, *item.moves) for item in problem.dimensions))
+    return next(
+        (item for item in sorted(combinations_, key=compute_cost) if problem.can_fit(item) and problem.can_write(item)),
+        None,
+    )
 
 
-def written(folder: Path, draw: random.Random) -> None:
-    """A run drawn at random: framework, model, cluster, batch, and what it switches on."""
+def write_run(folder: Path, draw: random.Random) -> None:
+    """Write a random run: framework, model, cluster, batch, and the features that it enables."""
     nodes, gpus = draw.choice((1, 1, 2, 8)), draw.choice((1, 2, 8))
     host = draw.choice(("", " host-memory=512GB", " host-memory=2TB"))
     facts = f"# cfglint: nodes={nodes} gpus-per-node={gpus} gpu={draw.choice(CARDS)}{host}\n"
@@ -57,7 +60,7 @@ def written(folder: Path, draw: random.Random) -> None:
             f"base_model: {model}\ndatasets: [{{path: x.jsonl, type: alpaca}}]\noutput_dir: out\nbf16: true\n"
             f"sequence_len: {length}\nmicro_batch_size: {micro}\ngradient_accumulation_steps: {accumulation}\n"
         )
-        some = ("gradient_checkpointing: true\n", "gradient_checkpointing: false\n", "sample_packing: true\n",
+        options = ("gradient_checkpointing: true\n", "gradient_checkpointing: false\n", "sample_packing: true\n",
                 "adapter: lora\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true\n", "optimizer: adamw_torch\n",
                 "attn_implementation: eager\n")  # fmt: skip
     elif framework == "llamafactory":
@@ -66,7 +69,7 @@ def written(folder: Path, draw: random.Random) -> None:
             f"dataset: identity\ntemplate: default\noutput_dir: out\nbf16: true\ncutoff_len: {length}\n"
             f"per_device_train_batch_size: {micro}\ngradient_accumulation_steps: {accumulation}\n"
         )
-        some = ("disable_gradient_checkpointing: true\n", "enable_liger_kernel: true\n", "packing: true\n",
+        options = ("disable_gradient_checkpointing: true\n", "enable_liger_kernel: true\n", "packing: true\n",
                 "finetuning_type: lora\n", "optim: adamw_torch\n", "flash_attn: disabled\n")  # fmt: skip
     else:
         flags = draw.sample(("--gradient_checkpointing", "--flash_attn", "--packing_samples", "--adam_offload"), 2)
@@ -77,65 +80,65 @@ def written(folder: Path, draw: random.Random) -> None:
         )
         (folder / "train.sh").write_text(f"#!/bin/bash\n{facts}{script}")
         return
-    extra = "".join(line for line in some if draw.random() < 0.4)
+    extra = "".join(line for line in options if draw.random() < 0.4)
     (folder / "train.yaml").write_text(facts + text + sharded + extra)
 
 
-def drawn(folder: Path, seed: int) -> Iterator[Run]:
+def draw_runs(folder: Path, seed: int) -> Iterator[Run]:
     folder.mkdir()
-    written(folder, random.Random(seed))
-    yield from runs_in(folder)
+    write_run(folder, random.Random(seed))
+    yield from list_runs(folder)
 
 
-def agree(folder: Path, seeds: range) -> int:
-    """The runs among the drawn ones on which the search had something to find."""
+def count_agreements(folder: Path, seeds: range) -> int:
+    """Count the drawn runs for which the search had a choice."""
     busy = 0
     for seed in seeds:
-        for run in drawn(folder / str(seed), seed):
+        for run in draw_runs(folder / str(seed), seed):
             problem = Problem(run)
-            while combinations(problem.dimensions) > MOST:
-                longest = max(problem.dimensions, key=lambda one: len(one.moves))
+            while count_combinations(problem.dimensions) > MAX_COMBINATIONS:
+                longest = max(problem.dimensions, key=lambda dimension: len(dimension.moves))
                 smaller = longest._replace(moves=longest.moves[::2])
                 problem.dimensions[problem.dimensions.index(longest)] = smaller
-            if not problem.dimensions or problem.fits((None,) * len(problem.dimensions)):
+            if not problem.dimensions or problem.can_fit((None,) * len(problem.dimensions)):
                 continue
-            found = cheapest(problem.dimensions, problem.fits, problem.writable)
-            wanted = by_brute_force(problem)
-            assert (found is None) == (wanted is None), seed
-            if found is not None and wanted is not None:
+            combination = find_cheapest(problem.dimensions, problem.can_fit, problem.can_write)
+            best = search_by_brute_force(problem)
+            assert (combination is None) == (best is None), seed
+            if combination is not None and best is not None:
                 busy += 1
-                assert cost(found) == cost(wanted), (seed, found, wanted)
+                assert compute_cost(combination) == compute_cost(best), (seed, combination, best)
     return busy
 
 
 def test_the_optimum_is_that_of_brute_force(tmp_path: Path) -> None:
-    assert agree(tmp_path, range(15)) >= 5
+    assert count_agreements(tmp_path, range(15)) >= 5
 
 
 @pytest.mark.slow
 def test_the_optimum_is_that_of_brute_force_on_many_runs(tmp_path: Path) -> None:
-    assert agree(tmp_path, range(1000, 1500)) >= 200
+    assert count_agreements(tmp_path, range(1000, 1500)) >= 200
 
 
-def toy(field: str, *tiers: tuple[int, float]) -> Dimension:
+def make_dimension(field: str, *tiers: tuple[int, float]) -> Dimension:
     moves = (Move(field, {field: n}, tier, slow, "", "", "", 1) for n, (tier, slow) in enumerate(tiers))  # type: ignore[dict-item]
     return Dimension(field, tuple(moves))  # type: ignore[arg-type]
 
 
 def test_what_gives_something_up_comes_after_all_that_does_not() -> None:
-    cheap, dear = toy("a", (2, 1.0)), toy("b", (1, 3.0))
-    assert cheapest([cheap, dear], any) == (None, dear.moves[0])
-    assert cheapest([cheap, dear], lambda chosen: chosen[0] is not None) == (cheap.moves[0], None)
-    assert cheapest([cheap, dear], lambda chosen: chosen[0] is not None, highest=1) is None
+    cheap, dear = make_dimension("a", (2, 1.0)), make_dimension("b", (1, 3.0))
+    assert find_cheapest([cheap, dear], any) == (None, dear.moves[0])
+    assert find_cheapest([cheap, dear], lambda chosen: chosen[0] is not None) == (cheap.moves[0], None)
+    assert find_cheapest([cheap, dear], lambda chosen: chosen[0] is not None, highest=1) is None
 
 
 def test_a_combination_that_cannot_be_written_is_not_taken() -> None:
-    one, other = toy("a", (0, 1.0)), toy("b", (0, 1.5))
-    taken = cheapest([one, other], any, lambda chosen: chosen[0] is None)
-    assert taken == (None, other.moves[0])
+    first, second = make_dimension("a", (0, 1.0)), make_dimension("b", (0, 1.5))
+    combination = find_cheapest([first, second], any, lambda chosen: chosen[0] is None)
+    assert combination == (None, second.moves[0])
 
 
 def test_changes_of_the_optimisation_are_counted_first() -> None:
     lora = Dimension("a", (Move("a", {}, OPTIMISATION, 1.0, "", "", "", 1, 4),))  # type: ignore[arg-type]
     halved = Dimension("b", (Move("b", {}, OPTIMISATION, 9.0, "", "", "", 1, 1),))  # type: ignore[arg-type]
-    assert cheapest([lora, halved], any) == (None, halved.moves[0])
+    assert find_cheapest([lora, halved], any) == (None, halved.moves[0])

@@ -1,4 +1,4 @@
-"""What free memory buys: all offers of a run fit together, each is reported for few examples, and the formulas hold."""
+"""Uses of free memory: all offers of a run fit together, each is reported for few examples, and the formulas hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from cfglint_train.findings.verdicts import judge
 from cfglint_train.fitting import speedups
 from tests.support.corpus import CORPUS, REPOSITORY, needs_corpus
-from tests.support.linting import copied, fix, lint, options, runs_in
+from tests.support.linting import build_options, copy_folder, fix, lint, list_runs
 
 RULES = REPOSITORY / "fixtures" / "rules"
 KINDS = {"checkpointing": "PRF005", "hybrid": "PRF006", "accumulation": "PRF007", "bucket": "PRF008"}
@@ -49,27 +49,27 @@ def folder(tmp_path):
     return tmp_path
 
 
-def offers(run):
-    return {name: found for name in KINDS if (found := speedups.gain(run, name)) is not None}
+def find_offers(run):
+    return {name: offer for name in KINDS if (offer := speedups.find_speedup(run, name)) is not None}
 
 
 def assert_all_fit(run):
-    """With every offer in turn, and with all of them, no phase comes near the GPU's memory."""
-    for found in offers(run).values():
-        run = run.changed(found.changes)
+    """Assert that no phase comes close to the GPU's memory with each offer added in turn."""
+    for offer in find_offers(run).values():
+        run = run.replace_fields(offer.changes)
         judgement = judge(run, "gpu")
         assert judgement.verdict == "fits"
         assert judgement.budget.high <= (1 - speedups.MARGIN) * judgement.capacity
 
 
 def test_all_four_are_offered_and_fit_together(folder):
-    [run] = [run for run in runs_in(folder) if run.main.document.path == "main.yaml"]
-    assert set(offers(run)) == set(KINDS)
+    [run] = [run for run in list_runs(folder) if run.main.document.path == "main.yaml"]
+    assert set(find_offers(run)) == set(KINDS)
     assert_all_fit(run)
 
 
 def test_the_written_fixes_leave_a_run_that_fits(folder):
-    fixed = fix(folder, options(select=KINDS.values()), unsafe=True)
+    fixed = fix(folder, build_options(select=KINDS.values()), unsafe=True)
     assert fixed.refused == ()
     after = lint(folder)
     codes = {finding.code for finding in after.findings}
@@ -81,7 +81,7 @@ def test_the_written_fixes_leave_a_run_that_fits(folder):
 
 @pytest.mark.parametrize("code", KINDS.values())
 def test_the_fixtures_fit_with_everything_that_is_offered(code):
-    for run in runs_in(RULES / code / "fires"):
+    for run in list_runs(RULES / code / "fires"):
         assert_all_fit(run)
 
 
@@ -104,36 +104,36 @@ def test_a_card_that_is_not_stated_gets_no_offer(folder):
 
 def test_the_host_limits_what_is_offered(tmp_path):
     for kind, offered in (("fires", True), ("silent", False)):
-        folder = copied(RULES / "PRF006" / kind, tmp_path / kind)
-        names = {run.main.document.path for run in runs_in(folder) if "hybrid" in offers(run)}
+        folder = copy_folder(RULES / "PRF006" / kind, tmp_path / kind)
+        names = {run.main.document.path for run in list_runs(folder) if "hybrid" in find_offers(run)}
         assert ("olmo-two-nodes.yaml" in names) == offered
         assert "unstated-host.yaml" not in names
 
 
 def test_one_forward_pass_of_four_is_repeated(folder):
-    """Qwen2.5-1.5B: L = 1,310,340,608 without the tied embedding, H = 151,936 x 1,536 = 233,373,696."""
-    [run] = [run for run in runs_in(folder) if run.main.document.path == "main.yaml"]
+    """Check L = 1,310,340,608 without the tied embedding and H = 151,936 x 1,536 = 233,373,696 for Qwen2.5-1.5B."""
+    [run] = [run for run in list_runs(folder) if run.main.document.path == "main.yaml"]
     layers, head = run.architecture.parameters - 233_373_696, 233_373_696
     assert run.architecture.embedding_parameters == head
-    assert speedups.recomputation(run) == pytest.approx(layers / (3 * (layers + head) + layers))
-    adapter = run.changed({"method.tuning": "lora"})
-    assert speedups.recomputation(adapter) == pytest.approx(layers / (2 * (layers + head) + layers))
+    assert speedups.compute_recomputation(run) == pytest.approx(layers / (3 * (layers + head) + layers))
+    adapter = run.replace_fields({"method.tuning": "lora"})
+    assert speedups.compute_recomputation(adapter) == pytest.approx(layers / (2 * (layers + head) + layers))
 
 
 def test_bytes_between_ranks_and_nodes(folder):
-    """P parameters of 2 bytes, gathered twice and reduced once for each of 8 micro batches, over 16 ranks."""
-    [run] = [run for run in runs_in(folder) if run.main.document.path == "main.yaml"]
-    setup, whole = speedups.subject(run), run.architecture.parameters * 2
-    assert speedups.between_ranks(setup) == pytest.approx(whole * 3 * 8 * 15 / 16)
-    assert speedups.between_nodes(setup) == pytest.approx(whole * 3 * 8 / 2)
-    inside = speedups.subject(run.changed({"parallel.secondary_partition": 8}))
-    assert speedups.between_nodes(inside) == pytest.approx(whole * 2 * 8 / 2)
+    """Gather P parameters of 2 bytes twice and reduce them once for each of 8 micro batches, over 16 ranks."""
+    [run] = [run for run in list_runs(folder) if run.main.document.path == "main.yaml"]
+    setup, whole = speedups.find_setup(run), run.architecture.parameters * 2
+    assert speedups.compute_rank_traffic(setup) == pytest.approx(whole * 3 * 8 * 15 / 16)
+    assert speedups.compute_node_traffic(setup) == pytest.approx(whole * 3 * 8 / 2)
+    inside = speedups.find_setup(run.replace_fields({"parallel.secondary_partition": 8}))
+    assert speedups.compute_node_traffic(inside) == pytest.approx(whole * 2 * 8 / 2)
 
 
 @needs_corpus
 @pytest.mark.slow
 def test_the_offers_of_upstream_examples_fit_together():
-    runs = runs_in(CORPUS, gpu="H100", nodes="2", gpus_per_node="8")
+    runs = list_runs(CORPUS, gpu="H100", nodes="2", gpus_per_node="8")
     assert len(runs) > 350
     for run in runs:
         assert_all_fit(run)
@@ -142,8 +142,8 @@ def test_the_offers_of_upstream_examples_fit_together():
 @needs_corpus
 @pytest.mark.slow
 def test_each_kind_is_said_of_a_fifth_of_upstream_examples_at_most():
-    """On an H100: 80 of 378 at the time of writing, PRF005."""
-    result = lint(CORPUS, options(select=KINDS.values(), gpu="H100"))
+    """Count 80 of 378 examples on an H100 at the time of writing (PRF005)."""
+    result = lint(CORPUS, build_options(select=KINDS.values(), gpu="H100"))
     mains = [file for file in result.files if file.role == "main"]
     counts = Counter(finding.code for finding in result.findings)
     assert {finding.severity for finding in result.findings} == {"info"}
@@ -152,7 +152,7 @@ def test_each_kind_is_said_of_a_fifth_of_upstream_examples_at_most():
 
 
 def test_a_larger_micro_batch_comes_out_even_over_the_ranks_of_every_group(tmp_path):
-    """The critic has twice the actor's ranks: a micro batch that divides for the actor alone stops the critic."""
+    """Divide the micro batch for the critic, too, which has twice the actor's ranks."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "train.sh").write_text(
         "# cfglint: openrlhf=0.9.0 gpu=H100 gpus-per-node=8\n"
@@ -163,7 +163,7 @@ def test_a_larger_micro_batch_comes_out_even_over_the_ranks_of_every_group(tmp_p
         "--vllm_num_engines 1 --vllm_tensor_parallel_size 1 --micro_train_batch_size 1 --train_batch_size 16 "
         "--prompt_max_len 1024 --generate_max_len 1024 --zero_stage 3 --bf16 --gradient_checkpointing\n"
     )
-    fixed = fix(tmp_path, options(select=["BAT002", "PRF007"]), unsafe=True)
-    assert [one.code for one in fixed.applied] == ["PRF007"]
+    fixed = fix(tmp_path, build_options(select=["BAT002", "PRF007"]), unsafe=True)
+    assert [finding.code for finding in fixed.applied] == ["PRF007"]
     assert "--micro_train_batch_size 4 " in (tmp_path / "train.sh").read_text()
     assert fixed.result.findings == ()

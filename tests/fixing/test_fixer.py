@@ -1,4 +1,4 @@
-"""Fixing: to a fixpoint, verified before it counts, written at once or not at all, and never beyond what was asked."""
+"""Fixes: applied to a fixpoint, verified first, written atomically, and limited to the request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cfglint_train.findings import read_back
 from cfglint_train.findings.finding import Fix, Related, Report
 from cfglint_train.fixing import loop
 from cfglint_train.fixing.ignoring import add_ignores
-from cfglint_train.fixing.write import write_all, write_fixes
+from cfglint_train.fixing.write import write_fixes, write_sources
 from cfglint_train.foundation import atomic, regular_files
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.axolotl import recognise as recogniser
@@ -33,9 +33,9 @@ from cfglint_train.judging.options import LintOptions
 from cfglint_train.reports import diff
 from cfglint_train.runs.run import Run
 from cfglint_train.settings.settings import Settings
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, DEEPSPEED, REMOTE_CODE, SMALL
-from tests.support.linting import contents, copied, fix, lint, options, working_in
+from tests.support.linting import build_options, change_directory, copy_folder, fix, lint, read_contents
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 MICRO, ACCUMULATION = "batch.micro", "batch.accumulation"
@@ -50,36 +50,36 @@ def here(tmp_path) -> Path:
 
 @pytest.fixture
 def rule(monkeypatch) -> Callable[..., LintOptions]:
-    """Adds a rule of the test's own; the last call's answer selects all that were added."""
+    """Return a function that registers a test rule and returns options which select all rules registered so far."""
     added: list[str] = []
 
     def add(check: Callable[[Any], Iterator[Report]], scope: str = "run", **attributes: Any) -> LintOptions:
         code = f"TST{len(added) + 1:03}"
-        made = Rule(code, f"test-{len(added)}", "warning", "-", scope, **attributes)
-        monkeypatch.setitem(registry.RULES, code, made)
+        new_rule = Rule(code, f"test-{len(added)}", "warning", "-", scope, **attributes)
+        monkeypatch.setitem(registry.RULES, code, new_rule)
         monkeypatch.setitem(registry._checkers, code, check)
         added.append(code)
-        return options(select=["TST"])
+        return build_options(select=["TST"])
 
     return add
 
 
-def wanting(when: Callable[[Run], bool], kind: str = "safe", **changes: Any) -> Callable[[Run], Iterator[Report]]:
-    """A rule that wants plan fields changed (`batch__micro=4`) where something holds."""
+def make_rule(when: Callable[[Run], bool], kind: str = "safe", **changes: Any) -> Callable[[Run], Iterator[Report]]:
+    """Return a rule that changes plan fields (`batch__micro=4`) if `when` holds."""
     fields = {field.replace("__", "."): value for field, value in changes.items()}
 
     def check(run: Run) -> Iterator[Report]:
         if when(run):
-            yield Report("wrong", run.place(*fields), fix=Fix(kind, f"set {fields}", fields))  # type: ignore[arg-type]
+            yield Report("wrong", run.find_place(*fields), fix=Fix(kind, f"set {fields}", fields))  # type: ignore[arg-type]
 
     return check
 
 
-def micro(*values: int) -> Callable[[Run], bool]:
+def has_micro(*values: int) -> Callable[[Run], bool]:
     return lambda run: run.plan.batch.micro in values
 
 
-def text(here: Path, name: str = "config.yaml") -> str:
+def read_config(here: Path, name: str = "config.yaml") -> str:
     return (here / name).read_text()
 
 
@@ -90,27 +90,29 @@ SFT = "deepspeed --module openrlhf.cli.train_sft \\\n  --pretrain Qwen/Qwen2.5-0
 
 
 def test_fixes_follow_from_one_another(here, rule):
-    rule(wanting(micro(1), batch__micro=2))
-    rule(wanting(micro(2), batch__micro=4))
-    chosen = rule(wanting(lambda run: micro(4)(run) and run.plan.batch.accumulation == 1, batch__accumulation=8))
+    rule(make_rule(has_micro(1), batch__micro=2))
+    rule(make_rule(has_micro(2), batch__micro=4))
+    chosen = rule(make_rule(lambda run: has_micro(4)(run) and run.plan.batch.accumulation == 1, batch__accumulation=8))
     fixed = fix(here, chosen)
-    assert [one.code for one in fixed.applied] == ["TST001", "TST002", "TST003"]
+    assert [applied_fix.code for applied_fix in fixed.applied] == ["TST001", "TST002", "TST003"]
     assert fixed.result.findings == ()
-    assert text(here) == AXOLOTL.replace("micro_batch_size: 1", "micro_batch_size: 4").replace("_steps: 1", "_steps: 8")
+    assert read_config(here) == AXOLOTL.replace("micro_batch_size: 1", "micro_batch_size: 4").replace(
+        "_steps: 1", "_steps: 8"
+    )
     assert fix(here, chosen).applied == ()
 
 
 def test_of_two_fixes_of_one_field_the_second_waits_and_may_be_gone(here, rule):
-    rule(wanting(micro(1), batch__micro=4))
-    chosen = rule(wanting(micro(1), batch__micro=8))
+    rule(make_rule(has_micro(1), batch__micro=4))
+    chosen = rule(make_rule(has_micro(1), batch__micro=8))
     fixed = fix(here, chosen)
-    assert [one.code for one in fixed.applied] == ["TST001"]
-    assert "micro_batch_size: 4" in text(here)
+    assert [applied_fix.code for applied_fix in fixed.applied] == ["TST001"]
+    assert "micro_batch_size: 4" in read_config(here)
 
 
 def test_fixes_of_different_fields_are_made_in_one_pass(here, rule, monkeypatch):
-    rule(wanting(micro(1), batch__micro=4))
-    chosen = rule(wanting(lambda run: run.plan.batch.accumulation == 1, batch__accumulation=2))
+    rule(make_rule(has_micro(1), batch__micro=4))
+    chosen = rule(make_rule(lambda run: run.plan.batch.accumulation == 1, batch__accumulation=2))
     passes = []
     real = dispatch.lint
     monkeypatch.setattr(dispatch, "lint", lambda *arguments: passes.append(1) or real(*arguments))
@@ -120,13 +122,13 @@ def test_fixes_of_different_fields_are_made_in_one_pass(here, rule, monkeypatch)
 
 @pytest.mark.parametrize(("reason", "needed"), [("num_epochs", 2), ("gradient_accumulation_steps", 3)])
 def test_a_fix_waits_for_no_other_than_that_of_its_reason(here, rule, monkeypatch, reason: str, needed: int):
-    def pointing(run: Run) -> Iterator[Report]:
-        if micro(1)(run):
-            related = (Related(run.main.place(reason), "because of this"),)
-            yield Report("wrong", run.place(MICRO), fix=Fix("safe", "set it", {MICRO: 4}), related=related)
+    def check_with_related(run: Run) -> Iterator[Report]:
+        if has_micro(1)(run):
+            related = (Related(run.main.find_place(reason), "because of this"),)
+            yield Report("wrong", run.find_place(MICRO), fix=Fix("safe", "set it", {MICRO: 4}), related=related)
 
-    rule(pointing)
-    chosen = rule(wanting(lambda run: run.plan.batch.accumulation == 1, batch__accumulation=2))
+    rule(check_with_related)
+    chosen = rule(make_rule(lambda run: run.plan.batch.accumulation == 1, batch__accumulation=2))
     passes = []
     real = dispatch.lint
     monkeypatch.setattr(dispatch, "lint", lambda *arguments: passes.append(1) or real(*arguments))
@@ -135,45 +137,43 @@ def test_a_fix_waits_for_no_other_than_that_of_its_reason(here, rule, monkeypatc
 
 
 def test_fixes_that_undo_each_other_leave_the_file_alone(here, rule):
-    rule(wanting(micro(1), batch__micro=2))
-    rule(wanting(micro(2), batch__micro=4))
-    chosen = rule(wanting(micro(4), batch__micro=2))
+    rule(make_rule(has_micro(1), batch__micro=2))
+    rule(make_rule(has_micro(2), batch__micro=4))
+    chosen = rule(make_rule(has_micro(4), batch__micro=2))
     fixed = fix(here, chosen)
     assert fixed.sources == {}
     assert fixed.applied == ()
     [trouble] = fixed.result.troubles
     assert trouble.path == "config.yaml"
-    assert trouble.message == (
-        "the fixes of TST002, TST003 do not settle (please report it); the file is left as it was"
-    )
-    assert text(here) == AXOLOTL
-    with working_in(here):
-        assert diff.unified(fixed).lines == ()
+    assert trouble.message == ("the fixes of TST002, TST003 do not converge (please report it); the file is unchanged")
+    assert read_config(here) == AXOLOTL
+    with change_directory(here):
+        assert diff.build_diff(fixed).lines == ()
 
 
 def test_what_does_not_settle_in_one_file_is_no_matter_of_the_others(here, rule):
     (here / "fine.yaml").write_text(AXOLOTL.replace("micro_batch_size: 1", "micro_batch_size: 16"))
-    rule(wanting(micro(1), batch__micro=4))
-    rule(wanting(micro(4), batch__micro=1))
-    chosen = rule(wanting(micro(16), batch__micro=32))
+    rule(make_rule(has_micro(1), batch__micro=4))
+    rule(make_rule(has_micro(4), batch__micro=1))
+    chosen = rule(make_rule(has_micro(16), batch__micro=32))
     fixed = fix(here, chosen)
     assert list(fixed.sources) == ["fine.yaml"]
-    assert [one.path for one in fixed.applied] == ["fine.yaml"]
-    assert "micro_batch_size: 32" in text(here, "fine.yaml")
-    assert text(here) == AXOLOTL
+    assert [applied_fix.path for applied_fix in fixed.applied] == ["fine.yaml"]
+    assert "micro_batch_size: 32" in read_config(here, "fine.yaml")
+    assert read_config(here) == AXOLOTL
 
 
 def test_a_fix_that_grows_for_ever_ends(here, rule):
     def check(run: Run) -> Iterator[Report]:
         size = run.plan.batch.micro
         assert size is not None
-        yield Report("more", run.place(MICRO), fix=Fix("safe", "more", {MICRO: size + 1}))
+        yield Report("more", run.find_place(MICRO), fix=Fix("safe", "more", {MICRO: size + 1}))
 
     fixed = fix(here, rule(check))
     assert fixed.sources == {}
     [trouble] = fixed.result.troubles
-    assert "the fixes of TST001 do not settle" in trouble.message
-    assert text(here) == AXOLOTL
+    assert "the fixes of TST001 do not converge" in trouble.message
+    assert read_config(here) == AXOLOTL
 
 
 def test_many_fixes_in_one_list_all_come_to_their_turn(here, rule):
@@ -185,15 +185,15 @@ def test_many_fixes_in_one_list_all_come_to_their_turn(here, rule):
         for number, item in enumerate(config.get("datasets")):
             if "junk" in item:
                 change = Delete((*config.root, "datasets", number, "junk"))
-                place = config.place("datasets", number, "junk")
+                place = config.find_place("datasets", number, "junk")
                 yield Report(f"junk in {number}", place, fix=Fix("safe", "drop", keys=((config, (change,)),)))
 
     fixed = fix(here, rule(check, scope="config"))
     assert len(fixed.applied) == 30
-    assert text(here) == head + items.replace("    junk: 1\n", "") + tail
+    assert read_config(here) == head + items.replace("    junk: 1\n", "") + tail
 
 
-# --- what is applied -------------------------------------------------------------------------------------------------
+# --- applicability ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -207,70 +207,71 @@ def test_many_fixes_in_one_list_all_come_to_their_turn(here, rule):
     ],
 )
 def test_applicability(here, rule, kind, unsafe, applied):
-    chosen = rule(wanting(micro(1), kind, batch__micro=4))
+    chosen = rule(make_rule(has_micro(1), kind, batch__micro=4))
     [finding] = lint(here, chosen).findings
     assert finding.fix.applicability == kind
     assert bool(finding.fix.edits) == (kind != "display")
     fixed = fix(here, chosen, unsafe=unsafe)
     assert bool(fixed.applied) == applied
-    assert (text(here) != AXOLOTL) == applied
+    assert (read_config(here) != AXOLOTL) == applied
 
 
 def test_display_is_not_promoted(here, rule):
-    chosen = rule(wanting(micro(1), "display", batch__micro=4))
+    chosen = rule(make_rule(has_micro(1), "display", batch__micro=4))
     chosen = chosen._replace(settings=Settings(str(here), safe_fixes=("TST",)))
     assert fix(here, chosen, unsafe=True).applied == ()
 
 
 def test_silenced_findings_are_not_fixed(here, rule):
-    chosen = rule(wanting(micro(1), batch__micro=4))
+    chosen = rule(make_rule(has_micro(1), batch__micro=4))
     silenced = AXOLOTL.replace("micro_batch_size: 1", "micro_batch_size: 1  # cfglint: ignore[TST001]")
     (here / "config.yaml").write_text(silenced)
     assert fix(here, chosen).applied == ()
-    assert text(here) == silenced
+    assert read_config(here) == silenced
 
 
 def test_a_file_in_which_the_comments_raise_a_finding_is_left_alone(here, rule):
-    """Comments that silence findings are written into the other files."""
+    """Write comments that silence findings into the other files."""
 
-    def always(config: Config) -> Iterator[Report]:
-        yield Report("always", config.place("micro_batch_size"))
+    def report_always(config: Config) -> Iterator[Report]:
+        yield Report("always", config.find_place("micro_batch_size"))
 
-    def commented(config: Config) -> Iterator[Report]:
-        if config.document.path == "config.yaml" and config.document.comments():
-            yield Report("commented", config.place("output_dir"))
+    def report_commented(config: Config) -> Iterator[Report]:
+        if config.document.path == "config.yaml" and config.document.list_comments():
+            yield Report("commented", config.find_place("output_dir"))
 
     (here / "other.yaml").write_text(AXOLOTL)
-    rule(always, scope="config")
-    chosen = rule(commented, scope="config")
-    with working_in(here):
+    rule(report_always, scope="config")
+    chosen = rule(report_commented, scope="config")
+    with change_directory(here):
         fixed = add_ignores(["config.yaml", "other.yaml"], chosen)
-    assert [one.path for one in fixed.applied] == list(fixed.sources) == ["other.yaml"]
-    [refused] = fixed.refused
-    assert (refused.path, refused.code) == ("config.yaml", "TST001")
-    assert refused.reason == "the comments would change what is found in this file"
+    assert [applied_fix.path for applied_fix in fixed.applied] == list(fixed.sources) == ["other.yaml"]
+    [refusal] = fixed.refused
+    assert (refusal.path, refusal.code) == ("config.yaml", "TST001")
+    assert refusal.reason == "the comments would change the findings in this file"
     assert [(finding.path, finding.code) for finding in fixed.result.findings] == [("config.yaml", "TST001")]
 
 
 @pytest.mark.slow
 def test_idempotence_over_all_fixtures(tmp_path):
-    folder = copied(FIXTURES / "rules", tmp_path / "rules")
+    folder = copy_folder(FIXTURES / "rules", tmp_path / "rules")
     first = fix(folder, unsafe=True)
     assert first.applied
-    after = contents(folder)
+    after = read_contents(folder)
     second = fix(folder, unsafe=True)
     assert second.applied == ()
-    assert contents(folder) == after
-    assert [trouble for trouble in second.result.troubles if trouble.ours] == []
+    assert read_contents(folder) == after
+    assert [trouble for trouble in second.result.troubles if trouble.is_internal] == []
 
 
 # --- verification ----------------------------------------------------------------------------------------------------
 
 
-class Lying:
-    """A lens that reads like another one, and writes something else."""
+class LyingLens:
+    """A lens that reads like `honest` but writes `changes`."""
 
     def __init__(self, honest: Any, *changes: Change) -> None:
+        """Wrap the lens `honest`."""
         self.honest = honest
         self.changes = changes
 
@@ -284,10 +285,10 @@ class Lying:
         return list(self.changes)
 
 
-def lying(monkeypatch, *changes: Change) -> None:
+def install_lying_lens(monkeypatch, *changes: Change) -> None:
     real = frameworks.load("axolotl")
-    lenses = tuple(Lying(lens, *changes) if MICRO in lens.fields else lens for lens in real.lenses)
-    monkeypatch.setitem(frameworks._loaded, "axolotl", real._replace(lenses=lenses))
+    lenses = tuple(LyingLens(lens, *changes) if MICRO in lens.fields else lens for lens in real.lenses)
+    monkeypatch.setitem(frameworks._loaded_frameworks, "axolotl", real._replace(lenses=lenses))
 
 
 @pytest.mark.parametrize(
@@ -301,33 +302,33 @@ def lying(monkeypatch, *changes: Change) -> None:
     ],
 )
 def test_a_lens_that_lies_writes_nothing_and_is_told(here, rule, monkeypatch, changes):
-    lying(monkeypatch, *changes)
-    rule(wanting(micro(1), batch__micro=4))
-    chosen = rule(wanting(lambda run: run.plan.model.trust_remote_code is False, model__trust_remote_code=True))
+    install_lying_lens(monkeypatch, *changes)
+    rule(make_rule(has_micro(1), batch__micro=4))
+    chosen = rule(make_rule(lambda run: run.plan.model.trust_remote_code is False, model__trust_remote_code=True))
     fixed = fix(here, chosen)
-    assert [one.code for one in fixed.applied] == ["TST002"]
-    [refused] = fixed.refused
-    assert tuple(refused) == ("config.yaml", "TST001", "the plan read back would not be the intended one")
-    assert list(diff.summary(fixed))[-1] == (
-        "not fixed: config.yaml: TST001: the plan read back would not be the intended one"
+    assert [applied_fix.code for applied_fix in fixed.applied] == ["TST002"]
+    [refusal] = fixed.refused
+    assert tuple(refusal) == ("config.yaml", "TST001", "reading the file back would not give the intended settings")
+    assert list(diff.render_summary(fixed))[-1] == (
+        "not fixed: config.yaml: TST001: reading the file back would not give the intended settings"
     )
-    assert sorted(text(here).splitlines()) == sorted([*AXOLOTL.splitlines(), "trust_remote_code: true"])
-    # The finding stands.
+    assert sorted(read_config(here).splitlines()) == sorted([*AXOLOTL.splitlines(), "trust_remote_code: true"])
+    # The finding remains.
     assert [finding.code for finding in fixed.result.findings] == ["TST001"]
 
 
 def test_a_document_that_writes_something_else_is_caught(here, rule, monkeypatch):
-    monkeypatch.setattr(YamlDocument, "edits", lambda self, changes: [Edit(Span(0, 0), "extra: 1\n")])
-    fixed = fix(here, rule(wanting(micro(1), batch__micro=4)))
-    assert [one.reason for one in fixed.refused] == ["the edited text would not read back as intended"]
-    assert text(here) == AXOLOTL
+    monkeypatch.setattr(YamlDocument, "build_edits", lambda self, changes: [Edit(Span(0, 0), "extra: 1\n")])
+    fixed = fix(here, rule(make_rule(has_micro(1), batch__micro=4)))
+    assert [refusal.reason for refusal in fixed.refused] == ["the edited text would not read back as intended"]
+    assert read_config(here) == AXOLOTL
 
 
 def test_an_edit_that_breaks_the_syntax_is_caught(here, rule, monkeypatch):
-    monkeypatch.setattr(YamlDocument, "edits", lambda self, changes: [Edit(Span(0, 0), "a: [\n")])
-    fixed = fix(here, rule(wanting(micro(1), batch__micro=4)))
+    monkeypatch.setattr(YamlDocument, "build_edits", lambda self, changes: [Edit(Span(0, 0), "a: [\n")])
+    fixed = fix(here, rule(make_rule(has_micro(1), batch__micro=4)))
     assert len(fixed.refused) == 1
-    assert text(here) == AXOLOTL
+    assert read_config(here) == AXOLOTL
 
 
 # --- comments and the order of fixes ---------------------------------------------------------------------------------
@@ -350,15 +351,15 @@ def test_a_comment_is_not_made_false(here, rule, comment: str, kept: bool):
     source = AXOLOTL.replace("micro_batch_size: 1\n", f"micro_batch_size: 1{comment}\n")
     assert source.count("micro_batch_size: 1") == 1
     (here / "config.yaml").write_text(source)
-    fixed = fix(here, rule(wanting(micro(1), batch__micro=4)))
-    assert (text(here) == source) is kept
-    assert any("would be false" in one.reason for one in fixed.refused) is kept
+    fixed = fix(here, rule(make_rule(has_micro(1), batch__micro=4)))
+    assert (read_config(here) == source) is kept
+    assert any("would become wrong" in refusal.reason for refusal in fixed.refused) is kept
 
 
 @pytest.mark.parametrize("companion", ["a.json", "z.json"])
 @pytest.mark.parametrize("accumulation", ["gradient_accumulation_steps", "gradient_accumulation_step"])
 def test_a_fix_waits_for_the_setting_that_is_its_reason(tmp_path, companion: str, accumulation: str):
-    """What is idle at ZeRO-2 is not removed in the pass that goes to ZeRO-3, whichever file comes first."""
+    """Keep a setting that ZeRO-2 ignores if the same pass switches to ZeRO-3, in either order of files."""
     zero = {"stage": 2, "stage3_gather_16bit_weights_on_model_save": True}
     deepspeed = {"zero_optimization": zero, "bf16": {"enabled": True}, "train_micro_batch_size_per_gpu": "auto"}
     (tmp_path / companion).write_text(json.dumps(deepspeed, indent=2))
@@ -368,7 +369,7 @@ def test_a_fix_waits_for_the_setting_that_is_its_reason(tmp_path, companion: str
         f"deepspeed: {companion}\noutput_dir: o\n"
     )
     cluster = {"gpu": "A100-80GB", "nodes": "2", "gpus_per_node": "8", "host_memory": "1TB"}
-    fix(tmp_path, options(select=["KEY001", "KEY005", "MEM001"], **cluster), unsafe=True)
+    fix(tmp_path, build_options(select=["KEY001", "KEY005", "MEM001"], **cluster), unsafe=True)
     after = json.loads((tmp_path / companion).read_text())["zero_optimization"]
     assert after["stage"] == 3
     assert after["stage3_gather_16bit_weights_on_model_save"] is True
@@ -376,35 +377,35 @@ def test_a_fix_waits_for_the_setting_that_is_its_reason(tmp_path, companion: str
 
 @pytest.mark.parametrize("possible", [True, False])
 def test_a_fix_waits_for_what_it_is_made_from(here, rule, possible: bool):
-    """A rule that reads the micro batch is fixed after the one that writes it, and at last without it."""
+    """Fix a rule that reads the micro batch after the rule that writes it, or alone if that rule cannot be fixed."""
 
-    def as_in_training(run: Run) -> Iterator[Report]:
+    def check_eval_micro(run: Run) -> Iterator[Report]:
         if run.plan.batch.eval_micro != run.plan.batch.micro:
             fix = Fix("safe", "as in training", {"batch.eval_micro": run.plan.batch.micro})
-            yield Report("another size", run.place("batch.eval_micro"), fix=fix)
+            yield Report("another size", run.find_place("batch.eval_micro"), fix=fix)
 
-    rule(as_in_training)
-    chosen = rule(wanting(micro(1), batch__micro=4))
+    rule(check_eval_micro)
+    chosen = rule(make_rule(has_micro(1), batch__micro=4))
     before = AXOLOTL.replace("micro_batch_size: 1\n", "micro_batch_size: 1  # 1\n") if not possible else AXOLOTL
     (here / "config.yaml").write_text("eval_batch_size: 7\n" + before)
     fix(here, chosen)
-    assert f"eval_batch_size: {4 if possible else 1}\n" in text(here)
+    assert f"eval_batch_size: {4 if possible else 1}\n" in read_config(here)
 
 
-# --- what crashes ----------------------------------------------------------------------------------------------------
+# --- crashes ---------------------------------------------------------------------------------------------------------
 
 
-def boom(*_: Any, **__: Any) -> Any:
+def raise_error(*_: Any, **__: Any) -> Any:
     raise RuntimeError("boom")
 
 
 def test_a_rule_that_crashes_is_told_and_stops_nobody(here, rule):
     def check(run: Run) -> Iterator[Report]:
-        yield Report("first", run.place(MICRO))
-        boom()
+        yield Report("first", run.find_place(MICRO))
+        raise_error()
 
     rule(check)
-    chosen = rule(wanting(micro(1), batch__micro=4))
+    chosen = rule(make_rule(has_micro(1), batch__micro=4))
     (here / "z.yaml").write_text(AXOLOTL)
     result = lint(here, chosen)
     assert [finding.message for finding in result.findings] == ["first", "wrong", "first", "wrong"]
@@ -417,56 +418,56 @@ def test_a_rule_that_crashes_is_told_and_stops_nobody(here, rule):
 
 
 def test_a_crash_is_exit_2_on_one_line_and_in_json(here, monkeypatch):
-    monkeypatch.setitem(registry._checkers, "KEY001", boom)
-    outcome = cfglint("--select", "KEY001", cwd=here)
+    monkeypatch.setitem(registry._checkers, "KEY001", raise_error)
+    outcome = run_cfglint("--select", "KEY001", cwd=here)
     assert outcome.code == 2
     assert "error: config.yaml: rule KEY001 crashed (please report it): RuntimeError: boom (in " in outcome.out
-    assert cfglint("--select", "KEY001", "--exit-zero", cwd=here).code == 2
-    assert cfglint("--select", "KEY001", "--fix-only", cwd=here).code == 2
-    [error] = json.loads(cfglint("--select", "KEY001", "--output-format", "json", cwd=here).out)["errors"]
+    assert run_cfglint("--select", "KEY001", "--exit-zero", cwd=here).code == 2
+    assert run_cfglint("--select", "KEY001", "--fix-only", cwd=here).code == 2
+    [error] = json.loads(run_cfglint("--select", "KEY001", "--output-format", "json", cwd=here).out)["errors"]
     assert (error["path"], error["rule"]) == ("config.yaml", "KEY001")
 
 
 @pytest.mark.parametrize("part", ["recognise", "prepare", "references", "infer"])
 def test_a_framework_that_crashes_costs_only_its_file(here, monkeypatch, part):
     if part == "recognise":
-        monkeypatch.setattr(recogniser, "recognise", boom)
+        monkeypatch.setattr(recogniser, "recognise", raise_error)
     else:
         real = frameworks.load("axolotl")
-        monkeypatch.setitem(frameworks._loaded, "axolotl", real._replace(**{part: boom}))
+        monkeypatch.setitem(frameworks._loaded_frameworks, "axolotl", real._replace(**{part: raise_error}))
     (here / "ds.json").write_text(DEEPSPEED)
-    outcome = cfglint(*SMALL, "--output-format", "concise", cwd=here)
+    outcome = run_cfglint(*SMALL, "--output-format", "concise", cwd=here)
     assert outcome.code == 2
     assert outcome.lines[0].startswith("ds.json:2:5: error BAT001")
     assert "error: config.yaml: cfglint failed (please report it): RuntimeError: boom (in " in outcome.out
 
 
 def test_a_parser_that_crashes_costs_only_its_file(here, monkeypatch):
-    monkeypatch.setattr(yaml_document, "compose", boom)
+    monkeypatch.setattr(yaml_document, "compose", raise_error)
     (here / "ds.json").write_text(DEEPSPEED)
-    outcome = cfglint(*SMALL, "--output-format", "concise", cwd=here)
+    outcome = run_cfglint(*SMALL, "--output-format", "concise", cwd=here)
     assert outcome.code == 2
     assert "BAT001" in outcome.lines[0]
 
 
 def test_a_lens_that_crashes_while_it_writes_costs_only_the_fix(here, rule, monkeypatch):
-    lying(monkeypatch)
-    monkeypatch.setattr(Lying, "write", boom)
-    chosen = rule(wanting(micro(1), batch__micro=4))
+    install_lying_lens(monkeypatch)
+    monkeypatch.setattr(LyingLens, "write", raise_error)
+    chosen = rule(make_rule(has_micro(1), batch__micro=4))
     [finding] = lint(here, chosen).findings
     assert finding.fix.applicability == "display"
     assert finding.fix.refused.startswith("internal error (please report it): RuntimeError: boom")
     fixed = fix(here, chosen)
     assert fixed.refused[0].reason.startswith("internal error (please report it): RuntimeError: boom")
-    assert text(here) == AXOLOTL
+    assert read_config(here) == AXOLOTL
 
 
 def test_one_unreadable_file_does_not_stop_the_rest(here):
     (here / "a.yaml").write_text(BROKEN)
     (here / "ds.json").write_text(DEEPSPEED)
-    outcome = cfglint(*SMALL, "--fix", "nowhere.yaml", "a.yaml", "ds.json", cwd=here)
+    outcome = run_cfglint(*SMALL, "--fix", "nowhere.yaml", "a.yaml", "ds.json", cwd=here)
     assert outcome.code == 2
-    assert text(here, "ds.json") != DEEPSPEED
+    assert read_config(here, "ds.json") != DEEPSPEED
     assert "fixed: ds.json: BAT001" in outcome.err
     assert "a.yaml:4:1: error SYN002" in outcome.out
     assert "nowhere.yaml:1:1: error SYN001" in outcome.out
@@ -475,7 +476,7 @@ def test_one_unreadable_file_does_not_stop_the_rest(here):
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def names(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
@@ -486,18 +487,18 @@ def test_whatever_happens_before_the_rename_the_old_file_is_whole(here, monkeypa
         raise failure
 
     (here / "ds.json").write_text(DEEPSPEED)
-    before = names(here)
+    before = list_names(here)
     with monkeypatch.context() as patched:
         patched.setattr(atomic.os, step, fail)
-        patched.setattr(atomic, "exchange", lambda *_: False)  # as on a system that cannot
-        outcome = cfglint(*SMALL, "--fix", "ds.json", cwd=here)
-    assert text(here, "ds.json") == DEEPSPEED
-    assert names(here) == before
+        patched.setattr(atomic, "exchange", lambda *_: False)  # simulates a system without an atomic exchange
+        outcome = run_cfglint(*SMALL, "--fix", "ds.json", cwd=here)
+    assert read_config(here, "ds.json") == DEEPSPEED
+    assert list_names(here) == before
     if isinstance(failure, KeyboardInterrupt):
         assert outcome.code == 130
         return
     assert outcome.code == 2
-    # What is reported is what is on the disk.
+    # The report matches the disk.
     assert "error: ds.json: not written: No space left on device" in outcome.out
     assert "ds.json:2:5: error BAT001" in outcome.out
     assert "fixed: " not in outcome.err
@@ -509,17 +510,17 @@ def test_a_folder_that_may_not_be_written_to(here, monkeypatch):
         (here / name).write_text(DEEPSPEED)
     real = os.open
 
-    def refusing(path: Any, flags: int, *mode: int) -> int:
+    def refuse_open(path: Any, flags: int, *mode: int) -> int:
         if flags & os.O_CREAT and str(path).startswith(str(here / "a")):
             raise PermissionError(errno.EACCES, "Permission denied", path)
         return real(path, flags, *mode)
 
-    monkeypatch.setattr(atomic.os, "open", refusing)
-    outcome = cfglint(*SMALL, "--fix", cwd=here)
+    monkeypatch.setattr(atomic.os, "open", refuse_open)
+    outcome = run_cfglint(*SMALL, "--fix", cwd=here)
     assert outcome.code == 2
     assert "error: a/ds.json: not written: Permission denied" in outcome.out
-    assert text(here, "a/ds.json") == DEEPSPEED
-    assert text(here, "ds.json") != DEEPSPEED
+    assert read_config(here, "a/ds.json") == DEEPSPEED
+    assert read_config(here, "ds.json") != DEEPSPEED
     assert "fixed: ds.json: BAT001" in outcome.err
     assert "fixed: a/ds.json" not in outcome.err
 
@@ -527,12 +528,12 @@ def test_a_folder_that_may_not_be_written_to(here, monkeypatch):
 def test_a_read_only_file_is_respected(here, monkeypatch):
     (here / "ds.json").write_text(DEEPSPEED)
     (here / "ds.json").chmod(0o444)
-    # Root may write to everything: ask as another user.
+    # Root may write to every file: check access as another user.
     monkeypatch.setattr(atomic.os, "access", lambda path, mode: bool(os.stat(path).st_mode & 0o222))
-    outcome = cfglint(*SMALL, "--fix", "ds.json", cwd=here)
+    outcome = run_cfglint(*SMALL, "--fix", "ds.json", cwd=here)
     assert outcome.code == 2
     assert "error: ds.json: not written: it is read-only" in outcome.out
-    assert text(here, "ds.json") == DEEPSPEED
+    assert read_config(here, "ds.json") == DEEPSPEED
 
 
 def test_a_file_that_changes_meanwhile_is_not_overwritten(here, monkeypatch):
@@ -540,50 +541,50 @@ def test_a_file_that_changes_meanwhile_is_not_overwritten(here, monkeypatch):
     theirs = DEEPSPEED.replace("100", "200")
     real = loop.fix_all
 
-    def slow(*arguments: Any) -> Any:
+    def fix_slowly(*arguments: Any) -> Any:
         fixed = real(*arguments)
         (here / "ds.json").write_text(theirs)
         return fixed
 
-    monkeypatch.setattr(loop, "fix_all", slow)
-    outcome = cfglint(*SMALL, "--fix", "ds.json", cwd=here)
+    monkeypatch.setattr(loop, "fix_all", fix_slowly)
+    outcome = run_cfglint(*SMALL, "--fix", "ds.json", cwd=here)
     assert outcome.code == 2
-    assert "error: ds.json: not written: another program changed it meanwhile" in outcome.out
-    assert text(here, "ds.json") == theirs
+    assert "error: ds.json: not written: another program changed it in the meantime" in outcome.out
+    assert read_config(here, "ds.json") == theirs
 
 
 def test_a_file_that_goes_away_meanwhile_stays_away(here):
     (here / "ds.json").write_text(DEEPSPEED)
-    with working_in(here):
-        fixed = loop.fix_all(["ds.json"], options(select=["BAT001"]), False, {})
+    with change_directory(here):
+        fixed = loop.fix_all(["ds.json"], build_options(select=["BAT001"]), False, {})
         os.unlink("ds.json")
-        assert [failure.path for failure in write_all(fixed)] == ["ds.json"]
-    assert names(here) == [".git", "config.yaml"]
+        assert [failure.path for failure in write_sources(fixed)] == ["ds.json"]
+    assert list_names(here) == [".git", "config.yaml"]
 
 
-def both(run: Run) -> Iterator[Report]:
-    """One fix that changes the configuration and its companion."""
-    companion = run.companion("deepspeed")
+def check_both(run: Run) -> Iterator[Report]:
+    """Propose one fix that changes the configuration and its companion."""
+    companion = run.find_companion("deepspeed")
     if run.plan.batch.micro == 1 and companion is not None:
         keys = (
             (run.main, (Set(("micro_batch_size",), 4),)),
             (companion, (Set(("train_micro_batch_size_per_gpu",), 4),)),
         )
-        yield Report("both", run.place(MICRO), fix=Fix("safe", "both", keys=keys))
+        yield Report("both", run.find_place(MICRO), fix=Fix("safe", "both", keys=keys))
 
 
 @pytest.mark.parametrize("stuck", ["config.yaml", "ds.json"])
 @pytest.mark.parametrize("step", ["stage", "commit"])
 def test_files_that_a_fix_changes_together_are_written_together(here, rule, monkeypatch, stuck, step):
-    chosen = rule(both)
+    chosen = rule(check_both)
     (here / "config.yaml").write_text(AXOLOTL + "deepspeed: ds.json\n")
     (here / "ds.json").write_text(CONTRADICTED)
     (here / "alone.yaml").write_text(AXOLOTL + "deepspeed: other.json\n")
     (here / "other.json").write_text(CONTRADICTED)
-    before = contents(here)
+    before = read_contents(here)
     real = getattr(atomic, step)
 
-    def failing(path: Any, *more: Any) -> Any:
+    def fail_on_stuck(path: Any, *more: Any) -> Any:
         target = path if isinstance(path, str) else path.target
         if target.endswith(stuck):
             if step == "commit":
@@ -591,23 +592,23 @@ def test_files_that_a_fix_changes_together_are_written_together(here, rule, monk
             raise OSError(errno.EIO, "Input/output error", target)
         return real(path, *more)
 
-    monkeypatch.setattr(atomic, step, failing)
-    with working_in(here):
+    monkeypatch.setattr(atomic, step, fail_on_stuck)
+    with change_directory(here):
         fixed = loop.fix_all(["alone.yaml", "config.yaml"], chosen, False, {})
-        told = write_fixes(fixed, ["config.yaml"], chosen)
-    failures = {one.path: one.message.removeprefix("not written: ") for one in told.result.troubles}
-    after = contents(here)
+        report = write_fixes(fixed, ["config.yaml"], chosen)
+    failures = {trouble.path: trouble.message.removeprefix("not written: ") for trouble in report.result.troubles}
+    after = read_contents(here)
     assert after["alone.yaml"] != before["alone.yaml"]
     assert after["other.json"] != before["other.json"]
     assert failures[stuck] == "Input/output error"
     assert after[stuck] == before[stuck]
     if step == "stage" or stuck == "config.yaml":
-        # The rename of the first of the two is the last thing that can fail for both.
+        # The second rename is the last step that can fail for both files.
         assert set(failures) == {"config.yaml", "ds.json"}
         assert after["config.yaml"] == before["config.yaml"]
         assert after["ds.json"] == before["ds.json"]
-    assert [one.path for one in told.applied] == ["alone.yaml"]
-    assert names(here) == [".git", "alone.yaml", "config.yaml", "ds.json", "other.json"]
+    assert [trouble.path for trouble in report.applied] == ["alone.yaml"]
+    assert list_names(here) == [".git", "alone.yaml", "config.yaml", "ds.json", "other.json"]
 
 
 def test_permissions_owner_and_links(here):
@@ -617,37 +618,37 @@ def test_permissions_owner_and_links(here):
     if os.geteuid() == 0:
         os.chown(target, 12345, 54321)
         target.chmod(0o4750)
-    known = target.stat()
+    status = target.stat()
     (here / "link.json").symlink_to("ds.json")
-    with working_in(here):
+    with change_directory(here):
         atomic.commit(atomic.stage("link.json", b"{}", DEEPSPEED.encode()))
     assert (here / "link.json").is_symlink()
     now = target.stat()
     assert target.read_bytes() == b"{}"
-    assert stat.S_IMODE(now.st_mode) == stat.S_IMODE(known.st_mode) == 0o4750
-    assert (now.st_uid, now.st_gid) == (known.st_uid, known.st_gid)
-    assert now.st_ino != known.st_ino
+    assert stat.S_IMODE(now.st_mode) == stat.S_IMODE(status.st_mode) == 0o4750
+    assert (now.st_uid, now.st_gid) == (status.st_uid, status.st_gid)
+    assert now.st_ino != status.st_ino
 
 
 def test_temporary_files_of_others_are_left_alone(here):
     (here / "ds.json").write_text("old")
-    left = here / f".cfglint-{os.getpid()}-0"
-    left.write_text("theirs")
+    temporary = here / f".cfglint-{os.getpid()}-0"
+    temporary.write_text("theirs")
     staged = atomic.stage(str(here / "ds.json"), b"new", b"old")
     assert staged.temporary.endswith("-1")
     assert stat.S_IMODE(os.stat(staged.temporary).st_mode) == stat.S_IMODE((here / "ds.json").stat().st_mode)
     atomic.discard(staged)
-    assert left.read_text() == "theirs"
-    assert text(here, "ds.json") == "old"
-    assert names(here) == [left.name, ".git", "config.yaml", "ds.json"]
+    assert temporary.read_text() == "theirs"
+    assert read_config(here, "ds.json") == "old"
+    assert list_names(here) == [temporary.name, ".git", "config.yaml", "ds.json"]
 
 
 def test_nothing_is_written_without_fixes(here):
     (here / "remote.yaml").write_text(REMOTE_CODE)
-    known = {path: path.stat().st_ino for path in here.iterdir()}
-    assert cfglint(*SMALL, "--fix", "--fail-on", "info", cwd=here).code == 1
-    assert cfglint(*SMALL, "--fix-only", cwd=here).code == 0
-    assert {path: path.stat().st_ino for path in here.iterdir()} == known
+    inodes = {path: path.stat().st_ino for path in here.iterdir()}
+    assert run_cfglint(*SMALL, "--fix", "--fail-on", "info", cwd=here).code == 1
+    assert run_cfglint(*SMALL, "--fix-only", cwd=here).code == 0
+    assert {path: path.stat().st_ino for path in here.iterdir()} == inodes
 
 
 def test_a_pipe_is_never_replaced(here):
@@ -658,67 +659,78 @@ def test_a_pipe_is_never_replaced(here):
 
 
 def test_documents_do_not_change_under_a_fix(here, rule):
-    """A fix makes new bytes; what was read stays as it was for the rules that still look at it."""
-    seen: list[Document] = []
+    """Create new bytes for a fix; rules that still read the old document see it unchanged."""
+    documents: list[Document] = []
 
     def check(run: Run) -> Iterator[Report]:
-        seen.append(run.main.document)
-        yield from wanting(micro(1), batch__micro=4)(run)
+        documents.append(run.main.document)
+        yield from make_rule(has_micro(1), batch__micro=4)(run)
 
     fix(here, rule(check))
-    assert seen[0].source == AXOLOTL.encode()
-    assert seen[-1].source != AXOLOTL.encode()
-    assert regular_files.read(str(here / "config.yaml")) == seen[-1].source
+    assert documents[0].source == AXOLOTL.encode()
+    assert documents[-1].source != AXOLOTL.encode()
+    assert regular_files.read(str(here / "config.yaml")) == documents[-1].source
 
 
 def test_what_would_not_read_back_is_not_offered(here, rule, monkeypatch):
-    """Of two fixes of one file the one that reads back is; the other is shown with the reason."""
-    honest = YamlDocument.edits
+    """Offer the fix that reads back; show the other fix of the file with the reason for its rejection."""
+    honest = YamlDocument.build_edits
 
-    def edits(self, changes):
+    def edit_wrongly(self, changes):
         return [Edit(Span(0, 0), "extra: 1\n")] if changes[0].route == ("micro_batch_size",) else honest(self, changes)
 
-    monkeypatch.setattr(YamlDocument, "edits", edits)
-    rule(wanting(micro(1), batch__micro=4))
-    chosen = rule(wanting(lambda run: run.plan.model.trust_remote_code is False, model__trust_remote_code=True))
-    lied, kept = sorted(lint(here, chosen).findings, key=lambda finding: finding.code)
-    assert (lied.fix.applicability, lied.fix.refused) == ("display", "the edited text would not read back as intended")
-    assert (kept.fix.applicability, kept.fix.refused) == ("safe", None)
+    monkeypatch.setattr(YamlDocument, "build_edits", edit_wrongly)
+    rule(make_rule(has_micro(1), batch__micro=4))
+    chosen = rule(make_rule(lambda run: run.plan.model.trust_remote_code is False, model__trust_remote_code=True))
+    rejected, offered = sorted(lint(here, chosen).findings, key=lambda finding: finding.code)
+    assert (rejected.fix.applicability, rejected.fix.refused) == (
+        "display",
+        "the edited text would not read back as intended",
+    )
+    assert (offered.fix.applicability, offered.fix.refused) == ("safe", None)
 
 
-# --- what no fix may bring -------------------------------------------------------------------------------------------
+# --- findings that a fix must not add --------------------------------------------------------------------------------
 
 
 def test_a_fix_that_brings_a_finding_is_not_made_and_the_others_are(here, rule):
     def check(run: Run) -> Iterator[Report]:
         if run.plan.batch.micro == 4:
-            yield Report("worse", run.place(MICRO))
+            yield Report("worse", run.find_place(MICRO))
 
-    rule(wanting(micro(1), batch__micro=4))
-    rule(wanting(lambda run: run.plan.batch.accumulation == 1, batch__accumulation=2))
+    rule(make_rule(has_micro(1), batch__micro=4))
+    rule(make_rule(lambda run: run.plan.batch.accumulation == 1, batch__accumulation=2))
     fixed = fix(here, rule(check))
-    assert [one.code for one in fixed.applied] == ["TST002"]
-    assert [(one.code, one.reason) for one in fixed.refused] == [("TST001", "it would bring TST003: worse")]
-    assert text(here) == AXOLOTL.replace("_steps: 1", "_steps: 2")
+    assert [item.code for item in fixed.applied] == ["TST002"]
+    assert [(item.code, item.reason) for item in fixed.refused] == [("TST001", "it would cause TST003: worse")]
+    assert read_config(here) == AXOLOTL.replace("_steps: 1", "_steps: 2")
     assert fixed.result.troubles == ()
 
 
 @pytest.mark.parametrize("kind", ["info", "fixable", "figures", "rest"])
 def test_what_is_no_harm_stops_no_fix(here, rule, kind):
-    """Information, what the next pass settles, what was there with other figures, what is left of an excess."""
+    """Apply a fix in spite of a harmless new finding.
+
+    Harmless are an info, a finding that the next pass fixes, an earlier finding with other figures, and the rest of an
+    excess.
+    """
 
     def check(run: Run) -> Iterator[Report]:
         size = run.plan.batch.micro
         if kind == "figures":
-            yield Report(f"{size} is not enough", run.place(MICRO))
+            yield Report(f"{size} is not enough", run.find_place(MICRO))
         elif kind == "rest":
-            yield Report("tight", run.place(MICRO)) if size == 4 else next(wanting(micro(1), batch__micro=4)(run))
+            yield (
+                Report("tight", run.find_place(MICRO))
+                if size == 4
+                else next(make_rule(has_micro(1), batch__micro=4)(run))
+            )
         elif size == 4:
             again = Fix("safe", "again", {MICRO: 8}) if kind == "fixable" else None
-            yield Report("worse", run.place(MICRO), "info" if kind == "info" else None, fix=again)
+            yield Report("worse", run.find_place(MICRO), "info" if kind == "info" else None, fix=again)
 
     if kind != "rest":
-        rule(wanting(micro(1), batch__micro=4))
+        rule(make_rule(has_micro(1), batch__micro=4))
     fixed = fix(here, rule(check, estimates=("gpu",)))
     assert len(fixed.applied) == (2 if kind == "fixable" else 1)
     assert fixed.refused == ()
@@ -726,10 +738,10 @@ def test_what_is_no_harm_stops_no_fix(here, rule, kind):
 
 def test_a_file_that_its_loader_refuses_is_left_alone(here, rule):
     (here / "config.yaml").write_text(AXOLOTL + "wandb_name:\tx\n")
-    fixed = fix(here, rule(wanting(micro(1), batch__micro=4)))
+    fixed = fix(here, rule(make_rule(has_micro(1), batch__micro=4)))
     assert fixed.sources == {}
-    [refused] = fixed.refused
-    assert refused.reason == "PyYAML refuses the file: found character '\\t' that cannot start any token"
+    [refusal] = fixed.refused
+    assert refusal.reason == "PyYAML refuses the file: found character '\\t' that cannot start any token"
 
 
 @pytest.mark.parametrize(
@@ -759,9 +771,9 @@ def test_a_file_that_its_loader_refuses_is_left_alone(here, rule):
 def test_the_backslash_goes_where_nothing_continues_the_command(here, behind, goes_on):
     (here / "config.yaml").unlink()
     (here / "run.sh").write_text(SFT + behind)
-    fix(here, options(select=["SYN007"]))
+    fix(here, build_options(select=["SYN007"]))
     first = SFT if goes_on is None else SFT.rstrip(" \n" if goes_on else " \\\n") + "\n"
-    assert text(here, "run.sh") == first + behind
+    assert read_config(here, "run.sh") == first + behind
     assert subprocess.run(["bash", "-n", here / "run.sh"], check=False).returncode == 0
 
 
@@ -770,14 +782,14 @@ def test_white_space_stays_behind_a_backslash_that_is_a_character(here, backslas
     (here / "config.yaml").unlink()
     source = SFT.rstrip(" \\\n") + "\\" * backslashes + " \n  --zero_stage 2\n"
     (here / "run.sh").write_text(source)
-    fix(here, options(select=["SYN007"]), unsafe=True)
+    fix(here, build_options(select=["SYN007"]), unsafe=True)
     joins = backslashes % 2 == 1
-    assert text(here, "run.sh") == (source.replace("\\ \n", "\\\n") if joins else source)
+    assert read_config(here, "run.sh") == (source.replace("\\ \n", "\\\n") if joins else source)
 
 
 def test_the_ends_of_lines_stay(here):
     (here / "run.sh").write_bytes((SFT + "echo\n").replace("\n", "\r\n").encode())
-    fix(here, options(select=["SYN007"]))
+    fix(here, build_options(select=["SYN007"]))
     assert (here / "run.sh").read_bytes() == (SFT.rstrip(" \\\n") + "\necho\n").replace("\n", "\r\n").encode()
 
 
@@ -786,12 +798,12 @@ def test_the_ends_of_lines_stay(here):
     ["for i in 1; do echo; done", "if true; then echo; fi", "echo $(date)", "echo 'a'", "x=(a b)", "f() { echo; }"],
 )
 def test_a_text_with_a_new_error_of_syntax_is_no_fix(broken):
-    """Each of them loses a part without which bash does not read it."""
+    """Cut off text that bash requires."""
     for length in range(1, len(broken)):
-        judged = subprocess.run(["bash", "-n"], check=False, input=broken[:length], text=True, capture_output=True)
+        process = subprocess.run(["bash", "-n"], check=False, input=broken[:length], text=True, capture_output=True)
         document = ShellDocument("x.sh", broken.encode())
         edit = Edit(Span(length, len(broken)), "")
-        if judged.returncode != 0:
+        if process.returncode != 0:
             with pytest.raises(CannotEdit, match="syntax error"):
                 read_back.check_tree(document, [], [edit])
         else:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cfglint_train.repository.files import commented, syntax_of
-from tests.support.command import cfglint
+from cfglint_train.repository.files import detect_syntax, parse_commented
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, TWICE
 from tests.support.corpus import REPOSITORY
 
@@ -26,14 +26,16 @@ def here(tmp_path) -> Path:
     return tmp_path
 
 
-def report(here: Path, *flags: str) -> tuple[int, list[tuple[str, str, str]], str]:
-    """The exit code, the findings, and what is said beside them."""
-    done = cfglint("--output-format", "json", *flags, cwd=here)
-    findings = [(one["path"], one["code"], one["message"]) for one in json.loads(done.out)["findings"]]
-    return done.code, findings, done.err
+def lint_to_json(here: Path, *flags: str) -> tuple[int, list[tuple[str, str, str]], str]:
+    """Return the exit code, the findings and standard error."""
+    outcome = run_cfglint("--output-format", "json", *flags, cwd=here)
+    findings = [
+        (finding["path"], finding["code"], finding["message"]) for finding in json.loads(outcome.out)["findings"]
+    ]
+    return outcome.code, findings, outcome.err
 
 
-def texts(here: Path) -> dict[str, bytes]:
+def read_files(here: Path) -> dict[str, bytes]:
     return {str(path.relative_to(here)): path.read_bytes() for path in here.rglob("*") if path.is_file()}
 
 
@@ -42,38 +44,39 @@ COMMENT = re.compile(
 )
 
 
-def ignored(here: Path, *flags: str) -> list[tuple[str, str, str]]:
-    """Ignore all findings, twice, and check the laws: what is left after the first time is left after the second, and
-    no byte changes but for comments.
+def add_ignores_twice(here: Path, *flags: str) -> list[tuple[str, str, str]]:
+    """Ignore all findings twice, check the laws, and return the findings that remain.
+
+    The second time leaves the same findings as the first, and only comments change.
     """
-    before = texts(here)
-    code, left, _ = report(here, "--add-ignore", *flags)
-    written = texts(here)
-    assert {path: COMMENT.sub(b"", text) for path, text in written.items()} == {
+    before = read_files(here)
+    code, remaining, _ = lint_to_json(here, "--add-ignore", *flags)
+    after = read_files(here)
+    assert {path: COMMENT.sub(b"", text) for path, text in after.items()} == {
         path: COMMENT.sub(b"", text) for path, text in before.items()
     }
-    assert report(here, "--add-ignore", *flags)[:2] == (code, left)
-    assert texts(here) == written
-    return left
+    assert lint_to_json(here, "--add-ignore", *flags)[:2] == (code, remaining)
+    assert read_files(here) == after
+    return remaining
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in RULES.iterdir()))
 def test_what_fires_is_silent_afterwards(here, name):
-    """For every rule. What no comment can silence, the settings that are printed do."""
+    """Silence every rule; if no comment can, the printed settings do."""
     shutil.copytree(RULES / name / "fires", here, dirs_exist_ok=True)
-    assert name in {code for _, code, _ in report(here)[1]} or name in ("HSE001",)
-    left = ignored(here)
-    open_ = [one for one in left if one[1] != "SYN005"]
-    unreadable = [one for one in open_ if not one[0].endswith(".json")]
+    assert name in {code for _, code, _ in lint_to_json(here)[1]} or name in ("HSE001",)
+    remaining = add_ignores_twice(here)
+    open_ = [item for item in remaining if item[1] != "SYN005"]
+    unreadable = [item for item in open_ if not item[0].endswith(".json")]
     assert {code for _, code, _ in unreadable} <= {"SYN001", "SYN002", "SYN008"}
     if open_:
-        lines = report(here, "--add-ignore")[2].splitlines()
+        lines = lint_to_json(here, "--add-ignore")[2].splitlines()
         table = lines[lines.index("[per-file-ignores]") :]
         settings = here / "cfglint.toml"
         settings.write_text((settings.read_text() if settings.exists() else "") + "\n".join(table) + "\n")
-        code, left, said = report(here)
-        assert [one for one in left if one[1] != "SYN005"] == []
-        assert code == (1 if left else 0), said
+        code, remaining, output = lint_to_json(here)
+        assert [item for item in remaining if item[1] != "SYN005"] == []
+        assert code == (1 if remaining else 0), output
 
 
 CONFIG = "configs/run.yaml"
@@ -112,9 +115,9 @@ def test_a_run_that_is_not_read_is_silent_in_every_kind_of_file(here, kind):
     (here / name).parent.mkdir(exist_ok=True)
     (here / name).write_bytes(text.encode())
     (here / "own.py").write_text("import mine\nmine.train()\n")
-    assert {(path, code[:3]) for path, code, _ in report(here)[1]} == {(name, "CHK")}
-    assert ignored(here) == []
-    syntax = syntax_of(name, text.encode())
+    assert {(path, code[:3]) for path, code, _ in lint_to_json(here)[1]} == {(name, "CHK")}
+    assert add_ignores_twice(here) == []
+    syntax = detect_syntax(name, text.encode())
     if syntax == "python":
         assert ast.dump(ast.parse(text)) == ast.dump(ast.parse((here / name).read_bytes()))
     if syntax == "yaml":
@@ -122,9 +125,9 @@ def test_a_run_that_is_not_read_is_silent_in_every_kind_of_file(here, kind):
     if name in ("Makefile", "train.mk"):
         plans = [
             subprocess.run(
-                ["make", "-n", "-f", "-", "train"], input=one, capture_output=True, cwd=here, check=True
+                ["make", "-n", "-f", "-", "train"], input=source, capture_output=True, cwd=here, check=True
             ).stdout
-            for one in (text.encode(), (here / name).read_bytes())
+            for source in (text.encode(), (here / name).read_bytes())
         ]
         assert plans[0] == plans[1]
 
@@ -132,24 +135,24 @@ def test_a_run_that_is_not_read_is_silent_in_every_kind_of_file(here, kind):
 def test_a_makefile_comment_may_be_written_by_hand(here):
     (here / "own.py").write_text("import mine\nmine.train()\n")
     (here / "Makefile").write_text(f"train:\n\t{OWN}  # cfglint: ignore[CHK005]\n")
-    assert report(here)[:2] == (0, [])
+    assert lint_to_json(here)[:2] == (0, [])
 
 
 def test_a_notebook_has_no_comments(here):
     cell = {"cell_type": "code", "source": [f"!{MISSING}"], "outputs": []}
     (here / "a.ipynb").write_text(json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}))
-    before = texts(here)
-    code, left, said = report(here, "--add-ignore")
-    assert [(path, code) for path, code, _ in left] == [("a.ipynb", "CHK004")]
-    assert said.splitlines() == [
+    before = read_files(here)
+    code, remaining, output = lint_to_json(here, "--add-ignore")
+    assert [(path, code) for path, code, _ in remaining] == [("a.ipynb", "CHK004")]
+    assert output.splitlines() == [
         "a notebook has no comments: to ignore these findings, add to cfglint.toml "
         "(in pyproject.toml: [tool.cfglint.per-file-ignores]):",
         "[per-file-ignores]",
         '"a.ipynb" = ["CHK004"]',
     ]
-    assert (code, texts(here)) == (report(here)[0], before)
-    (here / "cfglint.toml").write_text("\n".join(said.splitlines()[1:]) + "\n")
-    assert report(here)[:2] == (0, [])
+    assert (code, read_files(here)) == (lint_to_json(here)[0], before)
+    (here / "cfglint.toml").write_text("\n".join(output.splitlines()[1:]) + "\n")
+    assert lint_to_json(here)[:2] == (0, [])
 
 
 A, B = "llamafactory==0.9.5", "transformers==4.45.2"
@@ -167,21 +170,21 @@ PINS = {
 def test_requirement_files_of_every_kind(here, name):
     shutil.copyfile(RULES / "REL003" / "fires" / "exact" / "sft.yaml", here / "sft.yaml")
     (here / name).write_text(PINS[name])
-    found = [path for path, code, _ in report(here, "--select", "REL003")[1] if code == "REL003"]
-    assert found == [name]
-    assert ignored(here, "--select", "REL003") == []
+    paths = [path for path, code, _ in lint_to_json(here, "--select", "REL003")[1] if code == "REL003"]
+    assert paths == [name]
+    assert add_ignores_twice(here, "--select", "REL003") == []
 
 
 @pytest.mark.parametrize("name", ["uv.lock", "pylock.toml", "pylock.gpu.toml", "conda-lock.yml", "requirements.lock"])
 def test_lock_files_are_written_by_programs(name):
-    assert commented(name, b"a: 1\n") is None
+    assert parse_commented(name, b"a: 1\n") is None
 
 
 def test_a_read_me_file_gets_a_comment_above_its_block(here):
     case = REPOSITORY / "fixtures/acceptance/launchers/job-script-beside-another-example"
     shutil.copytree(case, here, dirs_exist_ok=True)
-    assert "README.md" in {path for path, _, _ in report(here)[1]}
-    assert ignored(here) == []
+    assert "README.md" in {path for path, _, _ in lint_to_json(here)[1]}
+    assert add_ignores_twice(here) == []
     assert "<!-- cfglint: ignore[KEY006] -->\n```sh\naccelerate launch" in (here / "README.md").read_text()
 
 
@@ -193,8 +196,8 @@ def test_more_lines_than_comments_that_count(here):
         for number in range(MAX_SUPPRESSIONS + 1)
     ]
     (here / "run.sh").write_text("#!/bin/bash\n" + "".join(runs))
-    assert len(report(here)[1]) == len(runs)
-    assert ignored(here) == []
+    assert len(lint_to_json(here)[1]) == len(runs)
+    assert add_ignores_twice(here) == []
     assert (here / "run.sh").read_text() == "#!/bin/bash\n# cfglint: file-ignore[CHK005]\n" + "".join(runs)
 
 
@@ -203,12 +206,12 @@ def test_a_limit_can_be_ignored_by_comment_and_by_settings(here):
 
     idle = "".join(f"# cfglint: ignore[SEC001] {number}\n" for number in range(MAX_SUPPRESSIONS + 1))
     (here / "config.yaml").write_text(AXOLOTL + idle)
-    assert report(here, "--select", "SYN008")[0] == 2
+    assert lint_to_json(here, "--select", "SYN008")[0] == 2
     (here / "config.yaml").write_text("# cfglint: file-ignore[SYN008]\n" + AXOLOTL + idle)
-    assert report(here, "--select", "SYN008")[:2] == (0, [])
+    assert lint_to_json(here, "--select", "SYN008")[:2] == (0, [])
     (here / "config.yaml").write_text(AXOLOTL + idle)
     (here / "cfglint.toml").write_text('[per-file-ignores]\n"config.yaml" = ["SYN008"]\n')
-    assert report(here, "--select", "SYN008")[:2] == (0, [])
+    assert lint_to_json(here, "--select", "SYN008")[:2] == (0, [])
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
@@ -216,7 +219,7 @@ def test_a_limit_can_be_ignored_by_comment_and_by_settings(here):
 def test_line_endings_and_byte_order_marks_stay(here, ending, mark):
     text = mark + TWICE.replace("\n", ending)
     (here / "config.yaml").write_bytes(text.encode())
-    assert cfglint("--select", "SYN003", "--add-ignore", cwd=here).code == 0
+    assert run_cfglint("--select", "SYN003", "--add-ignore", cwd=here).code == 0
     after = (here / "config.yaml").read_bytes().decode()
     assert after.replace(f"# cfglint: ignore[SYN003]{ending}", "") == text
 
@@ -225,7 +228,7 @@ def test_line_endings_and_byte_order_marks_stay(here, ending, mark):
 def test_a_comment_above_a_last_line_without_an_end_takes_the_end_of_the_first(here, ending):
     first, last = "{base_model: x, datasets: [{path: a.jsonl, type: alpaca}], lora_r: 1,", "lora_r: 2}"
     (here / "config.yaml").write_bytes(f"{first}{ending}{last}".encode())
-    cfglint("--select", "SYN003", "--add-ignore", cwd=here)
+    run_cfglint("--select", "SYN003", "--add-ignore", cwd=here)
     expected = f"{first}{ending}# cfglint: ignore[SYN003]{ending}{last}"
     assert (here / "config.yaml").read_bytes() == expected.encode()
 
@@ -233,14 +236,14 @@ def test_a_comment_above_a_last_line_without_an_end_takes_the_end_of_the_first(h
 def test_a_comment_above_the_only_line_ends_as_lines_do(here):
     source = b"{base_model: x, datasets: [{path: a.jsonl, type: alpaca}], lora_r: 1, lora_r: 2}"
     (here / "config.yaml").write_bytes(source)
-    cfglint("--select", "SYN003", "--add-ignore", cwd=here)
+    run_cfglint("--select", "SYN003", "--add-ignore", cwd=here)
     assert (here / "config.yaml").read_bytes() == b"# cfglint: ignore[SYN003]\n" + source
 
 
 def test_a_command_over_several_lines_gets_its_comment_above(here):
     for path in (path for path in RULES.glob("*/fires/*.sh") if b"\\\n" in path.read_bytes()):
         shutil.copyfile(path, here / f"{path.parents[1].name}-{path.name}")
-    cfglint("--add-ignore", cwd=here)
+    run_cfglint("--add-ignore", cwd=here)
     texts = [path.read_text() for path in here.glob("*.sh")]
     scripts = [text.splitlines() for text in texts if "cfglint: ignore" in text]
     assert len(scripts) > 2
@@ -252,19 +255,19 @@ def test_a_command_over_several_lines_gets_its_comment_above(here):
 def test_json_is_ignored_in_the_settings(here):
     (here / "config.yaml").write_text(AXOLOTL + "deepspeed: ds.json\n")
     (here / "ds.json").write_text(CONTRADICTED)
-    outcome = cfglint("--select", "XFL001", "--add-ignore", cwd=here)
+    outcome = run_cfglint("--select", "XFL001", "--add-ignore", cwd=here)
     assert outcome.code == 1
     assert (here / "ds.json").read_text() == CONTRADICTED
     lines = outcome.err.splitlines()
     table = lines[lines.index("[per-file-ignores]") :]
     assert table[1] == '"ds.json" = ["XFL001"]'
     (here / "cfglint.toml").write_text("\n".join(table))
-    assert cfglint("--select", "XFL001", cwd=here).code == 0
+    assert run_cfglint("--select", "XFL001", cwd=here).code == 0
 
 
 @pytest.mark.parametrize("flags", [("--fix",), ("--diff",), ("--stdin-filename", "x.yaml"), ("-",)])
 def test_it_only_writes_files_and_comments(here, flags):
-    outcome = cfglint("--add-ignore", *flags, cwd=here)
+    outcome = run_cfglint("--add-ignore", *flags, cwd=here)
     assert (outcome.code, outcome.out) == (2, "")
     assert "--add-ignore cannot be used with" in outcome.err
 
@@ -272,12 +275,12 @@ def test_it_only_writes_files_and_comments(here, flags):
 def test_a_script_that_names_its_interpreter_keeps_doing_so(here):
     (here / "own.py").write_text("import mine\nmine.train()\n")
     (here / "run.sh").write_text(f"#!/bin/bash\n{OWN}\n")
-    ignored(here)
+    add_ignores_twice(here)
     assert (here / "run.sh").read_text() == f"#!/bin/bash\n# cfglint: ignore[CHK005]\n{OWN}\n"
 
 
 def test_quiet_leaves_out_the_summary_alone(here):
     (here / "config.yaml").write_text(TWICE)
-    loud, quiet = (cfglint(*flags, "--select", "SYN003", cwd=here) for flags in ((), ("-q",)))
+    loud, quiet = (run_cfglint(*flags, "--select", "SYN003", cwd=here) for flags in ((), ("-q",)))
     assert quiet.code == loud.code == 1
     assert loud.out == quiet.out + "".join(f"{line}\n" for line in loud.lines[-2:])

@@ -1,4 +1,4 @@
-"""Classes of a framework's settings that a program of the repository changes: upstream's vocabulary proves nothing."""
+"""Settings classes of a framework that a program in the repository changes: upstream's vocabulary proves nothing."""
 
 from __future__ import annotations
 
@@ -47,56 +47,58 @@ NO_CHANGES = {
 }
 
 
-def keys(folder: Path, program: str, **files: str) -> list[Finding]:
-    """The findings of a repository's vocabulary; `patches.py` is what its program imports."""
+def list_key_findings(folder: Path, program: str, **files: str) -> list[Finding]:
+    """Return the repository's KEY findings; its program imports `patches.py`."""
     (folder / ".git").mkdir()
     (folder / "requirements.txt").write_text("trl==0.19.1\ntransformers==4.53.0\npeft==0.17.0\n", encoding="utf-8")
     (folder / "train.py").write_text(dedent(program), encoding="utf-8")
     for name, text in files.items():
         (folder / f"{name}.{'sh' if name == 'run' else 'py'}").write_text(text, encoding="utf-8")
-    return [one for one in lint(folder).findings if one.code.startswith("KEY")]
+    return [finding for finding in lint(folder).findings if finding.code.startswith("KEY")]
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_changed_class_may_take_more(tmp_path: Path, name: str) -> None:
-    (found,) = keys(tmp_path, MADE.format(module="patches"), patches=CHANGES[name])
+    (finding,) = list_key_findings(tmp_path, MADE.format(module="patches"), patches=CHANGES[name])
     changed = "TrainingArguments" if name == "its base" else "SFTConfig"
-    assert (found.code, found.severity) == ("KEY001", "info")
-    assert found.message.endswith(
+    assert (finding.code, finding.severity) == ("KEY001", "info")
+    assert finding.message.endswith(
         f"`our_key`; the changed class may: `patches.py`, which the program imports, changes `{changed}`"
     )
 
 
 @pytest.mark.parametrize("name", NO_CHANGES)
 def test_what_changes_no_class_of_the_framework_lets_errors_stand(tmp_path: Path, name: str) -> None:
-    (found,) = keys(tmp_path, MADE.format(module="patches"), patches=NO_CHANGES[name])
-    assert (found.code, found.severity) == ("KEY001", "error")
+    (finding,) = list_key_findings(tmp_path, MADE.format(module="patches"), patches=NO_CHANGES[name])
+    assert (finding.code, finding.severity) == ("KEY001", "error")
 
 
 def test_what_the_change_declares_is_known(tmp_path: Path) -> None:
     declared = "import trl\nclass Ours(trl.SFTConfig):\n    our_key: int = 3\ntrl.SFTConfig = Ours\n"
-    assert not keys(tmp_path, MADE.format(module="patches"), patches=declared)
+    assert not list_key_findings(tmp_path, MADE.format(module="patches"), patches=declared)
 
 
 def test_a_change_is_found_through_other_modules(tmp_path: Path) -> None:
-    (found,) = keys(tmp_path, MADE.format(module="first"), first="import second\n", second=CHANGES["replaced"])
-    assert found.severity == "info"
+    (finding,) = list_key_findings(
+        tmp_path, MADE.format(module="first"), first="import second\n", second=CHANGES["replaced"]
+    )
+    assert finding.severity == "info"
 
 
 def test_a_change_that_the_program_does_not_import_is_none_of_it(tmp_path: Path) -> None:
-    (found,) = keys(tmp_path, MADE.format(module="os"), patches=CHANGES["replaced"])
-    assert found.severity == "error"
+    (finding,) = list_key_findings(tmp_path, MADE.format(module="os"), patches=CHANGES["replaced"])
+    assert finding.severity == "error"
 
 
 @pytest.mark.parametrize(("module", "expected"), [("patches", []), ("os", ["error"])])
 def test_options_of_a_changed_class_are_not_judged(tmp_path: Path, module: str, expected: list[str]) -> None:
     run = "accelerate launch train.py --our_key 3 --output_dir out\n"
-    found = keys(tmp_path, PARSED.format(module=module), patches=CHANGES["replaced"], run=run)
-    assert [one.severity for one in found] == expected
+    findings = list_key_findings(tmp_path, PARSED.format(module=module), patches=CHANGES["replaced"], run=run)
+    assert [finding.severity for finding in findings] == expected
 
 
 @pytest.mark.parametrize(("module", "expected"), [("patches", []), ("os", ["error"])])
 def test_keywords_of_a_changed_class_of_peft_are_not_judged(tmp_path: Path, module: str, expected: list[str]) -> None:
     change = "import peft\nfrom ours import Ours\npeft.LoraConfig = Ours\n"
-    found = keys(tmp_path, HANDED.format(module=module), patches=change)
-    assert [one.severity for one in found] == expected
+    findings = list_key_findings(tmp_path, HANDED.format(module=module), patches=change)
+    assert [finding.severity for finding in findings] == expected

@@ -1,4 +1,4 @@
-"""Forks: what is evidence of one, and what upstream's vocabulary may say of it."""
+"""Forks: evidence of a fork, and the findings that upstream's vocabulary then supports."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from textwrap import dedent
 import pytest
 
 from cfglint_train.findings.finding import SEVERITIES, Finding
-from cfglint_train.frameworks.registry import packages
+from cfglint_train.frameworks.registry import list_packages
 from cfglint_train.plan.certainty import LOWERED
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, LIMITED
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import lint, runs_in
+from tests.support.linting import lint, list_runs
 
 FIXTURES = sorted((REPOSITORY / "fixtures" / "rules").glob("KEY*/fires"))
 
-# A file and its text, which install or hold a fork of axolotl, and how the finding names it.
+# Files, with their texts, that install or contain a fork of axolotl, and the name that the finding uses for them.
 EVIDENCE = {
     "pip": (
         "requirements.txt",
@@ -101,7 +101,7 @@ EVIDENCE = {
         "`/workspace/axolotl` is installed (Dockerfile:4)",
     ),
 }
-# A file that changes the installed axolotl and names `novelty_bonus`, and what the finding says of it.
+# Files that patch the installed axolotl and name `novelty_bonus`, and the text of the finding about them.
 PATCHES = {
     "patch": (
         "clip.patch",
@@ -183,7 +183,7 @@ NO_EVIDENCE = {
 }
 
 
-def written(folder: Path, **files: str) -> Path:
+def write_repository(folder: Path, **files: str) -> Path:
     (folder / ".git").mkdir(parents=True)
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -191,7 +191,7 @@ def written(folder: Path, **files: str) -> Path:
     return folder
 
 
-def keys(folder: Path) -> list[Finding]:
+def list_key_findings(folder: Path) -> list[Finding]:
     return [finding for finding in lint(folder).findings if finding.code.startswith("KEY")]
 
 
@@ -199,7 +199,7 @@ def keys(folder: Path) -> list[Finding]:
 def test_evidence_of_a_fork_folds_what_upstream_does_not_take(tmp_path: Path, name: str) -> None:
     path, text, expected = EVIDENCE[name]
     config = AXOLOTL + "novelty_bonus: 1\nsample_packing_efficiency: 1\nfsdp_trace: 2\n"
-    (finding,) = keys(written(tmp_path / "x", **{path: text, "config.yaml": config}))
+    (finding,) = list_key_findings(write_repository(tmp_path / "x", **{path: text, "config.yaml": config}))
     assert (finding.code, finding.severity, finding.fix) == ("KEY001", "info", None)
     assert finding.message.endswith(expected)
     assert "secret" not in str(finding)
@@ -209,14 +209,16 @@ def test_evidence_of_a_fork_folds_what_upstream_does_not_take(tmp_path: Path, na
 def test_a_submodule_counts_where_no_requirement_installs_a_release_of_upstream(tmp_path: Path) -> None:
     files = {".gitmodules": EVIDENCE["submodule"][1], "config.yaml": AXOLOTL + "novelty_bonus: 1\n"}
     for text, severity in (("axolotl==0.9.2\n", "warning"), ("axolotl>=0.9\n", "info"), ("torch==2.6.0\n", "info")):
-        (finding,) = keys(written(tmp_path / text.strip(), **files, **{"requirements.txt": text}))
+        (finding,) = list_key_findings(write_repository(tmp_path / text.strip(), **files, **{"requirements.txt": text}))
         assert finding.severity == severity
 
 
 @pytest.mark.parametrize("name", NO_EVIDENCE)
 def test_what_is_no_evidence_changes_nothing(tmp_path: Path, name: str) -> None:
     path, text = NO_EVIDENCE[name]
-    (finding,) = keys(written(tmp_path / "x", **{path: text, "config.yaml": AXOLOTL + "novelty_bonus: 1\n"}))
+    (finding,) = list_key_findings(
+        write_repository(tmp_path / "x", **{path: text, "config.yaml": AXOLOTL + "novelty_bonus: 1\n"})
+    )
     assert (finding.code, finding.severity) == ("KEY001", "warning")
 
 
@@ -224,13 +226,15 @@ def test_what_is_no_evidence_changes_nothing(tmp_path: Path, name: str) -> None:
 def test_a_patch_lowers_only_findings_about_keys_that_it_names(tmp_path: Path, name: str) -> None:
     path, text, expected = PATCHES[name]
     files = {path: text, "fixes/train.py": "novelty_bonus: int = 1\n"}
-    folder = written(tmp_path / "x", **files, **{"config.yaml": AXOLOTL + "novelty_bonus: 1\nfsdp_trace: 2\n"})
-    found = {finding.message.split("`")[1]: finding for finding in keys(folder)}
-    assert {key: finding.severity for key, finding in found.items()} == {
+    folder = write_repository(tmp_path / "x", **files, **{"config.yaml": AXOLOTL + "novelty_bonus: 1\nfsdp_trace: 2\n"})
+    findings_by_key = {finding.message.split("`")[1]: finding for finding in list_key_findings(folder)}
+    assert {key: finding.severity for key, finding in findings_by_key.items()} == {
         "novelty_bonus": "info",
         "fsdp_trace": "warning",
     }
-    assert [ground.value for ground in found["novelty_bonus"].rests_on if ground.fact == LOWERED] == [expected]
+    assert [ground.value for ground in findings_by_key["novelty_bonus"].rests_on if ground.fact == LOWERED] == [
+        expected
+    ]
 
 
 def test_what_a_patch_adds_is_known(tmp_path: Path) -> None:
@@ -242,32 +246,35 @@ def test_what_a_patch_adds_is_known(tmp_path: Path) -> None:
         +    parser.add_argument("--ours", action="store_true")
              parser.add_argument("--bf16", action="store_true")
         """
-    folder = written(tmp_path / "x", **{"ours.patch": dedent(patch), "a.sh": script("--ours --mine")})
-    assert unknown(folder) == {"--ours": "info", "--mine": "error"}
+    folder = write_repository(tmp_path / "x", **{"ours.patch": dedent(patch), "a.sh": format_script("--ours --mine")})
+    assert list_unknown_flags(folder) == {"--ours": "info", "--mine": "error"}
 
 
 @pytest.mark.parametrize("folder", FIXTURES, ids=lambda folder: folder.parent.name)
 def test_a_fork_raises_no_severity_and_adds_one_finding_per_configuration(tmp_path: Path, folder: Path) -> None:
     copy = shutil.copytree(folder, tmp_path / "x")
     (copy / ".git").mkdir()
-    before = shown(copy)
-    names = [one.distributions[0] for one in packages().values()]
+    before = list_severities(copy)
+    names = [item.distributions[0] for item in list_packages().values()]
     pins = "".join(f"{name} @ git+https://github.com/lab/{name}@main\n" for name in names)
     (copy / "requirements.txt").write_text(pins)
-    found = [one for one in lint(copy).findings if one.code.startswith("KEY")]
-    assert {(one.certainty, one.severity == "error") for one in found} == {("assumed", False)}
-    assert all("vocabulary" in {ground.fact for ground in one.rests_on} for one in found)
-    assert {one.intent.applicability for one in found if one.intent is not None} <= {"unsafe", "display"}
-    after = shown(copy)
+    key_findings = [item for item in lint(copy).findings if item.code.startswith("KEY")]
+    assert {(item.certainty, item.severity == "error") for item in key_findings} == {("assumed", False)}
+    assert all("vocabulary" in {ground.fact for ground in item.rests_on} for item in key_findings)
+    assert {item.intent.applicability for item in key_findings if item.intent is not None} <= {"unsafe", "display"}
+    after = list_severities(copy)
     assert all(SEVERITIES.index(after[key]) >= SEVERITIES.index(before[key]) for key in before.keys() & after.keys())
     assert {(key[0], after[key]) for key in after.keys() - before.keys()} <= {("KEY001", "info")}
     (copy / "requirements.txt").unlink()
-    assert shown(copy) == before
+    assert list_severities(copy) == before
 
 
-def shown(folder: Path) -> dict[tuple[object, ...], str]:
-    """Severities by everything else that distinguishes findings."""
-    return {(one.code, one.path, one.start, one.message): one.severity for one in lint(folder).findings}
+def list_severities(folder: Path) -> dict[tuple[object, ...], str]:
+    """Return the severities of findings, by everything else that distinguishes them."""
+    return {
+        (finding.code, finding.path, finding.start, finding.message): finding.severity
+        for finding in lint(folder).findings
+    }
 
 
 OPENRLHF = """\
@@ -293,30 +300,32 @@ args = parser.parse_args()
 """
 
 
-def script(flags: str, program: str = "openrlhf.cli.train_sft") -> str:
+def format_script(flags: str, program: str = "openrlhf.cli.train_sft") -> str:
     return OPENRLHF.format(program=program, flags=flags)
 
 
-def codes(folder: Path) -> list[tuple[str, str, str]]:
-    return [(one.code, one.severity, one.message) for one in keys(folder)]
+def list_codes(folder: Path) -> list[tuple[str, str, str]]:
+    return [(finding.code, finding.severity, finding.message) for finding in list_key_findings(folder)]
 
 
-def unknown(folder: Path) -> dict[str, str]:
-    """Return the flags that are said to be unknown, with the severities."""
-    return {message.split("`")[1]: severity for code, severity, message in codes(folder) if code == "KEY001"}
+def list_unknown_flags(folder: Path) -> dict[str, str]:
+    """Return the flags that are reported as unknown, with the severities."""
+    return {message.split("`")[1]: severity for code, severity, message in list_codes(folder) if code == "KEY001"}
 
 
 def test_the_parser_of_a_copy_decides(tmp_path: Path) -> None:
-    files = {"openrlhf/cli/train_sft.py": PARSER, "scripts/a.sh": script("--ours --estimator ours")}
-    folder = written(tmp_path / "x", **files)
-    assert codes(folder) == []
-    (folder / "scripts" / "a.sh").write_text(script("--estimator upstream --adam_offload --zero_stages 2 --save_pat y"))
-    assert sorted(message.partition(" not ")[0] for _, _, message in codes(folder)) == [
+    files = {"openrlhf/cli/train_sft.py": PARSER, "scripts/a.sh": format_script("--ours --estimator ours")}
+    folder = write_repository(tmp_path / "x", **files)
+    assert list_codes(folder) == []
+    (folder / "scripts" / "a.sh").write_text(
+        format_script("--estimator upstream --adam_offload --zero_stages 2 --save_pat y")
+    )
+    assert sorted(message.partition(" not ")[0] for _, _, message in list_codes(folder)) == [
         "OpenRLHF in openrlhf/ has no `--adam_offload`: it is refused",
         "OpenRLHF in openrlhf/ has no `--zero_stages`: it is refused; did you mean `--zero_stage`?",
-        '`--estimator` takes one of "ours", "theirs",',
+        '`--estimator` must be one of "ours", "theirs",',
     ]
-    assert {severity for _, severity, _ in codes(folder)} == {"error"}
+    assert {severity for _, severity, _ in list_codes(folder)} == {"error"}
 
 
 OLMO = (REPOSITORY / "fixtures" / "acceptance" / "forks" / "olmo-no-fork" / "configs" / "probe.yaml").read_text()
@@ -348,70 +357,72 @@ MARKS = {
 
 @pytest.mark.parametrize("name", VERSIONS)
 def test_the_version_of_a_copy_is_the_release(tmp_path: Path, name: str) -> None:
-    """Whatever the requirement files of the repository ask for. An unfinished version is between two releases."""
+    """Ignore the repository's requirement files; an unfinished version is between two releases."""
     version, text, expected, place = VERSIONS[name]
     mark, path, config = MARKS[name]
     above = version.rpartition(mark.split("/")[0])[0] or version.rpartition("VERSION")[0]
     files = {version: text, above + mark: "class A: pass\n", path: config, "requirements.txt": "transformers\n"}
-    folder = written(tmp_path / "x", **files)
-    [run] = runs_in(folder)
-    release = run.main.releases.known[run.framework.listed.package]
+    folder = write_repository(tmp_path / "x", **files)
+    [run] = list_runs(folder)
+    release = run.main.releases.by_package[run.framework.manifest.package]
     assert release.version == expected
     assert place in release.origin.note
-    [run] = runs_in(folder, **{run.framework.listed.package.replace("-", "_"): "0.3.0"})
-    assert run.main.releases.known[run.framework.listed.package].version == "0.3.0"
+    [run] = list_runs(folder, **{run.framework.manifest.package.replace("-", "_"): "0.3.0"})
+    assert run.main.releases.by_package[run.framework.manifest.package].version == "0.3.0"
 
 
 def test_the_name_of_a_copy_without_a_version_bounds_its_release(tmp_path: Path) -> None:
     files = {"src/llmtuner/train/a.py": "class A: pass\n", "train.yaml": LLAMAFACTORY}
-    [run] = runs_in(written(tmp_path / "x", **files))
-    release = run.main.releases.known["llamafactory"]
+    [run] = list_runs(write_repository(tmp_path / "x", **files))
+    release = run.main.releases.by_package["llamafactory"]
     assert release.version == "0.7.1"
     assert "src/llmtuner (<0.8.0)" in release.origin.note
     (tmp_path / "x" / "src" / "llmtuner").rename(tmp_path / "x" / "src" / "llamafactory")
-    [run] = runs_in(tmp_path / "x")
-    assert run.main.releases.known["llamafactory"].version == "0.9.5"
+    [run] = list_runs(tmp_path / "x")
+    assert run.main.releases.by_package["llamafactory"].version == "0.9.5"
 
 
 def test_copies_of_two_versions_state_none(tmp_path: Path) -> None:
-    files = {f"{one}/openrlhf/openrlhf/cli/a.py": "" for one in ("a", "b")}
-    files |= {f"{one}/openrlhf/version.txt": f"0.{number}.0\n" for number, one in ((6, "a"), (7, "b"))}
-    folder = written(tmp_path / "x", **files, **{"train.sh": script("")})
-    [run] = runs_in(folder)
-    assert run.main.releases.known["openrlhf"].origin.kind != "user"
+    files = {f"{folder_name}/openrlhf/openrlhf/cli/a.py": "" for folder_name in ("a", "b")}
+    files |= {f"{folder_name}/openrlhf/version.txt": f"0.{number}.0\n" for number, folder_name in ((6, "a"), (7, "b"))}
+    folder = write_repository(tmp_path / "x", **files, **{"train.sh": format_script("")})
+    [run] = list_runs(folder)
+    assert run.main.releases.by_package["openrlhf"].origin.kind != "user"
     (folder / "b" / "openrlhf" / "version.txt").write_text("0.6.0\n")
-    [run] = runs_in(folder)
-    assert run.main.releases.known["openrlhf"].version == "0.6.0"
+    [run] = list_runs(folder)
+    assert run.main.releases.by_package["openrlhf"].version == "0.6.0"
 
 
 def test_what_a_copy_requires_is_its_own_affair(tmp_path: Path) -> None:
-    """OpenRLHF 0.5.8 of PyPI requires transformers 4.48.2; of a copy, only its text counts."""
+    """Use only the text of a copy: OpenRLHF 0.5.8 on PyPI requires transformers 4.48.2, the copy does not."""
     pins = "transformers==4.46.3\n"
     files = {"version.txt": "0.5.8\n", "openrlhf/cli/train_sft.py": PARSER, "requirements.txt": pins}
-    folder = written(tmp_path / "x", **files, **{"a.sh": script("")})
-    assert not [one for one in lint(folder).findings if one.code.startswith("REL")]
+    folder = write_repository(tmp_path / "x", **files, **{"a.sh": format_script("")})
+    assert not [finding for finding in lint(folder).findings if finding.code.startswith("REL")]
     shutil.rmtree(folder / "openrlhf")
     (folder / "requirements.txt").write_text(pins + "openrlhf==0.5.8\n")
-    assert [one.code for one in lint(folder).findings if one.code.startswith("REL")] == ["REL003"]
+    assert [finding.code for finding in lint(folder).findings if finding.code.startswith("REL")] == ["REL003"]
 
 
 def test_a_flag_that_takes_a_word_for_a_boolean_is_no_switch(tmp_path: Path) -> None:
-    """`type=bool` makes true of every word, and argparse wants one."""
+    """Require a word after the flag: `type=bool` makes any word true, and argparse needs a word."""
     parser = PARSER.replace(
         'parser.add_argument("--ours", action="store_true")', 'parser.add_argument("--ours", type=bool)'
     )
-    files = {"openrlhf/cli/train_sft.py": parser, "a.sh": script("--ours true")}
-    assert codes(written(tmp_path / "x", **files)) == []
-    ((code, severity, message),) = codes(written(tmp_path / "y", **{**files, "a.sh": script("--ours")}))
-    assert (code, severity, message) == ("KEY004", "error", "`--ours` needs a value (text): it is refused")
+    files = {"openrlhf/cli/train_sft.py": parser, "a.sh": format_script("--ours true")}
+    assert list_codes(write_repository(tmp_path / "x", **files)) == []
+    ((code, severity, message),) = list_codes(
+        write_repository(tmp_path / "y", **{**files, "a.sh": format_script("--ours")})
+    )
+    assert (code, severity, message) == ("KEY004", "error", "`--ours` needs a value (a string): it is refused")
 
 
 def test_a_word_that_no_flag_takes_is_said_once(tmp_path: Path) -> None:
-    """A backslash before `fi` makes it a word of the command; the flag before it has its value anyway."""
-    text = "if true; then\n" + script("").rstrip().removesuffix("\\") + " \\\n   --estimator ours \\\nfi\n"
+    """Read `fi` after a backslash as a word of the command; the flag before it already has its value."""
+    text = "if true; then\n" + format_script("").rstrip().removesuffix("\\") + " \\\n   --estimator ours \\\nfi\n"
     files = {"openrlhf/cli/train_sft.py": PARSER, "a.sh": text.replace("#!/bin/bash\n", "")}
-    found = lint(written(tmp_path / "x", **files)).findings
-    assert [one.code for one in found if one.severity == "error"] == ["SYN007"]
+    findings = lint(write_repository(tmp_path / "x", **files)).findings
+    assert [finding.code for finding in findings if finding.severity == "error"] == ["SYN007"]
 
 
 def test_the_nearest_copy_counts(tmp_path: Path) -> None:
@@ -419,30 +430,34 @@ def test_the_nearest_copy_counts(tmp_path: Path) -> None:
     files = {
         "openrlhf/cli/train_sft.py": PARSER,
         "a/src/openrlhf/cli/train_sft.py": other,
-        "a/scripts/a.sh": script("--mine"),
-        "scripts/a.sh": script("--ours"),
+        "a/scripts/a.sh": format_script("--mine"),
+        "scripts/a.sh": format_script("--ours"),
         "b/one/OpenRLHF/openrlhf/cli/train_sft.py": PARSER,
         "b/two/OpenRLHF/openrlhf/cli/train_sft.py": PARSER,
-        "b/scripts/a.sh": script("--ours"),
+        "b/scripts/a.sh": format_script("--ours"),
     }
-    folder = written(tmp_path / "x", **files)
-    assert codes(folder) == []
+    folder = write_repository(tmp_path / "x", **files)
+    assert list_codes(folder) == []
     (folder / "b" / "two" / "OpenRLHF" / "openrlhf" / "cli" / "train_sft.py").write_text(other)
-    ((code, severity, message),) = codes(folder)
+    ((code, severity, message),) = list_codes(folder)
     assert (code, severity) == ("KEY001", "info")
-    assert message.endswith("the copy in `b/one/OpenRLHF/openrlhf` differs from that in `b/two/OpenRLHF/openrlhf`")
+    assert message.endswith("the copy in `b/one/OpenRLHF/openrlhf` differs from the copy in `b/two/OpenRLHF/openrlhf`")
 
 
 def test_a_copy_that_no_launch_uses_lowers_the_keys_that_it_declares(tmp_path: Path) -> None:
-    folder = written(tmp_path / "x", **{"demo/x/openrlhf/cli/train_sft.py": PARSER, "a.sh": script("--ours --mine")})
-    assert unknown(folder) == {"--ours": "warning", "--mine": "error"}
+    folder = write_repository(
+        tmp_path / "x", **{"demo/x/openrlhf/cli/train_sft.py": PARSER, "a.sh": format_script("--ours --mine")}
+    )
+    assert list_unknown_flags(folder) == {"--ours": "warning", "--mine": "error"}
 
 
 def test_a_key_that_is_only_suggested_is_not_lowered(tmp_path: Path) -> None:
     copy = PARSER.replace("--ours", "--max_len")
     assert copy != PARSER
-    folder = written(tmp_path / "x", **{"demo/x/openrlhf/cli/train_sft.py": copy, "a.sh": script("--max_lenn 5")})
-    assert unknown(folder) == {"--max_lenn": "error"}
+    folder = write_repository(
+        tmp_path / "x", **{"demo/x/openrlhf/cli/train_sft.py": copy, "a.sh": format_script("--max_lenn 5")}
+    )
+    assert list_unknown_flags(folder) == {"--max_lenn": "error"}
 
 
 @pytest.mark.parametrize(
@@ -455,8 +470,10 @@ def test_a_key_that_is_only_suggested_is_not_lowered(tmp_path: Path) -> None:
     ],
 )
 def test_a_copy_that_is_not_read_is_a_doubt(tmp_path: Path, text: str, why: str) -> None:
-    folder = written(tmp_path / "x", **{"openrlhf/cli/train_sft.py": text, "a.sh": script("--ours --mine")})
-    ((code, severity, message),) = codes(folder)
+    folder = write_repository(
+        tmp_path / "x", **{"openrlhf/cli/train_sft.py": text, "a.sh": format_script("--ours --mine")}
+    )
+    ((code, severity, message),) = list_codes(folder)
     assert (code, severity) == ("KEY001", "info")
     assert message.endswith(f"a fork may: the copy in `openrlhf` {why}")
 
@@ -473,79 +490,85 @@ def test_a_copy_that_is_not_read_is_a_doubt(tmp_path: Path, text: str, why: str)
 def test_an_entry_point_that_upstream_does_not_have_is_a_doubt(
     tmp_path: Path, program: str, evidence: str | None
 ) -> None:
-    folder = written(tmp_path / "x", **{"a.sh": script("--ours --adam_offload --bf16 --flash_attn", program)})
-    code, severity, message = codes(folder)[-1]
+    folder = write_repository(
+        tmp_path / "x", **{"a.sh": format_script("--ours --adam_offload --bf16 --flash_attn", program)}
+    )
+    code, severity, message = list_codes(folder)[-1]
     assert (code, severity) == ("KEY001", "error" if evidence is None else "info")
     assert evidence is None or message.endswith(evidence)
 
 
 @pytest.mark.parametrize("program", ["openrlhf.cli.train_sfting", "openrlhf.cli.my_train", "lab.train_sft_dev"])
 def test_other_programs_are_none_of_openrlhfs(tmp_path: Path, program: str) -> None:
-    assert codes(written(tmp_path / "x", **{"a.sh": script("--ours", program)})) == []
+    assert list_codes(write_repository(tmp_path / "x", **{"a.sh": format_script("--ours", program)})) == []
 
 
 def test_an_entry_point_elsewhere_in_the_repository_says_nothing(tmp_path: Path) -> None:
     other = "python -m openrlhf.cli.train_acme --acme_coef 1\n"
-    folder = written(tmp_path / "x", **{"a.sh": script("--acme_coef 1"), "jobs/b.sh": other})
-    assert unknown(folder)["--acme_coef"] == "error"
+    folder = write_repository(tmp_path / "x", **{"a.sh": format_script("--acme_coef 1"), "jobs/b.sh": other})
+    assert list_unknown_flags(folder)["--acme_coef"] == "error"
 
 
 def test_a_copy_without_the_entry_point_is_a_doubt(tmp_path: Path) -> None:
-    files = {"openrlhf/cli/train_sft.py": PARSER, "a.sh": script("--ours", "openrlhf.cli.train_dpo")}
-    ((_, severity, message),) = codes(written(tmp_path / "x", **files))
+    files = {"openrlhf/cli/train_sft.py": PARSER, "a.sh": format_script("--ours", "openrlhf.cli.train_dpo")}
+    ((_, severity, message),) = list_codes(write_repository(tmp_path / "x", **files))
     assert (severity, message.partition("; ")[2]) == ("info", "a fork may: the copy in `openrlhf` has no train_dpo")
 
 
 def test_what_was_read_of_a_copy_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CFGLINT_CACHE_DIR", str(tmp_path / "cache"))
-    folder = written(tmp_path / "x", **{"openrlhf/cli/train_sft.py": PARSER, "a.sh": script("--ours")})
-    assert codes(folder) == []
-    (kept,) = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+    folder = write_repository(tmp_path / "x", **{"openrlhf/cli/train_sft.py": PARSER, "a.sh": format_script("--ours")})
+    assert list_codes(folder) == []
+    (cached,) = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     with monkeypatch.context() as patched:
-        patched.setattr("cfglint_train.forks.vendored._read", None)
-        assert codes(folder) == []
+        patched.setattr("cfglint_train.forks.vendored._read_table", None)
+        assert list_codes(folder) == []
     (folder / "openrlhf" / "cli" / "train_sft.py").write_text(PARSER.replace("--ours", "--mine"))
-    assert [code for code, _, _ in codes(folder)] == ["KEY001"]
+    assert [code for code, _, _ in list_codes(folder)] == ["KEY001"]
     assert len([path for path in (tmp_path / "cache").rglob("*") if path.is_file()]) == 2
-    kept.write_text("nonsense")
+    cached.write_text("nonsense")
     (folder / "openrlhf" / "cli" / "train_sft.py").write_text(PARSER)
-    assert codes(folder) == []
+    assert list_codes(folder) == []
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = written(tmp_path / "x", **{"openrlhf/cli/train_sft.py": PARSER, "a.sh": script("--ours")})
+    folder = write_repository(tmp_path / "x", **{"openrlhf/cli/train_sft.py": PARSER, "a.sh": format_script("--ours")})
     home = tmp_path / "home"
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
     monkeypatch.delenv("CFGLINT_CACHE_DIR", raising=False)
 
-    def kept_in(*arguments: str) -> list[str]:
-        """The folders below `tmp_path` that a lint has written a text to."""
-        assert cfglint(*arguments, "a.sh", cwd=folder).code == 0
-        kept = {path.relative_to(tmp_path).parent for path in tmp_path.rglob("vocabulary/*")}
+    def list_cache_folders(*arguments: str) -> list[str]:
+        """Return the folders below `tmp_path` in which a lint has stored a text, and empty them."""
+        assert run_cfglint(*arguments, "a.sh", cwd=folder).code == 0
+        folders = {path.relative_to(tmp_path).parent for path in tmp_path.rglob("vocabulary/*")}
         for path in tmp_path.rglob("vocabulary/*"):
             path.unlink()
-        return sorted(map(str, kept))
+        return sorted(map(str, folders))
 
-    assert kept_in() == ["home/cfglint/vocabulary"]
+    assert list_cache_folders() == ["home/cfglint/vocabulary"]
     (folder / "cfglint.toml").write_text('cache-dir = "own"\n')
-    assert kept_in() == ["x/own/vocabulary"]
+    assert list_cache_folders() == ["x/own/vocabulary"]
     monkeypatch.setenv("CFGLINT_CACHE_DIR", str(tmp_path / "stated"))
-    assert kept_in() == ["stated/vocabulary"]
-    assert kept_in("--cache-dir", "../flag") == ["flag/vocabulary"]
-    assert kept_in("--cache-dir", "../flag", "--no-cache") == []
+    assert list_cache_folders() == ["stated/vocabulary"]
+    assert list_cache_folders("--cache-dir", "../flag") == ["flag/vocabulary"]
+    assert list_cache_folders("--cache-dir", "../flag", "--no-cache") == []
     monkeypatch.setenv("CFGLINT_CACHE_DIR", "")
-    assert kept_in() == []
+    assert list_cache_folders() == []
 
 
 def test_a_folder_that_only_has_the_name_is_no_copy(tmp_path: Path) -> None:
-    files = {"plugins/openrlhf/__init__.py": "", "openrlhf/cli/train_sft.py": PARSER, "plugins/a.sh": script("--ours")}
-    folder = written(tmp_path / "x", **files)
-    assert codes(folder) == []
+    files = {
+        "plugins/openrlhf/__init__.py": "",
+        "openrlhf/cli/train_sft.py": PARSER,
+        "plugins/a.sh": format_script("--ours"),
+    }
+    folder = write_repository(tmp_path / "x", **files)
+    assert list_codes(folder) == []
     (folder / "openrlhf" / "cli" / "train_sft.py").unlink()
     (folder / "openrlhf" / "cli").rmdir()
-    assert [(code, severity) for code, severity, _ in codes(folder)][-1] == ("KEY001", "error")
+    assert [(code, severity) for code, severity, _ in list_codes(folder)][-1] == ("KEY001", "error")
 
 
 @pytest.mark.parametrize(
@@ -559,7 +582,7 @@ def test_a_folder_that_only_has_the_name_is_no_copy(tmp_path: Path) -> None:
         (
             "openrlhf/cli/train_sft.py",
             "from openrlhf.arguments import add\nadd(parser)\nparser.add_argument('--ours', type=int)\n",
-            ("a.sh", script("--ours 1 --theirs 1")),
+            ("a.sh", format_script("--ours 1 --theirs 1")),
         ),
     ],
 )
@@ -567,16 +590,16 @@ def test_what_a_copy_of_a_part_declares_is_not_unknown(
     tmp_path: Path, part: str, text: str, config: tuple[str, str]
 ) -> None:
     path, content = config
-    folder = written(tmp_path / "x", **{part: text, path: content})
-    ((code, severity, message),) = codes(folder)
+    folder = write_repository(tmp_path / "x", **{part: text, path: content})
+    ((code, severity, message),) = list_codes(folder)
     assert (code, severity) == ("KEY001", "info")
     assert "ours`" not in message
     assert "theirs`; a fork may" in message
     (folder / path).write_text(content.replace("theirs: 1\n", "").replace("--theirs 1", ""))
-    assert codes(folder) == []
+    assert list_codes(folder) == []
 
 
-SFT = script("--ours")
+SFT = format_script("--ours")
 FACTORY = LIMITED + "ours: 1\n"
 PARTS = {
     "axolotl without the schemas": ("axolotl/core/builders.py", "a.yaml", AXOLOTL + "ours: 1\n"),
@@ -593,16 +616,16 @@ PARTS = {
 @pytest.mark.parametrize("name", PARTS)
 def test_a_copy_of_a_part_is_a_doubt(tmp_path: Path, name: str) -> None:
     part, path, text = PARTS[name]
-    folder = written(tmp_path / "x", **{part: "class Ours: pass\n", path: text})
-    ((code, severity, message),) = codes(folder)
+    folder = write_repository(tmp_path / "x", **{part: "class Ours: pass\n", path: text})
+    ((code, severity, message),) = list_codes(folder)
     assert (code, severity) == ("KEY001", "info")
     assert message.endswith("cannot be read")
     (folder / part).rename(folder / part.rpartition("/")[2])
-    assert {severity for code, severity, _ in codes(folder) if code == "KEY001"} <= {"error", "warning"}
+    assert {severity for code, severity, _ in list_codes(folder) if code == "KEY001"} <= {"error", "warning"}
 
 
 def test_what_rests_on_upstreams_defaults_is_assumed_of_a_fork(tmp_path: Path) -> None:
-    """Upstream builds a reward model on eight GPUs by default; a fork may build none."""
+    """Assume that a fork may build no reward model, although upstream builds one on eight GPUs by default."""
     script = (
         "python -m openrlhf.cli.train_ppo_ray --pretrain Qwen/Qwen2.5-7B --advantage_estimator grpo "
         "--reward_pretrain Qwen/Qwen2.5-7B --actor_num_nodes 1 --actor_num_gpus_per_node 2 "
@@ -613,9 +636,9 @@ def test_what_rests_on_upstreams_defaults_is_assumed_of_a_fork(tmp_path: Path) -
     assert "BAT002" in {finding.code for finding in lint(tmp_path).findings}
     (tmp_path / "requirements.txt").write_text("openrlhf @ git+https://github.com/lab/OpenRLHF@merged\n")
     (tmp_path / "train.sh").write_text(script)
-    found = lint(tmp_path).findings
-    assert not {"BAT002", "CHK001"} & {finding.code for finding in found}
-    resting = [finding for finding in found if any(ground.fact == "fork" for ground in finding.rests_on)]
+    findings = lint(tmp_path).findings
+    assert not {"BAT002", "CHK001"} & {finding.code for finding in findings}
+    resting = [finding for finding in findings if any(ground.fact == "fork" for ground in finding.rests_on)]
     assert all(finding.certainty == "assumed" and finding.severity != "error" for finding in resting)
 
 
@@ -643,7 +666,7 @@ def test_a_read_me_file_that_has_a_fork_installed_is_evidence(tmp_path: Path, te
     (tmp_path / ".git").mkdir()
     (tmp_path / "README.md").write_text(f"# Training\n\n{text}")
     (tmp_path / "train.yaml").write_text(AXOLOTL + "moe_top_k: 8\n")
-    (finding,) = (one for one in lint(tmp_path).findings if one.code == "KEY001")
+    (finding,) = (item for item in lint(tmp_path).findings if item.code == "KEY001")
     assert (finding.severity == "info") == doubted
     assert ("(README.md:" in finding.message) == doubted
 
@@ -653,26 +676,26 @@ def test_requirements_count_before_a_read_me_file(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text(READMES["pip"])
     (tmp_path / "requirements.txt").write_text("axolotl==0.21.0\n")
     (tmp_path / "train.yaml").write_text(AXOLOTL + "moe_top_k: 8\n")
-    assert [one.severity for one in lint(tmp_path).findings if one.code == "KEY001"] == ["warning"]
+    assert [item.severity for item in lint(tmp_path).findings if item.code == "KEY001"] == ["warning"]
 
 
 def test_what_later_releases_refuse_a_fork_may_take(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
-    (tmp_path / "train.yaml").write_text(AXOLOTL + "streaming: true\n")  # without max_steps, since 0.13.1
-    assert [one.severity for one in lint(tmp_path).findings if one.code == "KEY006"] == ["error"]
+    (tmp_path / "train.yaml").write_text(AXOLOTL + "streaming: true\n")  # without max_steps, an error since 0.13.1
+    assert [item.severity for item in lint(tmp_path).findings if item.code == "KEY006"] == ["error"]
     (tmp_path / "README.md").write_text(READMES["pip"])
-    assert [one.severity for one in lint(tmp_path).findings if one.code == "KEY006"] == ["info"]
+    assert [item.severity for item in lint(tmp_path).findings if item.code == "KEY006"] == ["info"]
 
 
 def test_a_script_in_the_folder_of_a_package_is_the_repositorys_own(tmp_path: Path) -> None:
-    """What starts a program that is not read is said there, and not of the scripts of a copied project."""
-    own = script("").replace("--module openrlhf.cli.train_sft", "cli/learn.py")
+    """Report a program that is not read in the repository's own scripts, but not in those of a copied project."""
+    launch_script = format_script("").replace("--module openrlhf.cli.train_sft", "cli/learn.py")
     files = {"openrlhf/cli/train_sft.py": PARSER, "openrlhf/cli/learn.py": "loss.backward()\n"}
-    folder = written(tmp_path / "x", **files, **{"openrlhf/scripts/a.sh": own})
-    assert [one.path for one in lint(folder).findings if one.code == "CHK005"] == ["openrlhf/scripts/a.sh"]
+    folder = write_repository(tmp_path / "x", **files, **{"openrlhf/scripts/a.sh": launch_script})
+    assert [item.path for item in lint(folder).findings if item.code == "CHK005"] == ["openrlhf/scripts/a.sh"]
     copied = {f"OpenRLHF/{name}": text for name, text in files.items()}
-    copied |= {"OpenRLHF/setup.py": "", "OpenRLHF/examples/scripts/a.sh": own, "b.sh": script("")}
-    assert not [one for one in lint(written(tmp_path / "y", **copied)).findings if one.code == "CHK005"]
+    copied |= {"OpenRLHF/setup.py": "", "OpenRLHF/examples/scripts/a.sh": launch_script, "b.sh": format_script("")}
+    assert not [item for item in lint(write_repository(tmp_path / "y", **copied)).findings if item.code == "CHK005"]
 
 
 @pytest.mark.parametrize(
@@ -692,5 +715,5 @@ def test_explain_shows_evidence_with_its_scope_and_place(
     source = f"{AXOLOTL}novelty_bonus: 1\n"
     (tmp_path / "a.yaml").write_text(source)
     line = len(source.splitlines())
-    outcome = cfglint("--explain", f"KEY001:{line}", "a.yaml", cwd=tmp_path)
+    outcome = run_cfglint("--explain", f"KEY001:{line}", "a.yaml", cwd=tmp_path)
     assert f"{scope} ({place})" in " ".join(outcome.out.split()), outcome.out + outcome.err

@@ -1,4 +1,4 @@
-"""A record behaves as a `typing.NamedTuple` does, before its constructor is compiled and afterwards."""
+"""Records that behave like a `typing.NamedTuple`, before and after their constructor is compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.cases import for_each
 
 
 class Ours(Frozen):
-    """A record."""
+    """A record with a property."""
 
     a: int
     b: str = "x"
@@ -22,12 +22,12 @@ class Ours(Frozen):
 
     @property
     def twice(self) -> int:
-        """Of the first field."""
+        """Twice the first field."""
         return self.a * 2
 
 
 class Theirs(NamedTuple):
-    """A record."""
+    """A record with a property."""
 
     a: int
     b: str = "x"
@@ -35,7 +35,7 @@ class Theirs(NamedTuple):
 
     @property
     def twice(self) -> int:
-        """Of the first field."""
+        """Twice the first field."""
         return self.a * 2
 
 
@@ -52,7 +52,7 @@ WRONG = [((), {}), ((1, 2, 3, 4), {}), ((1,), {"a": 2}), ((1,), {"d": 2}), ((), 
 
 @pytest.fixture(params=["first ones", "later ones"])
 def made(request):
-    """The classes, with few or with many records made of ours."""
+    """Return the record class after few or many instances have been created."""
 
     class Ours(Frozen):
         a: int
@@ -115,7 +115,7 @@ def test_a_record_of_the_api_is_handled_as_a_data_class():
         line: int = 1
 
     assert "__dataclass_fields__" in vars(Place)
-    assert [(one.name, one.default) for one in fields(Place)] == [("path", MISSING), ("line", 1)]
+    assert [(field.name, field.default) for field in fields(Place)] == [("path", MISSING), ("line", 1)]
     assert Place.__dataclass_fields__ is Place.__dataclass_fields__
     assert asdict(Place("a")) == {"path": "a", "line": 1}
     assert replace(Place("a"), line=2) == Place("a", 2)

@@ -1,4 +1,4 @@
-"""Work shared among processes gives what one process gives, whatever happens to the others."""
+"""Work shared among processes: the same results as from a single process, even if other processes fail."""
 
 from __future__ import annotations
 
@@ -16,55 +16,55 @@ from cfglint_train.reports import formats
 from cfglint_train.settings.error import SettingsError
 from cfglint_train.settings.settings import FORMATS
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import working_in
+from tests.support.linting import change_directory
 
-pytestmark = pytest.mark.skipif(pool.processors() == 1 and not hasattr(os, "fork"), reason="no fork here")
+pytestmark = pytest.mark.skipif(pool.count_processors() == 1 and not hasattr(os, "fork"), reason="no fork here")
 
 
-def with_process(items) -> tuple[int, list[int]]:
+def process_items(items) -> tuple[int, list[int]]:
     return os.getpid(), list(items)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 100, 20_000])
 def test_each_item_goes_to_one_process(count):
-    outcomes = pool.gather(with_process, list(range(count)), 3)
+    outcomes = pool.gather(process_items, list(range(count)), 3)
     assert len({process for process, _ in outcomes}) == 3
     assert outcomes[0][0] == os.getpid()
     assert sorted(item for _, items in outcomes for item in items) == list(range(count))
 
 
 def test_neighbours_stay_together_and_in_order():
-    for _, items in pool.gather(with_process, list(range(100)), 2):
+    for _, items in pool.gather(process_items, list(range(100)), 2):
         assert items == sorted(items)
-        assert all({item - item % pool._BLOCK, min(99, item | pool._BLOCK - 1)} <= set(items) for item in items)
+        assert all({item - item % pool._MIN_BLOCK, min(99, item | pool._MIN_BLOCK - 1)} <= set(items) for item in items)
 
 
 def test_whoever_is_ready_takes_the_next():
     original = os.getpid()
 
-    def work(items) -> list[int]:
+    def process_slowly(items) -> list[int]:
         return [item for item in items if os.getpid() != original or not time.sleep(0.02)]
 
-    slow, fast = pool.gather(work, list(range(160)), 2)
+    slow, fast = pool.gather(process_slowly, list(range(160)), 2)
     assert len(fast) > len(slow)
 
 
 def test_an_exception_of_a_copy_is_raised_here():
     original = os.getpid()
 
-    def work(items) -> list[int]:
+    def raise_in_copy(items) -> list[int]:
         if os.getpid() != original:
             raise SettingsError("not in a copy")
         return list(items)
 
     with pytest.raises(SettingsError, match="not in a copy"):
-        pool.gather(work, [1, 2], 2)
+        pool.gather(raise_in_copy, [1, 2], 2)
 
 
 def test_what_a_copy_took_before_it_died_is_done_here():
     original = os.getpid()
 
-    def work(items) -> list[int]:
+    def kill_copy(items) -> list[int]:
         for item in items:
             if os.getpid() != original:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -72,7 +72,7 @@ def test_what_a_copy_took_before_it_died_is_done_here():
             return [item, *items]
         return []
 
-    outcomes = pool.gather(work, list(range(100)), 3)
+    outcomes = pool.gather(kill_copy, list(range(100)), 3)
     assert sorted(item for items in outcomes for item in items) == list(range(100))
 
 
@@ -82,14 +82,14 @@ def test_no_copy_is_left_behind():
         os.waitpid(-1, os.WNOHANG)
 
 
-def told(result: Result) -> tuple[object, ...]:
+def list_contents(result: Result) -> tuple[object, ...]:
     findings = [
         (
-            finding.order, finding.end, finding.severity, finding.help,
+            finding.sort_key, finding.end, finding.severity, finding.help,
             None if finding.fix is None else finding.fix._replace(
                 edits=tuple(edit._replace(document=None) for edit in finding.fix.edits)
             ),
-            [(one.place.document.path, one.place.span, one.message) for one in finding.related],
+            [(note.place.document.path, note.place.span, note.message) for note in finding.related],
             None if finding.place is None else (finding.place.document.path, finding.place.span),
         )
         for finding in result.findings
@@ -99,7 +99,7 @@ def told(result: Result) -> tuple[object, ...]:
 
 @pytest.mark.slow
 def test_a_shared_lint_finds_what_one_process_finds(tmp_path, monkeypatch):
-    """Over everything that is shipped: companions of several runs, suppressions, credentials, unreadable files."""
+    """Lint all fixtures: companions of several runs, suppressions, credentials, unreadable files."""
     monkeypatch.setattr(dispatch, "FILES_PER_JOB", 1)
     monkeypatch.setattr(dispatch, "MAX_SECONDS", 1000.0)
     (tmp_path / "broken.yaml").write_text("base_model: [\n")
@@ -108,7 +108,7 @@ def test_a_shared_lint_finds_what_one_process_finds(tmp_path, monkeypatch):
     shared = api.lint(paths, api.Options(jobs=3)).raw
     assert len(alone.findings) > 100
     assert any(finding.fix is not None and finding.fix.edits for finding in shared.findings)
-    assert told(shared) == told(alone)
+    assert list_contents(shared) == list_contents(alone)
     assert alone.runs
     assert shared.runs == ()
 
@@ -124,7 +124,7 @@ def test_a_companion_of_runs_in_two_processes_is_one_finding_and_needs_its_suppr
     alone = api.lint(names, api.Options(isolated=True)).raw
     shared = api.lint(names, api.Options(isolated=True, jobs=2)).raw
     assert "XFL001" in {finding.code for finding in alone.findings}
-    assert told(shared) == told(alone)
+    assert list_contents(shared) == list_contents(alone)
 
 
 def test_settings_that_mean_nothing_are_refused_from_every_process(tmp_path, monkeypatch):
@@ -138,33 +138,34 @@ def test_settings_that_mean_nothing_are_refused_from_every_process(tmp_path, mon
         api.lint([str(tmp_path)], api.Options(jobs=2))
 
 
-DIGESTS = {form: digest for form in FORMATS if (digest := formats.digester(form)) is not None}
+DIGESTS = {form: digest for form in FORMATS if (digest := formats.find_digest(form)) is not None}
 
 
-def every_digest(run) -> dict[str, object]:
+def compute_digests(run) -> dict[str, object]:
     return {form: digest(run) for form, digest in DIGESTS.items()}
 
 
 @pytest.fixture(scope="module")
 def results() -> tuple[Result, Result]:
-    """The rules' fixtures, linted by one process and by three, however slow: the copies of frameworks beside them are
-    read for the first file that needs them.
+    """Return the rules' fixtures linted by a single process and by three, without a time limit.
+
+    The bundled copies of frameworks next to them are parsed for the first file that needs them.
     """
-    with working_in(REPOSITORY / "fixtures" / "rules"), pytest.MonkeyPatch.context() as patched:
+    with change_directory(REPOSITORY / "fixtures" / "rules"), pytest.MonkeyPatch.context() as patched:
         patched.setattr(dispatch, "MAX_SECONDS", 1000.0)
-        alone = api.lint(["."], api.Options(isolated=True), digest=every_digest).raw
-        shared = api.lint(["."], api.Options(isolated=True, jobs=3), digest=every_digest).raw
+        alone = api.lint(["."], api.Options(isolated=True), digest=compute_digests).raw
+        shared = api.lint(["."], api.Options(isolated=True, jobs=3), digest=compute_digests).raw
         return alone, shared
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_says_the_same_of_a_shared_lint(form, results):
-    """Fixes in companions and budgets of runs included, wherever they were made."""
+    """Include fixes in companions and budgets of runs, whichever process computes them."""
 
-    def report(result: Result) -> list[str]:
+    def render_report(result: Result) -> list[str]:
         digests = tuple(digest[form] for digest in result.digests) if form in DIGESTS else ()
-        return list(formats.reporter(form)(result._replace(digests=digests)))
+        return list(formats.find_reporter(form)(result._replace(digests=digests)))
 
-    alone, shared = map(report, results)
+    alone, shared = map(render_report, results)
     assert shared == alone
     assert sum(map(len, alone)) > 10_000

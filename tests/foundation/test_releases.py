@@ -1,4 +1,4 @@
-"""Release numbers and constraints on them, checked against packaging, which is the reference for PEP 440."""
+"""Release numbers and constraints on them, checked against packaging, the reference implementation of PEP 440."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from cfglint_train.foundation.versions import Constraint, is_final, public, release_key
+from cfglint_train.foundation.versions import Constraint, is_final, parse_release, strip_local_label
 from cfglint_train.plan.origin import Origin
-from cfglint_train.plan.releases import Allowed, Release, Releases
+from cfglint_train.plan.releases import AllowedReleases, Release, Releases
 
 NUMBERS = st.lists(st.integers(0, 12), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
 SUFFIXES = st.sampled_from(["", "", "", "rc1", "a2", "b1", ".dev0", ".post1", ".post2"])
@@ -18,7 +18,7 @@ RELEASES = st.builds(lambda numbers, suffix: numbers + suffix, NUMBERS, SUFFIXES
 
 
 @st.composite
-def constraints(draw: st.DrawFn) -> Constraint:
+def draw_constraint(draw: st.DrawFn) -> Constraint:
     comparisons = []
     for operator in draw(
         st.lists(st.sampled_from(["==", "!=", ">=", "<=", ">", "<", "~=", "==*", "!=*"]), min_size=1, max_size=3)
@@ -28,7 +28,7 @@ def constraints(draw: st.DrawFn) -> Constraint:
         elif operator == "~=":
             comparisons.append((operator, draw(NUMBERS.filter(lambda text: "." in text))))
         elif operator in (">", "<"):
-            comparisons.append((operator, draw(NUMBERS)))  # of other bounds packaging's own releases disagree
+            comparisons.append((operator, draw(NUMBERS)))  # for bounds with suffixes, packaging's own releases disagree
         else:
             comparisons.append((operator, draw(RELEASES)))
     return Constraint(tuple(comparisons))
@@ -36,43 +36,43 @@ def constraints(draw: st.DrawFn) -> Constraint:
 
 @settings(max_examples=500)
 @given(RELEASES, RELEASES)
-def test_releases_are_ordered_as_pep_440_orders_them(one: str, other: str) -> None:
-    assert (release_key(one) < release_key(other)) == (Version(one) < Version(other))
-    assert (release_key(one) == release_key(other)) == (Version(one) == Version(other))
-    assert is_final(one) == (not Version(one).is_prerelease)
+def test_releases_are_ordered_as_pep_440_orders_them(release: str, other: str) -> None:
+    assert (parse_release(release) < parse_release(other)) == (Version(release) < Version(other))
+    assert (parse_release(release) == parse_release(other)) == (Version(release) == Version(other))
+    assert is_final(release) == (not Version(release).is_prerelease)
 
 
 def test_a_number_that_no_release_has_is_later_than_all() -> None:
-    assert release_key("1." + "9" * 5000) > release_key("1.99999")
+    assert parse_release("1." + "9" * 5000) > parse_release("1.99999")
 
 
 @pytest.mark.slow
 @settings(max_examples=1000)
-@given(constraints(), RELEASES)
+@given(draw_constraint(), RELEASES)
 def test_constraints_allow_what_packaging_allows(constraint: Constraint, release: str) -> None:
-    assert constraint.allows(release) == SpecifierSet(str(constraint)).contains(release, prereleases=True)
+    assert constraint.is_satisfied_by(release) == SpecifierSet(str(constraint)).contains(release, prereleases=True)
 
 
 @pytest.mark.slow
 @settings(max_examples=1000)
-@given(constraints(), RELEASES, RELEASES)
+@given(draw_constraint(), RELEASES, RELEASES)
 def test_bounds_never_contradict_what_is_allowed(constraint: Constraint, release: str, floor: str) -> None:
-    allowed = constraint.allows(release)
-    if constraint.impossible:
+    allowed = constraint.is_satisfied_by(release)
+    if constraint.is_impossible:
         assert not allowed
-    told = constraint.at_least(floor)
-    if allowed and told is not None and is_final(release):
-        assert (release_key(release) >= release_key(floor)) == told
-    if constraint.exact is not None and allowed and "===" not in str(constraint):
-        assert release_key(constraint.exact) == release_key(release)
+    answer = constraint.is_at_least(floor)
+    if allowed and answer is not None and is_final(release):
+        assert (parse_release(release) >= parse_release(floor)) == answer
+    if constraint.exact_release is not None and allowed and "===" not in str(constraint):
+        assert parse_release(constraint.exact_release) == parse_release(release)
 
 
-def between(text: str) -> Constraint:
-    found = []
+def parse_constraint(text: str) -> Constraint:
+    comparisons = []
     for part in text.split(","):
         operator = part.rstrip("0123456789.*abrcdevpost")
-        found.append((operator, part[len(operator) :]))
-    return Constraint(tuple(found))
+        comparisons.append((operator, part[len(operator) :]))
+    return Constraint(tuple(comparisons))
 
 
 @pytest.mark.parametrize(
@@ -92,40 +92,40 @@ def between(text: str) -> Constraint:
     ],
 )
 def test_a_range_answers_where_all_its_releases_agree(text: str, floor: str, told: bool | None) -> None:
-    assert between(text).at_least(floor) is told
-    releases = Releases(ranges={"torch": Allowed(between(text), Origin("inferred"))})
-    assert releases.certain("torch", floor) is told
-    assert releases.at_least("torch", floor) is told
-    assert not releases.stated("torch")
+    assert parse_constraint(text).is_at_least(floor) is told
+    releases = Releases(allowed_releases={"torch": AllowedReleases(parse_constraint(text), Origin("inferred"))})
+    assert releases.is_certainly_at_least("torch", floor) is told
+    assert releases.is_at_least("torch", floor) is told
+    assert not releases.is_stated("torch")
 
 
 @pytest.mark.parametrize("text", [">=2,<2", ">3,<=3", ">=2.1,==1.*", "==1.0,==2.0", "==1.0,!=1.0", "~=1.4.2,>=1.5"])
 def test_impossible_constraints_are_seen(text: str) -> None:
-    assert between(text).impossible
+    assert parse_constraint(text).is_impossible
 
 
 def test_the_newest_allowed_release_is_no_pre_release_unless_there_is_no_other() -> None:
-    known = ("0.9.4", "0.9.5", "0.9.6.dev0")
-    assert between(">=0.9.4").newest(known) == "0.9.5"
-    assert between("<0.9.5").newest(known) == "0.9.4"
-    assert between(">0.9.5").newest(known) == "0.9.6.dev0"
-    assert between(">1").newest(known) is None
+    releases = ("0.9.4", "0.9.5", "0.9.6.dev0")
+    assert parse_constraint(">=0.9.4").find_newest(releases) == "0.9.5"
+    assert parse_constraint("<0.9.5").find_newest(releases) == "0.9.4"
+    assert parse_constraint(">0.9.5").find_newest(releases) == "0.9.6.dev0"
+    assert parse_constraint(">1").find_newest(releases) is None
 
 
 def test_what_is_stated_stands_above_ranges_and_assumptions() -> None:
     assumed = Release("2.8", Origin("assumed"))
-    stated = Release("2.2", Origin("user"))
-    ranges = {"torch": Allowed(between(">=2.4"), Origin("inferred"))}
-    assert Releases({"torch": stated}, ranges).certain("torch", "2.3") is False
-    assert Releases({"torch": assumed}, ranges).at_least("torch", "2.3") is True
-    assert Releases({"torch": assumed}).certain("torch", "2.3") is None
-    assert Releases({"torch": assumed}).at_least("torch", "2.3") is True
-    assert Releases({"torch": assumed}).assumed("torch")
-    assert Releases().assumed("torch")
-    assert Releases({}, ranges).with_defaults({"torch": assumed}).ranges == ranges
+    release = Release("2.2", Origin("user"))
+    ranges = {"torch": AllowedReleases(parse_constraint(">=2.4"), Origin("inferred"))}
+    assert Releases({"torch": release}, ranges).is_certainly_at_least("torch", "2.3") is False
+    assert Releases({"torch": assumed}, ranges).is_at_least("torch", "2.3") is True
+    assert Releases({"torch": assumed}).is_certainly_at_least("torch", "2.3") is None
+    assert Releases({"torch": assumed}).is_at_least("torch", "2.3") is True
+    assert Releases({"torch": assumed}).is_assumed("torch")
+    assert Releases().is_assumed("torch")
+    assert Releases({}, ranges).add_defaults({"torch": assumed}).allowed_releases == ranges
 
 
 def test_local_labels_say_nothing() -> None:
-    assert public("2.6.0+cu124") == "2.6.0"
-    assert public("v0.12.2") == "0.12.2"
-    assert release_key("2.6.0+cu124") == release_key("2.6")
+    assert strip_local_label("2.6.0+cu124") == "2.6.0"
+    assert strip_local_label("v0.12.2") == "0.12.2"
+    assert parse_release("2.6.0+cu124") == parse_release("2.6")

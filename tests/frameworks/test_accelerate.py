@@ -1,4 +1,4 @@
-"""accelerate's launch files: recognised, read, written; accelerate's own launcher judges (slow)."""
+"""accelerate's launch files: recognition, reading and writing, checked against accelerate's own launcher (slow)."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfglint_train.documents.document import CannotEdit
-from cfglint_train.frameworks.accelerate.recognise import recognise, references
+from cfglint_train.frameworks.accelerate.recognise import list_references, recognise
 from cfglint_train.frameworks.deepspeed import lenses as deepspeed
 from cfglint_train.frameworks.hf_trainer import fsdp
 from cfglint_train.frameworks.lens import Config
 from tests.support import laws
 from tests.support.cases import for_each
-from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
-from tests.support.jobs import job_of, plan_of
-from tests.support.skips import not_applicable
+from tests.support.corpus import CORPUS, REPOSITORY, list_corpus_files, needs_corpus
+from tests.support.jobs import build_job, build_job_plan
+from tests.support.skips import skip_inapplicable
 
 FIXTURES = sorted((REPOSITORY / "fixtures" / "accelerate").glob("*.yaml"))
-OWN_FOLDERS = ("accelerate", "llamafactory/examples/accelerate", "llamafactory/examples/ktransformers/accelerate")
-UPSTREAM = [path for folder in OWN_FOLDERS for path in files(".yaml", ".yml", under=folder)]
+EXAMPLE_FOLDERS = ("accelerate", "llamafactory/examples/accelerate", "llamafactory/examples/ktransformers/accelerate")
+UPSTREAM = [path for folder in EXAMPLE_FOLDERS for path in list_corpus_files(".yaml", ".yml", under=folder)]
 
 
-def config(source: str | bytes | dict[str, Any], role: str = "companion", **stated: str) -> Config:
+def parse_config(source: str | bytes | dict[str, Any], role: str = "companion", **stated: str) -> Config:
     text = yaml.safe_dump(source, sort_keys=False) if isinstance(source, dict) else source
-    return laws.config_of("accelerate", text, role=role, **stated)
+    return laws.build_config("accelerate", text, role=role, **stated)
 
 
-def value(source: dict[str, Any], field: str, **stated: str) -> Any:
-    return laws.read(config(source, **stated)).get(field)
+def read_value(source: dict[str, Any], field: str, **stated: str) -> Any:
+    return laws.read_plan(parse_config(source, **stated)).get(field)
 
 
 FSDP = {"distributed_type": "FSDP", "num_processes": 8}
@@ -43,14 +43,14 @@ DEEPSPEED = {"distributed_type": "DEEPSPEED", "num_processes": 8}
 @needs_corpus
 def test_recognises_the_corpus_and_nothing_else():
     assert len(UPSTREAM) == 18
-    for path in files(".yaml", ".yml"):
-        found = recognise(laws.document_of(path.read_bytes(), "yaml", str(path)))
-        assert bool(found) == (path in UPSTREAM), path
+    for path in list_corpus_files(".yaml", ".yml"):
+        configs = recognise(laws.parse_document(path.read_bytes(), "yaml", str(path)))
+        assert bool(configs) == (path in UPSTREAM), path
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.name)
 def test_recognises_fixtures(path):
-    assert recognise(laws.document_of(path.read_bytes(), "yaml"))
+    assert recognise(laws.parse_document(path.read_bytes(), "yaml"))
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_recognises_fixtures(path):
         "distributed_type: sideways\nnum_processes: 8\n",
         "distributed_type: [FSDP]\nnum_processes: 8\n",
         "mixed_precision: bf16\nnum_processes: 8\n",
-        # axolotl and LLaMA-Factory have an fsdp_config as well
+        # axolotl and LLaMA-Factory have an fsdp_config too
         "base_model: x\nfsdp_config: {}\ndatasets: []\n",
         "distributed_type: FSDP\nmixed_precision: bf16\nmodel: x\ndata: y\noptimizer: z\nlr: 1\nseed: 2\n",
         "",
     ],
 )
 def test_leaves_look_alikes_alone(source):
-    assert not recognise(laws.document_of(source, "yaml"))
+    assert not recognise(laws.parse_document(source, "yaml"))
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def test_leaves_look_alikes_alone(source):
     ],
 )
 def test_cluster(source, nodes, gpus):
-    reading = laws.read(config(source))
+    reading = laws.read_plan(parse_config(source))
     assert (reading.get("launch.nodes"), reading.get("launch.gpus_per_node")) == (nodes, gpus)
 
 
@@ -97,11 +97,13 @@ def test_cluster(source, nodes, gpus):
     [("MULTI_GPU", "ddp"), ("MULTI_XPU", "ddp"), ("NO", "none"), ("DEEPSPEED", "zero"), ("MEGATRON_LM", None)],
 )
 def test_strategy(kind, expected):
-    assert value({"distributed_type": kind, "num_processes": 8}, "parallel.strategy") == expected
+    assert read_value({"distributed_type": kind, "num_processes": 8}, "parallel.strategy") == expected
 
 
 def test_unquoted_no_is_a_boolean_and_still_means_no():
-    assert laws.read(config("distributed_type: NO\nmixed_precision: bf16\n")).get("parallel.strategy") == "none"
+    assert (
+        laws.read_plan(parse_config("distributed_type: NO\nmixed_precision: bf16\n")).get("parallel.strategy") == "none"
+    )
 
 
 @for_each(
@@ -117,7 +119,7 @@ def test_unquoted_no_is_a_boolean_and_still_means_no():
         ({"fsdp_sharding_strategy": "5"}, "parallel.sharding", "hybrid_shard_zero2"),
         ({"sharding_strategy": "NO_SHARD"}, "parallel.sharding", "no_shard"),
         ({"fsdp_sharding_strategy": 9}, "parallel.sharding", None),
-        # The launcher always hands a strategy over at version 1, so that this key has no say.
+        # The launcher always passes a strategy at version 1, so this key has no effect.
         ({"fsdp_reshard_after_forward": "SHARD_GRAD_OP"}, "parallel.sharding", "full_shard"),
         ({"fsdp_version": 2, "fsdp_reshard_after_forward": False}, "parallel.sharding", "shard_grad_op"),
         ({"fsdp_version": 2, "fsdp_sharding_strategy": "SHARD_GRAD_OP"}, "parallel.sharding", "full_shard"),
@@ -142,14 +144,16 @@ def test_unquoted_no_is_a_boolean_and_still_means_no():
     ],
 )
 def test_fsdp(stated, field, expected):
-    assert value({**FSDP, "fsdp_config": stated}, field) == expected
+    assert read_value({**FSDP, "fsdp_config": stated}, field) == expected
 
 
 def test_ranks_of_a_mesh():
-    plan = plan_of(config((REPOSITORY / "fixtures/accelerate/fsdp2_ranks.yaml").read_bytes()), nodes=None, gpus=None)
+    plan = build_job_plan(
+        parse_config((REPOSITORY / "fixtures/accelerate/fsdp2_ranks.yaml").read_bytes()), nodes=None, gpus=None
+    )
     parallel = plan.parallel
     assert (parallel.shard_size, parallel.replicas, parallel.tensor) == (4, 2, 2)
-    assert plan.world == 16
+    assert plan.world_size == 16
     assert plan.activations.compile is True
 
 
@@ -166,7 +170,7 @@ def test_ranks_of_a_mesh():
         ({"gradient_accumulation_steps": 4}, "batch.accumulation", 4),
         ({"gradient_clipping": "0.5"}, "optimizer.clipping", 0.5),
         ({"gradient_clipping": "much"}, "optimizer.clipping", None),
-        # The generated file leaves the bucket out: DeepSpeed's default, not the Trainer's hidden size squared.
+        # The generated file omits the bucket size: DeepSpeed's default applies, not the Trainer's hidden size squared.
         ({}, "parallel.reduce_bucket", 500_000_000),
         ({"deepspeed_moe_layer_cls_names": "MixtralSparseMoeBlock"}, "parallel.leaf_modules", True),
         ({"deepspeed_config_file": "ds.json"}, "parallel.zero_stage", None),
@@ -174,13 +178,13 @@ def test_ranks_of_a_mesh():
     ],
 )
 def test_deepspeed_settings_of_its_own(stated, field, expected):
-    assert value({**DEEPSPEED, "deepspeed_config": stated}, field) == expected
+    assert read_value({**DEEPSPEED, "deepspeed_config": stated}, field) == expected
 
 
 def test_names_a_deepspeed_file():
-    (reference,) = references(config({**DEEPSPEED, "deepspeed_config": {"deepspeed_config_file": "a.json"}}))
+    (reference,) = list_references(parse_config({**DEEPSPEED, "deepspeed_config": {"deepspeed_config_file": "a.json"}}))
     assert (reference.framework, reference.path) == ("deepspeed", "a.json")
-    assert not references(config({**FSDP, "deepspeed_config": {"deepspeed_config_file": "a.json"}}))
+    assert not list_references(parse_config({**FSDP, "deepspeed_config": {"deepspeed_config_file": "a.json"}}))
 
 
 HOST = "model_name_or_path: x/y\nstage: sft\nfinetuning_type: full\ndataset: d\ntemplate: t\n"
@@ -191,23 +195,23 @@ HOST = "model_name_or_path: x/y\nstage: sft\nfinetuning_type: full\ndataset: d\n
     [("", "bf16", "bf16", True), ("fp16: true\n", "bf16", "fp16", True), ("", "no", "fp32", False)],
 )
 def test_mixed_precision_of_the_launch_fills_the_trainers_gap(host, mixed, compute, autocast):
-    main = laws.config_of("llamafactory", HOST + host)
-    plan = plan_of(main, {"accelerate": config({**FSDP, "mixed_precision": mixed})})
+    main = laws.build_config("llamafactory", HOST + host)
+    plan = build_job_plan(main, {"accelerate": parse_config({**FSDP, "mixed_precision": mixed})})
     assert (plan.precision.compute, plan.precision.autocast) == (compute, autocast)
     assert plan.parallel.strategy == "fsdp1"
 
 
 def test_the_trainers_own_fsdp_settings_win():
-    main = laws.config_of("llamafactory", HOST + "fsdp: shard_grad_op\n")
+    main = laws.build_config("llamafactory", HOST + "fsdp: shard_grad_op\n")
     launch = {**FSDP, "fsdp_config": {"fsdp_version": 2, "fsdp_state_dict_type": "SHARDED_STATE_DICT"}}
-    plan = plan_of(main, {"accelerate": config(launch)})
+    plan = build_job_plan(main, {"accelerate": parse_config(launch)})
     assert (plan.parallel.strategy, plan.parallel.sharding) == ("fsdp1", "shard_grad_op")
     assert plan.checkpoint.state_dict == "full"
 
 
 def test_alone_it_is_a_run_as_far_as_it_goes():
     fixture = REPOSITORY / "fixtures/accelerate/deepspeed_inline.yaml"
-    plan = plan_of(config(fixture.read_bytes()), nodes=None, gpus=None)
+    plan = build_job_plan(parse_config(fixture.read_bytes()), nodes=None, gpus=None)
     assert (plan.launch.nodes, plan.launch.gpus_per_node) == (2, 8)
     assert (plan.precision.params, plan.precision.master) == ("bf16", "fp32")
     assert (plan.parallel.overlap_comm, plan.parallel.offload_optimizer) == (True, "cpu")
@@ -239,18 +243,18 @@ CHANGES: list[dict[str, Any]] = [
 @needs_corpus
 @pytest.mark.parametrize("path", UPSTREAM, ids=lambda path: str(path.relative_to(CORPUS)))
 def test_laws_over_the_corpus(path):
-    before = config(path.read_bytes())
-    assert laws.get_put(before) >= 3
+    before = parse_config(path.read_bytes())
+    assert laws.check_get_put(before) >= 3
     for changes in CHANGES:
-        laws.put_get(before, changes)
-    job_of(before)
+        laws.check_put_get(before, changes)
+    build_job(before)
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.name)
 def test_laws_over_fixtures(path):
-    before = config(path.read_bytes())
-    laws.get_put(before)
-    assert sum(laws.put_get(before, changes) is not None for changes in CHANGES) >= 5
+    before = parse_config(path.read_bytes())
+    laws.check_get_put(before)
+    assert sum(laws.check_put_get(before, changes) is not None for changes in CHANGES) >= 5
 
 
 WORDS = st.sampled_from(["true", "false", "NO", "FSDP", "DEEPSPEED", "MULTI_GPU", "bf16", "2", "3", "cpu", "x", ""])
@@ -276,15 +280,15 @@ SECTIONS = st.one_of(ODD, st.dictionaries(INNER, ODD, max_size=5))
 )
 def test_laws_over_odd_files(kind, rest, fsdp, ds, changes, crlf):
     text = yaml.safe_dump({"distributed_type": kind, **rest, "fsdp_config": fsdp, "deepspeed_config": ds})
-    before = config(text.replace("\n", "\r\n") if crlf else text)
-    laws.get_put(before)
-    laws.put_get(before, changes)
-    job_of(before)
+    before = parse_config(text.replace("\n", "\r\n") if crlf else text)
+    laws.check_get_put(before)
+    laws.check_put_get(before, changes)
+    build_job(before)
 
 
 def test_a_write_keeps_key_style_and_comments():
     source = "distributed_type: FSDP  # all\nfsdp_config:\n  state_dict_type: FULL_STATE_DICT # one\nnum_processes: 8\n"
-    after = laws.written(config(source), {"checkpoint.state_dict": "sharded"})
+    after = laws.write_fields(parse_config(source), {"checkpoint.state_dict": "sharded"})
     assert after.document.source.decode() == source.replace("FULL_", "SHARDED_")
 
 
@@ -306,7 +310,7 @@ def test_a_write_keeps_key_style_and_comments():
 )
 def test_refusals_say_why(source, changes, reason):
     with pytest.raises(CannotEdit, match=reason):
-        laws.written(config(source), changes)
+        laws.write_fields(parse_config(source), changes)
 
 
 # --- accelerate as the judge -----------------------------------------------------------------------------------------
@@ -320,8 +324,8 @@ def launched():
     launch = pytest.importorskip("accelerate.commands.launch")
     from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
 
-    def environment(path: Any) -> dict[str, str]:
-        """What the launcher puts into the environment of the training processes."""
+    def build_environment(path: Any) -> dict[str, str]:
+        """Return the environment variables that the launcher sets for the training processes."""
         arguments = launch.launch_command_parser().parse_args(["--config_file", str(path), "train.py"])
         arguments, _, _ = launch._validate_launch_command(arguments)
         arguments.main_process_port = 0 if arguments.num_machines in (None, 1) else arguments.main_process_port
@@ -330,17 +334,17 @@ def launched():
             return dict(prepare_deepspeed_cmd_env(arguments)[1])
         return dict(prepare_multi_gpu_env(arguments))
 
-    return environment
+    return build_environment
 
 
 @pytest.mark.oracle
 @needs_corpus
 @pytest.mark.parametrize("path", [*UPSTREAM, *FIXTURES], ids=lambda path: path.name)
 def test_the_launcher_says_the_same(launched, monkeypatch, path):
-    before = config(path.read_bytes(), accelerate=__import__("accelerate").__version__)
-    reading = laws.read(before)
+    before = parse_config(path.read_bytes(), accelerate=__import__("accelerate").__version__)
+    reading = laws.read_plan(before)
     if reading.get("precision.compute") == "fp8":
-        not_applicable("accelerate asks for an FP8 library")
+        skip_inapplicable("accelerate asks for an FP8 library")
     environment = launched(path)
     if environment.get("ACCELERATE_USE_FSDP") == "true":
         assert reading.get("parallel.strategy") == f"fsdp{environment['FSDP_VERSION']}"
@@ -349,7 +353,7 @@ def test_the_launcher_says_the_same(launched, monkeypatch, path):
         assert reading.get("parallel.cpu_efficient_loading") is loads
         if environment["FSDP_VERSION"] == "1":
             sharding = environment["FSDP_SHARDING_STRATEGY"].lower()
-            names = fsdp.SHARDING
+            names = fsdp.SHARDING_STRATEGIES
             assert reading.get("parallel.sharding") == (names[int(sharding) - 1] if sharding.isdigit() else sharding)
             assert reading.get("parallel.use_orig_params") is (environment["FSDP_USE_ORIG_PARAMS"] == "true")
         else:
@@ -361,16 +365,16 @@ def test_the_launcher_says_the_same(launched, monkeypatch, path):
     elif (
         environment.get("ACCELERATE_USE_DEEPSPEED") == "true" and "ACCELERATE_DEEPSPEED_CONFIG_FILE" not in environment
     ):
-        made = _plugin(environment, monkeypatch)
-        zero = made["zero_optimization"]
+        plugin_config = _build_plugin_config(environment, monkeypatch)
+        zero = plugin_config["zero_optimization"]
         assert reading.get("parallel.zero_stage") == zero["stage"]
         assert reading.get("parallel.offload_optimizer") == zero["offload_optimizer"]["device"]
         assert reading.get("parallel.offload_params") == zero["offload_param"]["device"]
         assert reading.get("checkpoint.gather") == zero["stage3_gather_16bit_weights_on_model_save"]
-        assert reading.get("batch.accumulation") == made["gradient_accumulation_steps"]
-        assert reading.get("optimizer.clipping") == made["gradient_clipping"]
+        assert reading.get("batch.accumulation") == plugin_config["gradient_accumulation_steps"]
+        assert reading.get("optimizer.clipping") == plugin_config["gradient_clipping"]
         assert not set(zero) & {
-            key[-1] for lens in deepspeed.LENSES for key in laws.routes_of(lens) if "bucket" in key[-1]
+            key[-1] for lens in deepspeed.LENSES for key in laws.list_routes(lens) if "bucket" in key[-1]
         }
     else:
         assert reading.get("parallel.strategy") in ("ddp", "none", "zero")
@@ -378,8 +382,8 @@ def test_the_launcher_says_the_same(launched, monkeypatch, path):
         assert environment["ACCELERATE_MIXED_PRECISION"] == reading.get("precision.compute")
 
 
-def _plugin(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The DeepSpeed configuration that accelerate makes of the environment."""
+def _build_plugin_config(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return the DeepSpeed configuration that accelerate builds from the environment."""
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
     pytest.importorskip("deepspeed")
     from accelerate.utils import DeepSpeedPlugin
@@ -387,5 +391,5 @@ def _plugin(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dic
     for key, text in environment.items():
         if key.startswith("ACCELERATE_"):
             monkeypatch.setenv(key, text)
-    made: dict[str, Any] = DeepSpeedPlugin().deepspeed_config
-    return made
+    config: dict[str, Any] = DeepSpeedPlugin().deepspeed_config
+    return config

@@ -1,4 +1,4 @@
-"""axolotl: recognised, read, written; PyYAML and axolotl's own verdicts judge."""
+"""axolotl configurations: recognition, reading and writing, checked against PyYAML and axolotl's own validation."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfglint_train.documents.document import CannotEdit
-from cfglint_train.documents.writer import same
+from cfglint_train.documents.writer import is_identical
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.axolotl import framework as axolotl_framework
 from cfglint_train.frameworks.axolotl import settings as axolotl
 from cfglint_train.frameworks.lens import Config
 from tests.support import laws
-from tests.support.axolotl import judged
+from tests.support.axolotl import judge_configs
 from tests.support.cases import for_each
-from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
-from tests.support.jobs import architecture_of, job_of, plan_of
+from tests.support.corpus import CORPUS, REPOSITORY, list_corpus_files, needs_corpus
+from tests.support.jobs import build_architecture, build_job, build_job_plan
 
-EXAMPLES = [path for path in files(".yaml", ".yml", under="axolotl/examples") if path.is_file()]
+EXAMPLES = [path for path in list_corpus_files(".yaml", ".yml", under="axolotl/examples") if path.is_file()]
 FIXTURES = sorted((REPOSITORY / "fixtures" / "cases").glob("5-*/*.y*ml"))
 
 MINIMAL = {"base_model": "x/y", "datasets": [{"path": "d", "type": "alpaca"}], "micro_batch_size": 2}
 
 
-def config(source: str | bytes | dict[str, Any], path: str = "x", **stated: str) -> Config:
+def parse_config(source: str | bytes | dict[str, Any], path: str = "x", **stated: str) -> Config:
     text = yaml.safe_dump(source, sort_keys=False) if isinstance(source, dict) else source
-    return laws.config_of("axolotl", text, path=path, **stated)
+    return laws.build_config("axolotl", text, path=path, **stated)
 
 
-def value(field: str, release: str = axolotl_framework.NEWEST, **keys: Any) -> Any:
-    return laws.read(config({**MINIMAL, **keys}, axolotl=release)).get(field)
+def read_value(field: str, release: str = axolotl_framework.NEWEST, **keys: Any) -> Any:
+    return laws.read_plan(parse_config({**MINIMAL, **keys}, axolotl=release)).get(field)
 
 
-def recognised(source: str | bytes) -> bool:
-    return bool(frameworks.recognise("axolotl", laws.document_of(source, "yaml")))
+def is_recognised(source: str | bytes) -> bool:
+    return bool(frameworks.recognise("axolotl", laws.parse_document(source, "yaml")))
 
 
 # --- recognising -----------------------------------------------------------------------------------------------------
@@ -46,13 +46,13 @@ def recognised(source: str | bytes) -> bool:
 @needs_corpus
 def test_recognises_the_corpus_and_nothing_else():
     assert len(EXAMPLES) == 252
-    for path in files(".yaml", ".yml"):
-        assert recognised(path.read_bytes()) is (path in EXAMPLES and path.parent.name != "cloud"), path
+    for path in list_corpus_files(".yaml", ".yml"):
+        assert is_recognised(path.read_bytes()) is (path in EXAMPLES and path.parent.name != "cloud"), path
 
 
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.name)
 def test_recognises_fixtures(path):
-    assert recognised(path.read_bytes())
+    assert is_recognised(path.read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_recognises_fixtures(path):
     ],
 )
 def test_leaves_look_alikes_alone(source):
-    assert not recognised(source)
+    assert not is_recognised(source)
 
 
 @needs_corpus
 @for_each("path", EXAMPLES, ids=lambda path: str(path.relative_to(CORPUS)))
 def test_values_are_pyyamls(path):
-    assert same(config(path.read_bytes()).document.value(), yaml.safe_load(path.read_bytes()))
+    assert is_identical(parse_config(path.read_bytes()).document.get_value(), yaml.safe_load(path.read_bytes()))
 
 
 # --- defaults and reading --------------------------------------------------------------------------------------------
@@ -107,8 +107,8 @@ def test_values_are_pyyamls(path):
     ],
 )
 def test_defaults(field, release, expected):
-    assert value(field, release) == expected
-    assert laws.read(config(MINIMAL, axolotl=release)).origin(field).kind == "default"
+    assert read_value(field, release) == expected
+    assert laws.read_plan(parse_config(MINIMAL, axolotl=release)).get_origin(field).kind == "default"
 
 
 KERNELS = {"plugins": ["axolotl.integrations.kernels.KernelsPlugin"]}
@@ -152,7 +152,7 @@ KERNELS = {"plugins": ["axolotl.integrations.kernels.KernelsPlugin"]}
         ({"expert_backend": "eager", **KERNELS}, "method.fuses_experts", False),
         ({"use_sonicmoe": True, **KERNELS}, "method.fuses_experts", False),
         ({"use_scattermoe": True, "experts_implementation": "eager", **KERNELS}, "method.fuses_experts", False),
-        # Set back to eager without the flag; never read without the plugin.
+        # Reset to eager without the flag; never read without the plugin.
         ({"experts_implementation": "scattermoe", **KERNELS}, "method.fuses_experts", False),
         ({"use_scattermoe": True}, "method.fuses_experts", False),
         ({"adapter": "lora", "lora_target_linear": True}, "method.lora_targets", ("all-linear",)),
@@ -181,7 +181,7 @@ KERNELS = {"plugins": ["axolotl.integrations.kernels.KernelsPlugin"]}
         ({"gradient_checkpointing": True, "selective_checkpointing": True}, "activations.checkpointing", "selective"),
         ({"fsdp_config": {"activation_checkpointing": True}}, "activations.checkpointing", "full"),
         ({"fsdp_config": {"activation_checkpointing": False}}, "activations.checkpointing", "none"),
-        # What axolotl refuses is unknown, not "none".
+        # A value that axolotl rejects is unknown, not "none".
         ({"fsdp_config": {"activation_checkpointing": ["a"]}}, "activations.checkpointing", None),
         ({"gradient_checkpointing": ["a"]}, "activations.checkpointing", None),
         ({"attn_implementation": "flash_attention_2"}, "activations.attention", "flash"),
@@ -219,37 +219,41 @@ KERNELS = {"plugins": ["axolotl.integrations.kernels.KernelsPlugin"]}
     ],
 )
 def test_reads(keys, field, expected):
-    assert value(field, **keys) == expected
+    assert read_value(field, **keys) == expected
 
 
 @pytest.mark.parametrize(("release", "expected"), [("0.18.0", "fsdp1"), ("0.20.0", "fsdp2")])
 def test_an_unversioned_fsdp_config_follows_the_release(release, expected):
     keys = {"fsdp_config": {"state_dict_type": "FULL_STATE_DICT"}}
-    assert value("parallel.strategy", release, **keys) == expected
+    assert read_value("parallel.strategy", release, **keys) == expected
 
 
 def test_sharding_strategy_is_read_until_it_is_dropped():
     keys = {"fsdp_version": 1, "fsdp_config": {"sharding_strategy": "HYBRID_SHARD"}}
-    assert value("parallel.sharding", "0.12.0", **keys) == "hybrid_shard"
-    assert value("parallel.sharding", "0.13.0", **keys) == "full_shard"
+    assert read_value("parallel.sharding", "0.12.0", **keys) == "hybrid_shard"
+    assert read_value("parallel.sharding", "0.13.0", **keys) == "full_shard"
 
 
 # --- what follows ----------------------------------------------------------------------------------------------------
 
 
 def test_full_tuning_holds_what_the_backend_holds():
-    bf16 = architecture_of("llama")
-    alone = plan_of(config(MINIMAL), gpus=1, architecture=bf16)
-    assert (alone.parallel.strategy, alone.precision.params, alone.precision.master) == ("none", "bf16", "none")
-    assert (alone.optimizer.state_bits, alone.model.embeddings_fp32) == (16, True)
-    sharded = plan_of(config({**MINIMAL, "fsdp_config": {"x": 1}}, axolotl="0.18.0"), architecture=bf16)
+    bf16 = build_architecture("llama")
+    single_gpu = build_job_plan(parse_config(MINIMAL), gpus=1, architecture=bf16)
+    assert (single_gpu.parallel.strategy, single_gpu.precision.params, single_gpu.precision.master) == (
+        "none",
+        "bf16",
+        "none",
+    )
+    assert (single_gpu.optimizer.state_bits, single_gpu.model.embeddings_fp32) == (16, True)
+    sharded = build_job_plan(parse_config({**MINIMAL, "fsdp_config": {"x": 1}}, axolotl="0.18.0"), architecture=bf16)
     assert (sharded.parallel.strategy, sharded.precision.params, sharded.optimizer.state_bits) == ("fsdp1", "fp32", 32)
     assert sharded.parallel.shard_size == 8
-    second = plan_of(config({**MINIMAL, "fsdp_config": {"x": 1}}), architecture=bf16)
+    second = build_job_plan(parse_config({**MINIMAL, "fsdp_config": {"x": 1}}), architecture=bf16)
     assert (second.parallel.strategy, second.precision.params, second.optimizer.state_bits) == ("fsdp2", "bf16", 16)
     assert second.parallel.defers_reduction is True
     each = {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
-    assert plan_of(config({**MINIMAL, **each, "fsdp_config": {"x": 1}})).parallel.defers_reduction is False
+    assert build_job_plan(parse_config({**MINIMAL, **each, "fsdp_config": {"x": 1}})).parallel.defers_reduction is False
 
 
 @pytest.mark.parametrize(
@@ -269,23 +273,27 @@ def test_full_tuning_holds_what_the_backend_holds():
     ],
 )
 def test_lora_kernels_switch_themselves_on_by_release(release, keys, on):
-    made = plan_of(config({**MINIMAL, "adapter": "lora", **keys}, axolotl=release), gpus=1)
-    assert made.method.lora_kernels is on
+    job_plan = build_job_plan(parse_config({**MINIMAL, "adapter": "lora", **keys}, axolotl=release), gpus=1)
+    assert job_plan.method.lora_kernels is on
 
 
 def test_gradients_of_adapters_have_their_format():
-    made = plan_of(config({**MINIMAL, "adapter": "qlora", "load_in_4bit": True, "bf16": True}), gpus=1)
-    assert (made.precision.adapter, made.precision.grads) == ("fp32", "fp32")
-    kept = plan_of(config({**MINIMAL, "adapter": "lora", "peft_autocast_adapter_dtype": False, "bf16": True}), gpus=1)
-    assert (kept.precision.adapter, kept.precision.grads) == ("bf16", "bf16")
+    job_plan = build_job_plan(parse_config({**MINIMAL, "adapter": "qlora", "load_in_4bit": True, "bf16": True}), gpus=1)
+    assert (job_plan.precision.adapter, job_plan.precision.grads) == ("fp32", "fp32")
+    unconverted = build_job_plan(
+        parse_config({**MINIMAL, "adapter": "lora", "peft_autocast_adapter_dtype": False, "bf16": True}), gpus=1
+    )
+    assert (unconverted.precision.adapter, unconverted.precision.grads) == ("bf16", "bf16")
 
 
 def test_zero_keeps_an_fp32_master():
-    inner = laws.config_of("deepspeed", '{"zero_optimization": {"stage": 3}}', "json", role="companion")
-    made = plan_of(
-        config({**MINIMAL, "deepspeed": "ds.json"}), {"deepspeed": inner}, architecture=architecture_of("llama")
+    inner = laws.build_config("deepspeed", '{"zero_optimization": {"stage": 3}}', "json", role="companion")
+    job_plan = build_job_plan(
+        parse_config({**MINIMAL, "deepspeed": "ds.json"}),
+        {"deepspeed": inner},
+        architecture=build_architecture("llama"),
     )
-    assert (made.parallel.strategy, made.parallel.zero_stage, made.precision.master) == ("zero", 3, "fp32")
+    assert (job_plan.parallel.strategy, job_plan.parallel.zero_stage, job_plan.precision.master) == ("zero", 3, "fp32")
 
 
 @pytest.mark.parametrize(
@@ -299,7 +307,7 @@ def test_zero_keeps_an_fp32_master():
     ],
 )
 def test_reference_models(keys, expected):
-    assert plan_of(config({**MINIMAL, **keys})).method.reference_model == expected
+    assert build_job_plan(parse_config({**MINIMAL, **keys})).method.reference_model == expected
 
 
 @pytest.mark.parametrize(
@@ -313,14 +321,14 @@ def test_reference_models(keys, expected):
     ],
 )
 def test_quantised_experts_are_unpacked_without_a_kernel(keys, expected):
-    assert plan_of(config({**MINIMAL, **keys})).method.unpacks_experts is expected
+    assert build_job_plan(parse_config({**MINIMAL, **keys})).method.unpacks_experts is expected
 
 
 def test_published_quantisation_stays():
-    quantised = architecture_of("llama", quantization="nvfp4")
-    assert plan_of(config(MINIMAL), architecture=quantised).method.quantization == "nvfp4"
-    kept = {"model_quantization_config_kwargs": {"dequantize": True}}
-    assert plan_of(config({**MINIMAL, **kept}), architecture=quantised).method.quantization == "none"
+    quantised = build_architecture("llama", quantization="nvfp4")
+    assert build_job_plan(parse_config(MINIMAL), architecture=quantised).method.quantization == "nvfp4"
+    options = {"model_quantization_config_kwargs": {"dequantize": True}}
+    assert build_job_plan(parse_config({**MINIMAL, **options}), architecture=quantised).method.quantization == "none"
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -340,7 +348,7 @@ CHANGES: list[dict[str, Any]] = [
 
 
 def test_a_fused_loss_brings_its_plugin():
-    after = laws.put_get(config(MINIMAL), {"activations.fused_loss": "liger"})
+    after = laws.check_put_get(parse_config(MINIMAL), {"activations.fused_loss": "liger"})
     assert after is not None
     assert after.get("plugins") == [axolotl.LIGER_PLUGIN]
     assert after.get("liger_fused_linear_cross_entropy") is True
@@ -358,12 +366,12 @@ def test_a_fused_loss_brings_its_plugin():
         ({"chunked_cross_entropy": True}, {"activations.fused_loss": "liger"}),
         ({"batch_size": 8}, {"batch.accumulation": 2}),
         ({"fsdp_config": {"x": 1}}, {"parallel.sharding": "no_shard"}),
-        ({}, {"parallel.replicas": 2}),  # FSDP, if there is some, is that of accelerate's file
+        ({}, {"parallel.replicas": 2}),  # FSDP, if any, is set up in accelerate's file
     ],
 )
 def test_refuses_what_axolotl_refuses(keys, changes):
     with pytest.raises(CannotEdit):
-        laws.written(config({**MINIMAL, **keys}), changes)
+        laws.write_fields(parse_config({**MINIMAL, **keys}), changes)
 
 
 @needs_corpus
@@ -371,10 +379,10 @@ def test_refuses_what_axolotl_refuses(keys, changes):
 def test_laws_over_the_corpus(path):
     if path.parent.name == "cloud":
         return
-    before = config(path.read_bytes())
-    assert laws.get_put(before) > 20
-    assert sum(laws.put_get(before, changes) is not None for changes in CHANGES) >= 5
-    job_of(before)
+    before = parse_config(path.read_bytes())
+    assert laws.check_get_put(before) > 20
+    assert sum(laws.check_put_get(before, changes) is not None for changes in CHANGES) >= 5
+    build_job(before)
 
 
 ODD = st.one_of(
@@ -391,16 +399,16 @@ ODD = st.one_of(
         max_size=3,
     ),
 )
-NAMES = sorted({route[0] for lens in frameworks.load("axolotl").lenses for route in laws.routes_of(lens)})
+NAMES = sorted({route[0] for lens in frameworks.load("axolotl").lenses for route in laws.list_routes(lens)})
 
 
 @settings(max_examples=300, deadline=None)
 @given(keys=st.dictionaries(st.sampled_from(NAMES), ODD, max_size=12), changes=st.sampled_from(CHANGES))
 def test_laws_over_odd_files(keys, changes):
-    before = config({**MINIMAL, **keys})
-    laws.get_put(before)
-    laws.put_get(before, changes)
-    job_of(before)
+    before = parse_config({**MINIMAL, **keys})
+    laws.check_get_put(before)
+    laws.check_put_get(before, changes)
+    build_job(before)
 
 
 # --- axolotl as the judge --------------------------------------------------------------------------------------------
@@ -409,32 +417,32 @@ def test_laws_over_odd_files(keys, changes):
 @pytest.mark.recorded
 @needs_corpus
 def test_axolotl_accepts_what_is_written():
-    """Law 5, with axolotl's own validation: what it takes before a fix it takes afterwards, and keeps its keys."""
-    befores = [config(path.read_bytes(), str(path)) for path in EXAMPLES if path.parent.name != "cloud"]
-    accepted = [verdict["accepted"] for verdict in judged([before.document.value() for before in befores])]
+    """Keep configurations that axolotl's validation accepts accepted after a fix, with their keys (law 5)."""
+    befores = [parse_config(path.read_bytes(), str(path)) for path in EXAMPLES if path.parent.name != "cloud"]
+    accepted = [verdict["accepted"] for verdict in judge_configs([before.document.get_value() for before in befores])]
     assert accepted.count(True) > 200
-    meant: list[tuple[str, dict[str, Any], set[str]]] = []
+    written_changes: list[tuple[str, dict[str, Any], set[str]]] = []
     fixed: list[Any] = []
     for before, fine in zip(befores, accepted):
         for changes in CHANGES if fine else ():
-            after = laws.put_get(before, changes)
+            after = laws.check_put_get(before, changes)
             if after is not None and after.document.source != before.document.source:
-                new = after.document.value().keys() - before.document.value().keys()
-                meant.append((before.document.path, changes, new))
-                fixed.append(after.document.value())
+                new = after.document.get_value().keys() - before.document.get_value().keys()
+                written_changes.append((before.document.path, changes, new))
+                fixed.append(after.document.get_value())
     assert len(fixed) > 800
-    refused = [
+    rejected = [
         (path, changes, verdict["why"])
-        for (path, changes, new), verdict in zip(meant, judged(fixed))
+        for (path, changes, new), verdict in zip(written_changes, judge_configs(fixed))
         if not verdict["accepted"] or not new <= set(verdict["kept"])
     ]
-    assert not refused
+    assert not rejected
 
 
 @pytest.mark.parametrize(("release", "kept"), [("0.42.0", True), ("0.45.0", None)])
 def test_old_bitsandbytes_keeps_inputs(release, kept):
-    main = config({**MINIMAL, "adapter": "qlora", "load_in_4bit": True}, axolotl="0.5.0", bitsandbytes=release)
-    assert plan_of(main).method.keeps_inputs is kept
+    main = parse_config({**MINIMAL, "adapter": "qlora", "load_in_4bit": True}, axolotl="0.5.0", bitsandbytes=release)
+    assert build_job_plan(main).method.keeps_inputs is kept
 
 
 @pytest.mark.parametrize(
@@ -444,14 +452,14 @@ def test_old_bitsandbytes_keeps_inputs(release, kept):
 def test_a_quantised_model_is_read_onto_every_gpu_under_fsdp(keys, device):
     adapter = "qlora" if "load_in_4bit" in keys else "lora"
     fsdp = {"fsdp_version": 2, "fsdp_config": {"cpu_ram_efficient_loading": False, "reshard_after_forward": True}}
-    main = config({**MINIMAL, "adapter": adapter, **keys, **fsdp}, axolotl="0.18.0")
-    assert plan_of(main, gpus=2).model.init_device == device
+    main = parse_config({**MINIMAL, "adapter": adapter, **keys, **fsdp}, axolotl="0.18.0")
+    assert build_job_plan(main, gpus=2).model.init_device == device
 
 
 @pytest.mark.parametrize(("release", "ahead"), [("5.2.0", True), ("5.4.0", None), ("4.57.0", None)])
 def test_transformers_reads_ahead_of_its_quantiser(release, ahead):
-    main = config({**MINIMAL, "adapter": "qlora", "load_in_4bit": True}, axolotl="0.15.0", transformers=release)
-    assert plan_of(main).method.reads_ahead is ahead
+    main = parse_config({**MINIMAL, "adapter": "qlora", "load_in_4bit": True}, axolotl="0.15.0", transformers=release)
+    assert build_job_plan(main).method.reads_ahead is ahead
 
 
 @pytest.mark.parametrize(
@@ -465,5 +473,5 @@ def test_transformers_reads_ahead_of_its_quantiser(release, ahead):
     ],
 )
 def test_packs_of_an_evaluation_are_as_large_as_in_training(release, keys, batch):
-    main = config({**MINIMAL, "micro_batch_size": 2, "eval_batch_size": 8, **keys}, axolotl=release)
-    assert plan_of(main).batch.eval_micro == batch
+    main = parse_config({**MINIMAL, "micro_batch_size": 2, "eval_batch_size": 8, **keys}, axolotl=release)
+    assert build_job_plan(main).batch.eval_micro == batch

@@ -1,4 +1,4 @@
-"""DeepSpeed files: what is recognised, read and written; DeepSpeed's own classes judge the values (slow)."""
+"""DeepSpeed files: recognition, reading and writing, with values checked against DeepSpeed's own classes (slow)."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from cfglint_train.frameworks.deepspeed import lenses as deepspeed
 from cfglint_train.frameworks.lens import Auto, Config
 from tests.support import laws
 from tests.support.cases import for_each
-from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
-from tests.support.jobs import job_of, plan_of
-from tests.support.skips import not_applicable
+from tests.support.corpus import CORPUS, REPOSITORY, list_corpus_files, needs_corpus
+from tests.support.jobs import build_job, build_job_plan
+from tests.support.skips import skip_inapplicable
 
 FIXTURES = REPOSITORY / "fixtures"
-OWN = sorted((FIXTURES / "deepspeed").glob("*.json")) + sorted((FIXTURES / "cases").glob("2-*/*.json"))
-UPSTREAM = files(".json")
+OWN_FILES = sorted((FIXTURES / "deepspeed").glob("*.json")) + sorted((FIXTURES / "cases").glob("2-*/*.json"))
+UPSTREAM = list_corpus_files(".json")
 
 
-def config(source: Any, role: str = "companion", syntax: str = "json", **stated: str) -> Config:
+def parse_config(source: Any, role: str = "companion", syntax: str = "json", **stated: str) -> Config:
     text = json.dumps(source, indent=2) if isinstance(source, dict) else source
-    return laws.config_of("deepspeed", text, syntax, role=role, **stated)
+    return laws.build_config("deepspeed", text, syntax, role=role, **stated)
 
 
-def seen(source: Any) -> bool:
-    document = laws.document_of(json.dumps(source) if not isinstance(source, (str, bytes)) else source, "json")
+def is_recognised(source: Any) -> bool:
+    document = laws.parse_document(json.dumps(source) if not isinstance(source, (str, bytes)) else source, "json")
     return bool(frameworks.recognise("deepspeed", document))
 
 
-def value(source: Any, field: str, **stated: str) -> Any:
-    return laws.read(config(source, **stated)).get(field)
+def read_value(source: Any, field: str, **stated: str) -> Any:
+    return laws.read_plan(parse_config(source, **stated)).get(field)
 
 
 # --- recognising -----------------------------------------------------------------------------------------------------
 
-# Model and processor configurations that are beside them.
+# Model and processor configurations next to the DeepSpeed files.
 FOREIGN_FOLDERS = {"qwen_clip", "ckpt"}
 
 
 @needs_corpus
 @for_each("path", UPSTREAM, ids=lambda path: str(path.relative_to(CORPUS)))
 def test_recognises_the_corpus(path):
-    assert seen(path.read_bytes()) == (path.parent.name not in FOREIGN_FOLDERS)
+    assert is_recognised(path.read_bytes()) == (path.parent.name not in FOREIGN_FOLDERS)
 
 
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", OWN_FILES, ids=lambda path: path.name)
 def test_recognises_fixtures(path):
-    assert seen(path.read_bytes())
+    assert is_recognised(path.read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_recognises_fixtures(path):
     ],
 )
 def test_a_file_of_which_most_keys_are_another_tools_is_not_deepspeeds(added, expected) -> None:
-    own = {"zero_optimization": {"stage": 1}, "train_batch_size": 8}
-    assert seen({**own, **added}) is expected
+    section = {"zero_optimization": {"stage": 1}, "train_batch_size": 8}
+    assert is_recognised({**section, **added}) is expected
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_file_of_which_most_keys_are_another_tools_is_not_deepspeeds(added, ex
     ],
 )
 def test_recognises(source):
-    assert seen(source)
+    assert is_recognised(source)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_recognises(source):
         # trainer_state.json and training_args of the HF Trainer
         {"train_batch_size": 8, "global_step": 10, "log_history": []},
         {"gradient_accumulation_steps": 1, "fp16": False, "bf16": True, "deepspeed": None},
-        # accelerate's JSON configuration names DeepSpeed settings one level deeper
+        # accelerate's JSON configuration nests the DeepSpeed settings one level deeper
         {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 3}, "mixed_precision": "bf16"},
         {"zero_optimization": "yes"},
         {"zero_optimization": [1, 2]},
@@ -105,19 +105,19 @@ def test_recognises(source):
     ],
 )
 def test_leaves_look_alikes_alone(source):
-    assert not seen(source)
+    assert not is_recognised(source)
 
 
 # --- defaults and values ---------------------------------------------------------------------------------------------
 
 
 def test_defaults_of_stage_3():
-    reading = laws.read(config({"zero_optimization": {"stage": 3}}))
+    reading = laws.read_plan(parse_config({"zero_optimization": {"stage": 3}}))
     assert reading.get("parallel.strategy") == "zero"
-    for field, default in deepspeed.DEFAULTS.items():
+    for field, default in deepspeed.ZERO_DEFAULTS.items():
         assert reading.get(field) == default
-        assert reading.origin(field).kind == "default"
-    assert reading.origin("parallel.zero_stage").key == "zero_optimization.stage"
+        assert reading.get_origin(field).kind == "default"
+    assert reading.get_origin("parallel.zero_stage").key == "zero_optimization.stage"
     assert {reading.get(f"parallel.offload_{part}") for part in ("optimizer", "params")} == {"none"}
 
 
@@ -132,7 +132,10 @@ def test_defaults_of_stage_3():
 )
 def test_defaults_change_with_the_release(field, release, expected):
     source = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}
-    assert value(source, field, deepspeed=release) is expected or value(source, field, deepspeed=release) == expected
+    assert (
+        read_value(source, field, deepspeed=release) is expected
+        or read_value(source, field, deepspeed=release) == expected
+    )
 
 
 @for_each(
@@ -170,7 +173,7 @@ def test_defaults_change_with_the_release(field, release, expected):
     ],
 )
 def test_zero_values(zero, field, expected):
-    assert value({"zero_optimization": zero}, field) == expected
+    assert read_value({"zero_optimization": zero}, field) == expected
 
 
 @for_each(
@@ -201,13 +204,13 @@ def test_zero_values(zero, field, expected):
     ],
 )
 def test_other_values(source, field, expected):
-    assert value({"steps_per_print": 1, "zero_optimization": {"stage": 2}, **source}, field) == expected
+    assert read_value({"steps_per_print": 1, "zero_optimization": {"stage": 2}, **source}, field) == expected
 
 
 def test_one_section_that_pins_is_enough():
     zero = {"offload_optimizer": {"device": "cpu", "pin_memory": False}, "offload_param": {"device": "cpu"}}
-    assert value({"zero_optimization": zero}, "parallel.pin_memory", deepspeed="0.19.5") is True
-    assert value({"zero_optimization": zero}, "parallel.pin_memory", deepspeed="0.19.4") is False
+    assert read_value({"zero_optimization": zero}, "parallel.pin_memory", deepspeed="0.19.5") is True
+    assert read_value({"zero_optimization": zero}, "parallel.pin_memory", deepspeed="0.19.4") is False
 
 
 # --- what follows ----------------------------------------------------------------------------------------------------
@@ -215,7 +218,7 @@ def test_one_section_that_pins_is_enough():
 
 def test_loaded_by_deepspeed_itself_auto_is_dropped():
     source = {"zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}, "bf16": {"enabled": "auto"}}
-    plan = plan_of(config({**source, "train_micro_batch_size_per_gpu": 2}, role="main"))
+    plan = build_job_plan(parse_config({**source, "train_micro_batch_size_per_gpu": 2}, role="main"))
     assert plan.parallel.reduce_bucket == 500_000_000
     assert plan.precision.compute == plan.precision.params == "fp32"
     assert plan.precision.master == "fp32"
@@ -227,7 +230,7 @@ def test_found_alone_auto_waits_for_a_host():
         "bf16": {"enabled": "auto"},
         "train_micro_batch_size_per_gpu": "auto",
     }
-    plan = plan_of(config(source))
+    plan = build_job_plan(parse_config(source))
     assert (plan.parallel.reduce_bucket, plan.precision.compute) == (None, None)
     assert (plan.batch.micro, plan.batch.global_) == (None, None)
     assert plan.parallel.sub_group == 1_000_000_000
@@ -245,7 +248,9 @@ def test_found_alone_auto_waits_for_a_host():
     ],
 )
 def test_batch_sizes_follow_from_each_other(source, micro, accumulation, whole):
-    batch = plan_of(config({"zero_optimization": {"stage": 1}, **source}, role="main"), nodes=1, gpus=8).batch
+    batch = build_job_plan(
+        parse_config({"zero_optimization": {"stage": 1}, **source}, role="main"), nodes=1, gpus=8
+    ).batch
     assert (batch.micro, batch.accumulation, batch.global_) == (micro, accumulation, whole)
 
 
@@ -264,7 +269,7 @@ def test_batch_sizes_follow_from_each_other(source, micro, accumulation, whole):
     ],
 )
 def test_what_the_engine_makes_of_it(zero, field, expected):
-    assert getattr(plan_of(config({"zero_optimization": zero}, role="main")).parallel, field) == expected
+    assert getattr(build_job_plan(parse_config({"zero_optimization": zero}, role="main")).parallel, field) == expected
 
 
 @pytest.mark.parametrize(
@@ -279,7 +284,7 @@ def test_what_the_engine_makes_of_it(zero, field, expected):
     ],
 )
 def test_number_formats(stage, mode, held, master):
-    precision = plan_of(config({"zero_optimization": {"stage": stage}, **mode}, role="main")).precision
+    precision = build_job_plan(parse_config({"zero_optimization": {"stage": stage}, **mode}, role="main")).precision
     assert precision.params == precision.grads == precision.frozen == held
     assert precision.master == master
     assert precision.autocast is ("torch_autocast" in mode)
@@ -287,7 +292,7 @@ def test_number_formats(stage, mode, held, master):
 
 def test_its_own_optimizer_moves_to_the_host_with_its_states():
     source = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, "optimizer": {"type": "AdamW"}}
-    assert plan_of(config(source, role="main")).optimizer.implementation == "cpu"
+    assert build_job_plan(parse_config(source, role="main")).optimizer.implementation == "cpu"
 
 
 # --- laws ------------------------------------------------------------------------------------------------------------
@@ -318,18 +323,18 @@ CHANGES: list[dict[str, Any]] = [
 @needs_corpus
 @pytest.mark.parametrize("path", UPSTREAM, ids=lambda path: str(path.relative_to(CORPUS)))
 def test_laws_over_the_corpus(path):
-    before = config(path.read_bytes())
-    assert laws.get_put(before) > 10
-    written = sum(laws.put_get(before, changes) is not None for changes in CHANGES)
-    assert written >= len(CHANGES) - 3
+    before = parse_config(path.read_bytes())
+    assert laws.check_get_put(before) > 10
+    write_count = sum(laws.check_put_get(before, changes) is not None for changes in CHANGES)
+    assert write_count >= len(CHANGES) - 3
 
 
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", OWN_FILES, ids=lambda path: path.name)
 def test_laws_over_fixtures(path):
-    before = config(path.read_bytes())
-    laws.get_put(before)
+    before = parse_config(path.read_bytes())
+    laws.check_get_put(before)
     for changes in CHANGES:
-        laws.put_get(before, changes)
+        laws.check_put_get(before, changes)
 
 
 ODD = st.one_of(
@@ -341,12 +346,12 @@ ODD = st.one_of(
     st.builds(list),
     st.dictionaries(st.sampled_from(["device", "enabled", "pin_memory", "stage"]), st.booleans(), max_size=2),
 )
-TOP = sorted({route[0] for lens in deepspeed.LENSES for route in laws.routes_of(lens) if len(route) == 1})
-NESTED = sorted({route for lens in deepspeed.LENSES for route in laws.routes_of(lens) if len(route) > 1})
+TOP = sorted({route[0] for lens in deepspeed.LENSES for route in laws.list_routes(lens) if len(route) == 1})
+NESTED = sorted({route for lens in deepspeed.LENSES for route in laws.list_routes(lens) if len(route) > 1})
 
 
 @st.composite
-def odd_files(draw) -> dict[str, Any]:
+def draw_odd_file(draw) -> dict[str, Any]:
     source: dict[str, Any] = draw(st.dictionaries(st.sampled_from(TOP), ODD, max_size=4))
     for route in draw(st.lists(st.sampled_from(NESTED), max_size=8, unique=True)):
         node = source
@@ -361,43 +366,45 @@ def odd_files(draw) -> dict[str, Any]:
 
 @pytest.mark.slow
 @settings(max_examples=250, deadline=None)
-@given(source=odd_files(), changes=st.sampled_from(CHANGES), indent=st.sampled_from([2, 4, "\t"]), crlf=st.booleans())
+@given(
+    source=draw_odd_file(), changes=st.sampled_from(CHANGES), indent=st.sampled_from([2, 4, "\t"]), crlf=st.booleans()
+)
 def test_laws_over_odd_files(source, changes, indent, crlf):
     text = json.dumps(source, indent=indent)
-    before = config(text.replace("\n", "\r\n") if crlf else text)
-    laws.get_put(before)
-    laws.put_get(before, changes)
-    job_of(before)
-    job_of(config(text, role="main"))
+    before = parse_config(text.replace("\n", "\r\n") if crlf else text)
+    laws.check_get_put(before)
+    laws.check_put_get(before, changes)
+    build_job(before)
+    build_job(parse_config(text, role="main"))
 
 
-def edited(path: Path, changes: dict[str, Any]) -> tuple[bytes, bytes]:
-    before = config(path.read_bytes())
-    return before.document.source, laws.written(before, changes).document.source
+def write_file(path: Path, changes: dict[str, Any]) -> tuple[bytes, bytes]:
+    before = parse_config(path.read_bytes())
+    return before.document.source, laws.write_fields(before, changes).document.source
 
 
 def test_a_number_keeps_its_spelling():
-    before, after = edited(FIXTURES / "deepspeed" / "zero3_crlf.json", {"parallel.sub_group": 200_000_000})
+    before, after = write_file(FIXTURES / "deepspeed" / "zero3_crlf.json", {"parallel.sub_group": 200_000_000})
     assert after == before.replace(b"1e9", b"2e8")
-    _, after = edited(FIXTURES / "deepspeed" / "zero3_crlf.json", {"parallel.sub_group": 123_456_789})
+    _, after = write_file(FIXTURES / "deepspeed" / "zero3_crlf.json", {"parallel.sub_group": 123_456_789})
     assert b'"sub_group_size": 123456789' in after
 
 
 def test_a_new_section_takes_the_pinning_of_its_neighbour():
-    _, after = edited(FIXTURES / "deepspeed" / "zero3_crlf.json", {"parallel.offload_optimizer": "cpu"})
+    _, after = write_file(FIXTURES / "deepspeed" / "zero3_crlf.json", {"parallel.offload_optimizer": "cpu"})
     assert json.loads(after)["zero_optimization"]["offload_optimizer"] == {"device": "cpu", "pin_memory": False}
     assert b"\n" not in after.replace(b"\r\n", b"")
     assert not after.endswith(b"\n")
 
 
 def test_deprecated_spellings_are_kept():
-    before, after = edited(FIXTURES / "deepspeed" / "zero2_odd.json", {"parallel.offload_optimizer": "none"})
+    before, after = write_file(FIXTURES / "deepspeed" / "zero2_odd.json", {"parallel.offload_optimizer": "none"})
     assert after == before.replace(b'"cpu_offload": true', b'"cpu_offload": false')
 
 
 def test_the_bare_switch_becomes_a_section():
-    after = laws.written(config({"zero_optimization": True}), {"parallel.zero_stage": 3})
-    assert after.document.value() == {"zero_optimization": {"stage": 3}}
+    after = laws.write_fields(parse_config({"zero_optimization": True}), {"parallel.zero_stage": 3})
+    assert after.document.get_value() == {"zero_optimization": {"stage": 3}}
 
 
 @pytest.mark.parametrize(
@@ -405,7 +412,7 @@ def test_the_bare_switch_becomes_a_section():
     [
         ({"zero_optimization": {}}, {"parallel.offload_params": "nvme"}, "path"),
         ({"zero_optimization": {"compute_grad_norm": False}}, {"parallel.zero_stage": 3}, "compute_grad_norm"),
-        ({"zero_optimization": {}}, {"parallel.strategy": "ddp"}, "does not state whether"),
+        ({"zero_optimization": {}}, {"parallel.strategy": "ddp"}, "does not say whether"),
         ({"zero_optimization": {}}, {"parallel.pin_memory": False}, "offload section"),
         ({"zero_optimization": True}, {"parallel.offload_params": "cpu"}, "mapping"),
         ({"bf16": {"enabled": True}}, {"precision.compute": "fp8"}, "fp8"),
@@ -413,22 +420,24 @@ def test_the_bare_switch_becomes_a_section():
 )
 def test_refusals_say_why(source, changes, reason):
     with pytest.raises(CannotEdit, match=reason):
-        laws.written(config({"steps_per_print": 1, **source}), {**changes})
+        laws.write_fields(parse_config({"steps_per_print": 1, **source}), {**changes})
 
 
 def test_a_mapping_inside_a_yaml_file_has_the_same_lenses():
     source = (FIXTURES / "llamafactory" / "deepspeed_inline.yaml").read_bytes()
-    host = laws.config_of("llamafactory", source)
+    host = laws.build_config("llamafactory", source)
     inner = Config("deepspeed", host.document, host.releases, ("deepspeed",), "companion")
-    reading = laws.read(inner)
+    reading = laws.read_plan(inner)
     assert reading.get("parallel.reduce_bucket") == 500_000_000
     assert reading.get("batch.micro") == Auto(None)
-    after = laws.put_get(inner, {"parallel.zero_stage": 3})
+    after = laws.check_put_get(inner, {"parallel.zero_stage": 3})
     assert after is not None
     assert b"    stage: 3\n    reduce_bucket_size: 5e8   # a float" in after.document.source
-    # PyYAML reads 5e8 as a string, which DeepSpeed refuses.
-    plain = laws.document_of(source, "yaml")
-    assert laws.read(Config("deepspeed", plain, host.releases, ("deepspeed",))).get("parallel.reduce_bucket") is None
+    # PyYAML reads 5e8 as a string, which DeepSpeed rejects.
+    plain = laws.parse_document(source, "yaml")
+    assert (
+        laws.read_plan(Config("deepspeed", plain, host.releases, ("deepspeed",))).get("parallel.reduce_bucket") is None
+    )
 
 
 # --- DeepSpeed as the judge ------------------------------------------------------------------------------------------
@@ -440,8 +449,11 @@ def judge():
     pytest.importorskip("deepspeed", minversion=deepspeed.NEWEST)
     from deepspeed.runtime.config import DeepSpeedConfig
 
-    def accepted(source: dict[str, Any]) -> Any:
-        """What DeepSpeed reads, None where it refuses. Batch sizes are out of it: they depend on the world."""
+    def load_config(source: dict[str, Any]) -> Any:
+        """Return DeepSpeed's configuration, or None if it rejects the file.
+
+        Batch sizes are excluded because they depend on the world size.
+        """
         batch = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
         rest = {key: value for key, value in source.items() if key not in batch}
         try:
@@ -449,32 +461,35 @@ def judge():
         except Exception:
             return None
 
-    return accepted
+    return load_config
 
 
-def agrees(theirs: Any, plan: Any) -> None:
-    zero, own = theirs.zero_config, plan.parallel
-    assert own.zero_stage == int(zero.stage)
-    assert own.reduce_bucket == zero.reduce_bucket_size
-    assert own.prefetch_bucket == zero.prefetch_bucket_size
-    assert own.persistence_threshold == zero.param_persistence_threshold
-    assert own.max_live_parameters == zero.max_live_parameters
-    assert own.max_reuse_distance == zero.max_reuse_distance
-    assert own.sub_group == zero.sub_group_size
-    assert own.secondary_partition == zero.zero_hpz_partition_size
-    assert own.overlap_comm == zero.overlap_comm
-    assert own.contiguous_gradients == zero.contiguous_gradients
-    assert own.reduce_scatter == zero.reduce_scatter
+def check_agreement(theirs: Any, plan: Any) -> None:
+    zero, parallel = theirs.zero_config, plan.parallel
+    assert parallel.zero_stage == int(zero.stage)
+    assert parallel.reduce_bucket == zero.reduce_bucket_size
+    assert parallel.prefetch_bucket == zero.prefetch_bucket_size
+    assert parallel.persistence_threshold == zero.param_persistence_threshold
+    assert parallel.max_live_parameters == zero.max_live_parameters
+    assert parallel.max_reuse_distance == zero.max_reuse_distance
+    assert parallel.sub_group == zero.sub_group_size
+    assert parallel.secondary_partition == zero.zero_hpz_partition_size
+    assert parallel.overlap_comm == zero.overlap_comm
+    assert parallel.contiguous_gradients == zero.contiguous_gradients
+    assert parallel.reduce_scatter == zero.reduce_scatter
     assert plan.checkpoint.gather == zero.gather_16bit_weights_on_model_save
     devices = {
         name: getattr(section, "device", None) or "none"
         for name, section in (("offload_optimizer", zero.offload_optimizer), ("offload_params", zero.offload_param))
     }
     if zero.stage == 3:
-        assert (own.offload_optimizer, own.offload_params) == (devices["offload_optimizer"], devices["offload_params"])
+        assert (parallel.offload_optimizer, parallel.offload_params) == (
+            devices["offload_optimizer"],
+            devices["offload_params"],
+        )
     pins = [section.pin_memory for section in (zero.offload_optimizer, zero.offload_param) if section is not None]
     if pins and not theirs._param_dict.get("zero_optimization", {}).get("cpu_offload"):
-        assert own.pin_memory == any(pins)
+        assert parallel.pin_memory == any(pins)
     assert plan.optimizer.clipping == theirs.gradient_clipping
     mode = "bf16" if theirs.bfloat16_config.enabled else "fp16" if theirs.float16_config.enabled else "fp32"
     if not theirs.torch_autocast_enabled:
@@ -485,17 +500,17 @@ def agrees(theirs: Any, plan: Any) -> None:
 @needs_corpus
 @pytest.mark.parametrize("path", UPSTREAM, ids=lambda path: str(path.relative_to(CORPUS)))
 def test_deepspeed_reads_the_corpus_alike(judge, path):
-    before = config(path.read_bytes(), role="main")
-    source = before.document.value()
+    before = parse_config(path.read_bytes(), role="main")
+    source = before.document.get_value()
     theirs = judge(source)
     if theirs is None:
-        not_applicable("this release refuses the file")
+        skip_inapplicable("this release refuses the file")
     if source.get("gradient_clipping") == "auto":
-        theirs.gradient_clipping = deepspeed.CLIPPING_DEFAULT.at("0.19.8")
-    agrees(theirs, plan_of(before))
+        theirs.gradient_clipping = deepspeed.CLIPPING_DEFAULT.get_at("0.19.8")
+    check_agreement(theirs, build_job_plan(before))
     for changes in CHANGES:
-        after = laws.put_get(before, changes)
-        assert after is None or judge(after.document.value()) is not None, "a fixed file is accepted"
+        after = laws.check_put_get(before, changes)
+        assert after is None or judge(after.document.get_value()) is not None, "a fixed file is accepted"
 
 
 VALUES = st.one_of(
@@ -528,8 +543,8 @@ def test_deepspeed_takes_and_refuses_the_same_values(judge, key, stated):
     for step in route.split(".")[:-1]:
         node = node.setdefault(step, {})
     node[route.split(".")[-1]] = stated
-    theirs, plan = judge(source), plan_of(config(source, role="main"))
+    theirs, plan = judge(source), build_job_plan(parse_config(source, role="main"))
     if theirs is None:
         assert plan.get(field) is None
     else:
-        agrees(theirs, plan)
+        check_agreement(theirs, plan)

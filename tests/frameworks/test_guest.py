@@ -1,4 +1,4 @@
-"""A framework is a folder: what docs/contributing/framework.md builds works, and nothing else changes for it."""
+"""A third-party framework is one folder: the example of docs/contributing/framework.md works without other changes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from cfglint_train import frameworks as folders
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks import registry
 from cfglint_train.plan.fields import FIELDS
-from tests.support.command import Outcome, cfglint
+from tests.support.command import Outcome, run_cfglint
 from tests.support.corpus import REPOSITORY
-from tests.support.guest import installed
-from tests.support.laws import config_of, get_put, lens_of, put_get
-from tests.support.linting import fix, lint, options, runs_in
+from tests.support.guest import install_frameworks
+from tests.support.laws import build_config, check_get_put, check_put_get, find_lens
+from tests.support.linting import build_options, fix, lint, list_runs
 
 GUEST = REPOSITORY / "tests" / "frameworks" / "guest"
 SCHEMAS = GUEST / "schemas"
@@ -59,26 +59,26 @@ save:
 
 @pytest.fixture
 def guest() -> Iterator[None]:
-    """The framework with its vocabulary."""
-    with installed(GUEST.parent, SCHEMAS):
+    """Install the framework with its vocabulary."""
+    with install_frameworks(GUEST.parent, SCHEMAS):
         yield
 
 
 @pytest.fixture
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The same framework without a vocabulary."""
+    """Install the same framework without a vocabulary."""
     place = tmp_path_factory.mktemp("frameworks")
     shutil.copytree(GUEST, place / "guest", ignore=shutil.ignore_patterns("schemas"))
     listed = json.loads((GUEST / "framework.json").read_text())
     del listed["vocabulary"]
     (place / "guest" / "framework.json").write_text(json.dumps(listed))
-    with installed(place, None):
+    with install_frameworks(place, None):
         yield
 
 
 @pytest.fixture(params=["guest", "bare"])
 def either(request: pytest.FixtureRequest) -> None:
-    """The framework with and without a vocabulary."""
+    """Install the framework with and without a vocabulary."""
     request.getfixturevalue(request.param)
 
 
@@ -88,7 +88,7 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def configured(here: Path, text: str) -> Path:
+def write_config(here: Path, text: str) -> Path:
     (here / "run.yaml").write_text(text)
     return here
 
@@ -100,27 +100,27 @@ def test_a_vocabulary_that_its_framework_does_not_name_is_told(tmp_path, monkeyp
     (folder / "vocabulary.json").write_text("{}")
     monkeypatch.setattr(folders, "__path__", [str(tmp_path)])
     with pytest.raises(ValueError, match=r"guest/framework\.json: `vocabulary` must name"):
-        registry._files.__wrapped__()
+        registry._read_manifests.__wrapped__()
 
 
 @pytest.mark.usefixtures("either")
 def test_its_files_become_plans(here):
-    (run,) = runs_in(configured(here, LARGE))
+    (run,) = list_runs(write_config(here, LARGE))
     assert (run.framework.title, run.plan.batch.micro, run.plan.sequence.length) == ("Guest", 16, 4096)
     assert (run.plan.parallel.strategy, run.plan.parallel.shard_size) == ("fsdp2", 8)
-    assert run.place("batch.micro").span is not None
-    assert run.spell("activations.checkpointing") == "train.recompute"
+    assert run.find_place("batch.micro").span is not None
+    assert run.spell_key("activations.checkpointing") == "train.recompute"
 
 
 @pytest.mark.usefixtures("either")
 def test_its_lenses_obey_the_laws():
-    config = config_of("guest", LARGE)
-    assert get_put(config) == len(frameworks.load("guest").lenses)
+    config = build_config("guest", LARGE)
+    assert check_get_put(config) == len(frameworks.load("guest").lenses)
     for field, value in NEW.items():
         assert field in FIELDS
-        assert put_get(config, {field: value}) is not None, field
+        assert check_put_get(config, {field: value}) is not None, field
     assert {field for lens in frameworks.load("guest").lenses for field in lens.fields} == NEW.keys()
-    assert lens_of(config, "batch.micro").fields == ("batch.micro",)
+    assert find_lens(config, "batch.micro").fields == ("batch.micro",)
 
 
 NEW = {
@@ -140,23 +140,23 @@ NEW = {
 
 @pytest.mark.usefixtures("either")
 def test_it_is_linted_and_fixed(here):
-    stated = options(gpu="H100", nodes="1", gpus_per_node="8")
-    found = lint(configured(here, LARGE), stated)
-    assert found.troubles == ()
-    assert {"MEM001", "MEM002"} <= {finding.code for finding in found.findings}
-    assert not [finding for finding in found.findings if finding.code.startswith("KEY")]
-    fix(here, stated)
+    cluster = build_options(gpu="H100", nodes="1", gpus_per_node="8")
+    result = lint(write_config(here, LARGE), cluster)
+    assert result.troubles == ()
+    assert {"MEM001", "MEM002"} <= {finding.code for finding in result.findings}
+    assert not [finding for finding in result.findings if finding.code.startswith("KEY")]
+    fix(here, cluster)
     assert (here / "run.yaml").read_text() == LARGE.replace("micro_batch: 16", "micro_batch: 1").replace(
         "  strategy: fsdp\n", "  strategy: fsdp\n  accumulation: 16\n"
     )
-    left = [finding for finding in lint(here, stated).findings if finding.code.startswith("MEM")]
-    assert not [finding for finding in left if finding.severity != "info"]
+    memory_findings = [finding for finding in lint(here, cluster).findings if finding.code.startswith("MEM")]
+    assert not [finding for finding in memory_findings if finding.severity != "info"]
 
 
 @pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("form", ["text", "json", "html"])
 def test_it_is_estimated(here, form):
-    outcome = cfglint("estimate", "--format", form, "--gpu", "H100", "run.yaml", cwd=configured(here, LARGE))
+    outcome = run_cfglint("estimate", "--format", form, "--gpu", "H100", "run.yaml", cwd=write_config(here, LARGE))
     assert (outcome.code, outcome.err) == (0, "")
     assert "backward" in outcome.out
 
@@ -164,19 +164,19 @@ def test_it_is_estimated(here, form):
 @pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("form", ["concise", "json", "sarif", "github", "gitlab", "junit", "rdjson", "markdown"])
 def test_every_report_takes_it(here, form):
-    outcome = cfglint("--output-format", form, "run.yaml", cwd=configured(here, LARGE))
+    outcome = run_cfglint("--output-format", form, "run.yaml", cwd=write_config(here, LARGE))
     assert (outcome.code, outcome.err) == (1, "")
     assert "MEM001" in outcome.out
 
 
 @pytest.mark.usefixtures("guest")
 def test_its_keys_are_held_against_the_vocabulary(here):
-    found = lint(configured(here, WRONG)).findings
-    told = [(finding.code, finding.start.line) for finding in found if finding.code.startswith("KEY")]
-    assert told == [("KEY001", 4), ("KEY004", 5), ("KEY006", 7)]
-    assert found[0].intent is not None
-    assert found[0].intent.applicability == "unsafe", "guest 1.0 and 1.1 have no micro_batch"
-    fix(here, options(guest="2.0"))
+    findings = lint(write_config(here, WRONG)).findings
+    key_findings = [(finding.code, finding.start.line) for finding in findings if finding.code.startswith("KEY")]
+    assert key_findings == [("KEY001", 4), ("KEY004", 5), ("KEY006", 7)]
+    assert findings[0].intent is not None
+    assert findings[0].intent.applicability == "unsafe", "guest 1.0 and 1.1 have no micro_batch"
+    fix(here, build_options(guest="2.0"))
     assert (here / "run.yaml").read_text() == WRONG.replace("micro_batch_size", "micro_batch").replace(
         "resume: true", "resume: false"
     )
@@ -184,53 +184,53 @@ def test_its_keys_are_held_against_the_vocabulary(here):
 
 @pytest.mark.usefixtures("bare")
 def test_without_a_vocabulary_no_key_is_reported(here):
-    """Its clauses hold all the same."""
-    found = lint(configured(here, WRONG))
-    assert ({finding.code for finding in found.findings}, found.troubles) == ({"CHK001", "KEY006"}, ())
+    """Report its clauses even without a vocabulary."""
+    result = lint(write_config(here, WRONG))
+    assert ({finding.code for finding in result.findings}, result.troubles) == ({"CHK001", "KEY006"}, ())
 
 
 @pytest.mark.usefixtures("guest")
 def test_it_is_migrated(here):
-    outcome = cfglint("migrate", "--to", "guest=2.0", "run.yaml", cwd=configured(here, OLD))
+    outcome = run_cfglint("migrate", "--to", "guest=2.0", "run.yaml", cwd=write_config(here, OLD))
     assert (outcome.code, outcome.err) == (0, "")
     assert (here / "run.yaml").read_text() == OLD.replace("1.1", "2.0").replace("batch:", "micro_batch:")
 
 
 @pytest.mark.usefixtures("bare")
 def test_without_a_vocabulary_there_is_nothing_to_migrate_to(here):
-    outcome = cfglint("migrate", "--to", "guest=2.0", "run.yaml", cwd=configured(here, OLD))
+    outcome = run_cfglint("migrate", "--to", "guest=2.0", "run.yaml", cwd=write_config(here, OLD))
     assert outcome.code == 2
-    assert "the names are" in outcome.err
+    assert "expected NAME=RELEASE; known: accelerate" in outcome.err
     assert (here / "run.yaml").read_text() == OLD
 
 
 @pytest.mark.usefixtures("guest")
 def test_the_release_is_what_the_keys_in_use_tell(here):
-    (run,) = runs_in(configured(here, OLD.split("\n", 1)[1]))
+    (run,) = list_runs(write_config(here, OLD.split("\n", 1)[1]))
     assert run.releases.get("guest") == "1.1"
 
 
 @pytest.mark.usefixtures("either")
 def test_it_is_named_where_frameworks_are(here, monkeypatch):
     monkeypatch.syspath_prepend(str(REPOSITORY / "docs" / "build"))
-    assert "Guest" in cfglint("--help", cwd=here).out.split("\nframeworks:\n")[1].split("\n\n")[0]
-    assert ", guest, " in cfglint("--release", "x=1", cwd=here).err
+    assert "Guest" in run_cfglint("--help", cwd=here).out.split("\nframeworks:\n")[1].split("\n\n")[0]
+    assert ", guest, " in run_cfglint("--release", "x=1", cwd=here).err
     import framework_pages
     import settings_page
 
-    assert "[Guest](frameworks/guest.md)" in framework_pages.listing()
-    assert {"Guest": "frameworks/guest.md"} in framework_pages.navigation()
-    assert framework_pages.pages()["frameworks/guest.md"].startswith("# Guest\n")
-    assert "`guest`" in settings_page.pages()["settings.md"].split("\n## Packages\n")[1]
+    assert "[Guest](frameworks/guest.md)" in framework_pages.build_framework_list()
+    assert {"Guest": "frameworks/guest.md"} in framework_pages.build_navigation()
+    assert framework_pages.build_pages()["frameworks/guest.md"].startswith("# Guest\n")
+    assert "`guest`" in settings_page.build_pages()["settings.md"].split("\n## Packages\n")[1]
 
 
 @pytest.mark.usefixtures("guest")
 def test_its_vocabulary_is_a_schema(here):
-    assert "\nguest         1.0 to 2.0  (train)\n" in cfglint("schema", cwd=here).out
-    assert "guest" in cfglint("schema", "--help", cwd=here).out
-    made = json.loads(cfglint("schema", "guest", "--release", "1.1", cwd=here).out)
-    assert {"batch", "length"} <= made["$defs"]["Train"]["properties"].keys()
-    assert "micro_batch" not in made["$defs"]["Train"]["properties"]
+    assert "\nguest         1.0 to 2.0  (train)\n" in run_cfglint("schema", cwd=here).out
+    assert "guest" in run_cfglint("schema", "--help", cwd=here).out
+    schema = json.loads(run_cfglint("schema", "guest", "--release", "1.1", cwd=here).out)
+    assert {"batch", "length"} <= schema["$defs"]["Train"]["properties"].keys()
+    assert "micro_batch" not in schema["$defs"]["Train"]["properties"]
 
 
 START = """
@@ -244,8 +244,8 @@ main()
 """
 
 
-def started(here: Path, *arguments: str) -> Outcome:
-    """The command in a process of its own."""
+def run_in_process(here: Path, *arguments: str) -> Outcome:
+    """Run the command in a separate process."""
     code = START.format(place=str(GUEST.parent), schemas=str(SCHEMAS))
     roots = os.pathsep.join(str(REPOSITORY / root) for root in ("lint", "rules", "schemas"))
     done = subprocess.run(
@@ -256,12 +256,12 @@ def started(here: Path, *arguments: str) -> Outcome:
 
 
 def test_as_a_command(here):
-    """Its package in a requirements file settles the release; a lint, a fix and an estimate, each in a process."""
+    """Pin the release in a requirements file; run lint, fix and estimate, each in its own process."""
     (here / "requirements.txt").write_text("guest-trainer==1.1\n")
-    found = started(configured(here, LARGE), "--output-format", "concise", "--gpu", "H100")
-    assert (found.code, found.err) == (1, "")
-    assert "run.yaml:5:3: error KEY002 " in found.out
+    outcome = run_in_process(write_config(here, LARGE), "--output-format", "concise", "--gpu", "H100")
+    assert (outcome.code, outcome.err) == (1, "")
+    assert "run.yaml:5:3: error KEY002 " in outcome.out
     (here / "requirements.txt").write_text("guest-trainer>=2\n")
-    assert started(here, "--fix", "--gpu", "H100", "--nodes", "1", "--gpus-per-node", "8").code == 0
+    assert run_in_process(here, "--fix", "--gpu", "H100", "--nodes", "1", "--gpus-per-node", "8").code == 0
     assert "accumulation: 16" in (here / "run.yaml").read_text()
-    assert "fits" in started(here, "estimate", "--gpu", "H100", "run.yaml").out
+    assert "fits" in run_in_process(here, "estimate", "--gpu", "H100", "run.yaml").out

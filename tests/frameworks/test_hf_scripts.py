@@ -1,4 +1,4 @@
-"""Python scripts that call the Trainer of transformers itself."""
+"""Python scripts that call the transformers Trainer directly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.frameworks.hf_scripts.recognise import recognise
-from tests.support.linting import lint, runs_in
+from tests.support.linting import lint, list_runs
 
 IMPORTS = """\
 import argparse
@@ -58,30 +58,30 @@ CAUSAL = 'AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")'
     ],
 )
 def test_the_plan_of_a_script_that_is_started(tmp_path: Path, field: str, expected: object) -> None:
-    """By its text, the defaults of the Trainer, and what its launch gives."""
+    """Read the script, the Trainer's defaults and the options of the launch."""
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 4 train.py --batch-size 2\n")
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert (run.main.framework, run.framework.title) == ("hf_scripts", "transformers")
-    assert run.reading.get(field) == expected  # type: ignore[arg-type]
+    assert run.resolved_plan.get(field) == expected  # type: ignore[arg-type]
 
 
 def test_the_release_is_that_of_transformers(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "requirements.txt").write_text("transformers==4.57.1\npeft\n")
-    (run,) = runs_in(tmp_path)
-    assert (run.main.release, "trl" in run.releases.known) == ("4.57.1", False)
+    (run,) = list_runs(tmp_path)
+    assert (run.main.release, "trl" in run.releases.by_package) == ("4.57.1", False)
 
 
 def test_what_the_trainer_refuses_is_reported(tmp_path: Path) -> None:
     text = f"Trainer({CAUSAL}, TrainingArguments('out', load_best_model_at_end=True, eval_strategy='epoch', foo=1))\n"
     (tmp_path / "train.py").write_text(IMPORTS + text)
-    found = lint(tmp_path).findings
-    assert [(one.code, one.severity) for one in found if one.severity != "info"] == [
+    findings = lint(tmp_path).findings
+    assert [(finding.code, finding.severity) for finding in findings if finding.severity != "info"] == [
         ("KEY006", "error"), ("KEY006", "warning"), ("KEY001", "error")
     ]  # fmt: skip
-    assert {one.code for one in found} >= {"CHK001"}
-    assert not [one for one in found if "TRL" in one.message]
+    assert {finding.code for finding in findings} >= {"CHK001"}
+    assert not [finding for finding in findings if "TRL" in finding.message]
 
 
 @pytest.mark.parametrize(
@@ -99,18 +99,22 @@ def test_what_the_trainer_refuses_is_reported(tmp_path: Path) -> None:
 def test_names_are_those_of_the_release(tmp_path: Path, text: str, release: str, codes: list[str]) -> None:
     (tmp_path / "train.py").write_text(f"{IMPORTS}Trainer(model={CAUSAL}, args={text})\n")
     (tmp_path / "requirements.txt").write_text(f"transformers=={release}\n")
-    found = lint(tmp_path).findings
-    assert [one.code for one in found if one.severity in ("error", "warning") and one.code.startswith("KEY")] == codes
+    findings = lint(tmp_path).findings
+    assert [
+        finding.code
+        for finding in findings
+        if finding.severity in ("error", "warning") and finding.code.startswith("KEY")
+    ] == codes
 
 
 @pytest.mark.parametrize(("release", "refused"), [("4.57.1", False), ("5.0.0", True)])
 def test_a_keyword_that_newer_trainers_refuse(tmp_path: Path, release: str, refused: bool) -> None:
     (tmp_path / "train.py").write_text(f"{IMPORTS}Trainer({CAUSAL}, TrainingArguments('out'), tokenizer=tokenizer)\n")
     (tmp_path / "requirements.txt").write_text(f"transformers=={release}\n")
-    found = [one for one in lint(tmp_path).findings if one.code == "KEY002"]
-    assert [one.severity for one in found] == (["error"] if refused else [])
+    findings = [finding for finding in lint(tmp_path).findings if finding.code == "KEY002"]
+    assert [finding.severity for finding in findings] == (["error"] if refused else [])
     if refused:
-        assert "`processing_class`" in found[0].message
+        assert "`processing_class`" in findings[0].message
 
 
 @pytest.mark.parametrize(
@@ -167,7 +171,7 @@ def test_the_length_of_samples_is_what_the_script_cuts_them_to(tmp_path: Path, t
     before = "tokenizer = AutoTokenizer.from_pretrained('Qwen/Qwen2.5-7B', model_max_length=1024)\nSIZE = 256\n"
     after = f"Trainer(model={CAUSAL}, args=TrainingArguments('out', bf16=True))\n"
     (tmp_path / "train.py").write_text(f"from transformers import AutoTokenizer\n{IMPORTS}{before}{text}\n{after}")
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     sequence = run.plan.sequence
     assert (sequence.length, sequence.packing, sequence.padding) == expected
     assert bool(run.estimate.phases) is (sequence.length is not None)
@@ -188,7 +192,7 @@ def test_the_loss_is_the_models_own_unless_the_script_replaces_it(
 ) -> None:
     text = f"(model={CAUSAL}, args=TrainingArguments('out'{arguments}))\n"
     (tmp_path / "train.py").write_text(f"{IMPORTS}{before}{'Own' if before else 'Trainer'}{text}")
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert run.plan.activations.fused_loss == loss
 
 
@@ -205,14 +209,14 @@ def test_ligers_loss_skips_the_logits_of_an_evaluation(
 ) -> None:
     text = f"{IMPORTS}Trainer(model={CAUSAL}, args=TrainingArguments('out'{arguments}))\n"
     (tmp_path / "train.py").write_text(text)
-    (run,) = runs_in(tmp_path, transformers=release)
+    (run,) = list_runs(tmp_path, transformers=release)
     assert run.plan.activations.fused_evaluation is fused
 
 
 @pytest.mark.parametrize(("release", "attention"), [("4.31.0", "eager"), ("4.40.0", "sdpa")])
 def test_what_models_attended_with(tmp_path: Path, release: str, attention: str) -> None:
     (tmp_path / "train.py").write_text(f"{IMPORTS}Trainer(model={CAUSAL}, args=TrainingArguments('out'))\n")
-    (run,) = runs_in(tmp_path, transformers=release)
+    (run,) = list_runs(tmp_path, transformers=release)
     assert run.plan.activations.attention == attention
 
 
@@ -240,9 +244,9 @@ def test_what_models_attended_with(tmp_path: Path, release: str, attention: str)
     ],
 )
 def test_a_run_is_read_or_named_with_the_reason(text: str, reason: str | None, role: str | None) -> None:
-    (found,) = recognise(PythonDocument("train.py", (IMPORTS + text).encode()))
-    assert found.role == role
-    assert (reason or "Trainer of transformers") in found.why
+    (config,) = recognise(PythonDocument("train.py", (IMPORTS + text).encode()))
+    assert config.role == role
+    assert (reason or "transformers Trainer") in config.reason
 
 
 CAUSAL_MODULE = (
@@ -258,7 +262,7 @@ ARGUMENTS = "from transformers import Trainer, TrainingArguments\na = TrainingAr
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        # By a function that calls another one, which a package hands on.
+        # By a function that calls another function, which a package re-exports.
         (f"{ARGUMENTS}from lib import build\nTrainer(build('m'), a)", "its model comes from another module (`build`)"),
         (
             f"{ARGUMENTS}import lib.models as zoo\ndef run():\n    m, t = zoo.build('m'), 1\n    Trainer(m, a)\nrun()",
@@ -268,7 +272,7 @@ ARGUMENTS = "from transformers import Trainer, TrainingArguments\na = TrainingAr
             f"{ARGUMENTS}from lib import Wrapped\nTrainer(model=Wrapped.from_pretrained('m'), args=a)",
             "its model comes from another module (`Wrapped`)",
         ),
-        # Handed to a function, and to a method that nothing calls.
+        # Passed to a function, and to a method that is never called.
         (
             f"{ARGUMENTS}from lib import build\ndef fit(network): Trainer(network, a)\nfit(build('m'))",
             "its model comes from another module (`build`)",
@@ -280,7 +284,7 @@ ARGUMENTS = "from transformers import Trainer, TrainingArguments\na = TrainingAr
         ),
         (
             f"{ARGUMENTS}from lib import build\nfrom mine import MyTrainer\nMyTrainer(model=build('m'), args=a)",
-            "its trainer (`MyTrainer`) is of another module",
+            "its trainer (`MyTrainer`) comes from another module",
         ),
         (
             "import deepspeed\nfrom lib import build\nengine, *_ = deepspeed.initialize(model=build('m'))\n"
@@ -297,7 +301,7 @@ ARGUMENTS = "from transformers import Trainer, TrainingArguments\na = TrainingAr
             "engine.backward(engine(1))\nengine.step()",
             None,
         ),
-        # The module makes a model of another kind, or makes one that is not trained.
+        # The module builds a model of another kind, or a model that is not trained.
         (f"{ARGUMENTS}from vision import build\nTrainer(build('m'), a)", None),
         (
             f"{ARGUMENTS}from vision import build\nfrom lib import build as judge\nTrainer(build(1), a)\njudge('m')",
@@ -315,8 +319,8 @@ def test_a_model_of_another_module_is_looked_up_there(tmp_path: Path, text: str,
     (tmp_path / "lib/loading.py").write_text(CAUSAL_MODULE)
     (tmp_path / "vision.py").write_text(OTHER_MODULE)
     (tmp_path / "train.py").write_text(text)
-    found = [one.message for one in lint(tmp_path).findings if one.code == "CHK005"]
-    assert found == ([] if why is None else [f"run not checked: {why}"])
+    messages = [finding.message for finding in lint(tmp_path).findings if finding.code == "CHK005"]
+    assert messages == ([] if why is None else [f"run not checked: {why}"])
 
 
 LOADED = (
@@ -337,24 +341,24 @@ SCORER = (
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        # A step of another module gets the optimizer.
+        # A step in another module gets the optimizer.
         (
             f"from rl import step\n{LOADED}step(m, optimizer=o)",
-            "what steps its optimizer (`step`) is of another module",
+            "what steps its optimizer (`step`) comes from another module",
         ),
         (
             f"from rl import Agent\n{LOADED}Agent(m, optim=o).go()",
-            "what steps its optimizer (`Agent`) is of another module",
+            "what steps its optimizer (`Agent`) comes from another module",
         ),
         (f"from torch.optim.lr_scheduler import LinearLR\n{LOADED}LinearLR(optimizer=o)", None),
         (f"from rl import step\n{LOADED}step(m)", None),
-        # DeepSpeed gets a model of the script's own, which reads text or not.
+        # DeepSpeed gets a model that the script defines, which reads text or not.
         (ENGINE.format(size="vocab_size"), "its training loop is its own (`engine.backward`)"),
         (ENGINE.format(size="channels"), None),
-        # A classifier that scores texts, and one that does not.
+        # A classifier that scores texts, and a classifier that does not.
         (
             SCORER.format(name="RewardTrainer"),
-            "it cannot be determined that its Trainer gets a causal language model",
+            "the model class of its Trainer cannot be determined",
         ),
         (SCORER.format(name="TopicTrainer"), None),
     ],
@@ -363,8 +367,8 @@ def test_what_trains_a_language_model_in_its_own_way_is_named(tmp_path: Path, te
     (tmp_path / ".git").mkdir()
     (tmp_path / "rl.py").write_text("def step(m, optimizer=None): pass\nclass Agent: pass\n")
     (tmp_path / "train.py").write_text(text)
-    found = [one.message for one in lint(tmp_path).findings if one.code == "CHK005"]
-    assert found == ([] if why is None else [f"run not checked: {why}"])
+    messages = [finding.message for finding in lint(tmp_path).findings if finding.code == "CHK005"]
+    assert messages == ([] if why is None else [f"run not checked: {why}"])
 
 
 @pytest.mark.parametrize(
@@ -377,7 +381,7 @@ def test_what_trains_a_language_model_in_its_own_way_is_named(tmp_path: Path, te
     ],
 )
 def test_a_model_may_be_handed_to_the_module_of_the_trainer(tmp_path: Path, main: str, named: bool) -> None:
-    """The run is named there: the program shows nothing of the framework."""
+    """Report the run in the module, because the main program shows no sign of the framework."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "lib").mkdir()
     engine = f"{ARGUMENTS}def run(model):\n    Trainer(model=model, args=a).train()\n"
@@ -385,8 +389,8 @@ def test_a_model_may_be_handed_to_the_module_of_the_trainer(tmp_path: Path, main
     (tmp_path / "lib/models.py").write_text(CAUSAL_MODULE)
     (tmp_path / "vision.py").write_text(OTHER_MODULE)
     (tmp_path / "main.py").write_text(main)
-    found = [(one.message, one.path) for one in lint(tmp_path).findings if one.code == "CHK005"]
-    assert found == ([("run not checked: its model comes from another module", "lib/engine.py")] if named else [])
+    findings = [(finding.message, finding.path) for finding in lint(tmp_path).findings if finding.code == "CHK005"]
+    assert findings == ([("run not checked: its model comes from another module", "lib/engine.py")] if named else [])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The word "auto" as the Trainer fills it in, FSDP settings, replaced optimizers; transformers itself judges (slow)."""
+"""Values of "auto" filled in by the Trainer, FSDP settings, replaced optimizers; checked with transformers (slow)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cfglint_train.frameworks.deepspeed import lenses as deepspeed
 from cfglint_train.frameworks.hf_trainer import optimizers
 from cfglint_train.frameworks.lens import Config
 from tests.support import laws
-from tests.support.corpus import REPOSITORY, files, needs_corpus
-from tests.support.jobs import architecture_of, job_of, plan_of
-from tests.support.skips import not_applicable
+from tests.support.corpus import REPOSITORY, list_corpus_files, needs_corpus
+from tests.support.jobs import build_architecture, build_job, build_job_plan
+from tests.support.skips import skip_inapplicable
 
 HOST = """
 model_name_or_path: x/y
@@ -49,47 +49,58 @@ AUTO: dict[str, Any] = {
 }
 
 
-def host(extra: str = "", **stated: str) -> Config:
-    return laws.config_of("llamafactory", HOST + extra, **stated)
+def parse_host(extra: str = "", **stated: str) -> Config:
+    return laws.build_config("llamafactory", HOST + extra, **stated)
 
 
-def companion(source: dict[str, Any], **stated: str) -> Config:
-    return laws.config_of("deepspeed", json.dumps(source), "json", role="companion", **stated)
+def parse_companion(source: dict[str, Any], **stated: str) -> Config:
+    return laws.build_config("deepspeed", json.dumps(source), "json", role="companion", **stated)
 
 
 def test_auto_is_what_the_trainer_fills_in():
-    plan = plan_of(host(), {"deepspeed": companion(AUTO)}, nodes=2, gpus=8, architecture=architecture_of(hidden=4096))
+    plan = build_job_plan(
+        parse_host(),
+        {"deepspeed": parse_companion(AUTO)},
+        nodes=2,
+        gpus=8,
+        architecture=build_architecture(hidden=4096),
+    )
     assert (plan.batch.micro, plan.batch.accumulation, plan.batch.global_) == (3, 5, 240)
     assert plan.optimizer.clipping == 0.7
     assert plan.precision.compute == plan.precision.params == "bf16"
     assert plan.parallel.reduce_bucket == 16_777_216
     assert plan.parallel.prefetch_bucket == 15_099_494
     assert plan.parallel.persistence_threshold == 40_960
-    # Nothing fills these: DeepSpeed drops "auto" and takes its default.
+    # The Trainer does not fill these: DeepSpeed drops "auto" and uses its default.
     assert plan.parallel.max_live_parameters == plan.parallel.sub_group == 1_000_000_000
 
 
 def test_below_stage_3_only_the_bucket_depends_on_the_model():
     source = copy.deepcopy(AUTO)
     source["zero_optimization"]["stage"] = 2
-    plan = plan_of(host(), {"deepspeed": companion(source)}, architecture=architecture_of(hidden=4096))
+    plan = build_job_plan(
+        parse_host(), {"deepspeed": parse_companion(source)}, architecture=build_architecture(hidden=4096)
+    )
     assert plan.parallel.reduce_bucket == 16_777_216
     assert plan.parallel.prefetch_bucket == 50_000_000
 
 
 def test_without_the_model_its_buckets_are_unknown():
-    job = job_of(host(), {"deepspeed": companion(AUTO)})
-    assert job.reading.get("parallel.reduce_bucket") is None
-    assert "auto" in job.reading.origin("parallel.reduce_bucket").note
+    job = build_job(parse_host(), {"deepspeed": parse_companion(AUTO)})
+    assert job.plan.get("parallel.reduce_bucket") is None
+    assert "auto" in job.plan.get_origin("parallel.reduce_bucket").note
 
 
 def test_what_the_host_states_wins_where_both_speak():
     source = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": False}, "train_micro_batch_size_per_gpu": 9}
-    plan = plan_of(host(), {"deepspeed": companion(source)})
+    plan = build_job_plan(parse_host(), {"deepspeed": parse_companion(source)})
     assert (plan.precision.compute, plan.batch.micro) == ("bf16", 3)
-    # An absent gradient_clipping is DeepSpeed's own default, and max_grad_norm is ignored.
+    # Without gradient_clipping, DeepSpeed's own default applies, and max_grad_norm is ignored.
     assert plan.optimizer.clipping == 1.0
-    assert plan_of(host(), {"deepspeed": companion(source, deepspeed="0.18.4")}).optimizer.clipping == 0.0
+    assert (
+        build_job_plan(parse_host(), {"deepspeed": parse_companion(source, deepspeed="0.18.4")}).optimizer.clipping
+        == 0.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,7 +117,7 @@ def test_what_the_host_states_wins_where_both_speak():
 )
 def test_offloaded_states_replace_the_optimizer(extra, file, expected):
     source = {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}, **file}
-    optimizer = plan_of(host(extra), {"deepspeed": companion(source)}).optimizer
+    optimizer = build_job_plan(parse_host(extra), {"deepspeed": parse_companion(source)}).optimizer
     assert (optimizer.name, optimizer.implementation, optimizer.state_bits, optimizer.paged) == expected
 
 
@@ -120,10 +131,10 @@ def test_offloaded_states_replace_the_optimizer(extra, file, expected):
     ],
 )
 def test_the_default_optimizer(transformers, torch, expected):
-    stated = {"transformers": transformers, **({"torch": torch} if torch else {})}
-    reading = laws.read(host(**stated))
+    releases = {"transformers": transformers, **({"torch": torch} if torch else {})}
+    reading = laws.read_plan(parse_host(**releases))
     assert reading.get("optimizer.stated_name") == expected
-    assert reading.origin("optimizer.name").kind == "default"
+    assert reading.get_origin("optimizer.name").kind == "default"
 
 
 @pytest.mark.parametrize(
@@ -151,12 +162,12 @@ def test_the_default_optimizer(transformers, torch, expected):
     ],
 )
 def test_fsdp_of_the_training_arguments(text, expected):
-    config = laws.config_of("llamafactory", HOST.replace("deepspeed: ds.json\n", "") + text)
-    reading = laws.read(config)
+    config = laws.build_config("llamafactory", HOST.replace("deepspeed: ds.json\n", "") + text)
+    reading = laws.read_plan(config)
     names = ("strategy", "sharding", "reshard_after_forward", "offload_params", "wrapping")
-    read = (*(reading.get(f"parallel.{name}") for name in names), reading.get("checkpoint.state_dict"))
-    assert read == expected
-    laws.get_put(config)
+    values = (*(reading.get(f"parallel.{name}") for name in names), reading.get("checkpoint.state_dict"))
+    assert values == expected
+    laws.check_get_put(config)
 
 
 @pytest.mark.parametrize(
@@ -164,8 +175,8 @@ def test_fsdp_of_the_training_arguments(text, expected):
     [("full_shard", (16, 1)), ("hybrid_shard", (8, 2)), ("no_shard", (1, 16)), ("shard_grad_op", (16, 1))],
 )
 def test_shard_groups(sharding, expected):
-    config = laws.config_of("llamafactory", HOST.replace("deepspeed: ds.json", f"fsdp: {sharding}"))
-    parallel = plan_of(config, nodes=2, gpus=8).parallel
+    config = laws.build_config("llamafactory", HOST.replace("deepspeed: ds.json", f"fsdp: {sharding}"))
+    parallel = build_job_plan(config, nodes=2, gpus=8).parallel
     assert (parallel.shard_size, parallel.replicas) == expected
 
 
@@ -183,8 +194,8 @@ def filled():
     pytest.importorskip("deepspeed")
     integration = pytest.importorskip("transformers.integrations.deepspeed")
 
-    def fill(source: dict[str, Any], hidden: int, world: int) -> dict[str, Any]:
-        """The file after the Trainer went through it, the values that are checked aside set to agree."""
+    def fill_auto(source: dict[str, Any], hidden: int, world: int) -> dict[str, Any]:
+        """Return the file after the Trainer has filled it; values that are checked elsewhere are set to agree."""
         filler = integration.HfTrainerDeepSpeedConfig(copy.deepcopy(source))
         arguments = SimpleNamespace(
             world_size=world, per_device_train_batch_size=3, gradient_accumulation_steps=5, max_grad_norm=0.7,
@@ -199,10 +210,12 @@ def filled():
         filler.trainer_config_finalize(arguments, model, 100)
         return filler.config
 
-    return fill
+    return fill_auto
 
 
-UPSTREAM = [path for path in files(".json") if b'"auto"' in path.read_bytes() and b"${" not in path.read_bytes()]
+UPSTREAM = [
+    path for path in list_corpus_files(".json") if b'"auto"' in path.read_bytes() and b"${" not in path.read_bytes()
+]
 
 
 @pytest.mark.oracle
@@ -211,12 +224,18 @@ UPSTREAM = [path for path in files(".json") if b'"auto"' in path.read_bytes() an
 def test_transformers_fills_in_the_same(filled, path):
     source = json.loads(path.read_bytes())
     if "zero_optimization" not in source:
-        not_applicable("accelerate asks for zero_optimization")
-    # Only "auto" is looked at: what disagrees with the arguments is an error of its own.
+        skip_inapplicable("accelerate asks for zero_optimization")
+    # Only "auto" is compared: a value that contradicts the arguments is a separate error.
     theirs = filled(source, hidden=4096, world=16)
-    plan = plan_of(host(), {"deepspeed": companion(source)}, nodes=2, gpus=8, architecture=architecture_of(hidden=4096))
+    plan = build_job_plan(
+        parse_host(),
+        {"deepspeed": parse_companion(source)},
+        nodes=2,
+        gpus=8,
+        architecture=build_architecture(hidden=4096),
+    )
     compared = 0
-    for field in sorted(deepspeed.FILLED - {"precision.compute"}):
+    for field in sorted(deepspeed.HOST_FILLED_FIELDS - {"precision.compute"}):
         lens = next(lens for lens in deepspeed.LENSES if field in lens.fields)
         for route in lens.keys[field]:
             node: Any = source
@@ -226,9 +245,9 @@ def test_transformers_fills_in_the_same(filled, path):
                 other = other.get(step) if isinstance(other, dict) else None
             if node == "auto":
                 compared += 1
-                expected = deepspeed.DEFAULTS.get(field) if other == "auto" else other
+                expected = deepspeed.ZERO_DEFAULTS.get(field) if other == "auto" else other
                 if field == "batch.global_":
-                    # The Trainer multiplies by the whole world, ranks that see the same sequences included.
+                    # The Trainer multiplies by the whole world size, including ranks that see the same sequences.
                     expected //= (plan.parallel.tensor or 1) * (plan.parallel.context or 1)
                 assert plan.get(field) == expected, route
     assert compared or "auto" not in json.dumps({k: v for k, v in source.items() if k != "optimizer"})
@@ -236,18 +255,18 @@ def test_transformers_fills_in_the_same(filled, path):
 
 def test_fixture_of_the_seed_case():
     folder = REPOSITORY / "fixtures" / "cases" / "2-llamafactory-236b"
-    stated = {"llamafactory": "0.8.3", "transformers": "4.41.2", "deepspeed": "0.14.4"}
+    releases = {"llamafactory": "0.8.3", "transformers": "4.41.2", "deepspeed": "0.14.4"}
     plans = {}
     for name, file in (("zero3", "ds_z3_config"), ("zero3-offload", "ds_z3_offload_config")):
-        main = laws.config_of("llamafactory", (folder / f"{name}.yaml").read_bytes(), **stated)
+        main = laws.build_config("llamafactory", (folder / f"{name}.yaml").read_bytes(), **releases)
         source = (folder / f"{file}.json").read_bytes()
-        inner = laws.config_of("deepspeed", source, "json", role="companion", deepspeed="0.14.4")
+        inner = laws.build_config("deepspeed", source, "json", role="companion", deepspeed="0.14.4")
         assert main.get("deepspeed") == f"{file}.json"
-        job = job_of(main, {"deepspeed": inner}, nodes=6, gpus=8, architecture=architecture_of(hidden=5120))
-        assert not job.reading.stated("checkpoint.model_only")
-        plans[name] = job.reading.plan()
+        job = build_job(main, {"deepspeed": inner}, nodes=6, gpus=8, architecture=build_architecture(hidden=5120))
+        assert not job.plan.is_stated("checkpoint.model_only")
+        plans[name] = job.plan.build_plan()
     plain, offloaded = plans["zero3"], plans["zero3-offload"]
-    assert (plain.world, plain.parallel.zero_stage, plain.parallel.sub_group) == (48, 3, 1_000_000_000)
+    assert (plain.world_size, plain.parallel.zero_stage, plain.parallel.sub_group) == (48, 3, 1_000_000_000)
     assert (plain.checkpoint.gather, plain.checkpoint.model_only, plain.checkpoint.keep) == (True, False, "all")
     precision = plain.precision
     assert (precision.params, precision.grads, precision.master) == ("bf16", "bf16", "fp32")

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfglint_train.documents.document import MISSING
-from cfglint_train.documents.yaml.dialects import omegaconf as dialect
+from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect as dialect
 from cfglint_train.documents.yaml.document import YamlDocument
-from cfglint_train.frameworks.interpolation import look
+from cfglint_train.frameworks.interpolation import resolve_setting
 from cfglint_train.frameworks.lens import Config, Override
-from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, Stated
+from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, StatedValue
 from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.releases import Release, Releases
 
@@ -21,18 +21,20 @@ omegaconf = pytest.importorskip("omegaconf")
 RELEASES = Releases({"olmo": Release("0.6.0", Origin("user"))})
 
 
-def config(text: str, overrides: dict[Any, Any] | None = None) -> Config:
-    laid = {route: Override(value, Origin("user", note="--set")) for route, value in (overrides or {}).items()}
-    return Config("olmo", YamlDocument("x.yaml", text.encode(), dialect()), RELEASES, overrides=laid)
+def build_config(text: str, overrides: dict[Any, Any] | None = None) -> Config:
+    launch_overrides = {
+        route: Override(value, Origin("user", note="--set")) for route, value in (overrides or {}).items()
+    }
+    return Config("olmo", YamlDocument("x.yaml", text.encode(), dialect()), RELEASES, overrides=launch_overrides)
 
 
-def value(text: str, *route: str | int, defaults: Any = None, overrides: Any = None) -> Any:
-    found = look(config(text, overrides), route, defaults or {})
-    return found.value if isinstance(found, Stated) else found
+def resolve_value(text: str, *route: str | int, defaults: Any = None, overrides: Any = None) -> Any:
+    setting = resolve_setting(build_config(text, overrides), route, defaults or {})
+    return setting.value if isinstance(setting, StatedValue) else setting
 
 
-def truth(text: str, *route: str | int, overrides: list[str] | None = None) -> Any:
-    """What OmegaConf itself resolves, UNRESOLVED where it raises."""
+def resolve_with_omegaconf(text: str, *route: str | int, overrides: list[str] | None = None) -> Any:
+    """Return the value that OmegaConf resolves, or UNRESOLVED if it raises."""
     try:
         loaded = omegaconf.OmegaConf.create(text)
         if overrides:
@@ -77,7 +79,7 @@ TEXTS = (
 class TestInterpolation:
     @pytest.mark.parametrize("text", TEXTS)
     def test_agrees_with_omegaconf(self, text: str) -> None:
-        assert value(text, "a") == truth(text, "a")
+        assert resolve_value(text, "a") == resolve_with_omegaconf(text, "a")
 
     @pytest.mark.parametrize(
         ("text", "route"),
@@ -90,34 +92,36 @@ class TestInterpolation:
         ],
     )
     def test_relative_paths(self, text: str, route: tuple[str | int, ...]) -> None:
-        assert value(text, *route) == truth(text, *route)
+        assert resolve_value(text, *route) == resolve_with_omegaconf(text, *route)
 
     def test_a_section_that_is_interpolated(self) -> None:
         text = "fsdp: ${sharding}\nsharding: {precision: mixed}"
-        assert value(text, "fsdp", "precision") == "mixed" == truth(text, "fsdp", "precision")
-        assert value(text, "fsdp", "other") is NOT_STATED
+        assert resolve_value(text, "fsdp", "precision") == "mixed" == resolve_with_omegaconf(text, "fsdp", "precision")
+        assert resolve_value(text, "fsdp", "other") is NOT_STATED
 
     def test_resolvers_stay_unknown(self) -> None:
         for call in ("oc.env:HOME", "oc.env:X,4", "path.choose:/a,/b", "path.glob:'/a/*'", "oc.decode:${oc.env:X}"):
-            assert value(f'a: "${{{call}}}"', "a") is UNRESOLVED
+            assert resolve_value(f'a: "${{{call}}}"', "a") is UNRESOLVED
 
     def test_an_absent_target_has_its_default(self) -> None:
-        assert value("a: ${b.c}", "a", defaults={("b", "c"): 16}) == 16
+        assert resolve_value("a: ${b.c}", "a", defaults={("b", "c"): 16}) == 16
 
     def test_overrides_come_first(self) -> None:
         text = "a: ${b}\nb: 4\nm: {n: 1, o: 2}"
-        assert value(text, "a", overrides={("b",): 9}) == 9 == truth(text, "a", overrides=["b=9"])
-        assert value(text, "m", overrides={("m", "n"): 5}) == {"n": 5, "o": 2}
-        assert value(text, "m", "o", overrides={("m",): None}) is UNRESOLVED
+        assert (
+            resolve_value(text, "a", overrides={("b",): 9}) == 9 == resolve_with_omegaconf(text, "a", overrides=["b=9"])
+        )
+        assert resolve_value(text, "m", overrides={("m", "n"): 5}) == {"n": 5, "o": 2}
+        assert resolve_value(text, "m", "o", overrides={("m",): None}) is UNRESOLVED
 
     def test_no_null_is_a_section(self) -> None:
-        assert value("wandb: null", "wandb", "log_interval") is UNRESOLVED
+        assert resolve_value("wandb: null", "wandb", "log_interval") is UNRESOLVED
 
     def test_depth_is_bounded(self) -> None:
         chain = "\n".join(f"k{i}: ${{k{i + 1}}}" for i in range(500)) + "\nk500: 1"
-        assert value(chain, "k0") is UNRESOLVED
+        assert resolve_value(chain, "k0") is UNRESOLVED
         nested = "a: " + "${" * 300 + "b" + "}" * 300 + "\nb: b"
-        assert value(nested, "a") in (UNRESOLVED, "b")
+        assert resolve_value(nested, "a") in (UNRESOLVED, "b")
 
     @given(
         st.text(alphabet="ab.${}\\[]: 1x-", max_size=14),
@@ -128,7 +132,7 @@ class TestInterpolation:
         import yaml
 
         source = yaml.safe_dump({"a": text}) + source
-        ours, theirs = value(source, "a"), truth(source, "a")
+        ours, theirs = resolve_value(source, "a"), resolve_with_omegaconf(source, "a")
         if ours is not UNRESOLVED and theirs is not UNRESOLVED and not isinstance(theirs, (dict, list)):
             assert ours == theirs
         if "${" not in text:
@@ -136,7 +140,7 @@ class TestInterpolation:
 
 
 def test_an_override_around_a_setting_settles_it() -> None:
-    one = config("m: {n: 1}", {("m",): {"o": 2}})
-    assert one.value("m", "n") is MISSING
-    assert one.value("m", "o") == 2
-    assert one.override(("m", "o")) == ("m",)
+    parsed = build_config("m: {n: 1}", {("m",): {"o": 2}})
+    assert parsed.get_value("m", "n") is MISSING
+    assert parsed.get_value("m", "o") == 2
+    assert parsed.find_override(("m", "o")) == ("m",)

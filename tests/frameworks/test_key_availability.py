@@ -1,4 +1,4 @@
-"""What a fix writes is a key that the run's release has: a law of every framework's lenses, at releases old and new."""
+"""Keys that fixes write exist in the run's release: a law for the lenses of each framework, at old and new releases."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from cfglint_rules.vocabulary.survey import survey
-from cfglint_train.documents.document import CannotEdit, apply
-from cfglint_train.findings.draft import key_changes, rewrite
+from cfglint_rules.vocabulary.survey import list_key_occurrences
+from cfglint_train.documents.document import CannotEdit, apply_edits
+from cfglint_train.findings.draft import list_document_changes, write_fix
 from cfglint_train.findings.finding import Fix
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.key_availability import refusal
+from cfglint_train.frameworks.key_availability import explain_unavailable
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import listed
-from tests.frameworks.test_read_only import changes, reasons, sampled
-from tests.support.laws import lens_of, written
-from tests.support.linting import runs_in
+from cfglint_train.frameworks.registry import list_frameworks
+from tests.frameworks.test_read_only import collect_samples, list_changes, list_reasons
+from tests.support.laws import find_lens, write_fields
+from tests.support.linting import list_runs
 
 RELEASES = 6
-"""Releases of each framework, spread over all that are known."""
+"""Releases of each framework, spread evenly over all known ones."""
 SAMPLES = 8
-"""Configurations of each."""
+"""Configurations of each framework."""
 LACKING = ("not yet", "removed", "renamed")
 VALUES = 3
 """New values of a field."""
@@ -29,46 +29,55 @@ VALUES = 3
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Config]]:
-    """Configurations by framework, those of launches that state settings left out."""
-    found = sampled(tmp_path_factory.mktemp("more"))
-    return {name: [one for one in configs if not one.overrides][:SAMPLES] for name, configs in found.items()}
+    """Return configurations by framework, without those whose launches override settings."""
+    configs_by_framework = collect_samples(tmp_path_factory.mktemp("more"))
+    return {
+        name: [config for config in configs if not config.overrides][:SAMPLES]
+        for name, configs in configs_by_framework.items()
+    }
 
 
-def spread(releases: tuple[str, ...]) -> Iterator[str]:
+def pick_releases(releases: tuple[str, ...]) -> Iterator[str]:
     yield from dict.fromkeys(releases[number * (len(releases) - 1) // (RELEASES - 1)] for number in range(RELEASES))
 
 
-def odd(before: Config, after: Config) -> set[str]:
-    """The keys that are new and that the release does not have."""
-    lacking = {one.name for one in survey(after) if one.status is None or one.status.kind in LACKING}
-    return lacking - {one.name for one in survey(before)}
+def find_unavailable_keys(before: Config, after: Config) -> set[str]:
+    """Return the new keys that the release does not have."""
+    lacking = {use.name for use in list_key_occurrences(after) if use.status is None or use.status.kind in LACKING}
+    return lacking - {use.name for use in list_key_occurrences(before)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", listed())
+@pytest.mark.parametrize("name", list_frameworks())
 def test_no_lens_writes_a_key_that_the_release_lacks(name, samples):
     framework = frameworks.load(name)
     if framework.keys is None:
         pytest.skip("it has no vocabulary")
-    tried = refused = 0
-    for release in spread(framework.keys.vocabulary.releases):
+    attempts = refusals = 0
+    for release in pick_releases(framework.keys.vocabulary.releases):
         for config in samples[name]:
-            there = config.at(framework.listed.package, release)
-            there.evidence = there.evidence._replace(vocabulary=None)  # fixtures have copies of OLMo
-            for field in {field for lens in framework.lenses for field in lens.fields} - reasons(name).keys():
-                lens = lens_of(there, field)
-                for change in list(changes(there, lens, field, []))[:VALUES]:
+            config_at_release = config.replace_release(framework.manifest.package, release)
+            config_at_release.evidence = config_at_release.evidence._replace(
+                vocabulary=None
+            )  # fixtures contain copies of OLMo
+            for field in {field for lens in framework.lenses for field in lens.fields} - list_reasons(name).keys():
+                lens = find_lens(config_at_release, field)
+                for change in list(list_changes(config_at_release, lens, field, []))[:VALUES]:
                     try:
-                        keys = lens.write(there, change)
-                        after = written(there, change)
+                        keys = lens.write(config_at_release, change)
+                        after = write_fields(config_at_release, change)
                     except CannotEdit:
                         continue
-                    tried += 1
-                    if any(refusal(there, key) for key in keys):
-                        refused += 1
+                    attempts += 1
+                    if any(explain_unavailable(config_at_release, key) for key in keys):
+                        refusals += 1
                     else:
-                        assert odd(there, after) == set(), (release, config.document.path, change)
-    assert tried > refused
+                        assert find_unavailable_keys(config_at_release, after) == set(), (
+                            release,
+                            config.document.path,
+                            change,
+                        )
+    assert attempts > refusals
 
 
 RECIPE = """\
@@ -102,15 +111,15 @@ SFTTrainer(model="meta-llama/Llama-3.1-8B", args=args, train_dataset=samples).tr
 )
 @pytest.mark.parametrize(("name", "text"), [("run.yaml", RECIPE), ("run.py", SCRIPT)])
 def test_the_length_is_written_as_the_release_spells_it_or_not_at_all(tmp_path, name, text, release, stated, key):
-    given = (", {}=8192" if name == "run.py" else "{}: 8192\n").format(stated) if stated else ""
-    (tmp_path / name).write_text(text.format(release, given))
-    [run] = runs_in(tmp_path)
+    length_line = (", {}=8192" if name == "run.py" else "{}: 8192\n").format(stated) if stated else ""
+    (tmp_path / name).write_text(text.format(release, length_line))
+    [run] = list_runs(tmp_path)
     changes = {"sequence.length": 512}
     if key is None:
         with pytest.raises(CannotEdit, match=f"^TRL {release} has no `{stated}`$"):
-            key_changes(run, changes)
+            list_document_changes(run, changes)
     else:
-        assert [change.route[-1] for _, made in key_changes(run, changes) for change in made] == [key]
+        assert [change.route[-1] for _, made in list_document_changes(run, changes) for change in made] == [key]
 
 
 LOADED = """\
@@ -131,16 +140,16 @@ SFTTrainer(model="meta-llama/Llama-3.1-8B", args=args, train_dataset=samples).tr
 """
 
 
-def edited(run, changes):
-    [(document, edits)] = rewrite(run, Fix("safe", "a fix", changes)).edits
-    return apply(document.source, edits).decode()
+def edit_main(run, changes):
+    [(document, edits)] = write_fix(run, Fix("safe", "a fix", changes)).edits
+    return apply_edits(document.source, edits).decode()
 
 
 @pytest.mark.parametrize("release", ["0.12.2", "0.22.0", "0.24.0", "1.16.0"])
 def test_the_format_of_a_loaded_model_goes_to_the_call_that_loads_it(tmp_path, release):
     (tmp_path / "run.py").write_text(LOADED.format(release))
-    [run] = runs_in(tmp_path)
-    text = edited(run, {"model.dtype": "bf16"})
+    [run] = list_runs(tmp_path)
+    text = edit_main(run, {"model.dtype": "bf16"})
     assert 'from_pretrained("meta-llama/Llama-3.1-8B", torch_dtype="bfloat16")' in text
     assert 'args=SFTConfig(output_dir="out")' in text
 
@@ -148,14 +157,14 @@ def test_the_format_of_a_loaded_model_goes_to_the_call_that_loads_it(tmp_path, r
 @pytest.mark.parametrize("release", ["0.9.6", "0.22.0", "1.16.0"])
 def test_a_call_is_given_no_argument_that_its_class_does_not_have(tmp_path, release):
     (tmp_path / "run.py").write_text(ARGUMENTS.format(release))
-    [run] = runs_in(tmp_path)
+    [run] = list_runs(tmp_path)
     with pytest.raises(CannotEdit, match=r"^`TrainingArguments` of transformers \S+ has no `model_init_kwargs`$"):
-        key_changes(run, {"model.dtype": "bf16"})
-    assert "gradient_checkpointing=True" in edited(run, {"activations.checkpointing": "full"})
+        list_document_changes(run, {"model.dtype": "bf16"})
+    assert "gradient_checkpointing=True" in edit_main(run, {"activations.checkpointing": "full"})
 
 
 @pytest.mark.parametrize(("release", "key"), [("0.9.6", "torch_dtype"), ("0.22.0", "torch_dtype"), ("0.23.0", "dtype")])
 def test_the_format_of_a_model_that_the_trainer_loads_is_spelled_as_the_release_does(tmp_path, release, key):
     (tmp_path / "run.py").write_text(SCRIPT.format(release, ""))
-    [run] = runs_in(tmp_path)
-    assert f'model_init_kwargs={{"{key}": "bfloat16"}}' in edited(run, {"model.dtype": "bf16"})
+    [run] = list_runs(tmp_path)
+    assert f'model_init_kwargs={{"{key}": "bfloat16"}}' in edit_main(run, {"model.dtype": "bf16"})

@@ -1,4 +1,4 @@
-"""What launchers say of a job, for scripts that start any framework."""
+"""Facts about a job in launcher commands, for scripts that start any framework."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import pytest
 
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.frameworks.launch_reading import LaunchFacts
-from cfglint_train.frameworks.launchers import launch_of
+from cfglint_train.frameworks.launchers import read_launch
 from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 
 
-def launch(source: str | bytes, program: str = "train.py") -> LaunchFacts:
+def read_facts(source: str | bytes, program: str = "train.py") -> LaunchFacts:
     document = ShellDocument("x.sh", source.encode() if isinstance(source, str) else source)
-    return launch_of(document, next(one for one in document.invocations if one.program == program))
+    return read_launch(
+        document, next(invocation for invocation in document.invocations if invocation.program == program)
+    )
 
 
-def told(source: str, program: str = "train.py") -> tuple[object, ...]:
-    facts = launch(source, program)
+def read_cluster(source: str, program: str = "train.py") -> tuple[object, ...]:
+    facts = read_facts(source, program)
     return tuple(None if fact is None else fact.value for fact in (facts.launcher, facts.nodes, facts.gpus_per_node))
 
 
@@ -58,7 +60,7 @@ def told(source: str, program: str = "train.py") -> tuple[object, ...]:
 )  # fmt: skip
 def test_launchers(source, expected):
     program = "train.py" if "./" not in source else "./train.py"
-    assert told(source, program) == expected
+    assert read_cluster(source, program) == expected
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_launchers(source, expected):
     ],
 )  # fmt: skip
 def test_frameworks_with_launchers_of_their_own(source, program, expected):
-    assert told(source, program) == expected
+    assert read_cluster(source, program) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,28 +84,28 @@ def test_frameworks_with_launchers_of_their_own(source, program, expected):
     [("480G", "480GiB"), ("512000", "512000MiB"), ("1T", "1TiB"), ("64000M", "64000MiB"), ("0", None), ("$M", None)],
 )
 def test_host_memory_is_slurms(stated, expected):
-    memory = launch(f"#SBATCH --mem={stated}\nsrun python train.py").host_memory
+    memory = read_facts(f"#SBATCH --mem={stated}\nsrun python train.py").host_memory
     assert (None if memory is None else memory.value) == expected
 
 
 def test_facts_say_where_they_stand():
     source = "#SBATCH -N 4\nsrun torchrun --nnodes $N --nproc_per_node 8 train.py\n"
-    facts = launch(source)
+    facts = read_facts(source)
     nodes, gpus = facts.nodes, facts.gpus_per_node
-    assert (nodes.origin.kind, nodes.origin.place.document.text(nodes.origin.place.span)) == ("explicit", "-N 4")
-    assert gpus.origin.place.document.text(gpus.origin.place.span) == "--nproc_per_node 8"
-    assert launch("torchrun train.py").nodes.origin.kind == "default"
+    assert (nodes.origin.kind, nodes.origin.place.document.get_text(nodes.origin.place.span)) == ("explicit", "-N 4")
+    assert gpus.origin.place.document.get_text(gpus.origin.place.span) == "--nproc_per_node 8"
+    assert read_facts("torchrun train.py").nodes.origin.kind == "default"
 
 
 def test_a_script_of_every_launcher():
     source = (REPOSITORY / "fixtures" / "openrlhf" / "launchers.sh").read_bytes()
     document = ShellDocument("launchers.sh", source)
-    read = {}
+    facts_by_program = {}
     for invocation in document.invocations:
         if invocation.program in ("scripts/train.py", "axolotl.cli.train", "axolotl", "llamafactory-cli"):
-            facts = launch_of(document, invocation)
-            read[invocation.program] = (facts.launcher.value, facts.nodes.value, facts.gpus_per_node.value)
-    assert read == {
+            facts = read_launch(document, invocation)
+            facts_by_program[invocation.program] = (facts.launcher.value, facts.nodes.value, facts.gpus_per_node.value)
+    assert facts_by_program == {
         "scripts/train.py": ("torchrun", 4, 8),
         "axolotl.cli.train": ("accelerate", 4, 4),  # CUDA_VISIBLE_DEVICES
         "axolotl": ("axolotl", 2, 8),
@@ -128,5 +130,5 @@ def test_a_script_of_every_launcher():
     ],
 )
 def test_the_card_that_a_batch_job_asks_for(options: str, card: str | None) -> None:
-    found = launch(f"#SBATCH {options}\npython train.py").gpu
-    assert (None if found is None else found.value) == card
+    gpu = read_facts(f"#SBATCH {options}\npython train.py").gpu
+    assert (None if gpu is None else gpu.value) == card

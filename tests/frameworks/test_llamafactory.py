@@ -1,4 +1,4 @@
-"""LLaMA-Factory v0: recognised, read, written; OmegaConf and (slow) LLaMA-Factory's own parser judge."""
+"""LLaMA-Factory v0 and v1: recognition, reading and writing, checked against OmegaConf and (slow) its own parser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfglint_train.documents.document import CannotEdit
-from cfglint_train.documents.writer import same
+from cfglint_train.documents.writer import is_identical
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.llamafactory import framework as llamafactory_framework
@@ -20,13 +20,13 @@ from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Tower
 from tests.support import laws
 from tests.support.cases import for_each
-from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
-from tests.support.jobs import architecture_of, job_of, plan_of
-from tests.support.linting import runs_in
+from tests.support.corpus import CORPUS, REPOSITORY, list_corpus_files, needs_corpus
+from tests.support.jobs import build_architecture, build_job, build_job_plan
+from tests.support.linting import list_runs
 
 FIXTURES = sorted((REPOSITORY / "fixtures" / "llamafactory").glob("*.yaml"))
 CASES = sorted((REPOSITORY / "fixtures" / "cases").glob("2-*/*.yaml"))
-EXAMPLES = files(".yaml", under="llamafactory/examples")
+EXAMPLES = list_corpus_files(".yaml", under="llamafactory/examples")
 V1 = [path for path in EXAMPLES if "v1" in path.parts]
 LAUNCH = [path for path in EXAMPLES if path.parent.name == "accelerate"]
 OTHER = [
@@ -40,29 +40,29 @@ TRAINING = [path for path in EXAMPLES if path not in {*V1, *LAUNCH, *OTHER, *TOK
 MINIMAL = {"model_name_or_path": "x/y", "dataset": "d", "template": "t", "output_dir": "out", "do_train": True}
 
 
-def config(source: str | bytes | dict[str, Any], **stated: str) -> Config:
+def parse_config(source: str | bytes | dict[str, Any], **stated: str) -> Config:
     text = yaml.safe_dump(source, sort_keys=False) if isinstance(source, dict) else source
-    return laws.config_of("llamafactory", text, **stated)
+    return laws.build_config("llamafactory", text, **stated)
 
 
-def minimal(**keys: Any) -> dict[str, Any]:
+def build_minimal(**keys: Any) -> dict[str, Any]:
     return {**MINIMAL, **keys}
 
 
-def value(field: str, release: str = llamafactory_framework.NEWEST, **keys: Any) -> Any:
-    return laws.read(config(minimal(**keys), llamafactory=release)).get(field)
+def read_value(field: str, release: str = llamafactory_framework.NEWEST, **keys: Any) -> Any:
+    return laws.read_plan(parse_config(build_minimal(**keys), llamafactory=release)).get(field)
 
 
-def found(source: str | bytes) -> list[frameworks.Found]:
-    return frameworks.recognise("llamafactory", laws.document_of(source, "yaml"))
+def recognise_source(source: str | bytes) -> list[frameworks.RecognisedConfig]:
+    return frameworks.recognise("llamafactory", laws.parse_document(source, "yaml"))
 
 
 def test_bitsandbytes_had_another_name():
     method = {"quantization_bit": 4, "quantization_method": "bitsandbytes"}
-    assert value("method.quantization", "0.9.2", **method) == "nf4"
-    assert value("method.quantization", "0.9.3", **method) is None
-    assert value("method.quantization", "0.9.3", **{**method, "quantization_method": "bnb"}) == "nf4"
-    assert value("method.quantization", "0.9.2", quantization_bit=8) == "int8"
+    assert read_value("method.quantization", "0.9.2", **method) == "nf4"
+    assert read_value("method.quantization", "0.9.3", **method) is None
+    assert read_value("method.quantization", "0.9.3", **{**method, "quantization_method": "bnb"}) == "nf4"
+    assert read_value("method.quantization", "0.9.2", quantization_bit=8) == "int8"
 
 
 # --- recognising -----------------------------------------------------------------------------------------------------
@@ -71,15 +71,15 @@ def test_bitsandbytes_had_another_name():
 @needs_corpus
 def test_recognises_the_corpus_and_nothing_else():
     assert (len(TRAINING), len(OTHER), len(LAUNCH), len(TOKENS)) == (55, 11, 11, 1)
-    for path in files(".yaml", ".yml"):
-        seen = found(path.read_bytes())
+    for path in list_corpus_files(".yaml", ".yml"):
+        recognised = recognise_source(path.read_bytes())
         expected = [None] if path in TRAINING else ["other"] if path in OTHER else []
-        assert [one.role for one in seen] == expected, path
+        assert [config.role for config in recognised] == expected, path
 
 
 @pytest.mark.parametrize("path", [*FIXTURES, *CASES], ids=lambda path: path.name)
 def test_recognises_fixtures(path):
-    assert [one.role for one in found(path.read_bytes())] == [None]
+    assert [config.role for config in recognise_source(path.read_bytes())] == [None]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_recognises_fixtures(path):
     ],
 )
 def test_leaves_look_alikes_alone(source):
-    assert not found(source)
+    assert not recognise_source(source)
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_leaves_look_alikes_alone(source):
     ],
 )
 def test_files_that_train_nothing_are_named(keys, purpose):
-    (one,) = found(yaml.safe_dump({"model_name_or_path": "x", **keys}))
-    assert one.role == "other"
-    assert purpose in one.why
+    (recognised,) = recognise_source(yaml.safe_dump({"model_name_or_path": "x", **keys}))
+    assert recognised.role == "other"
+    assert purpose in recognised.reason
 
 
 @needs_corpus
@@ -118,7 +118,7 @@ def test_files_that_train_nothing_are_named(keys, purpose):
 def test_values_are_omegaconfs(path):
     omegaconf = pytest.importorskip("omegaconf")
     expected = omegaconf.OmegaConf.to_container(omegaconf.OmegaConf.load(path))
-    assert same(config(path.read_bytes()).document.value(), expected)
+    assert is_identical(parse_config(path.read_bytes()).document.get_value(), expected)
 
 
 # --- defaults --------------------------------------------------------------------------------------------------------
@@ -160,14 +160,14 @@ def test_values_are_omegaconfs(path):
     ],
 )
 def test_defaults(field, release, expected):
-    assert value(field, release) == expected
-    assert laws.read(config(minimal(), llamafactory=release)).origin(field).kind == "default"
+    assert read_value(field, release) == expected
+    assert laws.read_plan(parse_config(build_minimal(), llamafactory=release)).get_origin(field).kind == "default"
 
 
 def test_pins_are_the_releases_that_are_allowed():
-    assert llamafactory_framework.FRAMEWORK.installed("0.9.5")["transformers"] == "5.6.0"
-    assert llamafactory_framework.FRAMEWORK.installed("0.9.4.post1")["transformers"] == "4.57.1"
-    assert llamafactory_framework.FRAMEWORK.installed("0.8.3") == {}
+    assert llamafactory_framework.FRAMEWORK.list_installed("0.9.5")["transformers"] == "5.6.0"
+    assert llamafactory_framework.FRAMEWORK.list_installed("0.9.4.post1")["transformers"] == "4.57.1"
+    assert llamafactory_framework.FRAMEWORK.list_installed("0.8.3") == {}
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def test_pins_are_the_releases_that_are_allowed():
         ({"quantization_bit": 8}, "method.quantization", "int8"),
         ({"quantization_bit": 3, "quantization_method": "hqq"}, "method.quantization", "hqq"),
         ({"quantization_bit": "4"}, "method.quantization", None),
-        # Without the number of bits the others have no effect.
+        # Without the number of bits, the other keys have no effect.
         ({"quantization_method": "bnb", "quantization_type": "nf4"}, "method.quantization", "none"),
         ({"bf16": True}, "precision.compute", "bf16"),
         ({"bf16": True}, "precision.autocast", True),
@@ -218,7 +218,7 @@ def test_pins_are_the_releases_that_are_allowed():
         ({"disable_gradient_checkpointing": True, "use_unsloth": True}, "activations.checkpointing", "full"),
         ({"use_unsloth_gc": True}, "activations.offload", "cpu"),
         ({"use_reentrant_gc": False}, "activations.reentrant", False),
-        # The Trainer's own switch calls LLaMA-Factory's once more, without its arguments.
+        # The Trainer's own switch calls LLaMA-Factory's function again, without its arguments.
         ({"use_reentrant_gc": False, "gradient_checkpointing": True}, "activations.reentrant", True),
         (
             {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}},
@@ -279,19 +279,19 @@ def test_pins_are_the_releases_that_are_allowed():
     ],
 )
 def test_reads(keys, field, expected):
-    assert value(field, **keys) == expected
+    assert read_value(field, **keys) == expected
 
 
 def test_before_092_one_key_froze_all_but_the_projector():
-    reading = laws.read(config(minimal(train_mm_proj_only=True), llamafactory="0.9.1"))
+    reading = laws.read_plan(parse_config(build_minimal(train_mm_proj_only=True), llamafactory="0.9.1"))
     assert [reading.get(f"model.frozen_{part}") for part in ("vision", "projector", "language")] == [True, False, True]
 
 
 def test_origins_point_to_the_setting():
-    before = config("model_name_or_path: x/y\nstage: pt\ntemplate: t\nsave_steps: 7  # often\n")
-    origin = laws.read(before).origin("checkpoint.interval")
+    before = parse_config("model_name_or_path: x/y\nstage: pt\ntemplate: t\nsave_steps: 7  # often\n")
+    origin = laws.read_plan(before).get_origin("checkpoint.interval")
     assert (origin.kind, origin.key) == ("explicit", "save_steps")
-    assert origin.place.document.text(origin.place.span) == "save_steps: 7"
+    assert origin.place.document.get_text(origin.place.span) == "save_steps: 7"
 
 
 @pytest.mark.parametrize(
@@ -306,20 +306,22 @@ def test_origins_point_to_the_setting():
     ],
 )
 def test_a_compiled_model_computes_its_own_loss(keys, expected):
-    found = plan(**{"stage": "sft", "torch_compile": True, **keys})
-    assert found.activations.compiled_loss is expected
+    built = build_plan(**{"stage": "sft", "torch_compile": True, **keys})
+    assert built.activations.compiled_loss is expected
 
 
 # --- what follows ----------------------------------------------------------------------------------------------------
 
 
-def plan(
+def build_plan(
     nodes: int = 1, gpus: int = 8, architecture: Any = None, release: str = llamafactory_framework.NEWEST, **keys: Any
 ) -> Any:
-    return plan_of(config(minimal(**keys), llamafactory=release), nodes=nodes, gpus=gpus, architecture=architecture)
+    return build_job_plan(
+        parse_config(build_minimal(**keys), llamafactory=release), nodes=nodes, gpus=gpus, architecture=architecture
+    )
 
 
-BF16 = architecture_of(dtype="bf16")
+BF16 = build_architecture(dtype="bf16")
 
 
 @pytest.mark.parametrize(
@@ -334,30 +336,30 @@ BF16 = architecture_of(dtype="bf16")
     ],
 )
 def test_formats_without_deepspeed(keys, params, frozen, adapter, state):
-    made = plan(architecture=BF16, **keys)
-    precision = made.precision
+    job_plan = build_plan(architecture=BF16, **keys)
+    precision = job_plan.precision
     assert (precision.params, precision.frozen, precision.adapter) == (params, frozen, adapter)
     assert precision.grads == (adapter or params)
-    assert made.optimizer.state_bits == state
-    assert made.parallel.strategy == "ddp"
+    assert job_plan.optimizer.state_bits == state
+    assert job_plan.parallel.strategy == "ddp"
 
 
 def test_an_fp32_checkpoint_stays_fp32():
-    made = plan(architecture=architecture_of(dtype="fp32"), finetuning_type="lora", bf16=True)
-    assert made.precision.frozen == "fp32"
+    job_plan = build_plan(architecture=build_architecture(dtype="fp32"), finetuning_type="lora", bf16=True)
+    assert job_plan.precision.frozen == "fp32"
 
 
 def test_an_adapter_without_mixed_precision_computes_as_the_checkpoint():
-    assert plan(architecture=BF16).precision.compute == "bf16"
-    assert plan().precision.compute is None
+    assert build_plan(architecture=BF16).precision.compute == "bf16"
+    assert build_plan().precision.compute is None
 
 
 def test_one_gpu_is_no_ddp():
-    assert plan(gpus=1).parallel.strategy == "none"
+    assert build_plan(gpus=1).parallel.strategy == "none"
 
 
 def test_plain_data_parallelism_is_an_assumption():
-    origin = job_of(config(minimal())).reading.origin("parallel.strategy")
+    origin = build_job(parse_config(build_minimal())).plan.get_origin("parallel.strategy")
     assert origin.kind == "assumed"
     assert "launch script" in origin.note
 
@@ -374,74 +376,80 @@ def test_plain_data_parallelism_is_an_assumption():
     ],
 )
 def test_a_comment_names_the_file_of_the_launch(comment, expected):
-    main = config(comment + "model_name_or_path: x\nstage: sft\ntemplate: t\n")
-    found = [
-        reference.path for reference in llamafactory_framework.references(main) if reference.framework == "accelerate"
+    main = parse_config(comment + "model_name_or_path: x\nstage: sft\ntemplate: t\n")
+    paths = [
+        reference.path
+        for reference in llamafactory_framework.list_references(main)
+        if reference.framework == "accelerate"
     ]
-    assert found == ([] if expected is None else [expected])
+    assert paths == ([] if expected is None else [expected])
 
 
 def test_a_deepspeed_file_that_is_missing_leaves_the_formats_unknown():
-    made = plan(deepspeed="nowhere.json", finetuning_type="full", bf16=True)
-    assert (made.parallel.strategy, made.precision.params, made.precision.loaded) == (None, None, None)
+    job_plan = build_plan(deepspeed="nowhere.json", finetuning_type="full", bf16=True)
+    assert (job_plan.parallel.strategy, job_plan.precision.params, job_plan.precision.loaded) == (None, None, None)
 
 
-def zero(stage: int, **keys: Any) -> Any:
-    main = config(minimal(deepspeed={"zero_optimization": {"stage": stage}, "bf16": {"enabled": "auto"}}, **keys))
-    (reference,) = llamafactory_framework.references(main)
+def build_zero_plan(stage: int, **keys: Any) -> Any:
+    main = parse_config(
+        build_minimal(deepspeed={"zero_optimization": {"stage": stage}, "bf16": {"enabled": "auto"}}, **keys)
+    )
+    (reference,) = llamafactory_framework.list_references(main)
     assert reference.path is None
     inner = Config("deepspeed", main.document, main.releases, reference.route, "companion")
-    return plan_of(main, {"deepspeed": inner}, architecture=BF16)
+    return build_job_plan(main, {"deepspeed": inner}, architecture=BF16)
 
 
 @pytest.mark.parametrize(("stage", "loaded"), [(2, "fp32"), (3, "none"), (0, "fp32")])
 def test_zero_casts_back_what_was_cast_up_to_load(stage, loaded):
-    precision = zero(stage, finetuning_type="full", bf16=True).precision
+    precision = build_zero_plan(stage, finetuning_type="full", bf16=True).precision
     assert (precision.params, precision.master, precision.autocast) == ("bf16", "fp32", False)
     assert precision.loaded == loaded
 
 
 def test_adapters_under_zero_are_16_bit():
-    assert zero(2, finetuning_type="lora", bf16=True).precision.adapter == "bf16"
+    assert build_zero_plan(2, finetuning_type="lora", bf16=True).precision.adapter == "bf16"
 
 
 def test_inline_deepspeed_fixture():
     source = (REPOSITORY / "fixtures/llamafactory/deepspeed_inline.yaml").read_bytes()
-    main = config(source)
+    main = parse_config(source)
     inner = Config("deepspeed", main.document, main.releases, ("deepspeed",), "companion")
-    made = plan_of(main, {"deepspeed": inner}, architecture=BF16)
-    assert (made.batch.micro, made.batch.global_, made.optimizer.clipping) == (8, 64, 1.0)
-    assert (made.method.stage, made.method.reference_model, made.batch.pairs) == ("dpo", "full", True)
-    assert made.optimizer.implementation == "cpu"
+    job_plan = build_job_plan(main, {"deepspeed": inner}, architecture=BF16)
+    assert (job_plan.batch.micro, job_plan.batch.global_, job_plan.optimizer.clipping) == (8, 64, 1.0)
+    assert (job_plan.method.stage, job_plan.method.reference_model, job_plan.batch.pairs) == ("dpo", "full", True)
+    assert job_plan.optimizer.implementation == "cpu"
 
 
 def test_fsdp_fixture():
-    made = plan_of(config((REPOSITORY / "fixtures/llamafactory/fsdp_inline.yaml").read_bytes()), architecture=BF16)
-    assert (made.parallel.strategy, made.parallel.sharding, made.parallel.wrapping) == (
+    job_plan = build_job_plan(
+        parse_config((REPOSITORY / "fixtures/llamafactory/fsdp_inline.yaml").read_bytes()), architecture=BF16
+    )
+    assert (job_plan.parallel.strategy, job_plan.parallel.sharding, job_plan.parallel.wrapping) == (
         "fsdp2",
         "shard_grad_op",
         "block",
     )
-    assert (made.activations.checkpointing, made.activations.reentrant) == ("full", False)
-    assert (made.precision.params, made.precision.loaded) == ("fp32", "none")
-    assert (made.parallel.shard_size, made.parallel.offload_optimizer) == (8, "cpu")
+    assert (job_plan.activations.checkpointing, job_plan.activations.reentrant) == ("full", False)
+    assert (job_plan.precision.params, job_plan.precision.loaded) == ("fp32", "none")
+    assert (job_plan.parallel.shard_size, job_plan.parallel.offload_optimizer) == (8, "cpu")
 
 
 @pytest.mark.parametrize(
     ("accelerate", "frozen"), [("1.5.2", "bf16"), ("1.11.0", "fp32"), ("1.13.0", "bf16"), ("1.15.0", "bf16")]
 )
 def test_accelerate_casts_even_frozen_weights_for_fsdp2(accelerate, frozen):
-    keys = minimal(bf16=True, fsdp="full_shard", fsdp_config={"version": 2})
-    made = plan_of(config(keys, accelerate=accelerate), architecture=BF16)
-    assert made.precision.frozen == frozen
+    keys = build_minimal(bf16=True, fsdp="full_shard", fsdp_config={"version": 2})
+    job_plan = build_job_plan(parse_config(keys, accelerate=accelerate), architecture=BF16)
+    assert job_plan.precision.frozen == frozen
 
 
 @pytest.mark.parametrize(("release", "params"), [("0.9.2", "fp32"), ("0.9.3", "fp32")])
 def test_fsdp_trains_fp32_in_every_release(release, params):
-    keys = minimal(
+    keys = build_minimal(
         bf16=True, finetuning_type="full", fsdp="full_shard", fsdp_config={"cpu_ram_efficient_loading": True}
     )
-    assert plan_of(config(keys, llamafactory=release), architecture=BF16).precision.params == params
+    assert build_job_plan(parse_config(keys, llamafactory=release), architecture=BF16).precision.params == params
 
 
 @pytest.mark.parametrize(
@@ -460,30 +468,30 @@ def test_fsdp_trains_fp32_in_every_release(release, params):
     ],
 )
 def test_reference_models(keys, expected):
-    assert plan(**keys).method.reference_model == expected
+    assert build_plan(**keys).method.reference_model == expected
 
 
 def test_models_of_ppo():
-    made = plan(stage="ppo", finetuning_type="full", reward_model="x/r", reward_model_type="full")
-    assert [role.name for role in made.model.roles] == ["actor", "reference", "reward"]
-    assert made.rollout.engine == "hf"
-    assert made.rollout.gathers
+    job_plan = build_plan(stage="ppo", finetuning_type="full", reward_model="x/r", reward_model_type="full")
+    assert [role.name for role in job_plan.model.roles] == ["actor", "reference", "reward"]
+    assert job_plan.rollout.engine == "hf"
+    assert job_plan.rollout.gathers
 
 
 @pytest.mark.parametrize(("release", "bits", "ahead"), [("5.2.0", 4, True), ("5.4.0", 4, None), ("5.2.0", None, None)])
 def test_transformers_reads_ahead_of_its_quantiser(release, bits, ahead):
-    main = config(minimal(finetuning_type="lora", quantization_bit=bits), transformers=release)
-    assert plan_of(main).method.reads_ahead is ahead
+    main = parse_config(build_minimal(finetuning_type="lora", quantization_bit=bits), transformers=release)
+    assert build_job_plan(main).method.reads_ahead is ahead
 
 
 def test_layers_of_a_frozen_language_model_are_not_checkpointed():
     source = (REPOSITORY / "fixtures/llamafactory/frozen_language.yaml").read_bytes()
-    job = job_of(config(source))
-    assert job.reading.get("activations.checkpointing") == "none"
-    assert job.reading.origin("activations.checkpointing").key == "freeze_language_model"
-    assert job.reading.get("activations.tower") is True  # its blocks are trained
-    assert plan(finetuning_type="full", freeze_language_model=True).activations.checkpointing == "full"
-    assert plan(freeze_language_model=True, freeze_vision_tower=False).activations.checkpointing == "full"
+    job = build_job(parse_config(source))
+    assert job.plan.get("activations.checkpointing") == "none"
+    assert job.plan.get_origin("activations.checkpointing").key == "freeze_language_model"
+    assert job.plan.get("activations.tower") is True  # its blocks are trained
+    assert build_plan(finetuning_type="full", freeze_language_model=True).activations.checkpointing == "full"
+    assert build_plan(freeze_language_model=True, freeze_vision_tower=False).activations.checkpointing == "full"
 
 
 @pytest.mark.parametrize(
@@ -500,24 +508,24 @@ def test_layers_of_a_frozen_language_model_are_not_checkpointed():
     ],
 )
 def test_some_models_take_something_else(kind, keys, field, expected):
-    assert plan(architecture=architecture_of(kind), **keys).get(field) == expected
+    assert build_plan(architecture=build_architecture(kind), **keys).get(field) == expected
 
 
 @pytest.mark.parametrize(
     ("model", "fused"),
     [
-        ("Qwen/Qwen2.5-VL-7B-Instruct", "liger"),  # qwen2_5_vl is in liger_kernel.py, its decoder's type is not
+        ("Qwen/Qwen2.5-VL-7B-Instruct", "liger"),  # qwen2_5_vl is in liger_kernel.py, the type of its decoder is not
         ("Qwen/Qwen2-VL-2B-Instruct", "liger"),
         ("meta-llama/Llama-3.2-11B-Vision-Instruct", "liger"),
         ("google/gemma-3-4b-it", "liger"),
-        ("Qwen/Qwen3-VL-8B-Instruct", "none"),  # qwen3_vl is not
-        ("OpenGVLab/InternVL3_5-8B-HF", "none"),  # internvl is not, though its decoder is a qwen3
+        ("Qwen/Qwen3-VL-8B-Instruct", "none"),  # qwen3_vl is not in liger_kernel.py
+        ("OpenGVLab/InternVL3_5-8B-HF", "none"),  # nor is internvl, although its decoder is a qwen3
         ("mistralai/Ministral-3-8B-Base-2512", "none"),
     ],
 )
 def test_liger_goes_by_the_type_of_the_whole_model(model, fused):
-    found = lookup.find(model)
-    assert plan(architecture=found, enable_liger_kernel=True).activations.fused_loss == fused
+    architecture = lookup.find_entry(model)
+    assert build_plan(architecture=architecture, enable_liger_kernel=True).activations.fused_loss == fused
 
 
 @pytest.mark.parametrize(
@@ -531,9 +539,9 @@ def test_liger_goes_by_the_type_of_the_whole_model(model, fused):
 )
 def test_leaf_modules_go_by_the_type_of_the_whole_model(tmp_path, model, leaves):
     (tmp_path / "z3.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}')
-    settings = minimal(model_name_or_path=model, deepspeed="z3.json")
+    settings = build_minimal(model_name_or_path=model, deepspeed="z3.json")
     (tmp_path / "sft.yaml").write_text(yaml.safe_dump(settings))
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert run.plan.parallel.leaf_modules is leaves
 
 
@@ -557,7 +565,7 @@ def test_leaf_modules_go_by_the_type_of_the_whole_model(tmp_path, model, leaves)
     ],
 )
 def test_infers_what_the_optimizer_keeps(keys, field, expected):
-    assert plan(**keys).get(field) == expected
+    assert build_plan(**keys).get(field) == expected
 
 
 @pytest.mark.parametrize(
@@ -571,24 +579,24 @@ def test_infers_what_the_optimizer_keeps(keys, field, expected):
     ],
 )
 def test_stages_that_make_logits_beside_those_of_the_loss(keys, expected):
-    assert plan(**keys).activations.passing_logits == expected
+    assert build_plan(**keys).activations.passing_logits == expected
 
 
 def test_a_reward_model_of_ppo_lies_on_every_gpu():
-    made = plan(stage="ppo", reward_model="meta-llama/Llama-3.1-8B", reward_model_type="full")
-    pools = {role.name: role.pool for role in made.model.roles}
+    job_plan = build_plan(stage="ppo", reward_model="meta-llama/Llama-3.1-8B", reward_model_type="full")
+    pools = {role.name: role.pool for role in job_plan.model.roles}
     assert pools == {"actor": "actor", "reward": "actor"}
-    assert plan(stage="ppo", reward_model="saves/reward").model.roles[0].name == "actor"
+    assert build_plan(stage="ppo", reward_model="saves/reward").model.roles[0].name == "actor"
 
 
 def test_fsdp_reduces_in_the_format_of_mixed_precision():
     keys = {"fsdp": "full_shard auto_wrap", "finetuning_type": "full"}
-    assert plan(**keys, bf16=True).parallel.communication == "bf16"
-    assert plan(**keys).parallel.communication == "fp32"
+    assert build_plan(**keys, bf16=True).parallel.communication == "bf16"
+    assert build_plan(**keys).parallel.communication == "fp32"
 
 
 def test_a_quantised_checkpoint_is_quantised():
-    assert plan(architecture=architecture_of(quantization="gptq")).method.quantization == "gptq"
+    assert build_plan(architecture=build_architecture(quantization="gptq")).method.quantization == "gptq"
 
 
 @pytest.mark.parametrize(
@@ -600,23 +608,23 @@ def test_a_quantised_checkpoint_is_quantised():
     ],
 )
 def test_what_the_plan_has_no_words_for_is_unknown(keys, field):
-    assert plan(**keys).get(field) is None
+    assert build_plan(**keys).get(field) is None
 
 
 def test_resuming_and_evaluating():
-    made = plan(eval_dataset="e", eval_strategy="steps", logging_steps=20, dataloader_num_workers=4)
-    assert (made.eval.interval, made.data.prefetch, made.checkpoint.resume_latest) == (20, 2, True)
-    assert plan(overwrite_output_dir=True).checkpoint.resume_latest is False
-    assert plan(stage="rm", finetuning_type="full").checkpoint.resume_latest is False
-    assert made.checkpoint.final is True
-    assert made.method.lora_alpha == 16
+    job_plan = build_plan(eval_dataset="e", eval_strategy="steps", logging_steps=20, dataloader_num_workers=4)
+    assert (job_plan.eval.interval, job_plan.data.prefetch, job_plan.checkpoint.resume_latest) == (20, 2, True)
+    assert build_plan(overwrite_output_dir=True).checkpoint.resume_latest is False
+    assert build_plan(stage="rm", finetuning_type="full").checkpoint.resume_latest is False
+    assert job_plan.checkpoint.final is True
+    assert job_plan.method.lora_alpha == 16
 
 
 def test_neat_packing_builds_a_mask_without_flash_attention():
-    assert plan(neat_packing=True).sequence.block_mask is True
-    assert plan(neat_packing=True, flash_attn="fa2").sequence.block_mask is False
-    assert plan().sequence.block_mask is False
-    assert plan(packing=True).sequence.padding == "max_length"
+    assert build_plan(neat_packing=True).sequence.block_mask is True
+    assert build_plan(neat_packing=True, flash_attn="fa2").sequence.block_mask is False
+    assert build_plan().sequence.block_mask is False
+    assert build_plan(packing=True).sequence.padding == "max_length"
 
 
 # --- laws ------------------------------------------------------------------------------------------------------------
@@ -659,19 +667,19 @@ CHANGES: list[dict[str, Any]] = [
 @needs_corpus
 @pytest.mark.parametrize("path", TRAINING, ids=lambda path: str(path.relative_to(CORPUS)))
 def test_laws_over_the_corpus(path):
-    before = config(path.read_bytes())
-    assert laws.get_put(before) > 40
-    written = sum(laws.put_get(before, changes) is not None for changes in CHANGES)
-    assert written >= len(CHANGES) - 6
-    job_of(before, architecture=BF16)
+    before = parse_config(path.read_bytes())
+    assert laws.check_get_put(before) > 40
+    write_count = sum(laws.check_put_get(before, changes) is not None for changes in CHANGES)
+    assert write_count >= len(CHANGES) - 6
+    build_job(before, architecture=BF16)
 
 
 @pytest.mark.parametrize("path", [*FIXTURES, *CASES], ids=lambda path: path.name)
 def test_laws_over_fixtures(path):
-    before = config(path.read_bytes())
-    laws.get_put(before)
+    before = parse_config(path.read_bytes())
+    laws.check_get_put(before)
     for changes in CHANGES:
-        laws.put_get(before, changes)
+        laws.check_put_get(before, changes)
 
 
 LENSES = frameworks.load("llamafactory").lenses
@@ -704,8 +712,8 @@ PLAUSIBLE = {
 
 
 @st.composite
-def texts(draw, odd: bool) -> str:
-    """A file with comments, in block style, sometimes with CRLF or a byte-order mark."""
+def draw_text(draw, odd: bool) -> str:
+    """Draw a file with comments in block style, sometimes with CRLF or a byte-order mark."""
     keys = dict(MINIMAL)
     if odd:
         keys.update(draw(st.dictionaries(st.sampled_from(KEYS), ODD, max_size=12)))
@@ -713,8 +721,8 @@ def texts(draw, odd: bool) -> str:
         for key in draw(st.lists(st.sampled_from(sorted(PLAUSIBLE)), unique=True)):
             keys[key] = draw(PLAUSIBLE[key])
     lines = ["### model"]
-    for key, stated in keys.items():
-        text = yaml.safe_dump({key: stated}, width=1000)
+    for key, setting in keys.items():
+        text = yaml.safe_dump({key: setting}, width=1000)
         lines += [f"{line}  # {key}" if draw(st.booleans()) else line for line in text.rstrip("\n").split("\n")]
     newline = draw(st.sampled_from(["\n", "\r\n"]))
     return draw(st.sampled_from(["", "\ufeff"])) + newline.join(lines) + draw(st.sampled_from(["", newline]))
@@ -722,39 +730,39 @@ def texts(draw, odd: bool) -> str:
 
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
-@given(text=texts(odd=True), changes=st.sampled_from(CHANGES), release=st.sampled_from(["0.8.3", "0.9.2", "0.9.5"]))
+@given(text=draw_text(odd=True), changes=st.sampled_from(CHANGES), release=st.sampled_from(["0.8.3", "0.9.2", "0.9.5"]))
 def test_laws_over_odd_files(text, changes, release):
-    before = config(text, llamafactory=release)
-    laws.get_put(before)
-    laws.put_get(before, changes)
-    job_of(before, architecture=BF16)
+    before = parse_config(text, llamafactory=release)
+    laws.check_get_put(before)
+    laws.check_put_get(before, changes)
+    build_job(before, architecture=BF16)
 
 
 @settings(max_examples=200, deadline=None)
-@given(text=texts(odd=False), changes=st.sampled_from(CHANGES))
+@given(text=draw_text(odd=False), changes=st.sampled_from(CHANGES))
 def test_laws_over_plausible_files(text, changes):
-    before = config(text)
-    laws.get_put(before)
-    laws.put_get(before, changes)
+    before = parse_config(text)
+    laws.check_get_put(before)
+    laws.check_put_get(before, changes)
 
 
 def test_writes_where_people_would_look():
     source = (
         "### output\noutput_dir: out\nsave_steps: 500\n\n### train\nbf16: true\nmodel_name_or_path: x\ntemplate: t\n"
     )
-    after = laws.written(config(source), {"checkpoint.model_only": True})
+    after = laws.write_fields(parse_config(source), {"checkpoint.model_only": True})
     assert after.document.source.decode() == source.replace("500\n", "500\nsave_only_model: true\n")
 
 
 def test_the_batch_is_written_to_the_key_that_counts():
     source = "model_name_or_path: x\ntemplate: t\nper_device_train_batch_size: 2\nper_gpu_train_batch_size: 16\n"
-    after = laws.written(config(source), {"batch.micro": 4})
+    after = laws.write_fields(parse_config(source), {"batch.micro": 4})
     assert after.document.source.decode() == source.replace("16", "4")
 
 
 def test_checkpointing_is_switched_on_by_the_key_that_switches_it_off():
     source = "model_name_or_path: x\ntemplate: t\nstage: sft\ndisable_gradient_checkpointing: true  # why\n"
-    after = laws.written(config(source), {"activations.checkpointing": "full"})
+    after = laws.write_fields(parse_config(source), {"activations.checkpointing": "full"})
     assert after.document.source.decode() == source.replace("true", "false")
 
 
@@ -780,35 +788,35 @@ def test_checkpointing_is_switched_on_by_the_key_that_switches_it_off():
 )
 def test_refusals_say_why(keys, changes, reason):
     with pytest.raises(CannotEdit, match=reason):
-        laws.written(config(minimal(**keys)), changes)
+        laws.write_fields(parse_config(build_minimal(**keys)), changes)
 
 
 # --- v1 --------------------------------------------------------------------------------------------------------------
 
 
-def v1(source: str | bytes | dict[str, Any]) -> Config:
+def parse_v1(source: str | bytes | dict[str, Any]) -> Config:
     text = yaml.safe_dump(source, sort_keys=False) if isinstance(source, dict) else source
-    return laws.config_of("llamafactory_v1", text)
+    return laws.build_config("llamafactory_v1", text)
 
 
-def v1_value(field: str, **keys: Any) -> Any:
-    return laws.read(v1({"model": "x/y", "train_dataset": "d", "micro_batch_size": 1, **keys})).get(field)
+def read_v1_value(field: str, **keys: Any) -> Any:
+    return laws.read_plan(parse_v1({"model": "x/y", "train_dataset": "d", "micro_batch_size": 1, **keys})).get(field)
 
 
 @needs_corpus
 def test_v1_recognises_the_corpus_and_nothing_else():
     assert len(V1) == 17
-    for path in files(".yaml", ".yml"):
-        seen = frameworks.recognise("llamafactory_v1", laws.document_of(path.read_bytes(), "yaml"))
+    for path in list_corpus_files(".yaml", ".yml"):
+        recognised = frameworks.recognise("llamafactory_v1", laws.parse_document(path.read_bytes(), "yaml"))
         expected = [] if path not in V1 else ["other"] if path.name == "export_lora.yaml" else [None]
-        assert [one.role for one in seen] == expected, path
+        assert [config.role for config in recognised] == expected, path
 
 
 @pytest.mark.parametrize(
     "source", ["model: x\n", "model: {name: x}\nmicro_batch_size: 1\ndist_config: {}\n", "model: x\ndata: y\n"]
 )
 def test_v1_leaves_look_alikes_alone(source):
-    assert not frameworks.recognise("llamafactory_v1", laws.document_of(source, "yaml"))
+    assert not frameworks.recognise("llamafactory_v1", laws.parse_document(source, "yaml"))
 
 
 @for_each(
@@ -830,7 +838,7 @@ def test_v1_leaves_look_alikes_alone(source):
         ({"dist_config": {"name": "fsdpturbo"}}, "parallel.strategy", None),
         ({"enable_activation_checkpointing": False}, "activations.checkpointing", "none"),
         ({"flash_attn": "flash_attention_2"}, "activations.attention", "flash"),
-        # Training asks for the logits.
+        # Training requests the logits.
         ({"kernel_config": {"name": "liger_kernel"}}, "activations.fused_loss", "none"),
         ({"kernel_config": {"name": "liger_kernel"}}, "activations.liger_layers", True),
         ({}, "checkpoint.strategy", "no"),
@@ -842,31 +850,33 @@ def test_v1_leaves_look_alikes_alone(source):
     ],
 )
 def test_v1_reads(keys, field, expected):
-    assert v1_value(field, **keys) == expected
+    assert read_v1_value(field, **keys) == expected
 
 
 def test_v1_plans():
     base = {"model": "x/y", "train_dataset": "d", "micro_batch_size": 2, "global_batch_size": 64}
-    sharded = plan_of(v1({**base, "dist_config": {"name": "fsdp2"}}), architecture=BF16)
+    sharded = build_job_plan(parse_v1({**base, "dist_config": {"name": "fsdp2"}}), architecture=BF16)
     precision = sharded.precision
     assert (precision.compute, precision.params, precision.autocast) == ("bf16", "fp32", False)
     assert (sharded.batch.accumulation, sharded.parallel.shard_size, sharded.optimizer.state_bits) == (4, 8, 32)
-    alone = plan_of(v1(base), architecture=BF16)
-    assert (alone.parallel.strategy, alone.precision.compute) == ("ddp", "fp32")
-    adapter = plan_of(v1({**base, "peft_config": {"name": "lora"}}), architecture=BF16)
+    without_deepspeed = build_job_plan(parse_v1(base), architecture=BF16)
+    assert (without_deepspeed.parallel.strategy, without_deepspeed.precision.compute) == ("ddp", "fp32")
+    adapter = build_job_plan(parse_v1({**base, "peft_config": {"name": "lora"}}), architecture=BF16)
     assert (adapter.precision.adapter, adapter.precision.frozen) == ("fp32", "bf16")
 
 
 def test_v1_names_its_deepspeed_file():
-    main = v1({"model": "x", "train_dataset": "d", "dist_config": {"name": "deepspeed", "config_file": "ds.json"}})
-    (reference,) = llamafactory_v1_framework.references(main)
+    main = parse_v1(
+        {"model": "x", "train_dataset": "d", "dist_config": {"name": "deepspeed", "config_file": "ds.json"}}
+    )
+    (reference,) = llamafactory_v1_framework.list_references(main)
     assert (reference.framework, reference.path) == ("deepspeed", "ds.json")
     source = (
         '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}'
     )
-    inner = laws.config_of("deepspeed", source, "json", role="companion")
-    made = plan_of(main, {"deepspeed": inner}, architecture=BF16)
-    assert (made.parallel.zero_stage, made.precision.params, made.batch.micro) == (3, "bf16", 1)
+    inner = laws.build_config("deepspeed", source, "json", role="companion")
+    job_plan = build_job_plan(main, {"deepspeed": inner}, architecture=BF16)
+    assert (job_plan.parallel.zero_stage, job_plan.precision.params, job_plan.batch.micro) == (3, "bf16", 1)
 
 
 V1_CHANGES: list[dict[str, Any]] = [
@@ -884,10 +894,10 @@ V1_CHANGES: list[dict[str, Any]] = [
 @needs_corpus
 @pytest.mark.parametrize("path", V1, ids=lambda path: path.name)
 def test_v1_laws_over_the_corpus(path):
-    before = v1(path.read_bytes())
-    laws.get_put(before)
-    assert sum(laws.put_get(before, changes) is not None for changes in V1_CHANGES) >= 6
-    job_of(before)
+    before = parse_v1(path.read_bytes())
+    laws.check_get_put(before)
+    assert sum(laws.check_put_get(before, changes) is not None for changes in V1_CHANGES) >= 6
+    build_job(before)
 
 
 SECTION = st.one_of(
@@ -899,10 +909,10 @@ V1_KEYS = sorted({route[0] for lens in frameworks.load("llamafactory_v1").lenses
 @settings(max_examples=150, deadline=None)
 @given(keys=st.dictionaries(st.sampled_from(V1_KEYS), SECTION, max_size=10), changes=st.sampled_from(V1_CHANGES))
 def test_v1_laws_over_odd_files(keys, changes):
-    before = v1({"model": "x", **keys})
-    laws.get_put(before)
-    laws.put_get(before, changes)
-    job_of(before)
+    before = parse_v1({"model": "x", **keys})
+    laws.check_get_put(before)
+    laws.check_put_get(before, changes)
+    build_job(before)
 
 
 # --- LLaMA-Factory as the judge --------------------------------------------------------------------------------------
@@ -915,20 +925,20 @@ def parsed():
     transformers = pytest.importorskip("transformers")
     from llamafactory.hparams.parser import _TRAIN_ARGS
 
-    def parse(source: dict[str, Any], strict: bool = False) -> Any:
-        """The arguments; None where LLaMA-Factory refuses. GPUs and DeepSpeed are out of it."""
-        kept = {key: stated for key, stated in source.items() if key not in ("deepspeed", "fsdp", "fsdp_config")}
+    def parse_arguments(source: dict[str, Any], strict: bool = False) -> Any:
+        """Return the arguments, or None if LLaMA-Factory rejects them; GPUs and DeepSpeed are left out."""
+        compared = {key: setting for key, setting in source.items() if key not in ("deepspeed", "fsdp", "fsdp_config")}
         parser = transformers.HfArgumentParser(_TRAIN_ARGS)
         try:
-            made = parser.parse_dict({**kept, "use_cpu": True}, allow_extra_keys=not strict)
+            groups = parser.parse_dict({**compared, "use_cpu": True}, allow_extra_keys=not strict)
         except Exception:
             return None
         merged: dict[str, Any] = {}
-        for arguments in made:
+        for arguments in groups:
             merged.update(vars(arguments))
         return merged
 
-    return parse
+    return parse_arguments
 
 
 _SAME = {
@@ -964,11 +974,11 @@ _SAME = {
     "path", [None, *TRAINING, *FIXTURES], ids=lambda path: "minimal" if path is None else path.name
 )
 def test_the_parser_says_the_same(parsed, path):
-    before = config(minimal() if path is None else path.read_bytes())
-    source = before.document.value()
+    before = parse_config(build_minimal() if path is None else path.read_bytes())
+    source = before.document.get_value()
     theirs = parsed(source)
     assert theirs is not None
-    reading = laws.read(before)
+    reading = laws.read_plan(before)
     for field, name in _SAME.items():
         expected = getattr(theirs[name], "value", theirs[name])
         assert reading.get(field) == expected, field
@@ -987,15 +997,15 @@ def test_the_parser_says_the_same(parsed, path):
     if parsed(source, strict=True) is None:
         return
     for changes in CHANGES:
-        after = laws.put_get(before, changes)
+        after = laws.check_put_get(before, changes)
         if after is not None:
-            assert parsed(after.document.value(), strict=True) is not None, changes
+            assert parsed(after.document.get_value(), strict=True) is not None, changes
 
 
 # --- images ----------------------------------------------------------------------------------------------------------
 
-QWEN_VL = architecture_of("qwen2_5_vl_text", tower=Tower(1, 1, 1, 1, None, "qwen2_5_vl", 1, 1, 4.0, 14))
-LLAVA = architecture_of("llama", tower=Tower(1, 1, 1, 1, 576, "clip", 1, 1, 1.0, 14))
+QWEN_VL = build_architecture("qwen2_5_vl_text", tower=Tower(1, 1, 1, 1, None, "qwen2_5_vl", 1, 1, 4.0, 14))
+LLAVA = build_architecture("llama", tower=Tower(1, 1, 1, 1, 576, "clip", 1, 1, 1.0, 14))
 
 
 @pytest.mark.parametrize(
@@ -1005,10 +1015,10 @@ LLAVA = architecture_of("llama", tower=Tower(1, 1, 1, 1, 576, "clip", 1, 1, 1.0,
         (QWEN_VL, {"freeze_vision_tower": False, "image_max_pixels": 262144}, 334),
         (QWEN_VL, {"freeze_vision_tower": False, "cutoff_len": 512}, 512),
         (LLAVA, {"freeze_vision_tower": False}, 576),
-        (QWEN_VL, {}, None),  # frozen, which is the default
-        (architecture_of(), {"freeze_vision_tower": False}, None),
+        (QWEN_VL, {}, None),  # frozen by default
+        (build_architecture(), {"freeze_vision_tower": False}, None),
     ],
 )
 def test_images_of_a_trained_tower_are_as_large_as_they_may_be(architecture, keys, tokens):
-    made = plan(architecture=architecture, **{"cutoff_len": 2048, **keys})
-    assert made.sequence.image_tokens == tokens
+    job_plan = build_plan(architecture=architecture, **{"cutoff_len": 2048, **keys})
+    assert job_plan.sequence.image_tokens == tokens

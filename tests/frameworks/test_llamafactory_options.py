@@ -1,4 +1,4 @@
-"""LLaMA-Factory's command line: the same settings as in its file, read and written as options."""
+"""LLaMA-Factory's command line: the settings of its file, read and written as options."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from cfglint_train.frameworks.llamafactory.options import OPTIONS
 from cfglint_train.frameworks.llamafactory.recognise import recognise
 from tests.support import laws
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import fix, lint, options
+from tests.support.linting import build_options, fix, lint
 
 FILES = sorted((REPOSITORY / "fixtures" / "llamafactory").glob("*.yaml"))
 BASE = "--stage sft --do_train True --model_name_or_path x/y --dataset d --template t --output_dir out"
 
 
-def command(words: str, program: str = "llamafactory-cli train", **stated: str) -> Config:
-    document = laws.document_of(f"{program} {words}\n", "shell")
-    [found] = recognise(document)
+def parse_command(words: str, program: str = "llamafactory-cli train", **stated: str) -> Config:
+    document = laws.parse_document(f"{program} {words}\n", "shell")
+    [recognised] = recognise(document)
     FRAMEWORK.prepare(document)
-    return Config("llamafactory", document, laws.releases_of("llamafactory", **stated), found.root)
+    return Config("llamafactory", document, laws.build_releases("llamafactory", **stated), recognised.root)
 
 
-def as_options(keys: dict[str, object]) -> str:
+def format_options(keys: dict[str, object]) -> str:
     return " ".join(f"--{key} {value}" for key, value in keys.items())
 
 
@@ -63,7 +63,7 @@ def is_plain(value: object) -> bool:
     ],
 )
 def test_commands_are_found(line: str, roles: list[str | None]) -> None:
-    assert [one.role for one in recognise(laws.document_of(f"{line}\n", "shell"))] == roles
+    assert [config.role for config in recognise(laws.parse_document(f"{line}\n", "shell"))] == roles
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -72,9 +72,9 @@ def test_commands_are_found(line: str, roles: list[str | None]) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_options_say_what_the_file_says(path) -> None:
     keys = {key: value for key, value in (yaml.safe_load(path.read_text()) or {}).items() if is_plain(value)}
-    given = laws.read(command(as_options(keys)))
-    stated = laws.read(laws.config_of("llamafactory", yaml.safe_dump(keys, sort_keys=False), path=str(path)))
-    assert {field: value.value for field, value in given} == {field: value.value for field, value in stated}
+    options_plan = laws.read_plan(parse_command(format_options(keys)))
+    file_plan = laws.read_plan(laws.build_config("llamafactory", yaml.safe_dump(keys, sort_keys=False), path=str(path)))
+    assert {field: value.value for field, value in options_plan} == {field: value.value for field, value in file_plan}
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,19 @@ def test_options_say_what_the_file_says(path) -> None:
     ],
 )
 def test_words_are_typed_as_the_setting_is(words: str, key: str, value: object) -> None:
-    assert command(f"{BASE} {words}").value(key) == value
-    assert type(command(f"{BASE} {words}").value(key)) is type(value)
+    assert parse_command(f"{BASE} {words}").get_value(key) == value
+    assert type(parse_command(f"{BASE} {words}").get_value(key)) is type(value)
 
 
 def test_what_cannot_be_told_is_unknown() -> None:
-    assert isinstance(command(f"{BASE} --cutoff_len $LENGTH").value("cutoff_len"), Unknown)
+    assert isinstance(parse_command(f"{BASE} --cutoff_len $LENGTH").get_value("cutoff_len"), Unknown)
 
 
 @pytest.mark.oracle
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_transformers_parser_reads_alike(data) -> None:
-    """HfArgumentParser over the training arguments, which the vocabulary takes from the same class."""
+    """Compare with HfArgumentParser over the training arguments, the class from which the vocabulary is generated."""
     from transformers import HfArgumentParser, TrainingArguments
 
     parser = HfArgumentParser(TrainingArguments)
@@ -134,8 +134,8 @@ def test_transformers_parser_reads_alike(data) -> None:
     words = [word for name in names for word in (f"--{name}", data.draw(values.get(name, st.sampled_from(["1", "8"]))))]
     words = [word for word in words if word]
     parsed = vars(parser.parse_args(["--output_dir", "out", *words]))
-    read = command(f"{BASE} {' '.join(words)}")
-    assert {name: read.value(name) for name in names} == {name: parsed[name] for name in names}
+    command_config = parse_command(f"{BASE} {' '.join(words)}")
+    assert {name: command_config.get_value(name) for name in names} == {name: parsed[name] for name in names}
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -161,18 +161,18 @@ CHANGES = {
     ],
 )
 def test_laws(words: str) -> None:
-    assert laws.get_put(command(words)) > 20
-    made = 0
+    assert laws.check_get_put(parse_command(words)) > 20
+    write_count = 0
     for field, values in CHANGES.items():
         for value in values:
-            made += laws.put_get(command(words), {field: value}) is not None
-    assert made >= 6
+            write_count += laws.check_put_get(parse_command(words), {field: value}) is not None
+    assert write_count >= 6
 
 
 def test_a_switch_that_is_given_negated_is_not_rewritten() -> None:
-    config = command(f"{BASE} --no_dataloader_pin_memory")
+    config = parse_command(f"{BASE} --no_dataloader_pin_memory")
     with pytest.raises(CannotEdit, match="no_dataloader_pin_memory"):
-        laws.written(config, {"data.pin_memory": True})
+        laws.write_fields(config, {"data.pin_memory": True})
 
 
 def test_a_script_is_fixed(tmp_path) -> None:
@@ -185,7 +185,7 @@ def test_a_script_is_fixed(tmp_path) -> None:
         "  --bf16\n  --deepspeed ds_z3.json\n)\n"
         'torchrun --nnodes 2 --nproc_per_node 8 src/train.py "${ARGS[@]}"\n'
     )
-    chosen = options(gpu="H100")
+    chosen = build_options(gpu="H100")
     [run] = lint(tmp_path, chosen).runs
     assert (run.plan.launch.nodes, run.plan.launch.gpus_per_node, run.plan.parallel.zero_stage) == (2, 8, 3)
     assert {"MEM001", "KEY001"} <= {finding.code for finding in lint(tmp_path, chosen).findings}
@@ -199,10 +199,10 @@ def test_a_script_is_fixed(tmp_path) -> None:
 
 
 def test_openrlhf_keeps_its_flags() -> None:
-    """Options are keys only where a framework states it."""
-    document = laws.document_of("python -m openrlhf.cli.train_sft --pretrain x\n", "shell")
+    """Treat options as keys only if a framework declares it."""
+    document = laws.parse_document("python -m openrlhf.cli.train_sft --pretrain x\n", "shell")
     assert isinstance(document, ShellDocument)
-    assert document.value((1, "--pretrain")) == "x"
+    assert document.get_value((1, "--pretrain")) == "x"
     document.read_as(1, OPTIONS)
-    assert document.value((1, "pretrain")) == "x"
+    assert document.get_value((1, "pretrain")) == "x"
     assert os.path.basename(document.path) == "x"

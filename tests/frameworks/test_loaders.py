@@ -1,4 +1,4 @@
-"""Loaders against the packages that load, and lenses against KEY004: one conversion, one answer."""
+"""Loaders, checked against the packages that load, and lenses against KEY004: the same conversion everywhere."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfglint_rules.vocabulary.survey import context, vocabulary
-from cfglint_rules.vocabulary.values import fits, is_filled_in
+from cfglint_rules.vocabulary.survey import get_context, get_vocabulary
+from cfglint_rules.vocabulary.values import is_accepted, is_placeholder
 from cfglint_rules.vocabulary.wrong_type import check
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.codec import Unreadable, is_countable
+from cfglint_train.frameworks.codec import UnreadableError, is_countable
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.lens_types import Key
 from cfglint_train.frameworks.loaders import ARGPARSE, OMEGACONF, PYDANTIC, Loader
 from cfglint_train.frameworks.openrlhf.recognise import recognise
 from tests.support import laws
-from tests.support.linting import lint, options
+from tests.support.linting import build_options, lint
 
 KINDS = {"integer": int, "number": float, "boolean": bool, "string": str}
 SPELLINGS = (
@@ -44,15 +44,15 @@ SCALARS = st.one_of(
 )
 
 
-def ours(loader: Loader, kind: str, value: Any) -> Any:
+def convert_value(loader: Loader, kind: str, value: Any) -> Any:
     try:
         return getattr(loader, kind).read(value)
-    except Unreadable:
-        return Unreadable
+    except UnreadableError:
+        return UnreadableError
 
 
-def alike(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and (one == other or (one != one and other != other))
+def is_same(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and (value == other or (value != value and other != other))
 
 
 @settings(max_examples=600, deadline=None)
@@ -62,8 +62,8 @@ def test_pydantic_loads_the_same(kind: str, value: Any) -> None:
     try:
         theirs = pydantic.TypeAdapter(KINDS[kind]).validate_python(value)
     except pydantic.ValidationError:
-        theirs = Unreadable
-    assert alike(ours(PYDANTIC, kind, value), theirs), (ours(PYDANTIC, kind, value), theirs)
+        theirs = UnreadableError
+    assert is_same(convert_value(PYDANTIC, kind, value), theirs), (convert_value(PYDANTIC, kind, value), theirs)
 
 
 @settings(max_examples=600, deadline=None)
@@ -74,8 +74,8 @@ def test_omegaconf_loads_the_same(kind: str, value: Any) -> None:
     try:
         theirs = omegaconf.OmegaConf.merge(structured, omegaconf.OmegaConf.create({"it": value})).it
     except (omegaconf.errors.OmegaConfBaseException, ValueError):
-        theirs = Unreadable
-    assert alike(ours(OMEGACONF, kind, value), theirs), (ours(OMEGACONF, kind, value), theirs)
+        theirs = UnreadableError
+    assert is_same(convert_value(OMEGACONF, kind, value), theirs), (convert_value(OMEGACONF, kind, value), theirs)
 
 
 @given(st.sampled_from(("integer", "number")), st.sampled_from(SPELLINGS))
@@ -85,8 +85,8 @@ def test_argparse_loads_the_same(kind: str, value: str) -> None:
     try:
         theirs = parser.parse_args([f"--it={value}"]).it
     except argparse.ArgumentError:
-        theirs = Unreadable
-    assert alike(ours(ARGPARSE, kind, value), theirs)
+        theirs = UnreadableError
+    assert is_same(convert_value(ARGPARSE, kind, value), theirs)
 
 
 # --- lenses and KEY004 -----------------------------------------------------------------------------------------------
@@ -100,45 +100,49 @@ MINIMAL: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def made(framework: str, route: tuple[str, ...], value: Any) -> Config:
+def build_config(framework: str, route: tuple[str, ...], value: Any) -> Config:
     if framework == "openrlhf":
         words = [route[0], *([] if value is True else [quote(value)])]
         text = f"python3 -m openrlhf.cli.train_ppo_ray {' '.join(words)}\n"
-        (found,) = recognise(laws.document_of(text, "shell"))
-        return laws.config_of(framework, text, "shell", root=found.root)
-    source: dict[str, Any] = {key: dict(of) if isinstance(of, dict) else of for key, of in MINIMAL[framework].items()}
+        (recognised,) = recognise(laws.parse_document(text, "shell"))
+        return laws.build_config(framework, text, "shell", root=recognised.root)
+    source: dict[str, Any] = {
+        key: dict(section) if isinstance(section, dict) else section for key, section in MINIMAL[framework].items()
+    }
     target = source
     for step in route[:-1]:
         target = target.setdefault(step, {})
     target[route[-1]] = value
     syntax = "json" if framework == "deepspeed" else "yaml"
     text = yaml.safe_dump(source, sort_keys=False) if syntax == "yaml" else json.dumps(source)
-    return laws.config_of(framework, text, syntax)
+    return laws.build_config(framework, text, syntax)
 
 
-def typed_keys(framework: str) -> list[tuple[Key, str]]:
-    """The lenses of single keys whose values are integers, numbers, truth values or text, and nothing else."""
-    of = frameworks.load(framework)
-    kinds = {id(getattr(of.loader, kind)): kind for kind in KINDS}
-    return [(lens, kinds[id(lens.codec)]) for lens in of.lenses if isinstance(lens, Key) and id(lens.codec) in kinds]
+def list_typed_keys(framework: str) -> list[tuple[Key, str]]:
+    """Return the single-key lenses whose values are only integers, numbers, booleans or text."""
+    loaded = frameworks.load(framework)
+    kinds = {id(getattr(loaded.loader, kind)): kind for kind in KINDS}
+    return [
+        (lens, kinds[id(lens.codec)]) for lens in loaded.lenses if isinstance(lens, Key) and id(lens.codec) in kinds
+    ]
 
 
-def unbounded(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def remove_bounds(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return {word: value for word, value in schema.items() if "inimum" not in word and "aximum" not in word}
 
 
 def is_counted(lens: Key, value: Any) -> bool:
-    """Whether a plan can hold what the value means; a number that no counter holds is unknown."""
+    """Return whether a plan can hold the value; a number that no counter holds is unknown."""
     try:
         return is_countable(lens.codec.read(value))
-    except Unreadable:
+    except UnreadableError:
         return True
 
 
 @st.composite
-def stated(draw: st.DrawFn) -> tuple[str, Key, str, Any]:
+def draw_setting(draw: st.DrawFn) -> tuple[str, Key, str, Any]:
     framework = draw(st.sampled_from(("axolotl", "llamafactory", "llamafactory_v1", "olmo", "openrlhf", "deepspeed")))
-    lens, kind = draw(st.sampled_from(typed_keys(framework)))
+    lens, kind = draw(st.sampled_from(list_typed_keys(framework)))
     if framework == "openrlhf":
         values = st.sampled_from([word for word in SPELLINGS if word.strip() == word and word])
     else:
@@ -147,41 +151,43 @@ def stated(draw: st.DrawFn) -> tuple[str, Key, str, Any]:
 
 
 @settings(max_examples=500, deadline=None)
-@given(stated())
+@given(draw_setting())
 def test_a_lens_reads_what_key004_accepts_and_nothing_else(case: tuple[str, Key, str, Any]) -> None:
     framework, lens, _, value = case
     route = lens.names[0]
-    one = made(framework, route, value)
-    held, keys = vocabulary(one), frameworks.keys_of(one)
+    config = build_config(framework, route, value)
+    key_vocabulary, keys = get_vocabulary(config), frameworks.get_keys(config)
     assert keys is not None
-    value = one.value(*route)
-    if value is None or is_filled_in(value) or value == "auto" or (isinstance(value, str) and "_" in value):
-        return  # what a script puts a value into, `TRAIN_BATCH_SIZE` too
-    fact = None if held is None else held.fact(route, one.release, context(one))
-    schema = None if fact is None else keys.part(fact.schema(one.release), fact.name)
+    value = config.get_value(*route)
+    if value is None or is_placeholder(value) or value == "auto" or (isinstance(value, str) and "_" in value):
+        return  # a script inserts a value here, as in `TRAIN_BATCH_SIZE`
+    fact = None if key_vocabulary is None else key_vocabulary.find_fact(route, config.release, get_context(config))
+    schema = None if fact is None else keys.extract_enforced(fact.get_schema(config.release), fact.name)
     kinds = () if schema is None else schema.get("type", ())
     plain = {kinds} if isinstance(kinds, str) else set(kinds)
     if schema is None or len(plain - {"null"}) != 1 or "enum" in schema or not plain & KINDS.keys():
-        return  # no code holds the value against one type
-    told = keys.takes(schema, value)
-    taken = fits(unbounded(schema), value, frameworks.load(framework).loader) if told is None else told
-    read = {field: got for field, got, _ in lens.read(one)}
-    if lens.field in read and is_counted(lens, value):
-        known = read[lens.field] is not None
-        # Where nothing converts and nothing checks (`told`), a value that is not reported may still be unknown.
-        assert known == taken or (told and not known), (framework, route, value, read, schema)
+        return  # no code checks the value against a single type
+    verdict = keys.is_accepted(schema, value)
+    accepted = (
+        is_accepted(remove_bounds(schema), value, frameworks.load(framework).loader) if verdict is None else verdict
+    )
+    field_values = {field: got for field, got, _ in lens.read(config)}
+    if lens.field in field_values and is_counted(lens, value):
+        is_read = field_values[lens.field] is not None
+        # If nothing converts or checks a value (`verdict`), it may be unknown although it is not reported.
+        assert is_read == accepted or (verdict and not is_read), (framework, route, value, field_values, schema)
 
 
 def test_a_word_that_is_no_integer_is_an_error_and_an_unknown_micro_batch(tmp_path: Any) -> None:
-    """Pydantic refuses "1e3" for an integer: nothing may be computed from a thousand sequences."""
+    """Report an error and leave the micro batch unknown, because pydantic rejects "1e3" for an integer."""
     path = tmp_path / "axolotl.yaml"
     path.write_text(
         "base_model: meta-llama/Llama-3.1-8B\ndatasets:\n  - path: d\n    type: alpaca\n"
         'output_dir: out\nsequence_len: 4096\nlearning_rate: 0.0002\nmicro_batch_size: "1e3"\n'
     )
-    one = laws.config_of("axolotl", path.read_bytes())
-    (report,) = check(one)
+    config = laws.build_config("axolotl", path.read_bytes())
+    (report,) = check(config)
     assert (report.severity, report.fix and report.fix.message) == ("error", "write it as 1000")
-    assert laws.read(one).get("batch.micro") is None
-    codes = {finding.code for finding in lint(tmp_path, options(select=["KEY004", "MEM001"])).findings}
+    assert laws.read_plan(config).get("batch.micro") is None
+    codes = {finding.code for finding in lint(tmp_path, build_options(select=["KEY004", "MEM001"])).findings}
     assert codes == {"KEY004"}

@@ -1,4 +1,4 @@
-"""OLMo v1: recognised, read, written; OmegaConf and (slow) OLMo's own TrainConfig judge."""
+"""OLMo v1 configurations: recognition, reading and writing, checked against OmegaConf and (slow) OLMo's TrainConfig."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfglint_train.documents.document import CannotEdit
-from cfglint_train.documents.writer import same
-from cfglint_train.foundation.versions import Since
+from cfglint_train.documents.writer import is_identical
+from cfglint_train.foundation.versions import ValueByRelease
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks import registry
 from cfglint_train.frameworks.lens import Config, Override
@@ -21,11 +21,11 @@ from cfglint_train.frameworks.olmo.defaults import DEFAULTS
 from cfglint_train.plan.origin import Origin
 from tests.support import laws
 from tests.support.cases import for_each
-from tests.support.corpus import CORPUS, REPOSITORY, files, needs_corpus
-from tests.support.jobs import plan_of
-from tests.support.skips import not_applicable
+from tests.support.corpus import CORPUS, REPOSITORY, list_corpus_files, needs_corpus
+from tests.support.jobs import build_job_plan
+from tests.support.skips import skip_inapplicable
 
-EXAMPLES = files(".yaml", under="olmo")
+EXAMPLES = list_corpus_files(".yaml", under="olmo")
 FIXTURES = sorted((REPOSITORY / "fixtures" / "olmo").glob("*.yaml"))
 CASES = sorted((REPOSITORY / "fixtures" / "cases").glob("*-olmo-*/*.yaml"))
 EVERY = [*FIXTURES, *CASES]
@@ -40,31 +40,31 @@ MINIMAL: dict[str, Any] = {
 }
 
 
-def minimal(**keys: Any) -> dict[str, Any]:
-    """The minimal configuration with more keys; `model__d_model` is a key of a section."""
-    made = {name: dict(value) if isinstance(value, dict) else value for name, value in MINIMAL.items()}
+def build_minimal(**keys: Any) -> dict[str, Any]:
+    """Return the minimal configuration with more keys; `model__d_model` is a key of the section `model`."""
+    content = {name: dict(value) if isinstance(value, dict) else value for name, value in MINIMAL.items()}
     for name, value in keys.items():
         section, _, inner = name.rpartition("__")
         if section:
-            made.setdefault(section, {})[inner] = value
+            content.setdefault(section, {})[inner] = value
         else:
-            made[name] = value
-    return made
+            content[name] = value
+    return content
 
 
-def config(source: str | bytes | dict[str, Any], overrides: Any = None, **stated: str) -> Config:
+def parse_config(source: str | bytes | dict[str, Any], overrides: Any = None, **stated: str) -> Config:
     text = yaml.safe_dump(source, sort_keys=False) if isinstance(source, dict) else source
-    made = laws.config_of("olmo", text, **stated)
-    made.overrides = {r: Override(v, Origin("user", note="--set")) for r, v in (overrides or {}).items()}
-    return made
+    parsed = laws.build_config("olmo", text, **stated)
+    parsed.overrides = {r: Override(v, Origin("user", note="--set")) for r, v in (overrides or {}).items()}
+    return parsed
 
 
-def value(field: str, release: str = olmo_framework.NEWEST, **keys: Any) -> Any:
-    return laws.read(config(minimal(**keys), olmo=release)).get(field)
+def read_value(field: str, release: str = olmo_framework.NEWEST, **keys: Any) -> Any:
+    return laws.read_plan(parse_config(build_minimal(**keys), olmo=release)).get(field)
 
 
-def found(source: str | bytes) -> list[frameworks.Found]:
-    return frameworks.recognise("olmo", laws.document_of(source, "yaml"))
+def recognise_source(source: str | bytes) -> list[frameworks.RecognisedConfig]:
+    return frameworks.recognise("olmo", laws.parse_document(source, "yaml"))
 
 
 # --- recognising -----------------------------------------------------------------------------------------------------
@@ -73,16 +73,16 @@ def found(source: str | bytes) -> list[frameworks.Found]:
 @needs_corpus
 def test_recognises_the_corpus_and_nothing_else():
     assert len(EXAMPLES) == 57
-    for path in files(".yaml", ".yml"):
-        if "olmo" not in registry.candidates(path.read_bytes(), "yaml"):
+    for path in list_corpus_files(".yaml", ".yml"):
+        if "olmo" not in registry.find_candidates(path.read_bytes(), "yaml"):
             assert path not in EXAMPLES
             continue
-        assert bool(found(path.read_bytes())) == (path in EXAMPLES), path
+        assert bool(recognise_source(path.read_bytes())) == (path in EXAMPLES), path
 
 
 @pytest.mark.parametrize("path", EVERY, ids=lambda path: path.name)
 def test_recognises_fixtures(path):
-    assert found(path.read_bytes())
+    assert recognise_source(path.read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -92,19 +92,19 @@ def test_recognises_fixtures(path):
         "- model: {d_model: 1, n_layers: 1}\n",
         "model: x\nprecision: amp_bf16\nsave_folder: a\ndata: {}\noptimizer: {}\n",
         "model: {d_model: 1, n_layers: 2}\n",
-        # llm-foundry, whose words OLMo's are
+        # llm-foundry, whose keys OLMo shares
         "model: {name: mpt_causal_lm, d_model: 768, n_heads: 12, n_layers: 12}\nmax_seq_len: 2048\n"
         "tokenizer: {name: t}\nprecision: amp_bf16\nglobal_train_batch_size: 64\ndevice_train_microbatch_size: 4\n"
         "max_duration: 10ba\neval_interval: 1\nsave_folder: x\noptimizer: {name: a}\ntrain_loader: {}\n",
         # OLMo-core
         "model: {d_model: 1, n_layers: 2, n_heads: 1}\ntrain_module: {}\ntrainer: {}\ndata_loader: {}\noptimizer: {}\n"
         "data: {}\ntokenizer: {}\nprecision: x\n",
-        # NeMo, torchtitan and the like
+        # NeMo, torchtitan and similar tools
         "model: {hidden_size: 1, num_layers: 2}\ntrainer: {}\nprecision: bf16\ndata: {}\noptimizer: {}\n",
     ],
 )
 def test_leaves_look_alikes_alone(source):
-    assert not found(source)
+    assert not recognise_source(source)
 
 
 @pytest.mark.oracle
@@ -113,7 +113,7 @@ def test_leaves_look_alikes_alone(source):
 def test_values_are_omegaconfs(path):
     omegaconf = pytest.importorskip("omegaconf")
     expected = omegaconf.OmegaConf.to_container(omegaconf.OmegaConf.load(path))
-    assert same(config(path.read_bytes()).document.value(), expected)
+    assert is_identical(parse_config(path.read_bytes()).document.get_value(), expected)
 
 
 # --- defaults --------------------------------------------------------------------------------------------------------
@@ -152,18 +152,18 @@ def test_values_are_omegaconfs(path):
     ],
 )
 def test_defaults(field, release, expected):
-    assert value(field, release) == expected
+    assert read_value(field, release) == expected
 
 
 def test_without_a_name_the_optimizer_is_lion():
-    assert value("optimizer.name", optimizer={}) == "lion"
+    assert read_value("optimizer.name", optimizer={}) == "lion"
 
 
 def test_pins_are_the_releases_that_are_allowed():
-    assert olmo_framework.FRAMEWORK.installed("0.6.0") == {"olmo_core": "0.1.0"}
-    assert olmo_framework.FRAMEWORK.installed("0.5.1")["torch"] == "2.4.1"
-    assert olmo_framework.FRAMEWORK.installed("0.4.0")["torch"] == "2.3.1"
-    assert olmo_framework.FRAMEWORK.installed("0.3.0") == {"torch": "2.2.2"}
+    assert olmo_framework.FRAMEWORK.list_installed("0.6.0") == {"olmo_core": "0.1.0"}
+    assert olmo_framework.FRAMEWORK.list_installed("0.5.1")["torch"] == "2.4.1"
+    assert olmo_framework.FRAMEWORK.list_installed("0.4.0")["torch"] == "2.3.1"
+    assert olmo_framework.FRAMEWORK.list_installed("0.3.0") == {"torch": "2.2.2"}
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -258,31 +258,33 @@ def test_pins_are_the_releases_that_are_allowed():
     ],
 )
 def test_reads(keys, field, expected):
-    assert value(field, **keys) == expected
+    assert read_value(field, **keys) == expected
 
 
 def test_the_architecture_is_the_model_section_with_its_defaults():
-    shape = dict(value("model.architecture", model__weight_tying=False, model__vocab_size="100"))
+    shape = dict(read_value("model.architecture", model__weight_tying=False, model__vocab_size="100"))
     assert shape["d_model"] == 64
     assert shape["vocab_size"] == 100
     assert shape["weight_tying"] is False
     assert shape["mlp_ratio"] == 4
     assert shape["n_kv_heads"] is None
-    assert value("model.architecture", model__n_layers="${oc.env:LAYERS}") is None
-    assert value("model.architecture", model__n_layers=2.5) is None
+    assert read_value("model.architecture", model__n_layers="${oc.env:LAYERS}") is None
+    assert read_value("model.architecture", model__n_layers=2.5) is None
 
 
 def test_old_releases_share_keys_only_when_told():
-    assert dict(value("model.architecture", "0.2.5"))["multi_query_attention"] is False
+    assert dict(read_value("model.architecture", "0.2.5"))["multi_query_attention"] is False
 
 
 def test_origins_point_to_the_setting():
-    reading = laws.read(config("# c\n" + yaml.safe_dump(minimal(device_train_microbatch_size=2), sort_keys=False)))
-    origin = reading.origin("batch.micro")
+    reading = laws.read_plan(
+        parse_config("# c\n" + yaml.safe_dump(build_minimal(device_train_microbatch_size=2), sort_keys=False))
+    )
+    origin = reading.get_origin("batch.micro")
     assert origin is not None
     assert origin.place is not None
-    assert origin.place.document.text(origin.place.span) == "device_train_microbatch_size: 2"
-    default = reading.origin("batch.global_")
+    assert origin.place.document.get_text(origin.place.span) == "device_train_microbatch_size: 2"
+    default = reading.get_origin("batch.global_")
     assert default is not None
     assert (default.kind, default.note, default.key) == ("default", "olmo 0.6.0", "global_train_batch_size")
 
@@ -290,8 +292,8 @@ def test_origins_point_to_the_setting():
 # --- interpolation and overrides -------------------------------------------------------------------------------------
 
 
-def interpolated() -> Config:
-    return config((REPOSITORY / "fixtures" / "olmo" / "interpolated.yaml").read_bytes())
+def parse_interpolated() -> Config:
+    return parse_config((REPOSITORY / "fixtures" / "olmo" / "interpolated.yaml").read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -312,25 +314,28 @@ def interpolated() -> Config:
     ],
 )
 def test_interpolations(field, expected, kind):
-    reading = laws.read(interpolated())
+    reading = laws.read_plan(parse_interpolated())
     assert reading.get(field) == expected
     assert reading.values[field].origin.kind == kind
 
 
 def test_overrides_come_before_interpolation():
-    one = config(
-        minimal(device_eval_batch_size="${device_train_microbatch_size}"), {("device_train_microbatch_size",): 1}
+    parsed = parse_config(
+        build_minimal(device_eval_batch_size="${device_train_microbatch_size}"), {("device_train_microbatch_size",): 1}
     )
-    reading = laws.read(one)
+    reading = laws.read_plan(parsed)
     assert reading.get("batch.micro") == reading.get("batch.eval_micro") == 1
     assert reading.values["batch.micro"].origin.kind == "user"
     with pytest.raises(CannotEdit, match="at launch"):
-        laws.written(one, {"batch.micro": 2})
+        laws.write_fields(parsed, {"batch.micro": 2})
 
 
 def test_an_override_switches_a_section_on_and_off():
-    assert laws.read(config(minimal(), {("wandb", "log_interval"): 7})).get("logging.metrics_enabled") is True
-    off = laws.read(config(minimal(wandb={"log_interval": 7}), {("wandb",): None}))
+    assert (
+        laws.read_plan(parse_config(build_minimal(), {("wandb", "log_interval"): 7})).get("logging.metrics_enabled")
+        is True
+    )
+    off = laws.read_plan(parse_config(build_minimal(wandb={"log_interval": 7}), {("wandb",): None}))
     assert off.get("logging.metrics_enabled") is False
     assert off.get("logging.metrics_interval") == 1
 
@@ -363,16 +368,16 @@ def test_words_that_are_no_settings():
 # --- plans -----------------------------------------------------------------------------------------------------------
 
 
-def plan(nodes: int = 1, gpus: int = 8, **keys: Any) -> Any:
-    return plan_of(config(minimal(**keys)), nodes=nodes, gpus=gpus)
+def build_plan(nodes: int = 1, gpus: int = 8, **keys: Any) -> Any:
+    return build_job_plan(parse_config(build_minimal(**keys)), nodes=nodes, gpus=gpus)
 
 
 def test_formats():
-    made = plan(fsdp={"precision": "mixed"})
-    assert made.precision[:7] == ("bf16", True, "fp32", None, "fp32", None, "none")
-    assert made.optimizer.state_bits == 32
-    assert plan(precision="fp32").precision.autocast is False
-    assert plan(distributed_strategy="ddp").parallel.communication == "fp32"
+    job_plan = build_plan(fsdp={"precision": "mixed"})
+    assert job_plan.precision[:7] == ("bf16", True, "fp32", None, "fp32", None, "none")
+    assert job_plan.optimizer.state_bits == 32
+    assert build_plan(precision="fp32").precision.autocast is False
+    assert build_plan(distributed_strategy="ddp").parallel.communication == "fp32"
 
 
 @pytest.mark.parametrize(
@@ -388,17 +393,19 @@ def test_formats():
     ],
 )
 def test_shard_groups(strategy, replicas, expected):
-    made = plan(4, fsdp={"sharding_strategy": strategy, "hybrid_sharding_num_model_replicas": replicas}).parallel
-    assert (made.replicas, made.shard_size, made.reshard_after_forward) == expected
+    parallel = build_plan(
+        4, fsdp={"sharding_strategy": strategy, "hybrid_sharding_num_model_replicas": replicas}
+    ).parallel
+    assert (parallel.replicas, parallel.shard_size, parallel.reshard_after_forward) == expected
 
 
 def test_the_micro_batch_is_no_larger_than_what_a_rank_gets():
-    """allenai/OLMo#788: 512 sequences on 512 ranks leave one for each, whatever the file says."""
-    made = plan(64, device_train_microbatch_size=2, global_train_batch_size=512).batch
-    assert (made.micro, made.accumulation, made.global_) == (1, 1, 512)
-    made = plan(1, device_train_microbatch_size=3, global_train_batch_size=64).batch
-    assert (made.micro, made.accumulation) == (3, 3)
-    assert plan(64, global_train_batch_size=8).batch.accumulation is None
+    """Limit the micro batch to one: 512 sequences on 512 ranks leave one for each (allenai/OLMo#788)."""
+    batch = build_plan(64, device_train_microbatch_size=2, global_train_batch_size=512).batch
+    assert (batch.micro, batch.accumulation, batch.global_) == (1, 1, 512)
+    batch = build_plan(1, device_train_microbatch_size=3, global_train_batch_size=64).batch
+    assert (batch.micro, batch.accumulation) == (3, 3)
+    assert build_plan(64, global_train_batch_size=8).batch.accumulation is None
 
 
 @pytest.mark.parametrize(
@@ -409,17 +416,17 @@ def test_the_micro_batch_is_no_larger_than_what_a_rank_gets():
     ],
 )
 def test_the_cases_are_the_models_that_they_say(name, parameters):
-    from cfglint_train.models.olmo import from_olmo
+    from cfglint_train.models.olmo import build_olmo
 
-    made = laws.read(config((REPOSITORY / "fixtures" / "cases" / name).read_bytes()))
-    architecture = from_olmo(dict(made.get("model.architecture")))
+    resolved = laws.read_plan(parse_config((REPOSITORY / "fixtures" / "cases" / name).read_bytes()))
+    architecture = build_olmo(dict(resolved.get("model.architecture")))
     assert architecture is not None
     assert architecture.parameters == parameters
     assert architecture.tensors == 259
 
 
 def test_case_1():
-    made = laws.read(config((REPOSITORY / "fixtures/cases/1-olmo-64-nodes/olmo-7b.yaml").read_bytes()))
+    resolved = laws.read_plan(parse_config((REPOSITORY / "fixtures/cases/1-olmo-64-nodes/olmo-7b.yaml").read_bytes()))
     expected = {
         "checkpoint.checkpointer": "olmo_core",
         "checkpoint.interval": 50,
@@ -428,7 +435,7 @@ def test_case_1():
         "parallel.sharding": "full_shard",
         "batch.global_": 512,
     }
-    assert {field: made.get(field) for field in expected} == expected
+    assert {field: resolved.get(field) for field in expected} == expected
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -459,19 +466,19 @@ WRITES: tuple[dict[str, Any], ...] = (
     {"data.workers": 5},
     {"precision.compute": "bf16"},
 )
-# One word states all shares of `every_n`; the fields that follow from it are no changes of their own.
+# One key sets all shares of `every_n`; the fields that follow from it are no separate changes.
 SINGLE = [changes for changes in WRITES if len(changes) == 1]
 
 
 @needs_corpus
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_laws_over_the_corpus(path):
-    one = config(path.read_bytes())
-    assert laws.get_put(one) > 40
-    # A few writes each: together the files see them all.
+    parsed = parse_config(path.read_bytes())
+    assert laws.check_get_put(parsed) > 40
+    # A few writes per file: together, the files cover them all.
     start = EXAMPLES.index(path)
     for step in range(4):
-        laws.put_get(one, SINGLE[(start * 4 + step) % len(SINGLE)])
+        laws.check_put_get(parsed, SINGLE[(start * 4 + step) % len(SINGLE)])
 
 
 @pytest.mark.parametrize("path", EVERY, ids=lambda path: path.name)
@@ -480,15 +487,15 @@ def test_laws_over_fixtures(path, shape):
     source = path.read_bytes()
     source = source.replace(b"\n", b"\r\n") if shape == "crlf" else source
     source = b"\xef\xbb\xbf" + source if shape == "bom" else source
-    one = config(source)
-    laws.get_put(one)
+    parsed = parse_config(source)
+    laws.check_get_put(parsed)
     for changes in SINGLE:
-        laws.put_get(one, changes)
+        laws.check_put_get(parsed, changes)
 
 
 def test_shares_of_blocks_are_one_word():
-    after = laws.written(config(minimal()), WRITES[11])
-    assert laws.read(after).get("activations.of") == 2
+    after = laws.write_fields(parse_config(build_minimal()), WRITES[11])
+    assert laws.read_plan(after).get("activations.of") == 2
     assert "activation_checkpointing: two_in_three" in after.document.source.decode()
 
 
@@ -512,53 +519,55 @@ ODD = st.one_of(
 
 
 @st.composite
-def odd_files(draw: st.DrawFn) -> str:
-    made = minimal()
+def draw_odd_file(draw: st.DrawFn) -> str:
+    content = build_minimal()
     for name in draw(st.lists(st.sampled_from(KEYS), max_size=6, unique=True)):
         *sections, key = name.split("/")
-        target: Any = made
+        target: Any = content
         for section in sections:
             target = target.setdefault(section, {})
             if not isinstance(target, dict):
                 break
         else:
             target[key] = draw(ODD)
-    return yaml.safe_dump(made, sort_keys=False, default_flow_style=draw(st.sampled_from([None, False])))
+    return yaml.safe_dump(content, sort_keys=False, default_flow_style=draw(st.sampled_from([None, False])))
 
 
 @settings(max_examples=150, deadline=None)
-@given(odd_files(), st.sampled_from(SINGLE), st.sampled_from(["0.2.5", "0.4.0", "0.6.0"]))
+@given(draw_odd_file(), st.sampled_from(SINGLE), st.sampled_from(["0.2.5", "0.4.0", "0.6.0"]))
 def test_laws_over_odd_files(text, changes, release):
-    one = config(text, olmo=release)
-    laws.get_put(one)
-    laws.put_get(one, changes)
+    parsed = parse_config(text, olmo=release)
+    laws.check_get_put(parsed)
+    laws.check_put_get(parsed, changes)
 
 
 def test_a_new_value_replaces_the_interpolation():
     text = "device_train_microbatch_size: 4\ndevice_eval_batch_size: ${device_train_microbatch_size}  # follows\n"
-    text = yaml.safe_dump(minimal(), sort_keys=False) + text
-    after = laws.written(config(text), {"batch.eval_micro": 2}).document.source.decode()
+    text = yaml.safe_dump(build_minimal(), sort_keys=False) + text
+    after = laws.write_fields(parse_config(text), {"batch.eval_micro": 2}).document.source.decode()
     assert after == text.replace("${device_train_microbatch_size}", "2")
-    assert laws.written(config(text), {"batch.eval_micro": 4}).document.source.decode() == text
+    assert laws.write_fields(parse_config(text), {"batch.eval_micro": 4}).document.source.decode() == text
 
 
 def test_the_old_checkpointer_still_reads_its_checkpoint():
-    def after(**keys: Any) -> str:
-        one = config(minimal(sharded_checkpointer="olmo_core", **keys))
-        return laws.written(one, {"checkpoint.checkpointer": "torch_legacy"}).document.source.decode()
+    def change_checkpointer(**keys: Any) -> str:
+        parsed = parse_config(build_minimal(sharded_checkpointer="olmo_core", **keys))
+        return laws.write_fields(parsed, {"checkpoint.checkpointer": "torch_legacy"}).document.source.decode()
 
-    assert "load_path_sharded_checkpointer: olmo_core" in after(load_path="/runs/a/step100")
-    assert "load_path_sharded_checkpointer: olmo_core" in after(load_path="${path.last_checkpoint:/runs/a}")
+    assert "load_path_sharded_checkpointer: olmo_core" in change_checkpointer(load_path="/runs/a/step100")
+    assert "load_path_sharded_checkpointer: olmo_core" in change_checkpointer(
+        load_path="${path.last_checkpoint:/runs/a}"
+    )
     for keys in ({}, {"load_path": None}, {"load_path": "/runs/a/step100-unsharded/"}):
-        assert "load_path_sharded_checkpointer" not in after(**keys)
-    stated = after(load_path="/runs/a/step100", load_path_sharded_checkpointer="local")
-    assert "load_path_sharded_checkpointer: local" in stated
+        assert "load_path_sharded_checkpointer" not in change_checkpointer(**keys)
+    source = change_checkpointer(load_path="/runs/a/step100", load_path_sharded_checkpointer="local")
+    assert "load_path_sharded_checkpointer: local" in source
 
 
 def test_writes_where_people_would_look():
     text = (REPOSITORY / "fixtures/cases/1-olmo-64-nodes/olmo-7b.yaml").read_text()
-    after = laws.written(
-        config(text),
+    after = laws.write_fields(
+        parse_config(text),
         {
             "checkpoint.checkpointer": "torch_legacy",
             "activations.checkpointing": "full",
@@ -588,7 +597,7 @@ def test_writes_where_people_would_look():
         ({}, {"method.tuning": "lora"}, "cannot be written"),
         ({"distributed_strategy": "ddp"}, {"parallel.wrapping": "block"}, "has no effect in this run"),
         ({"wandb": {"log_interval": 50}}, {"logging.metrics_interval": 10}, "log_interval is larger"),
-        ({"wandb": {}}, {"logging.metrics_enabled": False}, "section of its own"),
+        ({"wandb": {}}, {"logging.metrics_enabled": False}, "own section"),
         ({"evaluators": [{"label": "a", "device_eval_batch_size": 8}]}, {"batch.eval_micro": 2}, "its own"),
         ({"model__alibi": True}, {"activations.attention": "flash"}, "bias"),
         ({}, {"activations.attention": "eager"}, "no attention"),
@@ -600,13 +609,13 @@ def test_writes_where_people_would_look():
 )
 def test_refusals_say_why(keys, changes, reason):
     with pytest.raises(CannotEdit, match=reason):
-        laws.written(config(minimal(**keys)), changes)
+        laws.write_fields(parse_config(build_minimal(**keys)), changes)
 
 
 def test_every_key_is_documented():
     text = (REPOSITORY / "docs" / "frameworks" / "olmo.md").read_text()
     for lens in olmo.LENSES:
-        for route in laws.routes_of(lens):
+        for route in laws.list_routes(lens):
             assert route[0] == "model" or f"`{'.'.join(map(str, route))}`" in text, route
 
 
@@ -615,7 +624,7 @@ def test_every_key_is_documented():
 
 @pytest.fixture(scope="module")
 def train_config():
-    """OLMo's own dataclasses. Needs ai2-olmo 0.6.0 with a CPU build of torch."""
+    """Return OLMo's own dataclass; requires ai2-olmo 0.6.0 with a CPU build of torch."""
     return pytest.importorskip("olmo.config", reason="ai2-olmo is not installed").TrainConfig
 
 
@@ -630,29 +639,29 @@ def test_the_defaults_are_olmos(train_config):
         for step in route:
             theirs = theirs[step]
         theirs = theirs.name if isinstance(theirs, enum.Enum) else theirs
-        assert (ours.at("0.6.0") if isinstance(ours, Since) else ours) == theirs, route
+        assert (ours.get_at("0.6.0") if isinstance(ours, ValueByRelease) else ours) == theirs, route
 
 
 @pytest.mark.oracle
 @needs_corpus
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_olmo_reads_the_same(train_config, path, monkeypatch):
-    """Every setting that we know of a file, OLMo's own loader says too, interpolations and defaults included."""
+    """Compare every known setting of a file with OLMo's own loader, including interpolations and defaults."""
     if path.name == "custom_dataset_example.yaml":
-        not_applicable("it uses a key (data.custom_dataset) that no release has yet")
+        skip_inapplicable("it uses a key (data.custom_dataset) that no release has yet")
     monkeypatch.setenv("CHECKPOINTS_PATH", "/checkpoints")
     loaded = train_config.load(str(path), validate_paths=False)
-    one = config(path.read_bytes())
+    parsed = parse_config(path.read_bytes())
     checked = 0
     for route, default in DEFAULTS.items():
-        found = olmo.find(one, route)
+        setting = olmo.find(parsed, route)
         theirs: Any = loaded
         for step in route:
             theirs = getattr(theirs, step, None)
-        if found is olmo.NOT_STATED:
-            ours = default.at("0.6.0") if isinstance(default, Since) else default
-        elif isinstance(found, olmo.Stated):
-            ours = found.value
+        if setting is olmo.NOT_STATED:
+            ours = default.get_at("0.6.0") if isinstance(default, ValueByRelease) else default
+        elif isinstance(setting, olmo.StatedValue):
+            ours = setting.value
         else:
             continue
         if route == ("activation_checkpointing",) and isinstance(ours, bool):
@@ -669,12 +678,12 @@ def test_olmo_reads_the_same(train_config, path, monkeypatch):
 @needs_corpus
 @pytest.mark.parametrize("changes", WRITES, ids=str)
 def test_olmo_accepts_what_is_written(train_config, changes, tmp_path, monkeypatch):
-    """Law 5: a file that OLMo loads still loads after a fix, with the value that was meant."""
+    """Load a file with OLMo after a fix and find the intended value (law 5)."""
     monkeypatch.setenv("CHECKPOINTS_PATH", "/checkpoints")
     for path in [CORPUS / "olmo/configs/official-1124/OLMo2-7B-stage1.yaml", *CASES, FIXTURES[-1]]:
-        one = config(path.read_bytes())
+        parsed = parse_config(path.read_bytes())
         try:
-            after = laws.written(one, changes)
+            after = laws.write_fields(parsed, changes)
         except CannotEdit:
             continue
         file = tmp_path / "x.yaml"

@@ -1,4 +1,4 @@
-"""OLMo-core: scripts of every shape and saved configurations; (slow) the library itself judges."""
+"""OLMo-core: scripts of every style and saved configurations, checked against the library itself (slow)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cfglint_train.frameworks import registry
 from cfglint_train.frameworks.lens import Config, Override
 from cfglint_train.frameworks.olmo_core import framework as olmo_core_framework
 from cfglint_train.frameworks.olmo_core import lenses as olmo_core
-from cfglint_train.models.find import model_of
+from cfglint_train.models.find import find_plan_model
 from cfglint_train.plan.origin import Origin
 from tests.support import laws
 from tests.support.cases import for_each
-from tests.support.corpus import REPOSITORY, files, needs_corpus
-from tests.support.jobs import plan_of
+from tests.support.corpus import REPOSITORY, list_corpus_files, needs_corpus
+from tests.support.jobs import build_job_plan
 from tests.support.linting import lint
 
 FOLDER = REPOSITORY / "fixtures" / "olmo_core"
@@ -34,25 +34,25 @@ SCRIPTS = [*(FOLDER / f"{style}_style.py" for style in STYLES), CASE]
 SAVED = FOLDER / "config.json"
 
 
-def source(style: str) -> str:
+def read_source(style: str) -> str:
     return (FOLDER / f"{style}_style.py").read_text()
 
 
-def config(text: str | bytes, syntax: str = "python", overrides: Any = None, **stated: str) -> Config:
-    made = laws.config_of("olmo_core", text, syntax, **stated)
-    made.overrides = {r: Override(v, Origin("user", note="--set")) for r, v in (overrides or {}).items()}
-    return made
+def parse_config(text: str | bytes, syntax: str = "python", overrides: Any = None, **stated: str) -> Config:
+    parsed = laws.build_config("olmo_core", text, syntax, **stated)
+    parsed.overrides = {r: Override(v, Origin("user", note="--set")) for r, v in (overrides or {}).items()}
+    return parsed
 
 
-def reading(text: str | bytes, syntax: str = "python", overrides: Any = None, **stated: str) -> Any:
-    return laws.read(config(text, syntax, overrides, **stated))
+def read_plan(text: str | bytes, syntax: str = "python", overrides: Any = None, **stated: str) -> Any:
+    return laws.read_plan(parse_config(text, syntax, overrides, **stated))
 
 
-def found(text: str | bytes, syntax: str = "python") -> list[frameworks.Found]:
-    return frameworks.recognise("olmo_core", laws.document_of(text, syntax))
+def recognise_source(text: str | bytes, syntax: str = "python") -> list[frameworks.RecognisedConfig]:
+    return frameworks.recognise("olmo_core", laws.parse_document(text, syntax))
 
 
-# A script of one statement, for single settings: builders around the sections that a test is about.
+# A script of one statement for single settings: builders around the sections under test.
 SHELL = """
 from olmo_core.config import DType
 from olmo_core.data import *
@@ -101,8 +101,8 @@ main(build_config)
 """
 
 
-def script(**parts: str) -> str:
-    made = {
+def build_script(**parts: str) -> str:
+    sections = {
         "model": "olmo2_7B(vocab_size=100352)",
         "extra": "",
         "dataset": "",
@@ -113,7 +113,7 @@ def script(**parts: str) -> str:
         "trainer": "",
         "callbacks": "",
     }
-    return SHELL.format(**{**made, **parts})
+    return SHELL.format(**{**sections, **parts})
 
 
 # --- recognising -----------------------------------------------------------------------------------------------------
@@ -121,13 +121,13 @@ def script(**parts: str) -> str:
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_recognises_every_shape(path):
-    assert [one.role for one in found(path.read_bytes())] == [None]
+    assert [recognised.role for recognised in recognise_source(path.read_bytes())] == [None]
 
 
 def test_a_ladder_is_named_and_left_unread():
-    (one,) = found(source("ladder"))
-    assert one.role == "other"
-    assert "computed when it runs" in one.why
+    (recognised,) = recognise_source(read_source("ladder"))
+    assert recognised.role == "other"
+    assert "at run time" in recognised.reason
 
 
 def test_a_module_of_a_copy_of_the_package_is_no_run(tmp_path):
@@ -141,7 +141,7 @@ def test_a_module_of_a_copy_of_the_package_is_no_run(tmp_path):
 
 
 def test_recognises_a_saved_configuration():
-    assert found(SAVED.read_bytes(), "json")
+    assert recognise_source(SAVED.read_bytes(), "json")
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_recognises_a_saved_configuration():
     ],
 )
 def test_leaves_other_scripts_alone(text):
-    assert not found(text)
+    assert not recognise_source(text)
 
 
 @pytest.mark.parametrize(
@@ -173,24 +173,24 @@ def test_leaves_other_scripts_alone(text):
     ],
 )
 def test_leaves_other_json_alone(text):
-    assert not found(text, "json")
+    assert not recognise_source(text, "json")
 
 
 @needs_corpus
 def test_nothing_else_of_the_corpus_is_one():
-    for path in files(".json", ".py"):
+    for path in list_corpus_files(".json", ".py"):
         syntax = "json" if path.suffix == ".json" else "python"
-        if "olmo_core" in registry.candidates(path.read_bytes(), syntax):
-            assert not found(path.read_bytes(), syntax)
+        if "olmo_core" in registry.find_candidates(path.read_bytes(), syntax):
+            assert not recognise_source(path.read_bytes(), syntax)
 
 
 def test_clues_let_both_syntaxes_through():
-    assert "olmo_core" in registry.candidates(SAVED.read_bytes(), "json")
-    assert "olmo_core" in registry.candidates(source("official").encode(), "python")
-    assert "olmo_core" not in registry.candidates(b"olmo_core", "yaml")
+    assert "olmo_core" in registry.find_candidates(SAVED.read_bytes(), "json")
+    assert "olmo_core" in registry.find_candidates(read_source("official").encode(), "python")
+    assert "olmo_core" not in registry.find_candidates(b"olmo_core", "yaml")
     broken = b"from olmo_core.train import TrainerConfig\nx = (\n"
-    assert registry.looks_like_configuration(broken, "python")
-    assert not registry.looks_like_configuration(b"x = 'olmo_core'\ny = (", "python")
+    assert registry.is_probable_config(broken, "python")
+    assert not registry.is_probable_config(b"x = 'olmo_core'\ny = (", "python")
 
 
 # --- shapes ----------------------------------------------------------------------------------------------------------
@@ -288,41 +288,45 @@ EXPECTED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("style", STYLES)
 def test_shapes(style):
-    made = reading(source(style))
-    assert {field: made.get(field) for field in EXPECTED[style]} == EXPECTED[style]
+    resolved = read_plan(read_source(style))
+    assert {field: resolved.get(field) for field in EXPECTED[style]} == EXPECTED[style]
 
 
 def test_a_saved_configuration_says_what_its_script_says():
-    """The JSON is what the library itself made of the official-style fixture."""
-    ours, saved = reading(source("official")), reading(SAVED.read_bytes(), "json")
+    """Compare with the JSON that the library itself wrote for the official-style fixture."""
+    ours, saved = read_plan(read_source("official")), read_plan(SAVED.read_bytes(), "json")
     for field, value in ours:
         if not field.startswith("model.") and value.value is not None:
             assert saved.get(field) == value.value, field
-    assert model_of(ours.get, "", None).parameters == model_of(saved.get, "", None).parameters == 32_234_279_936
+    assert (
+        find_plan_model(ours.get, "", None).parameters
+        == find_plan_model(saved.get, "", None).parameters
+        == 32_234_279_936
+    )
 
 
 def test_conditions_and_options_are_named():
-    made = reading(source("internal"))
-    origin = made.values["batch.micro"].origin
+    resolved = read_plan(read_source("internal"))
+    origin = resolved.values["batch.micro"].origin
     assert origin.kind == "assumed"
     assert 'all("B200" in kind for kind in kinds)' in origin.note
     assert "--set train_module.rank_microbatch_size=" in origin.note
-    assert made.values["data.workers"].origin.kind == "default"
-    official = reading(source("official")).values["sequence.length"].origin
+    assert resolved.values["data.workers"].origin.kind == "default"
+    official = read_plan(read_source("official")).values["sequence.length"].origin
     assert (official.kind, official.note) == ("explicit", "unless --sequence-length is given")
-    assert official.place.document.text(official.place.span) == "max_sequence_length=sequence_length"
+    assert official.place.document.get_text(official.place.span) == "max_sequence_length=sequence_length"
 
 
 def test_the_head_is_the_train_module():
-    one = config(source("official"))
-    assert one.top().document.text(one.top().span).startswith("TransformerTrainModuleConfig(")
+    parsed = parse_config(read_source("official"))
+    assert parsed.find_top().document.get_text(parsed.find_top().span).startswith("TransformerTrainModuleConfig(")
 
 
 def test_case_4():
-    made = reading(CASE.read_bytes())
-    assert made.get("logging.metrics_interval") == made.get("logging.cancel_check_interval") == 1
-    assert made.get("checkpoint.keep") == "all"
-    assert model_of(made.get, "", None).parameters == 7_298_617_344
+    resolved = read_plan(CASE.read_bytes())
+    assert resolved.get("logging.metrics_interval") == resolved.get("logging.cancel_check_interval") == 1
+    assert resolved.get("checkpoint.keep") == "all"
+    assert find_plan_model(resolved.get, "", None).parameters == 7_298_617_344
 
 
 # --- settings --------------------------------------------------------------------------------------------------------
@@ -457,7 +461,7 @@ DP = "dp_config=TransformerDataParallelConfig(name=DataParallelType.{}),"
     ],
 )
 def test_reads(parts, field, expected):
-    assert reading(script(**parts)).get(field) == expected
+    assert read_plan(build_script(**parts)).get(field) == expected
 
 
 @pytest.mark.parametrize(
@@ -479,8 +483,10 @@ def test_reads(parts, field, expected):
 )
 def test_modes_of_checkpointing(mode, expected):
     call = f"TransformerActivationCheckpointingConfig(mode=TransformerActivationCheckpointingMode.{mode})"
-    made = reading(script(train_module=f"ac_config={call},"))
-    assert tuple(made.get(f"activations.{field}") for field in ("checkpointing", "every", "of", "budget")) == expected
+    resolved = read_plan(build_script(train_module=f"ac_config={call},"))
+    assert (
+        tuple(resolved.get(f"activations.{field}") for field in ("checkpointing", "every", "of", "budget")) == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -497,7 +503,7 @@ def test_modes_of_checkpointing(mode, expected):
     ],
 )
 def test_defaults_by_release(field, release, expected):
-    assert reading(script(), olmo_core=release).get(field) == expected
+    assert read_plan(build_script(), olmo_core=release).get(field) == expected
 
 
 def test_up_to_1_9_the_model_and_the_trainer_took_it_all():
@@ -535,8 +541,8 @@ if __name__ == "__main__":
         trainer_config_builder=build_trainer_config,
     )
 """
-    assert found(text)
-    made = reading(text, olmo_core="1.9.0")
+    assert recognise_source(text)
+    resolved = read_plan(text, olmo_core="1.9.0")
     expected = {
         "batch.micro": 2,
         "batch.global_": 1024,
@@ -548,7 +554,7 @@ if __name__ == "__main__":
         "activations.fused_loss": "triton",
         "checkpoint.keep": "all",
     }
-    assert {field: made.get(field) for field in expected} == expected
+    assert {field: resolved.get(field) for field in expected} == expected
 
 
 def test_cookbook_functions():
@@ -577,8 +583,8 @@ def build(context):
 if __name__ == "__main__":
     main(config_builder=build)
 """
-    assert found(text)
-    made = reading(text)
+    assert recognise_source(text)
+    resolved = read_plan(text)
     expected = {
         "batch.micro": 2,
         "activations.checkpointing": "budget",
@@ -590,9 +596,9 @@ if __name__ == "__main__":
         "checkpoint.path": "/c",
         "launch.nodes": 16,
     }
-    assert {field: made.get(field) for field in expected} == expected
+    assert {field: resolved.get(field) for field in expected} == expected
     with pytest.raises(CannotEdit, match=r"--train_module\.compile_model=false"):
-        laws.written(config(text), {"activations.compile": False})
+        laws.write_fields(parse_config(text), {"activations.compile": False})
 
 
 # --- overrides -------------------------------------------------------------------------------------------------------
@@ -629,21 +635,21 @@ def test_overrides_lie_over_the_script():
         "--train_module.ac_config={mode: full}",
         "--train_module.dp_config=null",
     ]
-    one = config(source("internal"), overrides=olmo_core_framework.parse_overrides(words))
-    made = laws.read(one)
-    assert made.get("batch.micro") == 1
-    assert made.values["batch.micro"].origin.kind == "user"
-    assert made.get("activations.checkpointing") == "full"
-    assert made.get("parallel.strategy") == "none"
+    parsed = parse_config(read_source("internal"), overrides=olmo_core_framework.parse_overrides(words))
+    plan_after = laws.read_plan(parsed)
+    assert plan_after.get("batch.micro") == 1
+    assert plan_after.values["batch.micro"].origin.kind == "user"
+    assert plan_after.get("activations.checkpointing") == "full"
+    assert plan_after.get("parallel.strategy") == "none"
     with pytest.raises(CannotEdit, match="at launch"):
-        laws.written(one, {"batch.micro": 2})
+        laws.write_fields(parsed, {"batch.micro": 2})
 
 
 # --- plans -----------------------------------------------------------------------------------------------------------
 
 
-def plan(nodes: int = 4, **parts: str) -> Any:
-    return plan_of(config(script(**parts)), nodes=nodes, gpus=8)
+def build_plan(nodes: int = 4, **parts: str) -> Any:
+    return build_job_plan(parse_config(build_script(**parts)), nodes=nodes, gpus=8)
 
 
 @pytest.mark.parametrize(
@@ -657,23 +663,23 @@ def plan(nodes: int = 4, **parts: str) -> Any:
     ],
 )
 def test_shard_groups(arguments, expected):
-    made = plan(train_module=f"dp_config=TransformerDataParallelConfig({arguments}),").parallel
-    assert (made.replicas, made.shard_size) == expected
+    parallel = build_plan(train_module=f"dp_config=TransformerDataParallelConfig({arguments}),").parallel
+    assert (parallel.replicas, parallel.shard_size) == expected
 
 
 def test_formats():
-    fsdp = plan(train_module="dp_config=TransformerDataParallelConfig(name='fsdp', param_dtype=DType.bfloat16),")
+    fsdp = build_plan(train_module="dp_config=TransformerDataParallelConfig(name='fsdp', param_dtype=DType.bfloat16),")
     assert (fsdp.precision.params, fsdp.precision.grads, fsdp.precision.master) == ("fp32", "fp32", "none")
     assert fsdp.optimizer.state_bits == 32
     assert fsdp.parallel.communication == "fp32"
-    ddp = plan(train_module="dp_config=TransformerDataParallelConfig(name='ddp', param_dtype=DType.bfloat16),")
+    ddp = build_plan(train_module="dp_config=TransformerDataParallelConfig(name='ddp', param_dtype=DType.bfloat16),")
     assert (ddp.precision.params, ddp.optimizer.state_bits) == ("bf16", 16)
 
 
 def test_batches():
-    made = plan(nodes=1, train_module=DP.format("hsdp")).batch
-    assert (made.micro, made.global_, made.accumulation, made.eval_micro) == (2, 64, 4, 2)
-    split = plan(
+    batch = build_plan(nodes=1, train_module=DP.format("hsdp")).batch
+    assert (batch.micro, batch.global_, batch.accumulation, batch.eval_micro) == (2, 64, 4, 2)
+    split = build_plan(
         nodes=1, train_module=DP.format("hsdp") + "cp_config=TransformerContextParallelConfig.llama3(degree=8),"
     )
     assert split.batch.accumulation == 32
@@ -716,10 +722,10 @@ def test_laws_over_fixtures(path, shape):
         text = json.dumps(json.loads(text), indent=2).encode()
     text = text.replace(b"\n", b"\r\n") if shape == "crlf" else text
     text = b"\xef\xbb\xbf" + text if shape == "bom" else text
-    one = config(text, "json" if path.suffix == ".json" else "python")
-    laws.get_put(one)
+    parsed = parse_config(text, "json" if path.suffix == ".json" else "python")
+    laws.check_get_put(parsed)
     for changes in WRITES:
-        after = laws.put_get(one, changes)
+        after = laws.check_put_get(parsed, changes)
         if after is not None and path.suffix == ".py":
             ast.parse(after.document.source.decode("utf-8-sig"))
 
@@ -760,9 +766,9 @@ PARTS = {
     st.sampled_from(["1.9.0", "2.4.0", "3.0.0"]),
 )
 def test_laws_over_many_scripts(parts, changes, release):
-    one = config(script(**parts), olmo_core=release)
-    laws.get_put(one)
-    after = laws.put_get(one, changes)
+    parsed = parse_config(build_script(**parts), olmo_core=release)
+    laws.check_get_put(parsed)
+    after = laws.check_put_get(parsed, changes)
     if after is not None:
         ast.parse(after.document.source)
 
@@ -770,18 +776,18 @@ def test_laws_over_many_scripts(parts, changes, release):
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_broken_saved_configuration_is_read_without_complaint(data):
-    made = json.loads(SAVED.read_text())
+    content = json.loads(SAVED.read_text())
     for _ in range(data.draw(st.integers(1, 6))):
-        target: Any = made
+        target: Any = content
         while isinstance(target, dict) and target:
             key = data.draw(st.sampled_from(sorted(target)))
             if not isinstance(target[key], dict) or data.draw(st.booleans()):
                 target[key] = data.draw(st.sampled_from([None, True, -1, 2.5, "x", "DType.bfloat16", [], {}, [{}]]))
                 break
             target = target[key]
-    one = config(json.dumps(made), "json")
-    laws.get_put(one)
-    plan_of(one)
+    parsed = parse_config(json.dumps(content), "json")
+    laws.check_get_put(parsed)
+    build_job_plan(parsed)
 
 
 @pytest.mark.oracle
@@ -796,19 +802,19 @@ def test_a_broken_saved_configuration_is_read_without_complaint(data):
     ids=["shared", "deep", "cycle", "long"],
 )
 def test_what_no_run_has_is_read_without_complaint(lines):
-    """Too much to be followed or to be a tree: nothing is claimed, and nothing breaks."""
-    text = script(extra="\n    ".join(lines))
-    one = config(text)
-    laws.get_put(one)
-    plan_of(one)
-    told = "itself" in text
-    assert (reading(text).get("batch.micro") == 2) is told
+    """Claim nothing, and do not fail, for settings that cannot be followed or are not a tree."""
+    text = build_script(extra="\n    ".join(lines))
+    parsed = parse_config(text)
+    laws.check_get_put(parsed)
+    build_job_plan(parsed)
+    is_readable = "itself" in text
+    assert (read_plan(text).get("batch.micro") == 2) is is_readable
 
 
 def test_checkpointing_is_added_with_its_imports():
-    before = source("internal")
-    after = laws.written(
-        config(before), {"activations.checkpointing": "budget", "activations.budget": 0.5}
+    before = read_source("internal")
+    after = laws.write_fields(
+        parse_config(before), {"activations.checkpointing": "budget", "activations.budget": 0.5}
     ).document.source.decode()
     added = [line for line in after.splitlines() if line not in before.splitlines()]
     assert added == [
@@ -821,7 +827,7 @@ def test_checkpointing_is_added_with_its_imports():
 
 
 def test_tokens_keep_their_factor():
-    after = laws.written(config(source("example")), {"batch.micro": 2}).document.source.decode()
+    after = laws.write_fields(parse_config(read_source("example")), {"batch.micro": 2}).document.source.decode()
     assert "rank_microbatch_size=4 * 1024,  # NOTE: tokens, not instances" in after
 
 
@@ -831,7 +837,7 @@ def test_tokens_keep_their_factor():
         ("internal", {"batch.micro": 1}, r"depends on a condition .*; pass --train_module\.rank_microbatch_size=4096"),
         ("official", {"batch.micro": 2}, r"computes it .*; pass --train_module\.rank_microbatch_size=131072"),
         ("official", {"activations.checkpointing": "none"}, r"pass --train_module\.ac_config=null"),
-        ("example", {"activations.checkpointing": "budget", "activations.budget": 0.5}, "needs compile_model=True"),
+        ("example", {"activations.checkpointing": "budget", "activations.budget": 0.5}, "requires compile_model=True"),
         ("example", {"activations.fused_loss": "liger"}, r"--model\.lm_head\.loss_implementation=fused_linear"),
         ("derivative", {"activations.compile": True}, r"pass --train_module\.compile_model=true"),
         (
@@ -840,14 +846,14 @@ def test_tokens_keep_their_factor():
             r"pass --trainer\.callbacks\.checkpointer\.save_async=false",
         ),
         ("class", {"batch.micro": 1}, r"pass --train_module\.rank_microbatch_size=16384"),
-        ("example", {"sequence.length": 1}, "stated in tokens"),
+        ("example", {"sequence.length": 1}, "are in tokens"),
         ("example", {"activations.checkpointing": "selective"}, "no mode for that"),
         ("internal", {"data.workers": 9}, r"library sets it; pass --data_loader\.num_workers=9"),
     ],
 )
 def test_refusals_name_the_override(style, changes, reason):
     with pytest.raises(CannotEdit, match=reason):
-        laws.written(config(source(style)), changes)
+        laws.write_fields(parse_config(read_source(style)), changes)
 
 
 @pytest.mark.parametrize(
@@ -857,20 +863,20 @@ def test_refusals_name_the_override(style, changes, reason):
         ({"callbacks": ".with_callbacks(opts.all)"}, {"checkpoint.keep": "all"}, "elsewhere"),
         ({"callbacks": ".with_callback('c', CheckpointerCallback(90, 50))"}, {"checkpoint.interval": 50}, "smaller"),
         ({"callbacks": ".with_callback('c', CheckpointerCallback(9))"}, {"checkpoint.interval_ephemeral": 9}, "larger"),
-        ({"model": "smallmoe(vocab_size=100352)"}, {"activations.checkpointing": "full"}, "mixture of experts"),
+        ({"model": "smallmoe(vocab_size=100352)"}, {"activations.checkpointing": "full"}, "mixture-of-experts"),
         ({"train_module": "**opts.more,"}, {"activations.checkpointing": "full"}, "may|further|ac_config"),
         ({"extra": "TransformerTrainModuleConfig(4)"}, {"activations.checkpointing": "full"}, "several"),
     ],
 )  # fmt: skip
 def test_refusals_say_why(parts, changes, reason):
     with pytest.raises(CannotEdit, match=reason):
-        laws.written(config(script(**parts)), changes)
+        laws.write_fields(parse_config(build_script(**parts)), changes)
 
 
 def test_checkpointing_in_a_saved_configuration_names_its_class():
-    made = json.loads(SAVED.read_text())
-    del made["train_module"]["ac_config"]
-    after = laws.written(config(json.dumps(made), "json"), {"activations.checkpointing": "full"})
+    content = json.loads(SAVED.read_text())
+    del content["train_module"]["ac_config"]
+    after = laws.write_fields(parse_config(json.dumps(content), "json"), {"activations.checkpointing": "full"})
     section = after.get("train_module", "ac_config")
     assert section == {
         "_CLASS_": "olmo_core.train.train_module.transformer.config.TransformerActivationCheckpointingConfig",
@@ -881,7 +887,7 @@ def test_checkpointing_in_a_saved_configuration_names_its_class():
 def test_every_key_is_documented():
     text = (REPOSITORY / "docs" / "frameworks" / "olmo_core.md").read_text()
     for lens in olmo_core.LENSES:
-        for route in laws.routes_of(lens):
+        for route in laws.list_routes(lens):
             assert route == ("trainer", "callbacks") or any(f"{step}`" in text for step in route), route
 
 
@@ -891,8 +897,8 @@ ORACLE = REPOSITORY / "tests" / "oracles" / "olmo_core_config.py"
 RUNNABLE = [*(FOLDER / f"{style}_style.py" for style in ("internal", "official", "example")), CASE]
 
 
-def built(*paths: Path) -> list[Any]:
-    """What the library makes of scripts. In a process of its own, with a CPU build of torch."""
+def load_with_library(*paths: Path) -> list[Any]:
+    """Return the library's configurations of scripts, from a separate process with a CPU build of torch."""
     words = [sys.executable, str(ORACLE), *map(str, paths)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -907,38 +913,38 @@ def library():
 @pytest.mark.oracle
 @pytest.mark.parametrize("path", RUNNABLE, ids=lambda path: path.name)
 def test_the_library_says_the_same(library, path):
-    saved = reading(json.dumps(built(path)[0]), "json", olmo_core="3.0.0")
-    ours = reading(path.read_bytes(), olmo_core="3.0.0")
+    saved = read_plan(json.dumps(load_with_library(path)[0]), "json", olmo_core="3.0.0")
+    ours = read_plan(path.read_bytes(), olmo_core="3.0.0")
     compared = 0
     for field, value in ours:
         if field.startswith(("model.", "launch.", "checkpoint.path")) or value.value is None:
             continue
         if field == "checkpoint.keep" and value.value == "all":
-            # A null is not saved: a run from the saved file gets the default again.
+            # Null is not saved: a run from the saved file gets the default again.
             continue
         assert saved.get(field) == value.value, field
         compared += 1
     assert compared > 40
-    assert model_of(saved.get, "", None).parameters == model_of(ours.get, "", None).parameters
+    assert find_plan_model(saved.get, "", None).parameters == find_plan_model(ours.get, "", None).parameters
 
 
 @pytest.mark.oracle
 def test_the_library_accepts_what_is_written(library, tmp_path):
-    """Law 5, and put-get with the library as the reader."""
-    meant: dict[Path, dict[str, Any]] = {}
+    """Verify law 5 and put-get with the library as the reader."""
+    expected_by_file: dict[Path, dict[str, Any]] = {}
     for path in RUNNABLE[:3]:
         for number, changes in enumerate(WRITES):
             try:
-                after = laws.written(config(path.read_bytes()), changes)
+                after = laws.write_fields(parse_config(path.read_bytes()), changes)
             except CannotEdit:
                 continue
             file = tmp_path / f"{path.stem}_{number}.py"
             file.write_bytes(after.document.source)
-            meant[file] = {"checkpoint.keep": 3} if changes == {"checkpoint.keep": "all"} else changes
-    assert len(meant) > 35
-    for (file, expected), made in zip(meant.items(), built(*meant)):
-        assert "error" not in made, (file, expected, made)
-        saved = reading(json.dumps(made), "json")
+            expected_by_file[file] = {"checkpoint.keep": 3} if changes == {"checkpoint.keep": "all"} else changes
+    assert len(expected_by_file) > 35
+    for (file, expected), built_config in zip(expected_by_file.items(), load_with_library(*expected_by_file)):
+        assert "error" not in built_config, (file, expected, built_config)
+        saved = read_plan(json.dumps(built_config), "json")
         assert {field: saved.get(field) for field in expected} == expected, file
 
 
@@ -952,14 +958,17 @@ BY_RANKS = (
 )
 
 
-def by_ranks(test: str, one: str = "fsdp", other: str = "ddp", own_main: bool = False) -> Any:
-    """The strategy of a script that asks how many ranks there are; `own_main` prepares the environment first."""
-    text = ASKS + script(train_module=BY_RANKS.format(test=test, one=one, other=other))
-    if own_main:
+def read_strategy(test: str, if_true: str = "fsdp", other: str = "ddp", prepares_environment: bool = False) -> Any:
+    """Return the strategy of a script that branches on the number of ranks, and the kind of its origin.
+
+    With `prepares_environment`, the script calls `prepare_training_environment` first.
+    """
+    text = ASKS + build_script(train_module=BY_RANKS.format(test=test, one=if_true, other=other))
+    if prepares_environment:
         text = text.replace("\nmain(build_config)\n", "\nprepare_training_environment()\nbuild_config(None, [])\n")
-    made = reading(text)
-    origin = made.origin("parallel.strategy")
-    return made.get("parallel.strategy"), None if origin is None else origin.kind
+    parsed = read_plan(text)
+    origin = parsed.get_origin("parallel.strategy")
+    return parsed.get("parallel.strategy"), None if origin is None else origin.kind
 
 
 @pytest.mark.parametrize(
@@ -974,17 +983,17 @@ def by_ranks(test: str, one: str = "fsdp", other: str = "ddp", own_main: bool = 
     ],
 )
 def test_the_environment_decides_how_many_ranks_a_script_sees(test, one_rank):
-    # script_utils.main builds the configuration first: there is one rank, whatever the launch says.
-    assert by_ranks(test) == ("fsdp2" if one_rank else "ddp", "explicit")
-    assert by_ranks(test, own_main=True) == ("ddp" if one_rank else "fsdp2", "explicit")
+    # script_utils.main builds the configuration first: there is one rank, whatever the launch states.
+    assert read_strategy(test) == ("fsdp2" if one_rank else "ddp", "explicit")
+    assert read_strategy(test, prepares_environment=True) == ("ddp" if one_rank else "fsdp2", "explicit")
 
 
 @pytest.mark.parametrize("test", ["get_world_size() == 8", "get_world_size() // 8 > 1", "get_world_size() > 8"])
 def test_how_many_ranks_exactly_is_not_known(test):
-    assert by_ranks(test, own_main=True)[1] == "assumed"
+    assert read_strategy(test, prepares_environment=True)[1] == "assumed"
 
 
 def test_without_the_librarys_main_nothing_says_whether_there_is_a_group():
-    text = ASKS + script(train_module=BY_RANKS.format(test="get_world_size() > 1", one="fsdp", other="ddp"))
-    made = reading(text.replace("\nmain(build_config)\n", "\nbuild_config(None, [])\n"))
-    assert made.origin("parallel.strategy").kind == "assumed"
+    text = ASKS + build_script(train_module=BY_RANKS.format(test="get_world_size() > 1", one="fsdp", other="ddp"))
+    resolved = read_plan(text.replace("\nmain(build_config)\n", "\nbuild_config(None, [])\n"))
+    assert resolved.get_origin("parallel.strategy").kind == "assumed"

@@ -1,4 +1,4 @@
-"""What a job script lays over an OLMo-core script: applied, and checked against the vocabulary."""
+"""Overrides that a job script passes to an OLMo-core script: applied, and checked against the vocabulary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from cfglint_train.findings.finding import Finding
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import lint, options, runs_in
+from tests.support.linting import build_options, lint, list_runs
 
 FOLDER = REPOSITORY / "fixtures" / "olmo_core"
 INTERNAL = (FOLDER / "internal_style.py").read_text()
@@ -16,23 +16,23 @@ OFFICIAL = (FOLDER / "official_style.py").read_text()
 RULES = ("KEY001", "KEY002", "KEY006")
 
 
-def job(folder: Path, *words: str, text: str = INTERNAL, name: str = "job.sh") -> Path:
+def write_job(folder: Path, *words: str, text: str = INTERNAL, name: str = "job.sh") -> Path:
     (folder / "train.py").write_text(text)
     start = "torchrun --nproc-per-node=8 train.py train run01 ai2/jupiter"
     (folder / name).write_text(f"#!/bin/bash\n{start} {' '.join(words)}\n")
     return folder
 
 
-def findings(folder: Path, **facts: str) -> list[tuple[str, str, str, str]]:
-    found = lint(folder, options(RULES, **facts)).findings
-    assert {finding.path for finding in found} <= {"job.sh", "other.sh"}
-    return [(finding.code, finding.severity, stands(folder, finding), finding.message) for finding in found]
+def list_findings(folder: Path, **facts: str) -> list[tuple[str, str, str, str]]:
+    reported = lint(folder, build_options(RULES, **facts)).findings
+    assert {finding.path for finding in reported} <= {"job.sh", "other.sh"}
+    return [(finding.code, finding.severity, get_marked_text(folder, finding), finding.message) for finding in reported]
 
 
-def stands(folder: Path, finding: Finding) -> str:
-    """The text that a finding points at."""
+def get_marked_text(folder: Path, finding: Finding) -> str:
+    """Return the text that a finding marks."""
     assert finding.place is not None
-    return finding.place.document.text(finding.place.span)
+    return finding.place.document.get_text(finding.place.span)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def stands(folder: Path, finding: Finding) -> str:
     ],
 )
 def test_a_name_that_no_class_has_is_refused(tmp_path, word, named, near):
-    [(code, severity, text, message)] = findings(job(tmp_path, word))
+    [(code, severity, text, message)] = list_findings(write_job(tmp_path, word))
     assert (code, severity, text) == ("KEY001", "error", word)
     assert message == f"OLMo-core has no `{named}`: it is refused" + (f"; did you mean `{near}`?" if near else "")
 
@@ -67,25 +67,25 @@ COPY = {
 
 
 def test_a_copy_of_the_library_is_read(tmp_path):
-    """What the copy declares it takes, and lacks what it does not; its version is the release."""
-    folder = job(tmp_path, "--trainer.xyz=1", "--trainer.save_overwrite=true")
+    """Accept what the copy declares, report what it lacks, and take its version as the release."""
+    folder = write_job(tmp_path, "--trainer.xyz=1", "--trainer.save_overwrite=true")
     for name, text in COPY.items():
         (folder / "src" / "olmo_core" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "src" / "olmo_core" / name).write_text(text)
-    [(code, severity, text, message)] = findings(folder)
+    [(code, severity, text, message)] = list_findings(folder)
     assert (code, severity, text) == ("KEY001", "error", "--trainer.save_overwrite=true")
     assert message == "OLMo-core in src/olmo_core/ has no `trainer.save_overwrite`: it is refused"
-    [run] = runs_in(folder)
-    release = run.main.releases.known["olmo_core"]
+    [run] = list_runs(folder)
+    release = run.main.releases.by_package["olmo_core"]
     assert (release.version, release.origin.note) == ("2.1.0", "src/olmo_core/version.py:1")
 
 
 def test_a_copy_of_a_part_of_the_library_is_a_doubt(tmp_path):
-    folder = job(tmp_path, "--trainer.xyz=1", "--train_module.ac_config.mode=full")
-    assert [severity for _, severity, _, _ in findings(folder, olmo_core="3.0.0")] == ["error", "error"]
+    folder = write_job(tmp_path, "--trainer.xyz=1", "--train_module.ac_config.mode=full")
+    assert [severity for _, severity, _, _ in list_findings(folder, olmo_core="3.0.0")] == ["error", "error"]
     (folder / "olmo_core" / "train").mkdir(parents=True)
     (folder / "olmo_core" / "train" / "trainer.py").write_text("class Trainer: pass\n")
-    assert findings(folder, olmo_core="3.0.0") == []
+    assert list_findings(folder, olmo_core="3.0.0") == []
 
 
 @pytest.mark.parametrize(
@@ -96,63 +96,66 @@ def test_a_copy_of_a_part_of_the_library_is_a_doubt(tmp_path):
         "--train_module.optim.lr=1e-4",
         "--train_module.dp_config=null",
         "--train_module.ac_config='{mode: full}'",
-        "--launch.beaker_image=x",  # whatever makes the launch section is out of sight
-        "--model.block.anything=1",  # the factory's own blocks are not in the text
-        "--trainer.callbacks.mine.some=1",  # the library adds callbacks of its own
+        "--launch.beaker_image=x",  # the code that builds the launch section is not available
+        "--model.block.anything=1",  # the text does not show the factory's own blocks
+        "--trainer.callbacks.mine.some=1",  # the library adds its own callbacks
         "$EXTRA",
     ],
 )
 def test_what_is_taken_or_out_of_sight_is_left_alone(tmp_path, word):
-    assert findings(job(tmp_path, word), olmo_core="3.0.0") == []
+    assert list_findings(write_job(tmp_path, word), olmo_core="3.0.0") == []
 
 
 def test_a_section_that_the_script_leaves_unset(tmp_path):
-    folder = job(tmp_path, "--train_module.ac_config.mode=full")
-    [(code, severity, text, message)] = findings(folder, olmo_core="3.0.0")
+    folder = write_job(tmp_path, "--train_module.ac_config.mode=full")
+    [(code, severity, text, message)] = list_findings(folder, olmo_core="3.0.0")
     assert (code, severity, text) == ("KEY006", "error", "--train_module.ac_config.mode=full")
     assert "but train.py leaves `train_module.ac_config` unset: it is refused" in message
-    assert findings(folder, olmo_core="2.4.0") == []
-    [(_, severity, _, message)] = findings(folder)
+    assert list_findings(folder, olmo_core="2.4.0") == []
+    [(_, severity, _, message)] = list_findings(folder)
     assert severity == "warning"
     assert message.endswith("it is refused since 2.5.0, accepted before")
 
 
 def test_a_section_that_the_launch_gives_as_well_is_set(tmp_path):
     words = ("--train_module.ac_config='{mode: full}'", "--train_module.ac_config.mode=budget")
-    assert findings(job(tmp_path, *words), olmo_core="3.0.0") == []
+    assert list_findings(write_job(tmp_path, *words), olmo_core="3.0.0") == []
 
 
 @pytest.mark.parametrize("set_", ["", "ac_config=None,"])
 def test_what_stands_below_an_unset_section_is_applied(tmp_path, set_):
     text = INTERNAL.replace("        max_grad_norm=1.0,", f"        max_grad_norm=1.0, {set_}")
-    folder = job(tmp_path, "--train_module.ac_config.mode=full", text=text)
-    [run] = runs_in(folder, olmo_core="2.4.0")
+    folder = write_job(tmp_path, "--train_module.ac_config.mode=full", text=text)
+    [run] = list_runs(folder, olmo_core="2.4.0")
     assert run.plan.activations.checkpointing == "full"
-    assert run.origin("activations.checkpointing").note == "job.sh"
+    assert run.get_origin("activations.checkpointing").note == "job.sh"
     (folder / "job.sh").unlink()
-    [run] = runs_in(folder, olmo_core="2.4.0")
+    [run] = list_runs(folder, olmo_core="2.4.0")
     assert run.plan.activations.checkpointing == "none"
 
 
 def test_a_setting_of_another_release(tmp_path):
-    folder = job(tmp_path, "--trainer.autocast_precision=bfloat16")
-    [(code, severity, _, message)] = findings(folder, olmo_core="3.0.0")
+    folder = write_job(tmp_path, "--trainer.autocast_precision=bfloat16")
+    [(code, severity, _, message)] = list_findings(folder, olmo_core="3.0.0")
     assert (code, severity) == ("KEY002", "error")
     assert message == "`trainer.autocast_precision` was removed in OLMo-core 2.0.0: it is refused"
-    assert findings(folder, olmo_core="1.9.0") == []
+    assert list_findings(folder, olmo_core="1.9.0") == []
 
 
 def test_one_launch_of_two_is_enough(tmp_path):
-    job(tmp_path, "--trainer.xyz=1")
-    folder = job(tmp_path, "--trainer.save_overwrite=true", name="other.sh")
-    [(code, _, text, _)] = findings(folder)
+    write_job(tmp_path, "--trainer.xyz=1")
+    folder = write_job(tmp_path, "--trainer.save_overwrite=true", name="other.sh")
+    [(code, _, text, _)] = list_findings(folder)
     assert (code, text) == ("KEY001", "--trainer.xyz=1")
 
 
 def test_a_script_that_merges_nothing_may_read_its_words_itself(tmp_path):
-    assert findings(job(tmp_path, "--trainer.xyz=1", text=OFFICIAL)) != []
+    assert list_findings(write_job(tmp_path, "--trainer.xyz=1", text=OFFICIAL)) != []
     for other in ("", '.merge(overrides, prefix="run")'):
-        assert findings(job(tmp_path, "--trainer.xyz=1", text=OFFICIAL.replace(".merge(overrides)", other))) == []
+        assert (
+            list_findings(write_job(tmp_path, "--trainer.xyz=1", text=OFFICIAL.replace(".merge(overrides)", other)))
+            == []
+        )
 
 
 # --- builders that return a tuple ------------------------------------------------------------------------------------
@@ -175,24 +178,24 @@ TUPLE = "    return model_config, dataset_config, data_loader_config, train_modu
 def test_the_configuration_in_a_tuple_is_read(tmp_path, text):
     assert text != OFFICIAL
     (tmp_path / "train.py").write_text(text)
-    [run] = runs_in(tmp_path)
+    [run] = list_runs(tmp_path)
     plan = run.plan
     assert (plan.model.id, plan.activations.checkpointing) == ("olmo_core:olmo3_32B", "budget")
     assert (plan.batch.micro, plan.sequence.length) == (1, 65_536)
 
 
 def test_a_module_that_holds_builders_for_others_is_no_run(tmp_path):
-    """What builds a train module here and a trainer there may be put together elsewhere."""
+    """Report no run for a module whose builders of train module and trainer may be combined elsewhere."""
     apart = SECTIONS.replace("    trainer_config = (", "\ndef build_trainer(opts):\n    trainer_config = (")
     assert apart != SECTIONS
     (tmp_path / "common.py").write_text(apart)
-    assert runs_in(tmp_path) == []
+    assert list_runs(tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    ("tokens", "said"), [("3000", "3,000 tokens, which is no whole number"), ("$TOKENS", "cannot be")]
+    ("tokens", "said"), [("3000", "3,000 tokens, which is not a whole number"), ("$TOKENS", "cannot be")]
 )
 def test_a_micro_batch_that_is_no_whole_number_of_sequences_is_known(tmp_path, tokens, said):
-    job(tmp_path, f"--train_module.rank_microbatch_size={tokens}")
-    [found] = lint(tmp_path, options(("CHK001",))).findings
-    assert said in found.message
+    write_job(tmp_path, f"--train_module.rank_microbatch_size={tokens}")
+    [finding] = lint(tmp_path, build_options(("CHK001",))).findings
+    assert said in finding.message

@@ -1,4 +1,4 @@
-"""OpenRLHF: flags as argparse reads them, by release, and the plan that they make."""
+"""OpenRLHF: flags as argparse reads them, by release, and the plans they produce."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cfglint_schemas.status import Context
-from cfglint_train.documents.document import MISSING, CannotEdit, Unknown, apply
+from cfglint_train.documents.document import MISSING, CannotEdit, Unknown, apply_edits
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, Override
@@ -22,38 +22,38 @@ from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.origin import Origin
 from tests.support import laws
 from tests.support.corpus import CORPUS, REPOSITORY, SHARED, needs_corpus
-from tests.support.jobs import job_of
+from tests.support.jobs import build_job
 
 FIXTURES = REPOSITORY / "fixtures" / "openrlhf"
 CASE = REPOSITORY / "fixtures" / "cases" / "3-openrlhf-16b" / "train_ppo.sh"
 NEWEST_FLAT = "0.10.1.post2"
 
 
-def config(source: str | bytes, number: int = 0, **stated: str) -> Config:
-    """The configuration of one invocation of OpenRLHF in a script."""
-    document = laws.document_of(source, "shell")
-    found = [one for one in recognise(document) if one.role != "other"]
-    return Config("openrlhf", document, laws.releases_of("openrlhf", **stated), found[number].root)
+def parse_config(source: str | bytes, number: int = 0, **stated: str) -> Config:
+    """Return the configuration of one OpenRLHF invocation in a script."""
+    document = laws.parse_document(source, "shell")
+    trainings = [recognised for recognised in recognise(document) if recognised.role != "other"]
+    return Config("openrlhf", document, laws.build_releases("openrlhf", **stated), trainings[number].root)
 
 
-def of(path: str, number: int = 0, **stated: str) -> Config:
-    return config((FIXTURES / f"{path}.sh").read_bytes(), number, **stated)
+def parse_fixture(path: str, number: int = 0, **stated: str) -> Config:
+    return parse_config((FIXTURES / f"{path}.sh").read_bytes(), number, **stated)
 
 
-def sft(arguments: str, entry: str = "train_sft", **stated: str) -> Config:
-    return config(f"python3 -m openrlhf.cli.{entry} {arguments}\n", **stated)
+def parse_sft(arguments: str, entry: str = "train_sft", **stated: str) -> Config:
+    return parse_config(f"python3 -m openrlhf.cli.{entry} {arguments}\n", **stated)
 
 
-def ppo(arguments: str, **stated: str) -> Config:
-    return sft(arguments, "train_ppo_ray", **stated)
+def parse_ppo(arguments: str, **stated: str) -> Config:
+    return parse_sft(arguments, "train_ppo_ray", **stated)
 
 
-def plan(of: Config, nodes: int | None = None, gpus: int | None = None) -> Plan:
-    return job_of(of, nodes=nodes, gpus=gpus).reading.plan()
+def build_plan(config: Config, nodes: int | None = None, gpus: int | None = None) -> Plan:
+    return build_job(config, nodes=nodes, gpus=gpus).plan.build_plan()
 
 
-def value(of: Config, field: str) -> Any:
-    return laws.read(of).get(field)
+def read_value(config: Config, field: str) -> Any:
+    return laws.read_plan(config).get(field)
 
 
 # --- recognising -----------------------------------------------------------------------------------------------------
@@ -74,10 +74,10 @@ def value(of: Config, field: str) -> Any:
     ],
 )
 def test_invocations_are_found(path, programs):
-    document = laws.document_of((FIXTURES / f"{path}.sh").read_bytes(), "shell")
-    found = recognise(document)
-    assert [document.node(one.root).program for one in found] == programs
-    trains = [one.role for one in found]
+    document = laws.parse_document((FIXTURES / f"{path}.sh").read_bytes(), "shell")
+    recognised = recognise(document)
+    assert [document.find_node(config.root).program for config in recognised] == programs
+    trains = [config.role for config in recognised]
     assert trains == ["other" if name.endswith(("lora_combiner", "serve_rm")) else None for name in programs]
 
 
@@ -95,38 +95,40 @@ def test_invocations_are_found(path, programs):
     ],
 )  # fmt: skip
 def test_forks_and_old_script_files_are_told_by_their_flags(command, entry):
-    document = laws.document_of(command, "shell")
-    assert [flags.entry_of(document.node(one.root).program) for one in recognise(document)] == [entry] * bool(entry)
+    document = laws.parse_document(command, "shell")
+    assert [flags.find_entry(document.find_node(config.root).program) for config in recognise(document)] == [
+        entry
+    ] * bool(entry)
 
 
 def test_dead_entry_points_are_named():
-    assert flags.window(sft("--pretrain a", "train_ppo")) == ("0.3.0", "0.6.1.post1")
-    assert flags.window(sft("--pretrain a", "train_kto")) == ("0.3.0", "0.9.5")
-    assert value(sft("--pretrain a", "train_kd"), "method.stage") == "kd"
+    assert flags.find_release_range(parse_sft("--pretrain a", "train_ppo")) == ("0.3.0", "0.6.1.post1")
+    assert flags.find_release_range(parse_sft("--pretrain a", "train_kto")) == ("0.3.0", "0.9.5")
+    assert read_value(parse_sft("--pretrain a", "train_kd"), "method.stage") == "kd"
 
 
 @needs_corpus
 def test_nothing_else_is_taken_for_openrlhf():
     for path in CORPUS.rglob("*"):
         if path.is_file() and path.suffix in (".sh", ".bash"):
-            document = laws.document_of(path.read_bytes(), "shell", str(path))
+            document = laws.parse_document(path.read_bytes(), "shell", str(path))
             assert recognise(document) == [], path
-    document = laws.document_of("base_model: x\nopenrlhf: 1\n", "yaml")
+    document = laws.parse_document("base_model: x\nopenrlhf: 1\n", "yaml")
     assert recognise(document) == []
 
 
 # --- flags, as argparse reads them -----------------------------------------------------------------------------------
 
 
-def parser_of(entry: str, release: str) -> argparse.ArgumentParser:
-    """The entry point's parser at a release, made of the vocabulary."""
+def build_parser(entry: str, release: str) -> argparse.ArgumentParser:
+    """Return the parser of an entry point at a release, built from the vocabulary."""
     parser = argparse.ArgumentParser(exit_on_error=False, add_help=False)
-    vocabulary = flags.vocabulary()
-    for fact in vocabulary.facts_of(entry, release, Context(entry=entry)):
-        spans = [span for span in fact.spans if vocabulary.within(span, "openrlhf", release)]
+    vocabulary = flags.load_vocabulary()
+    for fact in vocabulary.list_facts(entry, release, Context(entry=entry)):
+        spans = [span for span in fact.spans if vocabulary.is_within(span, "openrlhf", release)]
         if not spans:
             continue
-        schema = fact.schema(release)
+        schema = fact.get_schema(release)
         if schema.get("type") == "boolean":
             parser.add_argument(fact.name, action="store_true")
         elif schema.get("type") == "array":
@@ -143,13 +145,13 @@ RELEASES = st.sampled_from(["0.3.8", "0.5.7", "0.8.9", NEWEST_FLAT, "0.10.2", "0
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(entry=ENTRIES, release=RELEASES, data=st.data())
 def test_argparse_and_the_lenses_read_alike(entry, release, data):
-    parser = parser_of(entry, release)
-    known = {action.option_strings[0]: action for action in parser._actions}
+    parser = build_parser(entry, release)
+    actions = {action.option_strings[0]: action for action in parser._actions}
     words: list[str] = []
-    for name in data.draw(st.lists(st.sampled_from(sorted(known)), min_size=1, max_size=8)):
+    for name in data.draw(st.lists(st.sampled_from(sorted(actions)), min_size=1, max_size=8)):
         cut = data.draw(st.integers(3, len(name)))
         spelled = data.draw(st.sampled_from([name, name[:cut]]))
-        takes = known.get(spelled, known[name]).nargs != 0  # a prefix may be another flag's whole name
+        takes = actions.get(spelled, actions[name]).nargs != 0  # a prefix may be the full name of another flag
         style = data.draw(st.sampled_from(["words", "equals"]))
         if not takes:
             words.append(spelled)
@@ -157,36 +159,43 @@ def test_argparse_and_the_lenses_read_alike(entry, release, data):
             words.append(f"{spelled}={data.draw(st.integers(0, 99))}")
         else:
             words += [spelled, str(data.draw(st.integers(-9, 99)))]
-    told = sft(" ".join(words), entry, openrlhf=release)
+    command = parse_sft(" ".join(words), entry, openrlhf=release)
     try:
         parsed = vars(parser.parse_args(words))
     except (argparse.ArgumentError, SystemExit):
         parsed = None
-    told_release = flags.usage(told).release if flags.usage(told).mask else None
-    accepted = bool(flags.usage(told).mask >> flags.vocabulary().releases.index(release) & 1)
-    accepted = accepted and not flags.usage(told).unknown
+    inferred_release = flags.read_usage(command).release if flags.read_usage(command).release_mask else None
+    accepted = bool(flags.read_usage(command).release_mask >> flags.load_vocabulary().releases.index(release) & 1)
+    accepted = accepted and not flags.read_usage(command).unknown_flags
     assert accepted == (parsed is not None), words
     if parsed is None:
         return
-    assert told_release == release
-    given = {name: flags.value_of(told, (name,)) for name in known if flags.value_of(told, (name,)) is not MISSING}
+    assert inferred_release == release
+    values = {
+        name: flags.get_value(command, (name,)) for name in actions if flags.get_value(command, (name,)) is not MISSING
+    }
     expected = {
         action.option_strings[0]: parsed[action.dest]
         for action in parser._actions
         if parsed[action.dest] not in (None, False)
     }
-    listed = {name: one[0] if isinstance(one, list) and len(one) == 1 else one for name, one in expected.items()}
-    assert given == listed
+    listed = {
+        name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in expected.items()
+    }
+    assert values == listed
 
 
 def test_no_name_is_a_prefix_in_another_release():
-    vocabulary = flags.vocabulary()
+    vocabulary = flags.load_vocabulary()
     for entry in flags.ENTRIES:
-        facts = list(vocabulary.facts_of(entry, flags.NEWEST))
-        masks = {fact.name: flags.mask_of(entry, fact.name) for fact in facts}
+        facts = list(vocabulary.list_facts(entry, flags.NEWEST))
+        masks = {fact.name: flags.compute_release_mask(entry, fact.name) for fact in facts}
         for name, mask in masks.items():
             longer = [other for other in masks if other != name and other.startswith(name)]
-            assert not [other for other in longer if masks[other] & ~mask & flags.lifetime(entry)], (entry, name)
+            assert not [other for other in longer if masks[other] & ~mask & flags.compute_entry_mask(entry)], (
+                entry,
+                name,
+            )
 
 
 @pytest.mark.parametrize(
@@ -203,27 +212,27 @@ def test_no_name_is_a_prefix_in_another_release():
     ],
 )
 def test_the_window_of_releases(arguments, window, unknown):
-    told = sft(arguments)
-    assert flags.window(told) == window
-    assert flags.usage(told).unknown == unknown
+    parsed = parse_sft(arguments)
+    assert flags.find_release_range(parsed) == window
+    assert flags.read_usage(parsed).unknown_flags == unknown
 
 
 def test_the_stated_release_counts_where_it_accepts_the_flags():
-    assert flags.usage(sft("--pretrain a")).release == NEWEST_FLAT
-    assert flags.usage(sft("--pretrain a", openrlhf="0.5.4")).release == "0.5.4"
-    assert flags.usage(sft("--pretrain a", openrlhf="0.11.2")).release == NEWEST_FLAT
-    assert flags.usage(sft("--ds.zero_stage 3 --pretrain a", openrlhf="0.9.0")).release == "0.9.0"
+    assert flags.read_usage(parse_sft("--pretrain a")).release == NEWEST_FLAT
+    assert flags.read_usage(parse_sft("--pretrain a", openrlhf="0.5.4")).release == "0.5.4"
+    assert flags.read_usage(parse_sft("--pretrain a", openrlhf="0.11.2")).release == NEWEST_FLAT
+    assert flags.read_usage(parse_sft("--ds.zero_stage 3 --pretrain a", openrlhf="0.9.0")).release == "0.9.0"
 
 
 def test_every_name_in_the_lenses_is_a_flag():
-    vocabulary = flags.vocabulary()
-    known = {fact.name for entry in flags.ENTRIES for fact in vocabulary.facts_of(entry, flags.NEWEST)}
+    vocabulary = flags.load_vocabulary()
+    flag_names = {fact.name for entry in flags.ENTRIES for fact in vocabulary.list_facts(entry, flags.NEWEST)}
     for lens in FRAMEWORK.lenses:
-        for (name,) in laws.routes_of(lens):
-            assert name in known, name
+        for (name,) in laws.list_routes(lens):
+            assert name in flag_names, name
     for group in vars(names).values():
-        if isinstance(group, tuple) and all(isinstance(one, str) and one.startswith("--") for one in group):
-            assert set(group) <= known
+        if isinstance(group, tuple) and all(isinstance(item, str) and item.startswith("--") for item in group):
+            assert set(group) <= flag_names
 
 
 @pytest.mark.skipif(not (SHARED / "data").is_dir(), reason="no shared data: no shared facts")
@@ -231,7 +240,7 @@ def test_flat_and_dotted_names_belong_together():
     renames = json.loads((SHARED / "data" / "openrlhf_rename_map.json").read_text())
     pairs = {(old, new) for entry in renames.values() for old, heirs in entry.items() for new in heirs}
     for lens in FRAMEWORK.lenses:
-        group = {name for (name,) in laws.routes_of(lens)}
+        group = {name for (name,) in laws.list_routes(lens)}
         for old, new in pairs:
             siblings = {other for before, other in pairs if before == old} | {old}
             assert new not in group or group & (siblings - {new}) or old in group, (new, old)
@@ -241,7 +250,7 @@ def test_flat_and_dotted_names_belong_together():
 def test_every_flag_of_the_lenses_is_documented():
     text = (REPOSITORY / "docs" / "frameworks" / "openrlhf.md").read_text()
     for lens in FRAMEWORK.lenses:
-        for (name,) in laws.routes_of(lens):
+        for (name,) in laws.list_routes(lens):
             assert f"`{name}`" in text, name
 
 
@@ -279,33 +288,33 @@ def test_every_flag_of_the_lenses_is_documented():
 )  # fmt: skip
 def test_defaults_by_release(entry, field, by_release):
     for release, expected in by_release.items():
-        told = sft("", entry, openrlhf=release)
-        reading = laws.read(told)
+        parsed = parse_sft("", entry, openrlhf=release)
+        reading = laws.read_plan(parsed)
         assert reading.get(field) == expected, release
         if expected is not None:
-            assert reading.origin(field).kind == "default"
-            assert reading.origin(field).note.startswith(f"openrlhf {release}")
+            assert reading.get_origin(field).kind == "default"
+            assert reading.get_origin(field).note.startswith(f"openrlhf {release}")
 
 
 def test_hidden_flags_leave_defaults_unknown():
-    assert flags.usage(sft("--zero_stage 3 --max_len $LEN")).open is False
-    assert flags.usage(sft("--zero_stage 3 --max_len $LEN $EXTRA")).open
-    told = sft("$EXTRA --zero_stage 3")
-    assert flags.usage(told).open
-    reading = laws.read(told)
+    assert flags.read_usage(parse_sft("--zero_stage 3 --max_len $LEN")).has_hidden_flags is False
+    assert flags.read_usage(parse_sft("--zero_stage 3 --max_len $LEN $EXTRA")).has_hidden_flags
+    parsed = parse_sft("$EXTRA --zero_stage 3")
+    assert flags.read_usage(parsed).has_hidden_flags
+    reading = laws.read_plan(parsed)
     assert reading.get("parallel.zero_stage") == 3
     for field in ("batch.micro", "activations.checkpointing", "parallel.offload_optimizer", "method.tuning"):
         assert reading.get(field) is None, field
-    assert flags.usage(sft("--zero_stage 3 --bf16 $EXTRA")).open
+    assert flags.read_usage(parse_sft("--zero_stage 3 --bf16 $EXTRA")).has_hidden_flags
 
 
 def test_the_scripts_own_arguments_are_taken_to_be_none():
-    assert value(sft('--zero_stage 3 "$@"'), "activations.checkpointing") == "none"
+    assert read_value(parse_sft('--zero_stage 3 "$@"'), "activations.checkpointing") == "none"
 
 
 # --- lenses, read and written ----------------------------------------------------------------------------------------
 
-# field, in the dotted words, in the flat words, what is read, another value, how that is written in either.
+# Field, dotted flags, flat flags, value read, another value, and how that is written in either style.
 ROUND_TRIPS = [
     ("batch.micro", "--train.micro_batch_size 4", "--micro_train_batch_size 4", 4, 1),
     ("batch.global_", "--train.batch_size 64", "--train_batch_size 64", 64, 32),
@@ -379,45 +388,45 @@ BASES = {
 def test_each_setting_both_ways(entry, row, words):
     field, dotted, flat, meaning, other = row
     spelled = dotted if words == "dotted" else flat
-    told = sft(f"{BASES[words]} {spelled}", entry)
-    reading = laws.read(told)
+    parsed = parse_sft(f"{BASES[words]} {spelled}", entry)
+    reading = laws.read_plan(parsed)
     assert reading.get(field) == meaning
-    assert reading.origin(field).kind == "explicit"
-    place = reading.origin(field).place
-    assert spelled.split()[-1] in place.document.text(place.span)
-    absent = sft(BASES[words], entry)
-    if laws.read(absent).get(field) != meaning and not spelled.count(" --"):
-        after = laws.put_get(absent, {field: meaning})
+    assert reading.get_origin(field).kind == "explicit"
+    place = reading.get_origin(field).place
+    assert spelled.split()[-1] in place.document.get_text(place.span)
+    absent = parse_sft(BASES[words], entry)
+    if laws.read_plan(absent).get(field) != meaning and not spelled.count(" --"):
+        after = laws.check_put_get(absent, {field: meaning})
         if after is not None:
             assert spelled.encode() in after.document.source
-    after = laws.put_get(told, {field: other}) if other is not None else told
+    after = laws.check_put_get(parsed, {field: other}) if other is not None else parsed
     assert after is not None
-    laws.get_put(told)
+    laws.check_get_put(parsed)
     if isinstance(other, bool) or other == "none":
         assert spelled.encode() not in after.document.source
 
 
 def test_old_releases_have_words_of_their_own():
-    told = sft("--pretrain a --bf16 --flash_attn")
-    assert (value(told, "precision.compute"), value(told, "activations.attention")) == ("bf16", "flash")
-    plain = sft("--pretrain a --seed 1", openrlhf="0.8.0")
-    assert (value(plain, "precision.compute"), value(plain, "activations.attention")) == (None, "eager")
-    after = laws.put_get(plain, {"activations.attention": "flash"})
+    parsed = parse_sft("--pretrain a --bf16 --flash_attn")
+    assert (read_value(parsed, "precision.compute"), read_value(parsed, "activations.attention")) == ("bf16", "flash")
+    plain = parse_sft("--pretrain a --seed 1", openrlhf="0.8.0")
+    assert (read_value(plain, "precision.compute"), read_value(plain, "activations.attention")) == (None, "eager")
+    after = laws.check_put_get(plain, {"activations.attention": "flash"})
     assert b"--flash_attn" in after.document.source
-    after = laws.put_get(plain, {"precision.compute": "bf16"})
+    after = laws.check_put_get(plain, {"precision.compute": "bf16"})
     assert b"--bf16" in after.document.source
-    assert laws.put_get(told, {"activations.attention": "sdpa"}) is None
-    # Without --flash_attn and with nothing else to determine the release, the words of the script would change meaning.
+    assert laws.check_put_get(parsed, {"activations.attention": "sdpa"}) is None
+    # Without --flash_attn, nothing else determines the release, and the flags of the script would change their meaning.
     with pytest.raises(CannotEdit, match="release"):
-        laws.written(sft("--pretrain a --flash_attn"), {"activations.attention": "eager"})
+        laws.write_fields(parse_sft("--pretrain a --flash_attn"), {"activations.attention": "eager"})
 
 
 def test_lengths_of_old_ppo_runs_are_a_sum():
-    told = ppo("--prompt_max_len 1024 --generate_max_len 512")
-    assert (value(told, "sequence.length"), value(told, "rollout.new_tokens")) == (1536, 512)
-    assert value(ppo("--prompt_max_len 1024 --max_len 4096"), "sequence.length") == 4096
+    parsed = parse_ppo("--prompt_max_len 1024 --generate_max_len 512")
+    assert (read_value(parsed, "sequence.length"), read_value(parsed, "rollout.new_tokens")) == (1536, 512)
+    assert read_value(parse_ppo("--prompt_max_len 1024 --max_len 4096"), "sequence.length") == 4096
     with pytest.raises(CannotEdit, match="prompt_max_len"):
-        laws.written(told, {"sequence.length": 1024})
+        laws.write_fields(parsed, {"sequence.length": 1024})
 
 
 @pytest.mark.parametrize(
@@ -435,33 +444,35 @@ def test_lengths_of_old_ppo_runs_are_a_sum():
     ],
 )
 def test_what_argparse_refuses_stays_unknown(arguments, field):
-    told = sft(f"--pretrain a {arguments}")
-    reading = laws.read(told)
+    parsed = parse_sft(f"--pretrain a {arguments}")
+    reading = laws.read_plan(parsed)
     assert reading.get(field) is None
-    job_of(told)
+    build_job(parsed)
 
 
 def test_refusals_say_why():
     with pytest.raises(CannotEdit, match=r"depends on \$B"):
-        laws.written(sft("--pretrain a --train_batch_size $B"), {"batch.global_": 8})
+        laws.write_fields(parse_sft("--pretrain a --train_batch_size $B"), {"batch.global_": 8})
     with pytest.raises(CannotEdit, match=r"no --data\.dataloader_num_workers"):
-        laws.written(sft("--pretrain a --bf16"), {"data.workers": 2})
+        laws.write_fields(parse_sft("--pretrain a --bf16"), {"data.workers": 2})
     for field, bad in (("batch.micro", None), ("batch.micro", "many"), ("parallel.offload_optimizer", "nvme"),
                        ("checkpoint.interval", 0), ("precision.compute", "fp8"), ("method.lora_rank", 8),
                        ("parallel.reduce_bucket", 1), ("parallel.strategy", "fsdp2"), ("launch.nodes", 4),
                        ("batch.tokens_per_gpu", 8)):  # fmt: skip
         with pytest.raises(CannotEdit):
-            laws.written(sft("--pretrain a --seed 1"), {field: bad})
+            laws.write_fields(parse_sft("--pretrain a --seed 1"), {field: bad})
 
 
 def test_overrides_are_laid_over_the_flags():
-    told = sft("--ds.zero_stage 2")
+    parsed = parse_sft("--ds.zero_stage 2")
     origin = Origin("user", note="--set")
     for route in (("ds", "zero_stage"), ("ds.zero_stage",), ("--ds.zero_stage",)):
-        laid = Config(told.framework, told.document, told.releases, told.root, overrides={route: Override(3, origin)})
-        assert value(laid, "parallel.zero_stage") == 3
+        overridden = Config(
+            parsed.framework, parsed.document, parsed.releases, parsed.root, overrides={route: Override(3, origin)}
+        )
+        assert read_value(overridden, "parallel.zero_stage") == 3
         with pytest.raises(CannotEdit, match="launch"):
-            laws.written(laid, {"parallel.zero_stage": 1})
+            laws.write_fields(overridden, {"parallel.zero_stage": 1})
 
 
 # --- the laws over scripts -------------------------------------------------------------------------------------------
@@ -488,20 +499,24 @@ CHANGES = {
 }  # fmt: skip
 
 
-def configs(path) -> list[Config]:
-    document = laws.document_of(path.read_bytes(), "shell", str(path))
-    releases = laws.releases_of("openrlhf")
-    return [Config("openrlhf", document, releases, one.root) for one in recognise(document) if one.role != "other"]
+def parse_configs(path) -> list[Config]:
+    document = laws.parse_document(path.read_bytes(), "shell", str(path))
+    releases = laws.build_releases("openrlhf")
+    return [
+        Config("openrlhf", document, releases, recognised.root)
+        for recognised in recognise(document)
+        if recognised.role != "other"
+    ]
 
 
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_laws_hold_on_every_script(path):
-    for told in configs(path):
-        assert laws.get_put(told) > 20
-        job_of(told)
+    for parsed in parse_configs(path):
+        assert laws.check_get_put(parsed) > 20
+        build_job(parsed)
         for field, values in CHANGES.items():
-            for one in values.elements if hasattr(values, "elements") else (True, False):
-                laws.put_get(told, {field: one})
+            for element in values.elements if hasattr(values, "elements") else (True, False):
+                laws.check_put_get(parsed, {field: element})
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -510,182 +525,189 @@ def test_laws_hold_on_every_script(path):
     changes=st.fixed_dictionaries({}, optional=CHANGES),
 )
 def test_several_changes_at_once(path, changes):
-    for told in configs(path):
-        alone = {}
-        for field, one in changes.items():
+    for parsed in parse_configs(path):
+        possible = {}
+        for field, new in changes.items():
             try:
-                laws.written(told, {field: one})
+                laws.write_fields(parsed, {field: new})
             except CannotEdit:
                 continue
-            alone[field] = one
-        laws.put_get(told, alone)
+            possible[field] = new
+        laws.check_put_get(parsed, possible)
 
 
 # --- what follows ----------------------------------------------------------------------------------------------------
 
 
 def test_accumulation_follows_the_batch():
-    told = sft("--train.batch_size 128 --train.micro_batch_size 2")
-    assert plan(told, 1, 8).batch.accumulation == 8
+    parsed = parse_sft("--train.batch_size 128 --train.micro_batch_size 2")
+    assert build_plan(parsed, 1, 8).batch.accumulation == 8
     assert (
-        plan(sft("--train.batch_size 128 --train.micro_batch_size 2 --ds.ring_attn_size 4"), 1, 8).batch.accumulation
+        build_plan(
+            parse_sft("--train.batch_size 128 --train.micro_batch_size 2 --ds.ring_attn_size 4"), 1, 8
+        ).batch.accumulation
         == 32
     )
-    assert plan(sft("--train.batch_size 4 --train.micro_batch_size 2"), 1, 8).batch.accumulation == 1
-    assert plan(ppo("--train.dynamic_batch_enable")).batch.accumulation is None
+    assert build_plan(parse_sft("--train.batch_size 4 --train.micro_batch_size 2"), 1, 8).batch.accumulation == 1
+    assert build_plan(parse_ppo("--train.dynamic_batch_enable")).batch.accumulation is None
 
 
 def test_its_deepspeed_engine():
-    made = plan(sft("--ds.zero_stage 3 --ds.adam_offload"), 1, 8)
-    assert (made.parallel.strategy, made.parallel.zero_stage) == ("zero", 3)
-    assert (made.parallel.reduce_bucket, made.parallel.prefetch_bucket) == (500_000_000, 50_000_000)
-    assert (made.parallel.persistence_threshold, made.parallel.sub_group) == (100_000, 1_000_000_000)
-    assert (made.parallel.overlap_comm, made.parallel.offload_optimizer, made.parallel.pin_memory) == (
+    job_plan = build_plan(parse_sft("--ds.zero_stage 3 --ds.adam_offload"), 1, 8)
+    assert (job_plan.parallel.strategy, job_plan.parallel.zero_stage) == ("zero", 3)
+    assert (job_plan.parallel.reduce_bucket, job_plan.parallel.prefetch_bucket) == (500_000_000, 50_000_000)
+    assert (job_plan.parallel.persistence_threshold, job_plan.parallel.sub_group) == (100_000, 1_000_000_000)
+    assert (job_plan.parallel.overlap_comm, job_plan.parallel.offload_optimizer, job_plan.parallel.pin_memory) == (
         True,
         "cpu",
         True,
     )
-    assert (made.precision.params, made.precision.grads, made.precision.master) == ("bf16", "bf16", "fp32")
-    assert (made.optimizer.name, made.optimizer.implementation, made.optimizer.state_bits) == ("adamw", "cpu", 32)
-    assert made.checkpoint.gather is True
-    second = plan(sft("--zero_stage 2 --pretrain a", openrlhf="0.5.3"), 1, 8)
+    assert (job_plan.precision.params, job_plan.precision.grads, job_plan.precision.master) == ("bf16", "bf16", "fp32")
+    assert (job_plan.optimizer.name, job_plan.optimizer.implementation, job_plan.optimizer.state_bits) == (
+        "adamw",
+        "cpu",
+        32,
+    )
+    assert job_plan.checkpoint.gather is True
+    second = build_plan(parse_sft("--zero_stage 2 --pretrain a", openrlhf="0.5.3"), 1, 8)
     assert (second.parallel.overlap_comm, second.optimizer.implementation) == (False, "deepspeed")
     assert second.precision.accumulation == "fp32"
-    untraced = plan(sft("--pretrain a --disable_trace_cache --bf16"))
+    untraced = build_plan(parse_sft("--pretrain a --disable_trace_cache --bf16"))
     assert (untraced.parallel.prefetch_bucket, untraced.parallel.max_live_parameters) == (0, 0)
 
 
 def test_trainers_overrule_flags():
-    ring = plan(sft("--ds.ring_attn_size 2 --ds.attn_implementation eager"), 1, 8)
+    ring = build_plan(parse_sft("--ds.ring_attn_size 2 --ds.attn_implementation eager"), 1, 8)
     assert (ring.sequence.packing, ring.activations.attention) == (True, "flash")
     for release, kernel in (("0.4.3", "eager"), ("0.4.4", "flash"), ("0.6.1", "flash"), ("0.8.9", "flash")):
-        packed = sft("--packing_samples", openrlhf=release)
-        assert plan(packed).activations.attention == kernel, release
-    dynamic = plan(ppo("--train.dynamic_batch_enable --train.max_tokens_per_gpu 8192"))
+        packed = parse_sft("--packing_samples", openrlhf=release)
+        assert build_plan(packed).activations.attention == kernel, release
+    dynamic = build_plan(parse_ppo("--train.dynamic_batch_enable --train.max_tokens_per_gpu 8192"))
     assert (dynamic.sequence.packing, dynamic.batch.tokens_per_gpu, dynamic.rollout.tokens_per_gpu) == (
         True,
         8192,
         8192,
     )
-    assert plan(ppo("--vllm.enable_sleep --vllm.num_engines 8")).rollout.sleep is False
-    assert plan(ppo("--vllm.enable_sleep --vllm.num_engines 8 --train.colocate_all")).rollout.sleep is True
+    assert build_plan(parse_ppo("--vllm.enable_sleep --vllm.num_engines 8")).rollout.sleep is False
+    assert build_plan(parse_ppo("--vllm.enable_sleep --vllm.num_engines 8 --train.colocate_all")).rollout.sleep is True
     slept = "--colocate_all_models --vllm_enable_sleep --vllm_num_engines 8"
     for release, awake in (("0.7.1", False), ("0.9.1", False), ("0.9.2", True)):
-        assert plan(ppo(slept, openrlhf=release)).rollout.awake_at_save is awake, release
-    assert plan(ppo("--ds.enable_sleep --ds.adam_offload")).rollout.train_sleep is False
-    old = ppo("--colocate_all_models --vllm_num_engines 8", openrlhf="0.5.8")
-    assert plan(old).rollout.utilization == 0.4
+        assert build_plan(parse_ppo(slept, openrlhf=release)).rollout.awake_at_save is awake, release
+    assert build_plan(parse_ppo("--ds.enable_sleep --ds.adam_offload")).rollout.train_sleep is False
+    old = parse_ppo("--colocate_all_models --vllm_num_engines 8", openrlhf="0.5.8")
+    assert build_plan(old).rollout.utilization == 0.4
 
 
 def test_stages_and_reference_models():
-    assert plan(sft("--pretrain_mode")).method.stage == "pretrain"
-    dpo = plan(sft("--pretrain a", "train_dpo"))
+    assert build_plan(parse_sft("--pretrain_mode")).method.stage == "pretrain"
+    dpo = build_plan(parse_sft("--pretrain a", "train_dpo"))
     assert (dpo.method.stage, dpo.method.reference_model, dpo.batch.pairs) == ("dpo", "full", True)
-    assert plan(sft("--ipo --pretrain a", "train_dpo")).method.stage == "ipo"
-    assert plan(sft("--pretrain a", "train_rm")).batch.pairs is True
+    assert build_plan(parse_sft("--ipo --pretrain a", "train_dpo")).method.stage == "ipo"
+    assert build_plan(parse_sft("--pretrain a", "train_rm")).batch.pairs is True
     for estimator, stage in (
         ("gae", "ppo"),
         ("rloo", "rloo"),
         ("group_norm", "grpo"),
         ("reinforce_baseline", "reinforce"),
     ):
-        assert plan(ppo(f"--algo.advantage.estimator {estimator}")).method.stage == stage
-    lora = plan(sft("--lora_rank 8 --target_modules q_proj v_proj --load_in_4bit"))
+        assert build_plan(parse_ppo(f"--algo.advantage.estimator {estimator}")).method.stage == stage
+    lora = build_plan(parse_sft("--lora_rank 8 --target_modules q_proj v_proj --load_in_4bit"))
     assert (lora.method.tuning, lora.method.lora_targets, lora.method.quantization) == (
         "lora", ("q_proj", "v_proj"), "nf4",
     )  # fmt: skip
 
 
-def offloads(made: Plan) -> dict[str, bool | None]:
-    """Which models wait on the host: the reference model has a field of its own, which fixes write."""
-    return {role.name: made.method.reference_offload if role.name == "reference" else role.offload
-            for role in made.model.roles or ()}  # fmt: skip
+def list_offloads(built: Plan) -> dict[str, bool | None]:
+    """Return which models wait on the host; the reference model has its own field, which fixes write."""
+    return {role.name: built.method.reference_offload if role.name == "reference" else role.offload
+            for role in built.model.roles or ()}  # fmt: skip
 
 
-def roles(told: Config) -> dict[str, tuple[Any, ...]]:
-    made = plan(told)
-    return {role.name: (role.pool, role.nodes, role.gpus_per_node, role.trained, offloads(made)[role.name])
-            for role in made.model.roles or ()}  # fmt: skip
+def list_roles(parsed: Config) -> dict[str, tuple[Any, ...]]:
+    built = build_plan(parsed)
+    return {role.name: (role.pool, role.nodes, role.gpus_per_node, role.trained, list_offloads(built)[role.name])
+            for role in built.model.roles or ()}  # fmt: skip
 
 
 def test_roles_and_pools():
     counts = " ".join(f"--{role}.num_gpus_per_node {count}" for role, count in
                       (("actor", 4), ("ref", 4), ("critic", 2), ("reward", 2)))  # fmt: skip
-    own = roles(ppo(counts))
-    assert own == {
+    pools = list_roles(parse_ppo(counts))
+    assert pools == {
         "actor": ("actor", 1, 4, True, None),
         "reference": ("reference", 1, 4, False, False),
         "critic": ("critic", 1, 2, True, None),
         "reward": ("reward", 1, 2, False, False),
     }
-    shared = roles(ppo(f"{counts} --train.colocate_actor_ref --train.colocate_critic_reward"))
+    shared = list_roles(parse_ppo(f"{counts} --train.colocate_actor_ref --train.colocate_critic_reward"))
     assert {name: role[0] for name, role in shared.items()} == {
         "actor": "actor", "reference": "actor", "critic": "critic", "reward": "critic",
     }  # fmt: skip
-    together = roles(ppo(f"{counts} --train.colocate_all"))
+    together = list_roles(parse_ppo(f"{counts} --train.colocate_all"))
     assert {role[0] for role in together.values()} == {"actor"}
-    split = roles(ppo(f"{counts} --train.colocate_all --train.colocate_critic_reward"))
+    split = list_roles(parse_ppo(f"{counts} --train.colocate_all --train.colocate_critic_reward"))
     assert {name: role[0] for name, role in split.items()} == {
         "actor": "actor", "reference": "actor", "critic": "critic", "reward": "critic",
     }  # fmt: skip
-    assert set(roles(ppo("--algo.kl.init_coef 0 --algo.advantage.estimator rloo --reward.remote_url http://x"))) == {
-        "actor"
-    }
-    assert set(roles(ppo("--train.enable_ema --algo.advantage.estimator rloo --train.agent_func_path a.py"))) == {
+    assert set(
+        list_roles(parse_ppo("--algo.kl.init_coef 0 --algo.advantage.estimator rloo --reward.remote_url http://x"))
+    ) == {"actor"}
+    assert set(list_roles(parse_ppo("--train.enable_ema --algo.advantage.estimator rloo --train.agent_func_path "
+                                    "a.py"))) == {
         "actor", "reference", "ema",
     }  # fmt: skip
-    assert roles(ppo("$EXTRA --zero_stage 3")) == {}
+    assert list_roles(parse_ppo("$EXTRA --zero_stage 3")) == {}
 
 
 def test_offload_of_other_models_needs_stage_3():
-    third = roles(ppo("--ds.zero_stage 3 --ref.offload --reward.offload"))
-    second = roles(ppo("--ds.zero_stage 2 --ref.offload --reward.offload"))
+    third = list_roles(parse_ppo("--ds.zero_stage 3 --ref.offload --reward.offload"))
+    second = list_roles(parse_ppo("--ds.zero_stage 2 --ref.offload --reward.offload"))
     assert [third[name][4] for name in ("reference", "reward")] == [True, True]
     assert [second[name][4] for name in ("reference", "reward")] == [False, False]
-    both = roles(ppo("--zero_stage 3 --ref_reward_offload"))
+    both = list_roles(parse_ppo("--zero_stage 3 --ref_reward_offload"))
     assert [both[name][4] for name in ("reference", "reward")] == [True, True]
 
 
 def test_models_of_the_roles():
-    told = plan(ppo("--pretrain a/actor --reward_pretrain a/one,a/two")).model.roles
-    assert [(role.name, role.model) for role in told] == [
+    model_roles = build_plan(parse_ppo("--pretrain a/actor --reward_pretrain a/one,a/two")).model.roles
+    assert [(role.name, role.model) for role in model_roles] == [
         ("actor", "a/actor"), ("reference", "a/actor"), ("critic", "a/one"), ("reward", "a/one"), ("reward", "a/two"),
     ]  # fmt: skip
-    remote = plan(ppo("--pretrain a/actor --remote_rm_url http://x")).model.roles
+    remote = build_plan(parse_ppo("--pretrain a/actor --remote_rm_url http://x")).model.roles
     assert [(role.name, role.model) for role in remote] == [
         ("actor", "a/actor"), ("reference", "a/actor"), ("critic", "a/actor"),
     ]  # fmt: skip
 
 
 def test_the_trained_group_is_the_actors():
-    told = ppo("--actor.num_nodes 2 --actor.num_gpus_per_node 4")
-    made = job_of(told, nodes=1, gpus=8).reading
-    assert (made.get("launch.nodes"), made.get("launch.gpus_per_node")) == (2, 4)
-    assert made.plan().data_parallel == 8
+    parsed = parse_ppo("--actor.num_nodes 2 --actor.num_gpus_per_node 4")
+    job_plan = build_job(parsed, nodes=1, gpus=8).plan
+    assert (job_plan.get("launch.nodes"), job_plan.get("launch.gpus_per_node")) == (2, 4)
+    assert job_plan.build_plan().data_parallel == 8
 
 
 def test_launchers_give_the_cluster():
-    made = laws.read(of("shared_heredoc"))
-    assert [made.get(f"launch.{name}") for name in ("launcher", "nodes", "gpus_per_node")] == ["torchrun", 2, 8]
-    made = laws.read(of("redirects", 2))
-    assert [made.get(f"launch.{name}") for name in ("launcher", "gpus_per_node")] == ["deepspeed", 3]
-    made = laws.read(of("ray_submit"))
-    assert [made.get(f"launch.{name}") for name in ("launcher", "nodes", "gpus_per_node")] == ["ray", 1, 8]
+    resolved = laws.read_plan(parse_fixture("shared_heredoc"))
+    assert [resolved.get(f"launch.{name}") for name in ("launcher", "nodes", "gpus_per_node")] == ["torchrun", 2, 8]
+    resolved = laws.read_plan(parse_fixture("redirects", 2))
+    assert [resolved.get(f"launch.{name}") for name in ("launcher", "gpus_per_node")] == ["deepspeed", 3]
+    resolved = laws.read_plan(parse_fixture("ray_submit"))
+    assert [resolved.get(f"launch.{name}") for name in ("launcher", "nodes", "gpus_per_node")] == ["ray", 1, 8]
 
 
 def test_what_serves_and_combines_has_no_plan():
-    document = laws.document_of((FIXTURES / "not_a_run.sh").read_bytes(), "shell")
-    for found in recognise(document):
-        told = Config("openrlhf", document, laws.releases_of("openrlhf"), found.root)
-        job_of(told)
-        assert laws.read(told).get("method.stage") is None
+    document = laws.parse_document((FIXTURES / "not_a_run.sh").read_bytes(), "shell")
+    for recognised in recognise(document):
+        parsed = Config("openrlhf", document, laws.build_releases("openrlhf"), recognised.root)
+        build_job(parsed)
+        assert laws.read_plan(parsed).get("method.stage") is None
 
 
 # --- releases --------------------------------------------------------------------------------------------------------
 
 
 def test_pins():
-    pins = FRAMEWORK.installed
+    pins = FRAMEWORK.list_installed
     assert pins("0.3.8") == {"deepspeed": "0.14.4", "transformers": "4.43.1", "vllm": "0.4.2"}
     assert pins("0.9.4") == {"deepspeed": "0.18.6", "vllm": "0.16.0"}
     assert pins("0.11.2")["deepspeed"] == "0.19.6"
@@ -693,49 +715,49 @@ def test_pins():
 
 
 def test_the_newest_release_is_the_vocabularys():
-    assert flags.vocabulary().releases[-1] == flags.NEWEST == frameworks.load("openrlhf").newest
+    assert flags.load_vocabulary().releases[-1] == flags.NEWEST == frameworks.load("openrlhf").default_release
 
 
 # --- seed case 3 -----------------------------------------------------------------------------------------------------
 
 
 def test_the_16b_case():
-    told = config(CASE.read_bytes(), openrlhf="0.3.8")
-    assert flags.window(told) == ("0.3.0", "0.8.9.post1")
-    made = plan(told)
-    assert (made.precision.grads, made.precision.accumulation, made.precision.master) == ("bf16", "fp32", "fp32")
-    assert made.activations.attention == "flash"
-    assert made.model.id == "deepseek-ai/DeepSeek-V2-Lite"
-    assert (made.parallel.zero_stage, made.parallel.offload_optimizer) == (3, "none")
-    assert (made.batch.micro, made.batch.global_, made.batch.accumulation) == (4, 16, 1)
-    assert (made.sequence.length, made.activations.checkpointing, made.precision.compute) == (2048, "full", "bf16")
-    assert (made.launch.nodes, made.launch.gpus_per_node) == (1, 4)
-    waits = offloads(made)
-    assert {role.name: (role.pool, role.gpus_per_node, waits[role.name]) for role in made.model.roles} == {
+    parsed = parse_config(CASE.read_bytes(), openrlhf="0.3.8")
+    assert flags.find_release_range(parsed) == ("0.3.0", "0.8.9.post1")
+    built = build_plan(parsed)
+    assert (built.precision.grads, built.precision.accumulation, built.precision.master) == ("bf16", "fp32", "fp32")
+    assert built.activations.attention == "flash"
+    assert built.model.id == "deepseek-ai/DeepSeek-V2-Lite"
+    assert (built.parallel.zero_stage, built.parallel.offload_optimizer) == (3, "none")
+    assert (built.batch.micro, built.batch.global_, built.batch.accumulation) == (4, 16, 1)
+    assert (built.sequence.length, built.activations.checkpointing, built.precision.compute) == (2048, "full", "bf16")
+    assert (built.launch.nodes, built.launch.gpus_per_node) == (1, 4)
+    waits = list_offloads(built)
+    assert {role.name: (role.pool, role.gpus_per_node, waits[role.name]) for role in built.model.roles} == {
         "actor": ("actor", 4, None),
         "reference": ("reference", 1, True),
         "critic": ("critic", 2, None),
         "reward": ("critic", 2, True),
     }
-    fixed = laws.written(told, {"batch.micro": 1, "parallel.offload_optimizer": "cpu"})
+    fixed = laws.write_fields(parsed, {"batch.micro": 1, "parallel.offload_optimizer": "cpu"})
     assert b"--micro_train_batch_size 1 \\" in fixed.document.source
     assert b"   --adam_offload \\\n" in fixed.document.source
-    after = plan(fixed)
+    after = build_plan(fixed)
     assert (after.batch.global_, after.batch.accumulation, after.optimizer.implementation) == (16, 4, "cpu")
 
 
 def test_the_same_change_in_dotted_words():
-    told = of("ray_submit")
+    parsed = parse_fixture("ray_submit")
     changes = {"parallel.offload_optimizer": "cpu", "rollout.utilization": 0.5}
-    source = apply(told.document.source, told.document.edits(
-        [change for lens in FRAMEWORK.lenses for change in lens.write(told, changes)]
+    source = apply_edits(parsed.document.source, parsed.document.build_edits(
+        [change for lens in FRAMEWORK.lenses for change in lens.write(parsed, changes)]
     )).decode()  # fmt: skip
     assert "   --ds.zero_stage 3 \\\n   --ds.adam_offload\n" in source
     assert "--vllm.gpu_memory_utilization 0.5 \\" in source
-    assert isinstance(told.document, ShellDocument)
+    assert isinstance(parsed.document, ShellDocument)
 
 
 def test_unknown_values_are_no_strings():
-    told = sft("--pretrain $MODEL --save_path $1/x")
-    assert isinstance(told.value("--pretrain"), Unknown)
-    assert value(told, "model.id") is None
+    parsed = parse_sft("--pretrain $MODEL --save_path $1/x")
+    assert isinstance(parsed.get_value("--pretrain"), Unknown)
+    assert read_value(parsed, "model.id") is None

@@ -1,4 +1,4 @@
-"""What fixes can write: every field that a lens reads is written by it, or `read_only.json` gives the reason."""
+"""Writable fields: a lens writes every field that it reads, or `read_only.json` gives the reason."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import pytest
 
 from cfglint_rules import registry
 from cfglint_train.documents.document import CannotEdit
-from cfglint_train.findings.draft import draft
+from cfglint_train.findings.draft import draft_fix
 from cfglint_train.findings.finding import Fix
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, Lens
-from cfglint_train.frameworks.lens_types import Custom, read_only
-from cfglint_train.frameworks.registry import listed
-from cfglint_train.plan.enumerations import choices
+from cfglint_train.frameworks.lens_types import Custom, refuse_write
+from cfglint_train.frameworks.registry import list_frameworks
+from cfglint_train.plan.enumerations import list_choices
 from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.reading import SPELLINGS
 from tests.support.corpus import REPOSITORY
-from tests.support.laws import lens_of, read, written
-from tests.support.linting import runs_in, runs_of_fixtures
+from tests.support.laws import find_lens, read_plan, write_fields
+from tests.support.linting import list_fixture_runs, list_runs
 
 KINDS = {
     f"{group}.{name}": kind.removesuffix(" | None")
@@ -62,42 +62,42 @@ MORE = {
     "trainer.py": TRAINER,
     "sharded.py": SHARDED,
 }
-# Values of a lens's fields that only come together, and that no sample has.
+# Values of a lens's fields that only occur together and that no sample has.
 TOGETHER: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "olmo_core": ({"activations.checkpointing": "every_n", "activations.every": 2, "activations.of": 1},),
     **dict.fromkeys(("trl", "hf_scripts"), ({"activations.fused_loss": "liger", "activations.liger_layers": True},)),
 }
 
 
-def fields(name: str) -> set[str]:
+def list_fields(name: str) -> set[str]:
     return {field for lens in frameworks.load(name).lenses for field in lens.fields}
 
 
-def reasons(name: str) -> dict[str, str]:
-    """The fields that are read and never written, with the reasons."""
-    unwritten = frameworks.load(name).unwritten
-    return {field: reason for field in fields(name) if (reason := unwritten(field)) is not None}
+def list_reasons(name: str) -> dict[str, str]:
+    """Return the fields that are read but never written, with the reasons."""
+    unwritten = frameworks.load(name).explain_unwritable
+    return {field: reason for field in list_fields(name) if (reason := unwritten(field)) is not None}
 
 
-def sampled(folder: Path) -> Mapping[str, list[Config]]:
-    """Configurations by framework: those of the fixtures, and MORE in an empty folder."""
+def collect_samples(folder: Path) -> Mapping[str, list[Config]]:
+    """Return the configurations of the fixtures and of MORE, written to an empty folder, by framework."""
     for name, text in MORE.items():
         (folder / name).write_text(text)
-    found = defaultdict(list)
-    for run in [*runs_in(folder), *runs_of_fixtures()]:
+    configs_by_framework = defaultdict(list)
+    for run in [*list_runs(folder), *list_fixture_runs()]:
         for config in run.configs:
-            found[config.framework].append(config)
-    return found
+            configs_by_framework[config.framework].append(config)
+    return configs_by_framework
 
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Config]]:
-    return sampled(tmp_path_factory.mktemp("more"))
+    return collect_samples(tmp_path_factory.mktemp("more"))
 
 
-def values(field: str, present: Any) -> tuple[Any, ...]:
-    """Some values that a field can have."""
-    kind, named = KINDS[field], choices(field)
+def list_values(field: str, present: Any) -> tuple[Any, ...]:
+    """Return some values that a field can have."""
+    kind, named = KINDS[field], list_choices(field)
     if named is not None:
         return named
     if kind == "bool":
@@ -108,61 +108,67 @@ def values(field: str, present: Any) -> tuple[Any, ...]:
     return {"str": ("x", "flash", "fp32", "bf16"), "tuple[str, ...]": (("q_proj",), ("all-linear",))}.get(kind, ())
 
 
-def changes(config: Config, lens: Lens, field: str, rows: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """New values of one field; then of all fields of its lens at once, as another configuration has them."""
-    present = read(config)
-    for value in values(field, present.get(field)):
+def list_changes(config: Config, lens: Lens, field: str, rows: list[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield new values of one field, then all fields of its lens at once, as in another configuration."""
+    present = read_plan(config)
+    for value in list_values(field, present.get(field)):
         if value != present.get(field):
             yield {field: value}
     for row in rows:
         if field in row and row[field] != present.get(field):
-            yield {one: value for one, value in row.items() if one in {*lens.fields} - SPELLINGS and value is not None}
+            yield {
+                name: value for name, value in row.items() if name in {*lens.fields} - SPELLINGS and value is not None
+            }
 
 
 def is_written(name: str, field: str, configs: list[Config], rows: list[Mapping[str, Any]]) -> bool:
-    """Whether some new value is written into one of the configurations, and read back."""
+    """Return whether some new value is written into one of the configurations and read back."""
     for config in configs:
-        for change in changes(config, lens_of(config, field), field, rows):
+        for change in list_changes(config, find_lens(config, field), field, rows):
             try:
-                after = read(written(config, change))
+                after = read_plan(write_fields(config, change))
             except CannotEdit:
                 continue
-            if all(after.get(one) == value for one, value in change.items()):
+            if all(after.get(changed) == value for changed, value in change.items()):
                 return True
     return False
 
 
-@pytest.mark.parametrize("name", listed())
+@pytest.mark.parametrize("name", list_frameworks())
 def test_a_reason_is_given_for_a_field_that_is_read(name):
-    listed_fields = frameworks._read_only(listed()[name].folder)
-    assert set(listed_fields) <= fields(name)
-    assert len(reasons(name)) < len(fields(name))
-    assert all(reasons(name).values())
-    unwritten = [lens for lens in frameworks.load(name).lenses if isinstance(lens, Custom) and lens.writer is read_only]
-    assert {field for lens in unwritten for field in lens.fields} <= reasons(name).keys()
+    listed_fields = frameworks._load_read_only(list_frameworks()[name].folder)
+    assert set(listed_fields) <= list_fields(name)
+    assert len(list_reasons(name)) < len(list_fields(name))
+    assert all(list_reasons(name).values())
+    unwritten = [
+        lens for lens in frameworks.load(name).lenses if isinstance(lens, Custom) and lens.writer is refuse_write
+    ]
+    assert {field for lens in unwritten for field in lens.fields} <= list_reasons(name).keys()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", listed())
+@pytest.mark.parametrize("name", list_frameworks())
 def test_every_other_field_is_written(name, samples):
-    """Some value of it, into some fixture."""
-    known = reasons(name)
-    rows = [{field: value.value for field, value in read(config)} for config in samples[name]]
+    """Write some value of every other field into some fixture."""
+    exceptions = list_reasons(name)
+    rows = [{field: value.value for field, value in read_plan(config)} for config in samples[name]]
     rows += TOGETHER.get(name, ())
     unwritten = [
-        field for field in sorted(fields(name) - known.keys()) if not is_written(name, field, samples[name], rows)
+        field
+        for field in sorted(list_fields(name) - exceptions.keys())
+        if not is_written(name, field, samples[name], rows)
     ]
     assert unwritten == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", listed())
+@pytest.mark.parametrize("name", list_frameworks())
 def test_a_reason_is_given_only_for_what_is_never_written(name, samples):
-    known = reasons(name)
-    assert not [field for field in known if is_written(name, field, samples[name][:15], [])]
+    exceptions = list_reasons(name)
+    assert not [field for field in exceptions if is_written(name, field, samples[name][:15], [])]
 
 
-# Of the many changes that lower memory, those that most runs need; the others are made where they can be written.
+# The changes that lower memory and that most runs need; others are made if they can be written.
 MEMORY = (
     "activations.checkpointing",
     "activations.fused_loss",
@@ -172,14 +178,16 @@ MEMORY = (
 )
 
 
-def needed(name: str) -> set[str]:
-    """The fields of a framework that fixes change: those of the rules that apply to it."""
-    speaking = [rule for rule in registry.RULES.values() if not rule.particular or rule.code in listed()[name].rules]
-    changed = {field for rule in speaking for field in rule.writes}
-    return {*MEMORY, *changed} & fields(name)
+def list_needed_fields(name: str) -> set[str]:
+    """Return the fields of a framework that the rules that apply to it change in fixes."""
+    rules = [
+        rule for rule in registry.RULES.values() if not rule.particular or rule.code in list_frameworks()[name].rules
+    ]
+    changed = {field for rule in rules for field in rule.writes}
+    return {*MEMORY, *changed} & list_fields(name)
 
 
-# Settings that do something else as well; the table has the reasons.
+# Settings with side effects; the table has the reasons.
 CANNOT = {
     ("accelerate", "activations.checkpointing"),
     ("accelerate", "parallel.replicas"),
@@ -209,13 +217,15 @@ def has_key(name: str, field: str) -> bool:
 
 
 def test_what_fixes_change_is_written_where_there_is_a_setting():
-    unwritten = {(name, field) for name in listed() for field in needed(name) & reasons(name).keys()}
+    unwritten = {
+        (name, field) for name in list_frameworks() for field in list_needed_fields(name) & list_reasons(name).keys()
+    }
     assert {(name, field) for name, field in unwritten if has_key(name, field)} == CANNOT
 
 
 def test_a_refused_fix_gives_the_reason(tmp_path):
     (tmp_path / "v1.yaml").write_text(MORE["v1.yaml"])
-    (run,) = runs_in(tmp_path)
-    reason = reasons("llamafactory_v1")["activations.fused_loss"]
+    (run,) = list_runs(tmp_path)
+    reason = list_reasons("llamafactory_v1")["activations.fused_loss"]
     with pytest.raises(CannotEdit, match=reason):
-        draft(run, Fix("safe", "", {"activations.fused_loss": "liger"}))
+        draft_fix(run, Fix("safe", "", {"activations.fused_loss": "liger"}))

@@ -1,4 +1,4 @@
-"""TRL: which files are its recipes, which trainer they are for, and what their settings come to."""
+"""TRL recipes: recognition, the trainer that they are for, and the plans that their settings produce."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.trl.settings import trainer_of
+from cfglint_train.frameworks.trl.settings import find_trainer
 from tests.support import laws
 from tests.support.corpus import REPOSITORY
-from tests.support.laws import config_of, document_of
-from tests.support.linting import lint, options, runs_in
+from tests.support.laws import build_config, parse_document
+from tests.support.linting import build_options, lint, list_runs
 
 SFT = """\
 model_name_or_path: Qwen/Qwen2.5-0.5B
@@ -30,8 +30,8 @@ output_dir: out
 """
 
 
-def read(text: str, release: str = "1.16.0") -> dict[str, Any]:
-    return {field: value.value for field, value in laws.read(config_of("trl", text, trl=release))}
+def read_values(text: str, release: str = "1.16.0") -> dict[str, Any]:
+    return {field: value.value for field, value in laws.read_plan(build_config("trl", text, trl=release))}
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def read(text: str, release: str = "1.16.0") -> dict[str, Any]:
     ],
 )
 def test_files_of_others_are_left_alone(text):
-    assert frameworks.recognise("trl", document_of(text, "yaml")) == []
+    assert frameworks.recognise("trl", parse_document(text, "yaml")) == []
 
 
 @pytest.mark.parametrize("text", [SFT, GRPO])
 def test_recipes_are_known(text):
-    assert len(frameworks.recognise("trl", document_of(text, "yaml"))) == 1
+    assert len(frameworks.recognise("trl", parse_document(text, "yaml"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_recipes_are_known(text):
     ],
 )
 def test_the_trainer_by_keys_or_names(text, path, trainer):
-    assert trainer_of(config_of("trl", text, path=path)) == trainer
+    assert find_trainer(build_config("trl", text, path=path)) == trainer
 
 
 @pytest.mark.parametrize("command", ["trl dpo --config r.yaml", "python trl/scripts/dpo.py --config r.yaml",
@@ -75,7 +75,7 @@ def test_the_trainer_by_the_launch(tmp_path, command):
     (tmp_path / ".git").mkdir()
     (tmp_path / "r.yaml").write_text(SFT.replace("packing", "use_peft"))
     (tmp_path / "run.sh").write_text(f"{command}\n")
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert run.plan.method.stage == "dpo"
 
 
@@ -112,7 +112,7 @@ def test_the_trainer_by_the_launch(tmp_path, command):
     ],
 )
 def test_defaults_are_those_of_the_release_and_the_trainer(text, release, field, value):
-    assert read(text, release).get(field) == value
+    assert read_values(text, release).get(field) == value
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_an_unknown_key_is_refused_or_dropped(tmp_path, release, command, level)
     (tmp_path / ".git").mkdir()
     (tmp_path / "r.yaml").write_text(f"# cfglint: trl={release}\n{SFT.replace('packing', 'use_peft')}lora_rnk: 8\n")
     (tmp_path / "run.sh").write_text(f"{command} --config r.yaml\n")
-    found = lint(tmp_path, options(select=["KEY001"])).findings
-    assert [finding.severity for finding in found] == [level]
+    findings = lint(tmp_path, build_options(select=["KEY001"])).findings
+    assert [finding.severity for finding in findings] == [level]
 
 
 @pytest.mark.parametrize(("text", "release", "key"), [
@@ -145,23 +145,25 @@ def test_an_unknown_key_is_refused_or_dropped(tmp_path, release, command, level)
 ])  # fmt: skip
 def test_advice_names_the_limits_that_the_release_has(tmp_path, text, release, key):
     (tmp_path / "r.yaml").write_text(f"# cfglint: trl={release}\n{text}")
-    (run,) = runs_in(tmp_path)
-    assert run.spell("sequence.length") == key
+    (run,) = list_runs(tmp_path)
+    assert run.spell_key("sequence.length") == key
 
 
 @pytest.mark.parametrize("release", ["0.9.6", "0.12.2", "0.16.1"])
 @pytest.mark.parametrize(("command", "found"), [
-    ("python scripts/run_sft.py r.yaml", []),  # alignment-handbook's: it declares settings of its own
+    ("python scripts/run_sft.py r.yaml", []),  # alignment-handbook's script, which declares its own settings
     ("accelerate launch src/open_r1/sft.py --config r.yaml", []),
     ("trl sft --config r.yaml", ["dataset_splits", "preprocessing_num_workers", "reward_funcs", "system_prompt"]),
 ])  # fmt: skip
 def test_keys_of_another_script_are_its_own(tmp_path, release, command, found):
     (tmp_path / ".git").mkdir()
-    own = "dataset_splits: [train]\npreprocessing_num_workers: 12\nreward_funcs: [format]\nsystem_prompt: Think.\n"
-    (tmp_path / "r.yaml").write_text(f"# cfglint: trl={release}\n{SFT}{own}")
+    script_keys = (
+        "dataset_splits: [train]\npreprocessing_num_workers: 12\nreward_funcs: [format]\nsystem_prompt: Think.\n"
+    )
+    (tmp_path / "r.yaml").write_text(f"# cfglint: trl={release}\n{SFT}{script_keys}")
     (tmp_path / "run.sh").write_text(f"{command}\n")
-    places = [one.place for one in lint(tmp_path, options(select=["KEY001", "KEY002"])).findings]
-    assert [one.document.text(one.span).partition(":")[0] for one in places] == found
+    places = [place.place for place in lint(tmp_path, build_options(select=["KEY001", "KEY002"])).findings]
+    assert [place.document.get_text(place.span).partition(":")[0] for place in places] == found
 
 
 @pytest.mark.parametrize(("recipe", "words", "ranks"), [
@@ -176,8 +178,8 @@ def test_the_launchers_file_and_its_processes(tmp_path, recipe, words, ranks):
     (tmp_path / "run.sh").write_text(
         f"trl sft {words} --config r.yaml --learning_rate 1e-4 --no_gradient_checkpointing\n"
     )
-    (run,) = runs_in(tmp_path)
-    assert run.plan.world == ranks
+    (run,) = list_runs(tmp_path)
+    assert run.plan.world_size == ranks
     assert (run.plan.parallel.zero_stage == 3) == ("zero3" in recipe + words)
     assert run.plan.optimizer.learning_rate == 1e-4
     assert run.plan.activations.checkpointing == "none"
@@ -188,7 +190,7 @@ def test_options_alone_are_a_run(tmp_path):
         "trl sft --model_name_or_path Qwen/Qwen2.5-0.5B --dataset_name d --packing --learning_rate 1e-4 "
         "--max-length 2048 --lora_target_modules q_proj v_proj --use_peft --output_dir out\n"
     )
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     plan = run.plan
     assert (plan.sequence.length, plan.sequence.packing, plan.optimizer.learning_rate) == (2048, True, 1e-4)
     assert plan.method.lora_targets == ("q_proj", "v_proj")
@@ -204,19 +206,19 @@ def test_options_alone_are_a_run(tmp_path):
 )
 def test_the_reference_model_follows_beta(tmp_path, text, reference):
     (tmp_path / "r.yaml").write_text(f"# cfglint: trl=1.16.0 nodes=1 gpus-per-node=8\n{text}")
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert run.plan.method.reference_model == reference
 
 
 @pytest.fixture(scope="module")
 def fixtures():
-    return [run for run in runs_in(REPOSITORY / "fixtures" / "trl") if run.main.framework == "trl"]
+    return [run for run in list_runs(REPOSITORY / "fixtures" / "trl") if run.main.framework == "trl"]
 
 
 def test_writing_what_is_read_changes_nothing(fixtures):
     assert len(fixtures) == 6
     for run in fixtures:
-        assert laws.get_put(run.main) > 10
+        assert laws.check_get_put(run.main) > 10
 
 
 @pytest.mark.parametrize(
@@ -234,8 +236,8 @@ def test_writing_what_is_read_changes_nothing(fixtures):
     ],
 )  # fmt: skip
 def test_what_is_written_is_read(fixtures, changes):
-    """Whatever cannot be written says why."""
-    assert [run for run in fixtures if laws.put_get(run.main, changes) is not None]
+    """Give a reason for everything that cannot be written."""
+    assert [run for run in fixtures if laws.check_put_get(run.main, changes) is not None]
 
 
 @pytest.mark.parametrize(
@@ -252,9 +254,9 @@ def test_what_is_written_is_read(fixtures, changes):
     ],
 )
 def test_targets_of_an_adapter_as_peft_gets_them(written, targets, pattern):
-    """A text is a pattern over whole paths; `ModelConfig` takes a list of one apart."""
-    config = config_of("trl", SFT + f"use_peft: true\nlora_target_modules: {written}\n", trl="1.16.0")
-    reading = laws.read(config)
+    """Read a string as a pattern over whole paths, as PEFT does; `ModelConfig` unwraps a list of one item."""
+    config = build_config("trl", SFT + f"use_peft: true\nlora_target_modules: {written}\n", trl="1.16.0")
+    reading = laws.read_plan(config)
     assert (reading.get("method.lora_targets"), reading.get("method.lora_target_pattern")) == (targets, pattern)
 
 
@@ -270,8 +272,8 @@ def test_targets_of_an_adapter_as_peft_gets_them(written, targets, pattern):
     ],
 )
 def test_commands_that_are_not_read_are_named(tmp_path, command, why, given):
-    """The commands are those of trl 0.9.2 to 1.16.0; ORPO and CPO have scripts alone."""
+    """Cover the commands of trl 0.9.2 to 1.16.0; ORPO and CPO have only scripts."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "run.sh").write_text(f"trl {command} {given} --learning_rate 1e-6 --beta 0.1 --output_dir out\n")
-    found = [one.message for one in lint(tmp_path, options(("CHK005", "MEM", "CHK001"))).findings]
-    assert found == ([] if why is None else [f"run not checked: {why}"])
+    messages = [finding.message for finding in lint(tmp_path, build_options(("CHK005", "MEM", "CHK001"))).findings]
+    assert messages == ([] if why is None else [f"run not checked: {why}"])

@@ -1,4 +1,4 @@
-"""Settings of a script that a function or a class changes after they are made: by another module, by any argument."""
+"""Settings of a script that a function or class changes after their creation, in another module or by any argument."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ config = {{"zero_optimization": {{"stage": 2}}, "fp16": {{"enabled": {on}}}, "bf
 args = SFTConfig(output_dir="out", max_length=512, bf16=True, deepspeed=config)
 SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args).train()
 """
-# What a script defines, and how it calls that.
+# A definition in a script, and the call of it.
 CHANGES = {
     "by a function": ("def fix(given):\n    given.load_best_model_at_end = {to}", "fix(args)"),
     "among further arguments": (
@@ -44,7 +44,7 @@ MAY_CHANGE = {
         "Fixer(given=args)",
     ),
 }
-# What the function of another module does to its argument, a dictionary with sections.
+# Changes that the function of another module makes to its argument, a dictionary with sections.
 PARTS = {
     "a part": "given['fp16']['enabled'] = False",
     "a part by another name": "section = given['fp16']\n    section['enabled'] = False",
@@ -59,12 +59,12 @@ KEEPS = {
 }
 
 
-def found(folder: Path, script: str, helper: str = "") -> list[str]:
+def list_key006(folder: Path, script: str, helper: str = "") -> list[str]:
     (folder / ".git").mkdir()
     (folder / "requirements.txt").write_text("trl==0.19.1\ntransformers==4.53.0\ndeepspeed==0.17.5\n", encoding="utf-8")
     (folder / "train.py").write_text(dedent(script), encoding="utf-8")
     (folder / "helper.py").write_text(helper, encoding="utf-8")
-    return [f"{one.code} {one.severity}" for one in lint(folder).findings if one.code == "KEY006"]
+    return [f"{finding.code} {finding.severity}" for finding in lint(folder).findings if finding.code == "KEY006"]
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -73,27 +73,27 @@ def test_what_a_helper_stores_is_the_setting(
     tmp_path: Path, name: str, on: bool, to: bool, expected: list[str]
 ) -> None:
     before, after = CHANGES[name]
-    assert found(tmp_path, SCRIPT.format(before=before.replace("{to}", str(to)), after=after, on=on)) == expected
+    assert list_key006(tmp_path, SCRIPT.format(before=before.replace("{to}", str(to)), after=after, on=on)) == expected
 
 
 @pytest.mark.parametrize("name", MAY_CHANGE)
 def test_what_an_object_may_store_is_unknown(tmp_path: Path, name: str) -> None:
     before, after = MAY_CHANGE[name]
-    assert not found(tmp_path, SCRIPT.format(before=before, after=after, on=True))
+    assert not list_key006(tmp_path, SCRIPT.format(before=before, after=after, on=True))
 
 
 def test_what_an_object_stores_of_itself_changes_nothing(tmp_path: Path) -> None:
     before = "class Other:\n    def __init__(self, given):\n        self.load_best_model_at_end = given.bf16"
-    assert found(tmp_path, SCRIPT.format(before=before, after="Other(args)", on=True)) == ["KEY006 error"]
+    assert list_key006(tmp_path, SCRIPT.format(before=before, after="Other(args)", on=True)) == ["KEY006 error"]
 
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_that_another_module_changes_is_unknown(tmp_path: Path, name: str) -> None:
     helper = f"def fix(given):\n    {PARTS[name]}\ndef further(section):\n    section['enabled'] = False\n"
-    assert not found(tmp_path, SECTION.format(after="fix(config)", on=True), helper)
+    assert not list_key006(tmp_path, SECTION.format(after="fix(config)", on=True), helper)
 
 
 @pytest.mark.parametrize("name", KEEPS)
 def test_what_another_module_leaves_alone_is_judged(tmp_path: Path, name: str) -> None:
     helper = f"def fix(given):\n    {KEEPS[name]}\n"
-    assert found(tmp_path, SECTION.format(after="fix(config)", on=True), helper) == ["KEY006 error"]
+    assert list_key006(tmp_path, SECTION.format(after="fix(config)", on=True), helper) == ["KEY006 error"]

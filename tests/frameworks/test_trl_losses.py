@@ -1,4 +1,4 @@
-"""What the losses of TRL's trainers hold of logits is what their own functions hold on a CPU."""
+"""Logits that the losses of TRL's trainers hold, compared with measurements of their own functions on a CPU."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory import logits
-from cfglint_train.memory.setup_builder import read
-from tests.memory.jobs import LLAMA_3B, plan
-from tests.support.linting import runs_in
+from cfglint_train.memory.setup_builder import read_setup
+from tests.memory.jobs import LLAMA_3B, make_plan
+from tests.support.linting import list_runs
 
 ROWS = [json.loads(line) for line in Path(__file__).parents[1].joinpath("memory", "trl_losses.jsonl").open()]
 KEYS = {
@@ -45,16 +45,19 @@ def test_logits_of_a_trainer_at_a_release(row: dict[str, Any], tmp_path: Path) -
     name = f"{row['trainer']}.yaml"
     (tmp_path / name).write_text(f"{RECIPE}{keys}\n" + "deepspeed: z.json\n" * half)
     (tmp_path / "run.sh").write_text(f"trl {row['trainer']} --config {name}\n")
-    (run,) = runs_in(tmp_path, trl=row["release"])
-    held = run.plan.activations
-    made, reader = read(plan(activations__fused_loss=held.fused_loss, **FORMATS[row["logits"]]), LLAMA_3B)
-    assert made is not None, reader.missing
-    found = logits.loss_of(made)
-    assert found.saved == pytest.approx(row["saved"], abs=0.1)
-    # A micro batch of fewer sequences than the four of the rows holds up to a quarter more while one row is recomputed.
-    assert found.backward == pytest.approx(row["backward"], abs=0.1)
-    # Entropies of 128 tokens at a time are in the rows, and nothing of 4,096 tokens.
-    assert max(found.forward, held.passing_logits or 0) == pytest.approx(row["forward"], abs=1.1)
+    (run,) = list_runs(tmp_path, trl=row["release"])
+    activations = run.plan.activations
+    setup, reader = read_setup(
+        make_plan(activations__fused_loss=activations.fused_loss, **FORMATS[row["logits"]]), LLAMA_3B
+    )
+    assert setup is not None, reader.missing
+    held_logits = logits.find_loss(setup)
+    assert held_logits.saved == pytest.approx(row["saved"], abs=0.1)
+    # A micro batch with fewer sequences than the four of the rows holds up to a quarter more during the recompute of a
+    # row.
+    assert held_logits.backward == pytest.approx(row["backward"], abs=0.1)
+    # The rows include entropies of 128 tokens at a time, but not of 4,096 tokens.
+    assert max(held_logits.forward, activations.passing_logits or 0) == pytest.approx(row["forward"], abs=1.1)
 
 
 @pytest.mark.parametrize(("release", "fused"), [("0.28.0", None), ("0.29.0", True)])
@@ -63,5 +66,5 @@ def test_sft_skips_the_logits_of_an_evaluation_with_ligers_loss(
 ) -> None:
     (tmp_path / "sft.yaml").write_text(f"{RECIPE}{KEYS['sft']}\nuse_liger_kernel: true\n")
     (tmp_path / "run.sh").write_text("trl sft --config sft.yaml\n")
-    (run,) = runs_in(tmp_path, trl=release)
+    (run,) = list_runs(tmp_path, trl=release)
     assert run.plan.activations.fused_evaluation is fused

@@ -1,4 +1,4 @@
-"""What TRL's trainers hold in memory beside the policy, by release, from recipes and scripts."""
+"""Memory that TRL's trainers use besides the policy, by release, from recipes and scripts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from cfglint_train import api
 from cfglint_train.foundation.typed import Any
-from cfglint_train.runs.not_estimated import unchecked
+from cfglint_train.runs.not_estimated import explain_not_estimated
 from cfglint_train.runs.run import Run
 from tests.support import laws
-from tests.support.linting import runs_in, working_in
+from tests.support.linting import change_directory, list_runs
 
 RECIPE = """\
 model_name_or_path: Qwen/Qwen2.5-7B
@@ -22,15 +22,15 @@ bf16: true
 """
 
 
-def run_of(folder: Path, text: str, release: str, name: str = "recipe.yaml") -> Run:
+def build_run(folder: Path, text: str, release: str, name: str = "recipe.yaml") -> Run:
     (folder / name).write_text(text)
-    (run,) = runs_in(folder, trl=release)
+    (run,) = list_runs(folder, trl=release)
     return run
 
 
-def reason(run: Run) -> str:
-    found = unchecked(run)
-    return "" if found is None else found.why
+def get_reason(run: Run) -> str:
+    not_estimated = explain_not_estimated(run)
+    return "" if not_estimated is None else not_estimated.reason
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def reason(run: Run) -> str:
     ],
 )
 def test_the_loss_by_trainer_and_release(tmp_path: Path, keys: str, release: str, loss: str) -> None:
-    assert run_of(tmp_path, f"{RECIPE}{keys}\n", release).plan.activations.fused_loss == loss
+    assert build_run(tmp_path, f"{RECIPE}{keys}\n", release).plan.activations.fused_loss == loss
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,13 @@ def test_the_loss_by_trainer_and_release(tmp_path: Path, keys: str, release: str
     ],
 )
 def test_logits_of_the_policy_and_its_reference(tmp_path: Path, keys: str, release: str, held: int | None) -> None:
-    run = run_of(tmp_path, f"{RECIPE}max_length: 2048\n{keys}\n", release)
+    run = build_run(tmp_path, f"{RECIPE}max_length: 2048\n{keys}\n", release)
     assert run.plan.activations.passing_logits == held
 
 
 def test_only_completions_are_scored(tmp_path: Path) -> None:
     keys = "scale_rewards: false\nmax_prompt_length: 512\nmax_completion_length: 1536\n"
-    plan = run_of(tmp_path, RECIPE + keys, "0.24.0").plan
+    plan = build_run(tmp_path, RECIPE + keys, "0.24.0").plan
     assert (plan.sequence.length, plan.activations.scored_tokens) == (2048, 1536)
 
 
@@ -89,12 +89,12 @@ def test_only_completions_are_scored(tmp_path: Path) -> None:
     ("keys", "release", "told"),
     [
         ("packing: true\nmax_length: 512\nloss_type: dft", "0.24.0", "loss_type: dft"),
-        ("scale_rewards: false\nmax_prompt_length: 512", "0.14.0", "groups that GRPO makes"),
+        ("scale_rewards: false\nmax_prompt_length: 512", "0.14.0", "groups per prompt"),
         ("rpo_alpha: 1.0\nmax_length: 512", "0.24.0", "`rpo_alpha`"),
     ],
 )
 def test_what_is_not_derived_is_named(tmp_path: Path, keys: str, release: str, told: str) -> None:
-    assert told in reason(run_of(tmp_path, f"{RECIPE}{keys}\n", release))
+    assert told in get_reason(build_run(tmp_path, f"{RECIPE}{keys}\n", release))
 
 
 RLOO = """\
@@ -106,13 +106,13 @@ RLOOTrainer(config=RLOOConfig("out", rloo_k=2), policy=model, ref_policy=model, 
 
 
 def test_the_older_loop_of_rloo_is_named(tmp_path: Path) -> None:
-    run = run_of(tmp_path, RLOO, "0.19.1", "train.py")
-    assert "loop of RLOO" in run.origin("activations.fused_loss").note  # type: ignore[union-attr]
+    run = build_run(tmp_path, RLOO, "0.19.1", "train.py")
+    assert "RLOO loop" in run.get_origin("activations.fused_loss").note  # type: ignore[union-attr]
 
 
 def test_a_prompt_without_a_limit_is_counted(tmp_path: Path) -> None:
-    run = run_of(tmp_path, f"{RECIPE}scale_rewards: false\nmax_completion_length: 1024\n", "1.16.0")
-    origin = run.origin("sequence.length")
+    run = build_run(tmp_path, f"{RECIPE}scale_rewards: false\nmax_completion_length: 1024\n", "1.16.0")
+    origin = run.get_origin("sequence.length")
     assert run.plan.sequence.length == 1536
     assert origin is not None
     assert "nothing limits them" in origin.note
@@ -120,7 +120,7 @@ def test_a_prompt_without_a_limit_is_counted(tmp_path: Path) -> None:
 
 def test_the_window_of_the_engine_limits_prompts(tmp_path: Path) -> None:
     keys = "scale_rewards: false\nuse_vllm: true\nvllm_max_model_length: 4096\n"
-    assert run_of(tmp_path, RECIPE + keys, "1.16.0").plan.sequence.length == 4096
+    assert build_run(tmp_path, RECIPE + keys, "1.16.0").plan.sequence.length == 4096
 
 
 SCRIPT = """\
@@ -137,7 +137,7 @@ trainer = SFTTrainer(model, SFTConfig("out", max_length=1024, bf16=True), peft_c
 
 
 def test_what_a_script_does_with_its_model(tmp_path: Path) -> None:
-    plan = run_of(tmp_path, SCRIPT, "1.16.0", "train.py").plan
+    plan = build_run(tmp_path, SCRIPT, "1.16.0", "train.py").plan
     assert (plan.method.quantization, plan.method.lora_alpha, plan.method.lora_dropout) == ("nf4", 8, 0.0)
     assert plan.model.embeddings_fp32 is True
     assert plan.activations.checkpointing == "full"
@@ -157,15 +157,15 @@ def test_what_a_script_does_with_its_model(tmp_path: Path) -> None:
 )
 def test_a_script_by_its_calls(tmp_path: Path, before: str, after: str, field: Any, value: Any) -> None:
     assert before in SCRIPT
-    plan = run_of(tmp_path, SCRIPT.replace(before, after), "1.16.0", "train.py").plan
+    plan = build_run(tmp_path, SCRIPT.replace(before, after), "1.16.0", "train.py").plan
     assert plan.get(field) == value
 
 
 def test_a_quantised_model_is_whole_before_zero_3_shards_it(tmp_path: Path) -> None:
     (tmp_path / "z3.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}')
     keys = "packing: true\nmax_length: 512\nuse_peft: true\ndeepspeed: z3.json\n"
-    assert run_of(tmp_path, RECIPE + keys, "1.16.0").plan.precision.loaded == "none"
-    assert run_of(tmp_path, f"{RECIPE}{keys}load_in_4bit: true\n", "1.16.0").plan.precision.loaded == "nf4"
+    assert build_run(tmp_path, RECIPE + keys, "1.16.0").plan.precision.loaded == "none"
+    assert build_run(tmp_path, f"{RECIPE}{keys}load_in_4bit: true\n", "1.16.0").plan.precision.loaded == "nf4"
 
 
 LAUNCHED = """\
@@ -182,27 +182,27 @@ SFTTrainer("Qwen/Qwen2.5-0.5B", SFTConfig("out", per_device_train_batch_size=arg
 def test_a_launch_gives_the_options_of_a_script(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "run.sh").write_text("torchrun --nproc_per_node 4 train.py --batch-size 2 --packing\n")
-    run = run_of(tmp_path, LAUNCHED, "1.16.0", "train.py")
+    run = build_run(tmp_path, LAUNCHED, "1.16.0", "train.py")
     assert (run.plan.batch.micro, run.plan.sequence.packing) == (2, True)
     assert run.plan.launch.gpus_per_node == 4
 
 
 @pytest.mark.parametrize("written", ["--batch-size", "--batch_size"])
 def test_the_default_of_an_option_is_assumed(tmp_path: Path, written: str) -> None:
-    run = run_of(tmp_path, LAUNCHED.replace("--batch-size", written), "1.16.0", "train.py")
-    origin = run.origin("batch.micro")
+    run = build_run(tmp_path, LAUNCHED.replace("--batch-size", written), "1.16.0", "train.py")
+    origin = run.get_origin("batch.micro")
     assert run.plan.batch.micro == 8
     assert origin is not None
-    assert written in origin.assumed
+    assert written in origin.assumption
 
 
 LAWS = SCRIPT.replace("max_length=1024", "max_length=1024, per_device_train_batch_size=8")
 
 
 def test_writing_what_is_read_changes_nothing(tmp_path: Path) -> None:
-    run = run_of(tmp_path, LAWS, "1.16.0", "train.py")
-    with working_in(tmp_path):
-        assert laws.get_put(run.main) > 10
+    run = build_run(tmp_path, LAWS, "1.16.0", "train.py")
+    with change_directory(tmp_path):
+        assert laws.check_get_put(run.main) > 10
 
 
 @pytest.mark.parametrize(
@@ -220,9 +220,9 @@ def test_writing_what_is_read_changes_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_written_into_a_script_is_read(tmp_path: Path, changes: Any) -> None:
-    run = run_of(tmp_path, LAWS, "1.16.0", "train.py")
-    with working_in(tmp_path):
-        assert laws.put_get(run.main, changes) is not None
+    run = build_run(tmp_path, LAWS, "1.16.0", "train.py")
+    with change_directory(tmp_path):
+        assert laws.check_put_get(run.main, changes) is not None
 
 
 @pytest.mark.parametrize(("option", "held"), [("--load_in_4bit", "bf16"), ("", "fp32")])
@@ -230,7 +230,7 @@ def test_gradients_of_adapters_have_their_format(tmp_path: Path, option: str, he
     line = (
         f"trl sft --model_name_or_path Qwen/Qwen2.5-7B --dataset_name x/y --use_peft --bf16 {option} --output_dir out\n"
     )
-    precision = run_of(tmp_path, line, "1.14.1", "run.sh").plan.precision
+    precision = build_run(tmp_path, line, "1.14.1", "run.sh").plan.precision
     assert (precision.adapter, precision.grads) == (held, held)
 
 
@@ -242,5 +242,5 @@ def test_a_note_gives_each_length_its_own_number(release: str) -> None:
         "per_device_train_batch_size: 8\nnum_generations: 8\noutput_dir: out\n"
     )
     [run] = api.estimate("run.yaml", api.Options(isolated=True), {"run.yaml": text}).runs
-    said = "a prompt of 512 tokens and the full `max_completion_length` of 512; set `max_completion_length`"
-    assert any(said in note for note in run.assumptions)
+    advice = "a prompt of 512 tokens and the full `max_completion_length` of 512; set `max_completion_length`"
+    assert any(advice in note for note in run.assumptions)

@@ -1,4 +1,4 @@
-"""Unknown keys of recipes that a repository's own script reads by TrlParser: refused or dropped, by the release."""
+"""Unknown keys of recipes that a repository's own script reads with TrlParser: rejected or dropped, by release."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from cfglint_train.findings.finding import Finding
-from tests.schemas.test_trl_parsers import judged
-from tests.support.linting import lint, options
+from tests.schemas.test_trl_parsers import run_parser
+from tests.support.linting import build_options, lint
 
 SCRIPT = """\
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ if __name__ == "__main__":
 PARSED = "parse_args_and_config()"
 RECIPE = {"model_name_or_path": "Qwen/Qwen2.5-1.5B", "dataset_name": "a/b", "output_dir": "out", "beta": 0.1}
 UNKNOWN = {"betaa": 3, "logging_step": 1, "zzzz": 1}
-"""A misspelt key, the beginning of one, which an option may be, and another."""
+"""A misspelled key, the prefix of a key, which an option may be, and an unrelated key."""
 
 
-def found(
+def list_key_findings(
     folder: Path, release: str = "", script: str = SCRIPT, start: str = "dpo.py --config dpo.yaml", **more: object
 ) -> list[Finding]:
     (folder / ".git").mkdir()
@@ -41,31 +41,33 @@ def found(
     (folder / "dpo.py").write_text(script, encoding="utf-8")
     (folder / "dpo.yaml").write_text(yaml.safe_dump(RECIPE | more, sort_keys=False), encoding="utf-8")
     (folder / "run.sh").write_text(f"accelerate launch --num_processes 4 {start}\n", encoding="utf-8")
-    return lint(folder, options(select=["KEY001", "KEY002"])).findings
+    return lint(folder, build_options(select=["KEY001", "KEY002"])).findings
 
 
-def levels(findings: list[Finding]) -> dict[str, str]:
-    return {one.place.document.text(one.place.span): one.severity for one in findings}
+def get_levels(findings: list[Finding]) -> dict[str, str]:
+    return {finding.place.document.get_text(finding.place.span): finding.severity for finding in findings}
 
 
 @pytest.mark.parametrize("release", ["0.9.6", "0.12.2", "0.19.0", "0.28.0", "1.16.0"])
 def test_every_unknown_key_is_refused(tmp_path: Path, release: str) -> None:
-    findings = found(tmp_path, release, **UNKNOWN)
-    assert levels(findings) == dict.fromkeys(UNKNOWN, "error")
-    assert all("it is refused" in one.message for one in findings)
+    findings = list_key_findings(tmp_path, release, **UNKNOWN)
+    assert get_levels(findings) == dict.fromkeys(UNKNOWN, "error")
+    assert all("it is refused" in finding.message for finding in findings)
 
 
 @pytest.mark.parametrize("release", ["0.9.4", "0.13.0", "0.18.2"])
 def test_a_release_that_drops_them_is_warned_of_where_one_is_misspelt(tmp_path: Path, release: str) -> None:
-    findings = found(tmp_path, release, **UNKNOWN)
-    assert levels(findings) == {"betaa": "warning", "logging_step": "warning"}
-    assert all("it is silently ignored" in one.message for one in findings)
+    findings = list_key_findings(tmp_path, release, **UNKNOWN)
+    assert get_levels(findings) == {"betaa": "warning", "logging_step": "warning"}
+    assert all("it is silently ignored" in finding.message for finding in findings)
 
 
 def test_an_open_window_names_the_releases(tmp_path: Path) -> None:
-    findings = found(tmp_path, **UNKNOWN)
-    assert levels(findings) == dict.fromkeys(UNKNOWN, "warning")
-    assert all("it is refused since 0.19.0, silently ignored from 0.13.0 to 0.18.2" in one.message for one in findings)
+    findings = list_key_findings(tmp_path, **UNKNOWN)
+    assert get_levels(findings) == dict.fromkeys(UNKNOWN, "warning")
+    assert all(
+        "it is refused since 0.19.0, silently ignored from 0.13.0 to 0.18.2" in finding.message for finding in findings
+    )
 
 
 @pytest.mark.parametrize("parsed", [
@@ -73,8 +75,8 @@ def test_an_open_window_names_the_releases(tmp_path: Path) -> None:
     "parse_args_and_config(return_remaining_strings=False)",
 ])  # fmt: skip
 def test_a_default_that_is_stated_changes_nothing(tmp_path: Path, parsed: str) -> None:
-    findings = found(tmp_path, "0.28.0", SCRIPT.replace(PARSED, parsed), **UNKNOWN)
-    assert levels(findings) == dict.fromkeys(UNKNOWN, "error")
+    findings = list_key_findings(tmp_path, "0.28.0", SCRIPT.replace(PARSED, parsed), **UNKNOWN)
+    assert get_levels(findings) == dict.fromkeys(UNKNOWN, "error")
 
 
 @pytest.mark.parametrize(("old", "new"), [
@@ -86,26 +88,26 @@ def test_a_default_that_is_stated_changes_nothing(tmp_path: Path, parsed: str) -
     ("parser = TrlParser(", "parser = OurParser("),
 ])  # fmt: skip
 def test_a_script_that_passes_over_them_or_may_take_them_is_as_before(tmp_path: Path, old: str, new: str) -> None:
-    findings = found(tmp_path, "0.28.0", SCRIPT.replace(old, new), **UNKNOWN)
-    assert "error" not in levels(findings).values()
-    assert "zzzz" not in levels(findings)
+    findings = list_key_findings(tmp_path, "0.28.0", SCRIPT.replace(old, new), **UNKNOWN)
+    assert "error" not in get_levels(findings).values()
+    assert "zzzz" not in get_levels(findings)
 
 
 @pytest.mark.parametrize("start", ["dpo.py dpo.yaml", "dpo.py --recipe dpo.yaml", "other.py --config dpo.yaml"])
 def test_another_way_of_reading_it_is_as_before(tmp_path: Path, start: str) -> None:
-    found_levels = levels(found(tmp_path, "0.28.0", start=start, **UNKNOWN))
+    found_levels = get_levels(list_key_findings(tmp_path, "0.28.0", start=start, **UNKNOWN))
     assert {level for name, level in found_levels.items() if name != "--recipe"} <= {"warning"}
     assert "zzzz" not in found_levels
 
 
 def test_what_the_script_declares_is_its_own_and_what_another_one_reads_is_not(tmp_path: Path) -> None:
     (tmp_path / "read.py").write_text("import yaml\nprint(yaml.safe_load(open('dpo.yaml'))['seen'])\n")
-    assert levels(found(tmp_path, "0.28.0", our_key=2, seen=1, env={"A": "1"})) == {"seen": "error"}
+    assert get_levels(list_key_findings(tmp_path, "0.28.0", our_key=2, seen=1, env={"A": "1"})) == {"seen": "error"}
 
 
 @pytest.mark.parametrize(("release", "level"), [("0.24.0", ["error"]), ("0.18.2", ["warning"]), ("0.13.0", [])])
 def test_a_key_of_another_release_is_refused_alike(tmp_path: Path, release: str, level: list[str]) -> None:
-    assert [*levels(found(tmp_path, release, max_target_length=64)).values()] == level
+    assert [*get_levels(list_key_findings(tmp_path, release, max_target_length=64)).values()] == level
 
 
 @pytest.mark.oracle
@@ -113,9 +115,11 @@ def test_a_key_of_another_release_is_refused_alike(tmp_path: Path, release: str,
 @pytest.mark.parametrize("release", ["0.12.2", "0.18.2", "0.19.0", "0.28.0", "1.16.0"])
 def test_the_parser_itself_refuses_the_same(tmp_path: Path, release: str) -> None:
     for number, more in enumerate(({}, UNKNOWN)):
-        (answer,) = judged(release, [{"trainer": "dpo", "ranks": 1, "config": RECIPE | more, "plain": True}])
+        (answer,) = run_parser(release, [{"trainer": "dpo", "ranks": 1, "config": RECIPE | more, "plain": True}])
         folder = tmp_path / str(number)
         folder.mkdir()
-        refused = [name for name, level in levels(found(folder, release, **more)).items() if level == "error"]
+        rejected = [
+            name for name, level in get_levels(list_key_findings(folder, release, **more)).items() if level == "error"
+        ]
         assert answer["why"] is None
-        assert sorted(refused) == answer["unused"]
+        assert sorted(rejected) == answer["unused"]

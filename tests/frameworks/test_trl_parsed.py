@@ -1,4 +1,4 @@
-"""Scripts that take their settings from their command line as a whole: TrlParser and HfArgumentParser."""
+"""Scripts that parse all their settings from the command line: TrlParser and HfArgumentParser."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.foundation.typed import Any
-from cfglint_train.frameworks.trainer_script.facts import in_full
-from cfglint_train.frameworks.trainer_script.launch import line_of
-from cfglint_train.frameworks.trainer_script.line import FromLine
-from cfglint_train.frameworks.trainer_script.reader import runs
+from cfglint_train.frameworks.trainer_script.facts import find_full_name
+from cfglint_train.frameworks.trainer_script.launch import read_command_line
+from cfglint_train.frameworks.trainer_script.line import CommandLineSetting
+from cfglint_train.frameworks.trainer_script.reader import read_runs
 from cfglint_train.frameworks.trl.recognise import recognise
-from tests.support.linting import lint, options, runs_in
+from tests.support.linting import build_options, lint, list_runs
 
 MODEL = "Qwen/Qwen2.5-7B"
 IMPORTS = """\
@@ -38,7 +38,7 @@ model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, **op
 training_args.max_length = 512
 SFTTrainer(model=model, args=training_args, peft_config=get_peft_config(model_args))
 """
-OWN = """
+OWN_FIELDS = """
 @dataclass
 class Own:
     model_id: str = field(default="Qwen/Qwen2.5-7B")
@@ -52,14 +52,16 @@ SFTTrainer(model=own.model_id, args=training_args)
 def test_a_module_beside_the_script_does_not_hide_where_a_name_is_from() -> None:
     text = b"from transformers import A\nfrom .own import A\nfrom trl import B\nfrom transformers import B\n"
     document = PythonDocument("train.py", text)
-    assert [in_full(document, ast.Name(name)) for name in ("A", "B", "C")] == ["transformers.A", "", ""]
+    assert [find_full_name(document, ast.Name(name)) for name in ("A", "B", "C")] == ["transformers.A", "", ""]
 
 
-def settings(text: str, words: list[str]) -> dict[str, Any]:
+def read_settings(text: str, words: list[str]) -> dict[str, Any]:
     document = PythonDocument("train.py", (IMPORTS + dedent(text)).encode())
-    (found,) = runs(document, {}, line_of(document, words) if words else None)
-    assert not found.refused
-    return {name: document.plain(part.entry.value) for name, part in found.parts.items() if part.entry is not None}
+    (values,) = read_runs(document, {}, read_command_line(document, words) if words else None)
+    assert not values.refusal
+    return {
+        name: document.build_value(part.entry.value) for name, part in values.parts.items() if part.entry is not None
+    }
 
 
 @pytest.mark.parametrize(
@@ -82,21 +84,21 @@ def settings(text: str, words: list[str]) -> dict[str, Any]:
     ],
 )
 def test_what_a_launch_gives_counts(words: list[str], expected: dict[str, Any]) -> None:
-    found = settings(WHOLE, words)
-    assert {name: found[name] for name in expected} == expected
+    values = read_settings(WHOLE, words)
+    assert {name: values[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("name", ["use_peft", "lora_r", "load_in_4bit", "dtype", "packing", "_DEVICE_MAP_"])
 def test_what_a_launch_leaves_out_has_its_default(name: str) -> None:
-    assert name not in settings(WHOLE, ["--model_name_or_path", MODEL])
+    assert name not in read_settings(WHOLE, ["--model_name_or_path", MODEL])
 
 
 @pytest.mark.parametrize("words", [[], ["--config", "recipe.yaml"], ["--learning_rate", "1e-5"], ["recipe.yaml"]])
 @pytest.mark.parametrize("name", ["model_name_or_path", "use_peft", "lora_r", "dtype", "gradient_checkpointing"])
 def test_what_may_be_given_elsewhere_is_unknown(words: list[str], name: str) -> None:
-    found = settings(WHOLE, words)
-    assert isinstance(found[name], FromLine)
-    assert found["max_length"] == 512
+    values = read_settings(WHOLE, words)
+    assert isinstance(values[name], CommandLineSetting)
+    assert values["max_length"] == 512
 
 
 @pytest.mark.parametrize(
@@ -104,8 +106,8 @@ def test_what_may_be_given_elsewhere_is_unknown(words: list[str], name: str) -> 
     [([], (MODEL, 2048)), (["--model_id", "gpt2"], ("gpt2", 2048)), (["--length", "64"], (MODEL, 64))],
 )
 def test_fields_of_the_script_have_defaults(words: list[str], expected: tuple[str, int]) -> None:
-    found = settings(OWN, words)
-    assert (found["model_name_or_path"], found["max_length"]) == expected
+    values = read_settings(OWN_FIELDS, words)
+    assert (values["model_name_or_path"], values["max_length"]) == expected
 
 
 def test_a_setting_that_the_script_does_not_hand_on_does_not_count() -> None:
@@ -113,9 +115,9 @@ def test_a_setting_that_the_script_does_not_hand_on_does_not_count() -> None:
     training_args, model_args = TrlParser((SFTConfig, ModelConfig)).parse_args_and_config()
     SFTTrainer(model=model_args.model_name_or_path, args=training_args)
     """
-    found = settings(text, ["--model_name_or_path", MODEL, "--use_peft", "--load_in_4bit"])
-    assert found["model_name_or_path"] == MODEL
-    assert not found.keys() & {"use_peft", "load_in_4bit"}
+    values = read_settings(text, ["--model_name_or_path", MODEL, "--use_peft", "--load_in_4bit"])
+    assert values["model_name_or_path"] == MODEL
+    assert not values.keys() & {"use_peft", "load_in_4bit"}
 
 
 SHOWN = f'''"""
@@ -134,34 +136,34 @@ python examples/train.py --model_name_or_path gpt2
 def test_the_docstring_shows_a_launch(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "train.py").write_text(SHOWN + IMPORTS + WHOLE)
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert (run.plan.model.id, run.plan.batch.micro, run.plan.launch.gpus_per_node) == (MODEL, 3, 2)
     for field in ("model.id", "batch.micro", "launch.gpus_per_node"):
-        origin = run.origin(field)  # type: ignore[arg-type]
+        origin = run.get_origin(field)  # type: ignore[arg-type]
         assert origin is not None
-        assert origin.assumed
-    place = run.origin("model.id").place  # type: ignore[union-attr]
+        assert origin.assumption
+    place = run.get_origin("model.id").place  # type: ignore[union-attr]
     assert place is not None
-    assert place.document.position(place.span.start).line == 6
+    assert place.document.locate(place.span.start).line == 6
 
 
 def test_a_launcher_alone_on_its_line_of_the_docstring_goes_on_in_the_next(tmp_path: Path) -> None:
-    """As sft_vlm.py of trl 0.12.2 to 0.21.0 has it."""
+    """Join the command with the next line, as in sft_vlm.py of trl 0.12.2 to 0.21.0."""
     (tmp_path / ".git").mkdir()
-    shown = SHOWN.replace("accelerate launch --num_processes 2", "accelerate launch\n    --num_processes 2")
-    assert shown != SHOWN
-    (tmp_path / "train.py").write_text(shown + IMPORTS + WHOLE)
-    (run,) = runs_in(tmp_path)
+    docstring = SHOWN.replace("accelerate launch --num_processes 2", "accelerate launch\n    --num_processes 2")
+    assert docstring != SHOWN
+    (tmp_path / "train.py").write_text(docstring + IMPORTS + WHOLE)
+    (run,) = list_runs(tmp_path)
     assert (run.plan.model.id, run.plan.batch.micro, run.plan.launch.gpus_per_node) == (MODEL, 3, 2)
-    place = run.origin("model.id").place  # type: ignore[union-attr]
+    place = run.get_origin("model.id").place  # type: ignore[union-attr]
     assert place is not None
-    assert place.document.position(place.span.start).line == 7
+    assert place.document.locate(place.span.start).line == 7
 
 
 def test_a_launcher_alone_on_its_line_in_words_starts_nothing(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "train.py").write_text('"""\naccelerate launch\nstarts it.\n"""\n' + IMPORTS + WHOLE)
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert run.plan.model.id is None
 
 
@@ -171,8 +173,8 @@ def test_launches_that_differ_are_said_to(tmp_path: Path) -> None:
     for name, more in (("full", ""), ("lora", " --use_peft --lora_r 8")):
         line = f"python train.py --model_name_or_path {MODEL}{more}"
         (tmp_path / f"{name}.md").write_text(f"```bash\n{line}\n```\n")
-    found = lint(tmp_path, options(("CHK001",))).findings
-    assert [one.message for one in found] == [
+    findings = lint(tmp_path, build_options(("CHK001",))).findings
+    assert [finding.message for finding in findings] == [
         "memory not checked: the value of `use_peft` in the launch (full.md and lora.md differ) cannot be determined"
     ]
 
@@ -181,11 +183,11 @@ def test_a_script_that_launches_it_wins_over_its_docstring(tmp_path: Path) -> No
     (tmp_path / ".git").mkdir()
     (tmp_path / "train.py").write_text(SHOWN + IMPORTS + WHOLE)
     (tmp_path / "run.sh").write_text("torchrun --nproc-per-node 4 train.py --model_name_or_path gpt2 --packing\n")
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert (run.plan.model.id, run.plan.sequence.packing, run.plan.launch.gpus_per_node) == ("gpt2", True, 4)
-    origin = run.origin("model.id")
+    origin = run.get_origin("model.id")
     assert origin is not None
-    assert not origin.assumed
+    assert not origin.assumption
 
 
 def test_launches_that_differ_leave_it_unknown(tmp_path: Path) -> None:
@@ -194,7 +196,7 @@ def test_launches_that_differ_leave_it_unknown(tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(
         f"python train.py --model_name_or_path gpt2 --packing\npython train.py --model_name_or_path {MODEL} --packing\n"
     )
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert (run.plan.model.id, run.plan.sequence.packing) == (None, True)
 
 
@@ -206,7 +208,7 @@ GKDTrainer(model="{MODEL}", args=GKDConfig("out", per_device_train_batch_size=2,
 
 def test_of_other_trainers_the_arguments_of_the_trainer_are_read(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(OTHER)
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert (run.plan.model.id, run.plan.batch.micro, run.plan.rollout.samples_per_prompt) == (MODEL, 2, None)
     assert "activations.fused_loss" in run.estimate.missing
 
@@ -221,8 +223,8 @@ def test_of_other_trainers_the_arguments_of_the_trainer_are_read(tmp_path: Path)
     ],
 )
 def test_trainers_that_are_not_read_are_named(text: str, trainer: str) -> None:
-    found = recognise(PythonDocument("train.py", text.encode()))
-    assert [one.why for one in found] == ([f"no rule covers TRL's {trainer}"] if trainer else [])
+    recognised = recognise(PythonDocument("train.py", text.encode()))
+    assert [config.reason for config in recognised] == ([f"no rule covers TRL's {trainer}"] if trainer else [])
 
 
 def test_a_read_me_file_shows_a_launch(tmp_path: Path) -> None:
@@ -230,8 +232,8 @@ def test_a_read_me_file_shows_a_launch(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(IMPORTS + WHOLE)
     command = f"accelerate launch --num_processes 2 train.py --model_name_or_path {MODEL} --packing"
     (tmp_path / "README.md").write_text(f"# How\n\n```bash\n{command}\n```\n\n```\npython train.py --packing\n```\n")
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert (run.plan.model.id, run.plan.sequence.packing, run.plan.launch.gpus_per_node) == (MODEL, True, 2)
-    origin = run.origin("model.id")
+    origin = run.get_origin("model.id")
     assert origin is not None
-    assert origin.assumed
+    assert origin.assumption

@@ -6,12 +6,12 @@ from textwrap import dedent
 
 import pytest
 
-from cfglint_train.documents.document import CannotEdit, Delete, Rename, Set, Unknown, apply
+from cfglint_train.documents.document import CannotEdit, Delete, Rename, Set, Unknown, apply_edits
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Any
-from cfglint_train.frameworks.trainer_script.launch import given
-from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, runs
+from cfglint_train.frameworks.trainer_script.launch import read_options
+from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, read_runs
 
 IMPORTS = """\
 import argparse
@@ -22,20 +22,20 @@ from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTr
 """
 
 
-def script(text: str) -> PythonDocument:
+def parse_script(text: str) -> PythonDocument:
     return PythonDocument("train.py", (IMPORTS + dedent(text)).encode())
 
 
-def only(text: str) -> tuple[PythonDocument, ScriptSettings]:
-    document = script(text)
-    (found,) = runs(document)
-    document.show(found)
-    return document, found
+def read_only_run(text: str) -> tuple[PythonDocument, ScriptSettings]:
+    document = parse_script(text)
+    (settings,) = read_runs(document)
+    document.attach_tree(settings)
+    return document, settings
 
 
-def value(text: str, key: str) -> Any:
-    document, _ = only(text)
-    return document.value((key,))
+def read_value(text: str, key: str) -> Any:
+    document, _ = read_only_run(text)
+    return document.get_value((key,))
 
 
 PLAIN = """\
@@ -82,30 +82,30 @@ PLAIN = """\
     ],
 )
 def test_settings_have_the_names_of_recipes(key: str, expected: object) -> None:
-    assert value(PLAIN, key) == expected
+    assert read_value(PLAIN, key) == expected
 
 
 def test_what_other_calls_take_is_no_key_of_the_arguments() -> None:
-    document, found = only(PLAIN)
-    assert set(found.index) == {
+    document, settings = read_only_run(PLAIN)
+    assert set(settings.index) == {
         "output_dir",
         "per_device_train_batch_size",
         "learning_rate",
         "packing",
         "max_length",
     }
-    assert [set(mapping.index) for route, mapping in document.mappings() if not route] == [set(found.index)]
+    assert [set(mapping.index) for route, mapping in document.list_mappings() if not route] == [set(settings.index)]
 
 
 def test_each_trainer_is_a_run() -> None:
-    first, second = runs(
-        script("""
+    first, second = read_runs(
+        parse_script("""
         sft = SFTTrainer("Qwen/Qwen2.5-7B", SFTConfig("first", max_length=512), train_dataset=data)
         dpo = DPOTrainer("Qwen/Qwen2.5-7B", None, DPOConfig("second", beta=0.2), train_dataset=data)
     """)
     )
     assert (first.trainer, second.trainer) == ("sft", "dpo")
-    assert [one.entries[0].value.text for one in (first, second)] == ["first", "second"]  # type: ignore[attr-defined]
+    assert [run.entries[0].value.text for run in (first, second)] == ["first", "second"]  # type: ignore[attr-defined]
 
 
 def test_the_trainer_of_a_class_of_the_script() -> None:
@@ -117,10 +117,10 @@ def test_the_trainer_of_a_class_of_the_script() -> None:
         extra: int = 3
     trainer = Careful(model="Qwen/Qwen2.5-7B", reward_funcs=f, args=Arguments(num_generations=4, extra=5))
     """
-    _, found = only(text)
-    assert (found.trainer, found.refused) == ("grpo", "")
-    assert "extra" not in found.index
-    assert "num_generations" in found.index
+    _, settings = read_only_run(text)
+    assert (settings.trainer, settings.refusal) == ("grpo", "")
+    assert "extra" not in settings.index
+    assert "num_generations" in settings.index
 
 
 @pytest.mark.parametrize(
@@ -142,8 +142,8 @@ def test_the_trainer_of_a_class_of_the_script() -> None:
     ],
 )
 def test_what_cannot_be_told_is_refused_with_the_reason(text: str, reason: str) -> None:
-    (found,) = runs(script(text))
-    assert reason in found.refused
+    (settings,) = read_runs(parse_script(text))
+    assert reason in settings.refusal
 
 
 @pytest.mark.parametrize(
@@ -156,11 +156,11 @@ def test_what_cannot_be_told_is_refused_with_the_reason(text: str, reason: str) 
     ],
 )
 def test_what_depends_on_the_run_is_unknown(text: str, key: str, expected: type) -> None:
-    assert isinstance(value(text, key), expected)
+    assert isinstance(read_value(text, key), expected)
 
 
 def test_a_condition_makes_a_value_uncertain() -> None:
-    _, found = only(
+    _, settings = read_only_run(
         """
         training = SFTConfig("out", max_length=512)
         if long:
@@ -168,7 +168,7 @@ def test_a_condition_makes_a_value_uncertain() -> None:
         SFTTrainer("m", training)
         """
     )
-    assert [step.kind for step in found.index["max_length"].value.how] == ["depends"]  # type: ignore[attr-defined]
+    assert [step.kind for step in settings.index["max_length"].value.how] == ["depends"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -181,27 +181,27 @@ def test_a_condition_makes_a_value_uncertain() -> None:
     ],
 )
 def test_a_launch_gives_the_options_of_the_script(words: list[str], expected: dict[str, object]) -> None:
-    found = given(script(PLAIN), words)
-    assert {name: one.value for name, one in found.items()} == expected
+    options = read_options(parse_script(PLAIN), words)
+    assert {name: option.value for name, option in options.items()} == expected
 
 
 @pytest.mark.parametrize("words", [["--batch-size", "many"], ["--batch-size"], ["--batch-size", "cfglint-untold"]])
 def test_a_word_that_cannot_be_told(words: list[str]) -> None:
-    assert isinstance(given(script(PLAIN), words)["batch_size"].value, Unknown)
+    assert isinstance(read_options(parse_script(PLAIN), words)["batch_size"].value, Unknown)
 
 
 def test_given_options_count_instead_of_defaults() -> None:
-    document = script(PLAIN)
-    (found,) = runs(document, given(document, ["--batch-size", "2", "--packing"]))
-    document.show(found)
-    assert document.value(("per_device_train_batch_size",)) == 2
-    assert document.value(("packing",)) is True
-    assert document.value(("learning_rate",)) == 2e-4
+    document = parse_script(PLAIN)
+    (settings,) = read_runs(document, read_options(document, ["--batch-size", "2", "--packing"]))
+    document.attach_tree(settings)
+    assert document.get_value(("per_device_train_batch_size",)) == 2
+    assert document.get_value(("packing",)) is True
+    assert document.get_value(("learning_rate",)) == 2e-4
 
 
-def changed(text: str, *changes: Any) -> str:
-    document, _ = only(text)
-    after = apply(document.source, document.edits(changes)).decode()
+def apply_changes(text: str, *changes: Any) -> str:
+    document, _ = read_only_run(text)
+    after = apply_edits(document.source, document.build_edits(changes)).decode()
     return after.removeprefix(IMPORTS)
 
 
@@ -211,7 +211,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--length", type=int, default=4096)
 SFTTrainer("m", SFTConfig("out", max_length=parser.parse_args().length))
 """
-    assert changed(text, Set(("max_length",), 2048)) == text.replace("4096", "2048")
+    assert apply_changes(text, Set(("max_length",), 2048)) == text.replace("4096", "2048")
 
 
 TEXT = """\
@@ -235,7 +235,7 @@ SFTTrainer(model, training, peft_config=LoraConfig(lora_dropout=0.1))
     ],
 )
 def test_fixes_edit_the_call_that_takes_the_setting(change: Any, before: str, after: str) -> None:
-    assert changed(TEXT, change) == TEXT.replace(before, after)
+    assert apply_changes(TEXT, change) == TEXT.replace(before, after)
 
 
 @pytest.mark.parametrize(
@@ -243,19 +243,19 @@ def test_fixes_edit_the_call_that_takes_the_setting(change: Any, before: str, af
 )
 def test_what_another_call_takes_is_not_renamed_or_left_out(change: Any) -> None:
     if isinstance(change, Set):
-        assert "load_in_4bit_" in changed(TEXT, change)  # an unknown key goes to the arguments
+        assert "load_in_4bit_" in apply_changes(TEXT, change)  # an unknown key goes to the arguments
         return
     with pytest.raises(CannotEdit, match="another call"):
-        changed(TEXT, change)
+        apply_changes(TEXT, change)
 
 
 def test_a_setting_of_a_call_that_is_not_there() -> None:
-    with pytest.raises(CannotEdit, match="no call that takes it"):
-        changed('SFTTrainer("m", SFTConfig("out"))', Set(("lora_r",), 16))
+    with pytest.raises(CannotEdit, match="no call in the script accepts it"):
+        apply_changes('SFTTrainer("m", SFTConfig("out"))', Set(("lora_r",), 16))
 
 
 def test_no_record_of_another_document_has_parts() -> None:
     document = PythonDocument("x.py", b"x = 1\n")
-    document.show(Record(document.span(document.module.body[0]), []))
-    assert document.entry(("x",)) is None
-    assert document.node(("x",)) is None
+    document.attach_tree(Record(document.find_span(document.module.body[0]), []))
+    assert document.find_entry(("x",)) is None
+    assert document.find_node(("x",)) is None

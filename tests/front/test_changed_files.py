@@ -1,4 +1,4 @@
-"""`changed-files-only`: whatever file a change touches, what it breaks is reported, in real git repositories."""
+"""`changed-files-only`: report everything that a change breaks, in real git repositories."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from cfglint_train import request
-from cfglint_train.foundation.budget import Budget, processor_time
+from cfglint_train.foundation.budget import Budget, read_processor_time
 from cfglint_train.front import action, base_result, git_changes, programs
-from tests.front.test_action import git, put
+from tests.front.test_action import run_git, write_files
 from tests.support import runner
 from tests.support.configs import AXOLOTL, CONTRADICTED, TWICE
 
@@ -40,28 +40,30 @@ deepspeed_config:
 num_processes: 1
 """
 HEAD = "#!/bin/bash\n"
-MUCH = "axolotl train run.yaml --micro-batch-size 4096\n"
-LITTLE = "axolotl train run.yaml --micro-batch-size 1\n"
-RL = "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-0.5B --dataset d\n"
+LARGE_BATCH = "axolotl train run.yaml --micro-batch-size 4096\n"
+SMALL_BATCH = "axolotl train run.yaml --micro-batch-size 1\n"
+OPENRLHF = "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-0.5B --dataset d\n"
 
 
-def adapter(base: str) -> str:
+def build_adapter_config(base: str) -> str:
     return json.dumps({"peft_type": "LORA", "base_model_name_or_path": base, "r": 8})
 
 
-def lock(release: str) -> str:
+def build_lock_file(release: str) -> str:
     return f'version = 1\n\n[[package]]\nname = "axolotl"\nversion = "{release}"\n'
 
 
-def conda(release: str) -> str:
+def build_conda_file(release: str) -> str:
     return f"dependencies:\n  - python\n  - pip:\n      - axolotl=={release}\n"
 
 
-def image(release: str) -> str:
+def build_dockerfile(release: str) -> str:
     return f"FROM python:3.11\nRUN pip install axolotl=={release}\n"
 
 
 class Case(NamedTuple):
+    """A change to a repository: files before, files changed, and files removed."""
+
     base: Files
     change: Files
     removed: tuple[str, ...] = ()
@@ -70,34 +72,39 @@ class Case(NamedTuple):
 CASES = {
     "model": Case({"run.yaml": LOCAL, "models/m/config.json": SMALL_MODEL}, {"models/m/config.json": LARGE_MODEL}),
     "adapter": Case(
-        {"run.yaml": LOCAL, "models/m/adapter_config.json": adapter("Qwen/Qwen2.5-0.5B")},
-        {"models/m/adapter_config.json": adapter("meta-llama/Llama-2-70b-hf")},
+        {"run.yaml": LOCAL, "models/m/adapter_config.json": build_adapter_config("Qwen/Qwen2.5-0.5B")},
+        {"models/m/adapter_config.json": build_adapter_config("meta-llama/Llama-2-70b-hf")},
     ),
     "model, added": Case(
-        {"run.yaml": LOCAL, "models/m/adapter_config.json": adapter("Qwen/Qwen2.5-0.5B")},
+        {"run.yaml": LOCAL, "models/m/adapter_config.json": build_adapter_config("Qwen/Qwen2.5-0.5B")},
         {"models/m/config.json": LARGE_MODEL},
     ),
     "model, removed": Case(
         {
             "run.yaml": LOCAL,
             "models/m/config.json": SMALL_MODEL,
-            "models/m/adapter_config.json": adapter("meta-llama/Llama-2-70b-hf"),
+            "models/m/adapter_config.json": build_adapter_config("meta-llama/Llama-2-70b-hf"),
         },
         {},
         ("models/m/config.json",),
     ),
-    "Dockerfile": Case({"run.yaml": RING, "Dockerfile": image("0.18.0")}, {"Dockerfile": image("0.9.0")}),
+    "Dockerfile": Case(
+        {"run.yaml": RING, "Dockerfile": build_dockerfile("0.18.0")}, {"Dockerfile": build_dockerfile("0.9.0")}
+    ),
     "Dockerfile, removed": Case(
-        {"run.yaml": AXOLOTL + "sequence_parallel_degree: 2\n", "Dockerfile": image("0.9.0")}, {}, ("Dockerfile",)
+        {"run.yaml": AXOLOTL + "sequence_parallel_degree: 2\n", "Dockerfile": build_dockerfile("0.9.0")},
+        {},
+        ("Dockerfile",),
     ),
     "requirements": Case(
         {"run.yaml": RING, "requirements-train.txt": "axolotl==0.18.0\n"},
         {"requirements-train.txt": "axolotl==0.9.0\n"},
     ),
     "conda": Case(
-        {"run.yaml": RING, "environment-train.yml": conda("0.18.0")}, {"environment-train.yml": conda("0.9.0")}
+        {"run.yaml": RING, "environment-train.yml": build_conda_file("0.18.0")},
+        {"environment-train.yml": build_conda_file("0.9.0")},
     ),
-    "lock": Case({"run.yaml": RING, "uv.lock": lock("0.18.0")}, {"uv.lock": lock("0.9.0")}),
+    "lock": Case({"run.yaml": RING, "uv.lock": build_lock_file("0.18.0")}, {"uv.lock": build_lock_file("0.9.0")}),
     "companion": Case(
         {"run.yaml": RUN + "deepspeed: ds.json\n", "ds.json": CONTRADICTED.replace("8", "1")},
         {"ds.json": CONTRADICTED},
@@ -113,10 +120,12 @@ CASES = {
         },
         {"acc.yaml": ACCELERATE.replace("steps: 1", "steps: 8")},
     ),
-    "launch script": Case({"run.yaml": RUN, "train.sh": HEAD + LITTLE}, {"train.sh": HEAD + MUCH}),
-    "launch script, added": Case({"run.yaml": RUN}, {"jobs/train.sh": HEAD + MUCH.replace("run.yaml", "../run.yaml")}),
+    "launch script": Case({"run.yaml": RUN, "train.sh": HEAD + SMALL_BATCH}, {"train.sh": HEAD + LARGE_BATCH}),
+    "launch script, added": Case(
+        {"run.yaml": RUN}, {"jobs/train.sh": HEAD + LARGE_BATCH.replace("run.yaml", "../run.yaml")}
+    ),
     "launch script, removed": Case(
-        {"run.yaml": RUN.replace("micro_batch_size: 1", "micro_batch_size: 4096"), "train.sh": HEAD + LITTLE},
+        {"run.yaml": RUN.replace("micro_batch_size: 1", "micro_batch_size: 4096"), "train.sh": HEAD + SMALL_BATCH},
         {},
         ("train.sh",),
     ),
@@ -128,13 +137,13 @@ CASES = {
         },
         {"env.sh": "MBS=4096\n"},
     ),
-    "Makefile": Case({"Makefile": "train:\n\techo\n"}, {"Makefile": f"train:\n\t{RL}"}),
-    "Makefile, added": Case({"run.yaml": RUN}, {"Makefile": f"train:\n\t{RL}"}),
+    "Makefile": Case({"Makefile": "train:\n\techo\n"}, {"Makefile": f"train:\n\t{OPENRLHF}"}),
+    "Makefile, added": Case({"run.yaml": RUN}, {"Makefile": f"train:\n\t{OPENRLHF}"}),
     "settings": Case({"run.yaml": RUN.replace(" gpu=RTX4090", "")}, {"cfglint.toml": 'hardware = {gpu = "1GB"}\n'}),
     "a file that hides": Case(
         {
             "run.yaml": RUN.replace("micro_batch_size: 1", "micro_batch_size: 4096"),
-            "jobs/train.sh": HEAD + LITTLE.replace("run.yaml", "../run.yaml"),
+            "jobs/train.sh": HEAD + SMALL_BATCH.replace("run.yaml", "../run.yaml"),
         },
         {"cfglint.toml": 'extend-exclude = ["jobs"]\n'},
     ),
@@ -145,7 +154,7 @@ CASES = {
 def lint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., set[str]]:
-    """The action in this process, as a pull request starts it: the findings that it shows."""
+    """Run the action in this process for a pull request, and return the findings that it shows."""
     for name in [name for name in os.environ if name.startswith(("GITHUB_", "CFGLINT_"))]:
         monkeypatch.delenv(name)
     temporary = tmp_path / "temporary"
@@ -167,31 +176,31 @@ def lint(
         monkeypatch.chdir(checkout)
         capsys.readouterr()
         code = action.main()
-        found = {
-            f"{one.file}: {one.title}: {one.message}"
-            for one in runner.annotations(capsys.readouterr().out)
-            if one.file is not None
+        findings = {
+            f"{annotation.file}: {annotation.title}: {annotation.message}"
+            for annotation in runner.list_annotations(capsys.readouterr().out)
+            if annotation.file is not None
         }
-        assert bool(found) or code == 0
+        assert bool(findings) or code == 0
         assert not list(temporary.iterdir())
-        return found
+        return findings
 
     return run
 
 
-def checkout(folder: Path, base: Files, change: Files, removed: tuple[str, ...]) -> str:
-    """A repository with a change; the commit before it."""
+def commit_change(folder: Path, base: Files, change: Files, removed: tuple[str, ...]) -> str:
+    """Create a repository with a change in `folder`, and return the commit before it."""
     folder.mkdir(exist_ok=True)
-    git(folder, "init", "--quiet")
-    put(folder, base)
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "base")
-    before = git(folder, "rev-parse", "HEAD")
-    put(folder, change)
+    run_git(folder, "init", "--quiet")
+    write_files(folder, base)
+    run_git(folder, "add", "--all")
+    run_git(folder, "commit", "--quiet", "--message", "base")
+    before = run_git(folder, "rev-parse", "HEAD")
+    write_files(folder, change)
     for name in removed:
         (folder / name).unlink()
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "change")
+    run_git(folder, "add", "--all")
+    run_git(folder, "commit", "--quiet", "--message", "change")
     return before
 
 
@@ -199,11 +208,11 @@ def checkout(folder: Path, base: Files, change: Files, removed: tuple[str, ...])
 def test_what_a_change_breaks_is_reported_whichever_file_it_changes(name: str, tmp_path: Path, lint) -> None:
     case = CASES[name]
     folder = tmp_path / "repository"
-    before = checkout(folder, case.base, case.change, case.removed)
+    before = commit_change(folder, case.base, case.change, case.removed)
     after = lint(folder, before, only_changed=False)
-    git(folder, "switch", "--quiet", "--detach", before)
+    run_git(folder, "switch", "--quiet", "--detach", before)
     earlier = lint(folder, before, only_changed=False)
-    git(folder, "switch", "--quiet", "-")
+    run_git(folder, "switch", "--quiet", "-")
     broken = after - earlier
     assert broken
     assert broken <= lint(folder, before)
@@ -224,64 +233,71 @@ UNRELATED = {
 def test_a_change_that_nothing_rests_on_reports_nothing(name: str, tmp_path: Path, lint) -> None:
     change, removed = UNRELATED[name]
     base = {"old.yaml": TWICE, "README.md": "# It\n", "plot.py": "import matplotlib\n\nprint(1)\n"}
-    before = checkout(tmp_path / "repository", base, change, removed)
+    before = commit_change(tmp_path / "repository", base, change, removed)
     assert lint(tmp_path / "repository", before, only_changed=False)
     assert lint(tmp_path / "repository", before) == set()
 
 
 def test_the_checkout_stays_as_it_is(tmp_path: Path, lint) -> None:
     outside = tmp_path / "outside"
-    put(outside, {"config.json": SMALL_MODEL})
+    write_files(outside, {"config.json": SMALL_MODEL})
     folder = tmp_path / "repository"
-    base = {"run.yaml": LOCAL, "models/m/config.json": SMALL_MODEL, "gone.sh": HEAD + LITTLE, ".gitignore": "large\n"}
-    before = checkout(folder, base, {"models/m/config.json": LARGE_MODEL, "new.sh": HEAD + LITTLE}, ("gone.sh",))
+    base = {
+        "run.yaml": LOCAL,
+        "models/m/config.json": SMALL_MODEL,
+        "gone.sh": HEAD + SMALL_BATCH,
+        ".gitignore": "large\n",
+    }
+    before = commit_change(
+        folder, base, {"models/m/config.json": LARGE_MODEL, "new.sh": HEAD + SMALL_BATCH}, ("gone.sh",)
+    )
     (folder / "large").write_text("not tracked")
     (folder / "out").symlink_to(outside)
     (folder / "nowhere").symlink_to("missing")
     os.mkfifo(folder / "pipe")
 
-    def state() -> dict[str, tuple[int, int, bytes]]:
+    def read_state() -> dict[str, tuple[int, int, bytes]]:
         files = [path for path in tmp_path.rglob("*") if path.is_file() and "event" not in path.name]
         return {str(path): (path.stat().st_mtime_ns, path.stat().st_nlink, path.read_bytes()) for path in files}
 
-    earlier = state()
+    earlier = read_state()
     assert lint(folder, before)
-    assert state() == earlier
+    assert read_state() == earlier
 
 
 def test_where_the_commit_before_cannot_be_restored_everything_is_reported(tmp_path: Path, lint, monkeypatch) -> None:
     monkeypatch.setattr(base_result, "_MAX_CHANGED", 1)
     folder = tmp_path / "repository"
-    before = checkout(folder, {"old.yaml": TWICE}, {"a.md": "", "b.md": ""}, ())
+    before = commit_change(folder, {"old.yaml": TWICE}, {"a.md": "", "b.md": ""}, ())
     assert lint(folder, before) == lint(folder, before, only_changed=False) != set()
 
 
 def test_a_link_that_changes_concerns_everything(tmp_path: Path, lint) -> None:
     folder = tmp_path / "repository"
-    put(folder, {"a.json": CONTRADICTED.replace("8", "1"), "b.json": CONTRADICTED})
+    write_files(folder, {"a.json": CONTRADICTED.replace("8", "1"), "b.json": CONTRADICTED})
     (folder / "ds.json").symlink_to("a.json")
-    before = checkout(folder, {"run.yaml": RUN + "deepspeed: ds.json\n", "old.yaml": TWICE}, {}, ("a.json",))
+    before = commit_change(folder, {"run.yaml": RUN + "deepspeed: ds.json\n", "old.yaml": TWICE}, {}, ("a.json",))
     (folder / "ds.json").unlink()
     (folder / "ds.json").symlink_to("b.json")
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--amend", "--message", "change")
+    run_git(folder, "add", "--all")
+    run_git(folder, "commit", "--quiet", "--amend", "--message", "change")
     assert {name.split(":")[0] for name in lint(folder, before)} >= {"old.yaml"}
 
 
-def stored(folder: Path, kind: str, content: bytes) -> str:
-    """Put an object into a repository that git itself would not make, and return its name."""
+def store_object(folder: Path, kind: str, content: bytes) -> str:
+    """Store an object that git itself would not create, and return its name."""
     command = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
     return subprocess.run(command, cwd=folder, input=content, capture_output=True, check=True).stdout.decode().strip()
 
 
-def tree(folder: Path, name: str) -> str:
-    """Return a tree with `old.yaml` and a file of this name, whose `>` begin further trees."""
+def store_tree(folder: Path, name: str) -> str:
+    """Return a tree with `old.yaml` and a file `name`, in which each `>` begins a nested tree."""
     outer, *inner = name.split(">")
-    below = stored(folder, "blob", b"evil") if not inner else tree(folder, ">".join(inner))
+    below = store_object(folder, "blob", b"evil") if not inner else store_tree(folder, ">".join(inner))
     entries = [("40000" if inner else "100644", outer, below)]
-    entries.append(("100644", "old.yaml", stored(folder, "blob", TWICE.encode())))
-    parts = (f"{mode} {one}\0".encode() + bytes.fromhex(identity) for mode, one, identity in entries)
-    return stored(folder, "tree", b"".join(parts))
+    entries.append(("100644", "old.yaml", store_object(folder, "blob", TWICE.encode())))
+    parts = (f"{mode} {entry_name}\0".encode() + bytes.fromhex(identity) for mode, entry_name, identity in entries)
+    return store_object(folder, "tree", b"".join(parts))
 
 
 @pytest.mark.parametrize(
@@ -289,10 +305,10 @@ def tree(folder: Path, name: str) -> str:
 )
 def test_no_name_of_the_commit_before_leads_out_of_its_folder(name: str, tmp_path: Path, lint) -> None:
     folder = tmp_path / "repository"
-    checkout(folder, {"old.yaml": TWICE}, {"README.md": ""}, ())
-    before = git(folder, "commit-tree", "-m", "base", tree(folder, name))
+    commit_change(folder, {"old.yaml": TWICE}, {"README.md": ""}, ())
+    before = run_git(folder, "commit-tree", "-m", "base", store_tree(folder, name))
     everything = lint(folder, before, only_changed=False)
-    assert {one.split(":")[0] for one in everything} == {"old.yaml"}
+    assert {finding.split(":")[0] for finding in everything} == {"old.yaml"}
     assert lint(folder, before) == everything
     assert not list(tmp_path.rglob("evil"))
 
@@ -300,17 +316,17 @@ def test_no_name_of_the_commit_before_leads_out_of_its_folder(name: str, tmp_pat
 def test_a_name_of_windows_does_not_either(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("..\\evil", "C:evil", ".. /evil", ".git./config", "a/GIT~1/config")
     for name in names:
-        assert git_changes.checked_name(name) == name
+        assert git_changes.check_name(name) == name
     with monkeypatch.context() as patch:
         patch.setattr(git_changes.os, "name", "nt")
         for name in names:
             with pytest.raises(git_changes.UnknownChange):
-                git_changes.checked_name(name)
-        assert git_changes.checked_name("a/.gitignore") == "a/.gitignore"
+                git_changes.check_name(name)
+        assert git_changes.check_name("a/.gitignore") == "a/.gitignore"
 
 
 def test_one_limit_of_time_holds_for_git_and_both_lints(tmp_path: Path, lint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here a command of git takes 100 seconds, and a lint a thousandth whenever it looks at the clock."""
+    """Simulate time: a git command takes 100 seconds, and each look at the clock takes a lint 1 ms."""
     commands = [0]
 
     def run(*arguments: Any, **named: Any) -> Any:
@@ -319,32 +335,32 @@ def test_one_limit_of_time_holds_for_git_and_both_lints(tmp_path: Path, lint, mo
 
     original = programs.run
     monkeypatch.setattr(programs, "run", run)
-    monkeypatch.setattr(action, "processor_time", lambda: 100 * commands[0])
+    monkeypatch.setattr(action, "read_processor_time", lambda: 100 * commands[0])
     looks = map((0.001).__mul__, count()).__next__
-    monkeypatch.setattr(request, "_budget", lambda options, _: Budget(options.max_cpu_seconds or inf, looks))
+    monkeypatch.setattr(request, "_build_budget", lambda options, _: Budget(options.max_cpu_seconds or inf, looks))
     folder = tmp_path / "repository"
-    before = checkout(folder, {"old.yaml": TWICE, "README.md": ""}, {"README.md": "new"}, ())
+    before = commit_change(folder, {"old.yaml": TWICE, "README.md": ""}, {"README.md": "new"}, ())
 
-    def limited(seconds: float | None, only_changed: bool = True) -> tuple[set[str], int]:
+    def lint_within(seconds: float | None, only_changed: bool = True) -> tuple[set[str], int]:
         commands[0] = 0
         limit = {"CFGLINT_MAX_CPU_SECONDS": "" if seconds is None else str(seconds)}
         return lint(folder, before, only_changed, **limit), commands[0]
 
-    everything, first = limited(None, only_changed=False)
+    everything, first = lint_within(None, only_changed=False)
     assert everything
-    nothing, both = limited(None)
+    nothing, both = lint_within(None)
     assert nothing == set()
     assert both >= first + 4
-    assert limited(100 * both + 60)[0] == set()
-    assert limited(100 * both + 1e-5) == (everything, both)  # no time to lint the commit before
-    assert limited(100 * both - 50)[0] == everything  # none to restore it
-    cut = limited(100 * first)[0]  # none for anything
-    assert len(cut) == 1
-    assert "not fully checked" in cut.pop()
+    assert lint_within(100 * both + 60)[0] == set()
+    assert lint_within(100 * both + 1e-5) == (everything, both)  # no time to lint the commit before
+    assert lint_within(100 * both - 50)[0] == everything  # none to restore it
+    findings = lint_within(100 * first)[0]  # no time for anything
+    assert len(findings) == 1
+    assert "not fully checked" in findings.pop()
 
 
 def test_the_time_of_other_programs_counts() -> None:
-    before = processor_time()
+    before = read_processor_time()
     spin = "import time\nwhile time.process_time() < 0.2: pass"
     subprocess.run([sys.executable, "-I", "-c", spin], check=True)
-    assert processor_time() - before >= 0.19
+    assert read_processor_time() - before >= 0.19

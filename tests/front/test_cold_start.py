@@ -1,4 +1,4 @@
-"""A plain lint imports nothing heavy: what a commit hook pays each time is the interpreter, PyYAML and cfglint."""
+"""A plain lint imports no heavy module: a commit hook pays only for the interpreter, PyYAML and cfglint."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ print(json.dumps([code, sorted(sys.modules)]), file=sys.stderr)
 
 @pytest.fixture(scope="module")
 def path() -> list[str]:
-    """The source roots and the installed packages."""
+    """Return the source roots and the installed packages."""
     roots = [str(REPOSITORY / root) for root in ("lint", "rules", "schemas")]
     return [*roots, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]
 
 
-def imported(path: list[str], folder: Path, *arguments: str) -> tuple[int, set[str]]:
-    """The exit code of a command, and the modules that it has imported."""
-    # Neither the site's .pth files (-S) nor the user's environment (-I) import anything into the process.
+def run_command(path: list[str], folder: Path, *arguments: str) -> tuple[int, set[str]]:
+    """Return the exit code of a command and the modules that it imported."""
+    # Prevent imports by the site's .pth files (-S) and the user's environment (-I).
     command = [sys.executable, "-I", "-S", "-c", PROBE.format(path=path), *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    code, modules = json.loads(done.stderr.splitlines()[-1])
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    code, modules = json.loads(process.stderr.splitlines()[-1])
     return code, set(modules)
 
 
 @pytest.mark.parametrize("arguments", [("check", "--force-exclude"), ("check", "--force-exclude", "--fix")])
 def test_what_a_hook_runs_imports_no_parser_of_arguments(path, tmp_path, arguments):
     (tmp_path / "config.yaml").write_text(REMOTE_CODE)
-    code, modules = imported(path, tmp_path, *arguments, "config.yaml")
+    code, modules = run_command(path, tmp_path, *arguments, "config.yaml")
     assert code == 0
     assert sorted(modules & {"argparse", "gettext", "locale"}) == []
 
@@ -68,39 +68,39 @@ def test_what_a_hook_runs_imports_no_parser_of_arguments(path, tmp_path, argumen
 def test_a_plain_lint_imports_nothing_heavy(path, tmp_path, name, text, expected, form):
     (tmp_path / ".git").mkdir()
     (tmp_path / name).write_text(text)
-    code, modules = imported(path, tmp_path, "--output-format", form, "--select", "SYN,BAT,SEC", ".")
+    code, modules = run_command(path, tmp_path, "--output-format", form, "--select", "SYN,BAT,SEC", ".")
     assert code == expected
     assert sorted(modules & set(HEAVY)) == []
     assert any(module.startswith("cfglint_rules.") for module in modules)
-    # Of the syntaxes only the one that is there.
+    # Only the syntax that is present is imported.
     assert ("cfglint_train.documents.shell.document" in modules) is False
 
 
 def test_all_rules_over_the_shipped_configurations(path, tmp_path):
-    """The whole set of rules and the memory model, over a run with a companion."""
+    """Lint a run with a companion with every rule and the memory model."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "config.yaml").write_text(TWICE + "deepspeed: ds.json\n")
     (tmp_path / "ds.json").write_text(CONTRADICTED)
-    code, modules = imported(path, tmp_path, ".")
+    code, modules = run_command(path, tmp_path, ".")
     assert code == 1
     assert sorted(modules & set(HEAVY)) == []
     assert "cfglint_train.memory.estimate" in modules
 
 
 def test_a_question_imports_hardly_more_than_an_estimate_of_its_file(path, tmp_path):
-    asked = ("estimate", "--model", "meta-llama/Llama-3.1-8B", "--output-file", "page.txt")
-    code, modules = imported(path, tmp_path, *asked)
-    assert imported(path, tmp_path, *asked, "--write", "axolotl=asked.yaml")[0] == code == 0
-    _, of_file = imported(path, tmp_path, "estimate", "asked.yaml", "--output-file", "page.txt")
+    command = ("estimate", "--model", "meta-llama/Llama-3.1-8B", "--output-file", "page.txt")
+    code, modules = run_command(path, tmp_path, *command)
+    assert run_command(path, tmp_path, *command, "--write", "axolotl=asked.yaml")[0] == code == 0
+    _, of_file = run_command(path, tmp_path, "estimate", "asked.yaml", "--output-file", "page.txt")
     assert sorted(modules & set(HEAVY) - of_file) == []
     assert not any("shell" in module or "python" in module.split(".") for module in modules)
     assert len(modules - of_file) < 20
 
 
 def test_a_version_costs_next_to_nothing(path, tmp_path):
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-I", "-S", "-c", PROBE.format(path=path), "--version"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0
-    assert done.stdout.startswith("cfglint 0.")
+    assert process.returncode == 0
+    assert process.stdout.startswith("cfglint 0.")

@@ -1,4 +1,4 @@
-"""What installs cfglint from a git repository beside pip: uv and pipx, as the documentation names them."""
+"""Installation from a git repository with uv and pipx, as documented."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import pytest
 
 from cfglint_train.version import VERSION
 from tests.support.configs import REMOTE_CODE
-from tests.support.upstream import cloned, git, program
+from tests.support.upstream import clone_repository, find_program, run_git
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory) -> str:
-    """The repository as it is, by an address that git reads."""
-    return f"git+{cloned(tmp_path_factory.mktemp('upstream') / 'cfglint').as_uri()}"
+    """Return the URL of the committed working tree, for git."""
+    return f"git+{clone_repository(tmp_path_factory.mktemp('upstream') / 'cfglint').as_uri()}"
 
 
 @pytest.fixture
 def here(tmp_path) -> Path:
-    """A repository with one configuration."""
+    """Create a repository with one configuration."""
     folder = tmp_path / "repository"
     folder.mkdir()
     (folder / ".git").mkdir()
@@ -35,7 +35,7 @@ def here(tmp_path) -> Path:
 
 @pytest.fixture
 def environment(tmp_path) -> dict[str, str]:
-    """All that these programs keep lies in the folder of the test; Python is the one that runs it."""
+    """Return environment variables that keep the programs' data in the test's folder and select the running Python."""
     places = {
         "UV_TOOL_DIR": "uv",
         "UV_TOOL_BIN_DIR": "bin",
@@ -44,9 +44,9 @@ def environment(tmp_path) -> dict[str, str]:
         "PIPX_BIN_DIR": "bin",
         "PIPX_MAN_DIR": "man",
     }
-    kept = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    chosen = {"UV_PYTHON": sys.executable, "PIPX_DEFAULT_PYTHON": sys.executable}
-    return {**kept, **chosen, **{key: str(tmp_path / name) for key, name in places.items()}}
+    inherited = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    interpreter = {"UV_PYTHON": sys.executable, "PIPX_DEFAULT_PYTHON": sys.executable}
+    return {**inherited, **interpreter, **{key: str(tmp_path / name) for key, name in places.items()}}
 
 
 def run(here: Path, environment: dict[str, str], *command: str) -> subprocess.CompletedProcess[str]:
@@ -54,47 +54,49 @@ def run(here: Path, environment: dict[str, str], *command: str) -> subprocess.Co
 
 
 def test_uvx_runs_it_without_an_installation(address, here, environment):
-    uvx = [program("uv"), "tool", "run", "--from", address, "cfglint"]
-    done = run(here, environment, *uvx, "--version")
-    assert (done.returncode, done.stdout) == (0, f"cfglint {VERSION}\n"), done.stderr
-    done = run(here, environment, *uvx, "--isolated", "--select", "SEC", "--fail-on", "info")
-    assert done.returncode == 1, done.stderr
-    assert "SEC001" in done.stdout
+    uvx = [find_program("uv"), "tool", "run", "--from", address, "cfglint"]
+    process = run(here, environment, *uvx, "--version")
+    assert (process.returncode, process.stdout) == (0, f"cfglint {VERSION}\n"), process.stderr
+    process = run(here, environment, *uvx, "--isolated", "--select", "SEC", "--fail-on", "info")
+    assert process.returncode == 1, process.stderr
+    assert "SEC001" in process.stdout
 
 
 @pytest.mark.parametrize("installer", ["uv", "pipx"])
 def test_a_tool_of_its_own(address, here, environment, installer, tmp_path):
-    install = [program("uv"), "tool", "install"] if installer == "uv" else [program("pipx"), "install"]
-    done = run(here, environment, *install, address)
-    assert done.returncode == 0, done.stdout + done.stderr
+    install = [find_program("uv"), "tool", "install"] if installer == "uv" else [find_program("pipx"), "install"]
+    process = run(here, environment, *install, address)
+    assert process.returncode == 0, process.stdout + process.stderr
     cfglint = str(tmp_path / "bin" / "cfglint")
-    done = run(here, environment, cfglint, "--isolated", "--select", "SEC", "--fail-on", "info")
-    assert done.returncode == 1, done.stderr
-    assert "SEC001" in done.stdout
-    # Both leave behind where it came from: a folder of this machine, which `init` writes nowhere.
-    done = run(here, environment, cfglint, "init", "--diff")
-    assert done.returncode == 1, done.stderr
-    assert ".pre-commit-config.yaml:8: replace SOURCE by an address" in done.stderr
-    assert address.removeprefix("git+") not in done.stdout
-    # The environments of pipx have pip, and those of uv are asked about by uv: what cannot be installed is refused.
-    asked = {**environment, "PATH": f"{Path(program(installer)).parent}{os.pathsep}{environment['PATH']}"}
-    done = run(here, asked, cfglint, "init", "--yes", "--source", "git+https://localhost:1/nowhere/cfglint@v1")
-    assert done.returncode == 2
-    assert "nowhere/cfglint@v1: cannot be installed: " in done.stderr
+    process = run(here, environment, cfglint, "--isolated", "--select", "SEC", "--fail-on", "info")
+    assert process.returncode == 1, process.stderr
+    assert "SEC001" in process.stdout
+    # Both record the source as a local folder, which `init` never writes.
+    process = run(here, environment, cfglint, "init", "--diff")
+    assert process.returncode == 1, process.stderr
+    assert ".pre-commit-config.yaml:8: replace SOURCE with an address" in process.stderr
+    assert address.removeprefix("git+") not in process.stdout
+    # pipx's environments contain pip, and uv checks its own: a source that cannot be installed is rejected.
+    with_installer = {**environment, "PATH": f"{Path(find_program(installer)).parent}{os.pathsep}{environment['PATH']}"}
+    process = run(
+        here, with_installer, cfglint, "init", "--yes", "--source", "git+https://localhost:1/nowhere/cfglint@v1"
+    )
+    assert process.returncode == 2
+    assert "nowhere/cfglint@v1: cannot be installed: " in process.stderr
     assert sorted(path.name for path in here.iterdir()) == [".git", "config.yaml"]
 
 
 def test_the_command_of_the_readme_in_a_bare_environment(tmp_path):
-    """From a clone, with nothing but Python: it installs, and shows findings, fixes, an estimate and a fit."""
-    clone = cloned(tmp_path / "cfglint")
+    """Install from a clone with only Python, then show findings, fixes, an estimate and a fit."""
+    clone = clone_repository(tmp_path / "cfglint")
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     (command,) = re.findall(
         r"<!-- main command -->\n```sh\n(.*?)\n```", (clone / "README.md").read_text(encoding="utf-8"), re.DOTALL
     )
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     path = f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    done = run(clone, {**bare, "PATH": path}, "bash", "-c", command)
-    assert done.returncode == 0, done.stderr
+    process = run(clone, {**bare, "PATH": path}, "bash", "-c", command)
+    assert process.returncode == 0, process.stderr
     for shown in ("error CKP001", "+gradient_checkpointing: true", "one GPU of 79.1 GiB", "smallest change that fits"):
-        assert shown in done.stdout
-    assert git(clone, "status", "--porcelain") == ""
+        assert shown in process.stdout
+    assert run_git(clone, "status", "--porcelain") == ""

@@ -1,4 +1,4 @@
-"""Answers to mistakes: a mistyped word gets the nearest one, and nothing that was not checked looks like a pass."""
+"""Answers to mistakes: suggestions for mistyped words, and no pass for an input that was not checked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.version import VERSION
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 
 CONFIG = """\
 base_model: Qwen/Qwen2.5-0.5B
@@ -28,18 +28,18 @@ def here(tmp_path) -> Path:
 
 
 def test_help_and_version_are_commands(here):
-    assert cfglint("help", cwd=here) == cfglint("--help", cwd=here)
-    assert cfglint("help", "fit", cwd=here) == cfglint("fit", "--help", cwd=here)
-    assert cfglint("version", cwd=here).out == cfglint("-V", cwd=here).out == f"cfglint {VERSION}\n"
+    assert run_cfglint("help", cwd=here) == run_cfglint("--help", cwd=here)
+    assert run_cfglint("help", "fit", cwd=here) == run_cfglint("fit", "--help", cwd=here)
+    assert run_cfglint("version", cwd=here).out == run_cfglint("-V", cwd=here).out == f"cfglint {VERSION}\n"
 
 
 @pytest.mark.parametrize("name", ["help", "version", "lint", "fix"])
 def test_a_file_or_folder_of_that_name_is_linted(here, name):
     (here / name).mkdir()
     (here / name / "config.yaml").write_text(CONFIG + "learning_rate: 0.1\n")
-    outcome = cfglint("--output-format", "concise", "--select", "SYN", name, cwd=here)
+    outcome = run_cfglint("--output-format", "concise", "--select", "SYN", name, cwd=here)
     assert outcome.lines[0].startswith(f"{name}/config.yaml:5:1: warning SYN003")
-    assert cfglint(name, "--output-format", "concise", "--select", "SYN", cwd=here) == outcome
+    assert run_cfglint(name, "--output-format", "concise", "--select", "SYN", cwd=here) == outcome
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_file_or_folder_of_that_name_is_linted(here, name):
     ],
 )
 def test_commands_of_other_tools(here, word, meant):
-    outcome = cfglint(word, "config.yaml", cwd=here)
+    outcome = run_cfglint(word, "config.yaml", cwd=here)
     assert outcome == (2, "", f"cfglint: unknown command {word}; did you mean {meant}?\n")
 
 
@@ -89,21 +89,21 @@ def test_commands_of_other_tools(here, word, meant):
     ],
 )
 def test_a_mistyped_word_gets_the_nearest_one(here, arguments, said):
-    outcome = cfglint(*arguments, cwd=here)
+    outcome = run_cfglint(*arguments, cwd=here)
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err
 
 
 def test_a_mistyped_setting_and_value(here):
     (here / "cfglint.toml").write_text('selct = ["MEM"]\n')
-    assert "unknown setting selct; did you mean select?" in cfglint(cwd=here).err
+    assert "unknown setting selct; did you mean select?" in run_cfglint(cwd=here).err
     (here / "cfglint.toml").write_text('output-format = "jsno"\n')
-    assert "not 'jsno'; did you mean json?" in cfglint(cwd=here).err
+    assert "not 'jsno'; did you mean json?" in run_cfglint(cwd=here).err
 
 
 def test_a_mistyped_model_is_named_beside_its_estimate(here):
     (here / "config.yaml").write_text(CONFIG.replace("Qwen/Qwen2.5-0.5B", "Qwen/Qwem2.5-0.5B"))
-    lines = cfglint("estimate", "config.yaml", cwd=here).lines
+    lines = run_cfglint("estimate", "config.yaml", cwd=here).lines
     assert "  model   Qwen/Qwem2.5-0.5B: not in the catalogue; did you mean Qwen/Qwen2.5-0.5B?" in lines
 
 
@@ -115,16 +115,16 @@ def test_a_mistyped_model_is_named_beside_its_estimate(here):
     ],
 )  # fmt: skip
 def test_format_is_output_format(here, arguments):
-    outcome = cfglint(*arguments, "--output-format", "json", cwd=here)
+    outcome = run_cfglint(*arguments, "--output-format", "json", cwd=here)
     assert outcome.out[:1] in "{["
-    assert cfglint(*arguments, "--format", "json", cwd=here) == outcome
+    assert run_cfglint(*arguments, "--format", "json", cwd=here) == outcome
 
 
 def test_several_rules_are_explained(here):
-    alone = [cfglint("rule", code, cwd=here).out for code in ("MEM001", "KEY001")]
+    alone = [run_cfglint("rule", code, cwd=here).out for code in ("MEM001", "KEY001")]
     for words in (["MEM001", "KEY001"], ["mem001,unknown-key"], ["MEM001", "step-exceeds-gpu", "KEY001"]):
-        assert cfglint("rule", *words, cwd=here) == (0, "\n\n".join(alone), "")
-    assert {line[:3] for line in cfglint("rule", "MEM", "KEY", cwd=here).lines} == {"MEM", "KEY"}
+        assert run_cfglint("rule", *words, cwd=here) == (0, "\n\n".join(alone), "")
+    assert {line[:3] for line in run_cfglint("rule", "MEM", "KEY", cwd=here).lines} == {"MEM", "KEY"}
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -133,15 +133,15 @@ def test_several_rules_are_explained(here):
 def test_a_folder_without_configs_says_what_was_looked_at(here):
     (here / "docs").mkdir()
     (here / "docs" / "readme.md").write_text("text\n")
-    empty = cfglint("docs", cwd=here)
+    empty = run_cfglint("docs", cwd=here)
     assert (empty.code, empty.err) == (0, "")
     assert empty.out.startswith("warning: no training config found: there are no YAML, JSON, shell or Python files")
     for number in range(12):
         (here / "docs" / f"{number}.yaml").write_text("title: x\n")
-    looked = "warning: no training config found: looked at 12 files, and cfglint recognises none (--verbose says why)\n"
-    assert cfglint("docs", cwd=here) == (0, looked, "")
-    assert looked in cfglint("--fix", "docs", cwd=here).out
-    assert cfglint("--jobs", "2", "--quiet", "docs", cwd=here) == (0, "", "")
+    looked = "warning: no training config found in 12 files (--verbose says why)\n"
+    assert run_cfglint("docs", cwd=here) == (0, looked, "")
+    assert looked in run_cfglint("--fix", "docs", cwd=here).out
+    assert run_cfglint("--jobs", "2", "--quiet", "docs", cwd=here) == (0, "", "")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_folder_without_configs_says_what_was_looked_at(here):
 )
 def test_broken_yaml_says_what_is_open(here, text, line, said):
     (here / "config.yaml").write_text("base_model: Qwen/Qwen2.5-0.5B\n" + text)
-    outcome = cfglint("--output-format", "concise", "config.yaml", cwd=here)
+    outcome = run_cfglint("--output-format", "concise", "config.yaml", cwd=here)
     assert outcome.code == 2
     assert outcome.lines[0].startswith(f"config.yaml:{line}:")
     assert outcome.lines[0].endswith(said)
@@ -165,12 +165,15 @@ def test_broken_yaml_says_what_is_open(here, text, line, said):
 
 def test_a_broken_file_without_known_keys_says_so_where_it_is_named(here):
     (here / "other.yaml").write_text("x: [1, 2\ny: 3\n")
-    named = cfglint("other.yaml", cwd=here)
+    named = run_cfglint("other.yaml", cwd=here)
     assert named.code == 0
-    assert "and is no YAML at line 2: did not find expected ',' or ']'; the `[` on line 1 is not closed" in named.out
+    assert (
+        "and is not valid YAML at line 2: did not find expected ',' or ']'; the `[` on line 1 is not closed"
+        in named.out
+    )
     for command in ("estimate", "fit"):
-        assert "the `[` on line 1 is not closed" in cfglint(command, "other.yaml", cwd=here).err
-    assert "no YAML at" not in cfglint(cwd=here).out
+        assert "the `[` on line 1 is not closed" in run_cfglint(command, "other.yaml", cwd=here).err
+    assert "no YAML at" not in run_cfglint(cwd=here).out
 
 
 @pytest.mark.parametrize("command", ["estimate", "fit"])
@@ -178,10 +181,10 @@ def test_what_was_not_estimated_is_no_success(here, command):
     (here / "config.yaml").write_text(CONFIG.replace("Qwen/Qwen2.5-0.5B", "Unknown/Model-9B"))
     (here / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
     (here / "fits.yaml").write_text(CONFIG)
-    assert cfglint(command, "config.yaml", cwd=here).code == 2
-    assert cfglint(command, "ds.json", cwd=here).code == 2
-    assert cfglint(command, "fits.yaml", "--gpu", "H200", cwd=here).code == 0
-    assert "cannot be estimated" in cfglint(command, "--help", cwd=here).out
+    assert run_cfglint(command, "config.yaml", cwd=here).code == 2
+    assert run_cfglint(command, "ds.json", cwd=here).code == 2
+    assert run_cfglint(command, "fits.yaml", "--gpu", "H200", cwd=here).code == 0
+    assert "cannot be estimated" in run_cfglint(command, "--help", cwd=here).out
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------
@@ -191,30 +194,30 @@ EXPLAIN = "Run `cfglint rule CODE` for an explanation."
 
 def test_a_report_ends_with_where_rules_are_explained(here):
     (here / "config.yaml").write_text(CONFIG + "learning_rate: 0.1\nmicro_batch_size: 4\n")
-    outcome = cfglint(cwd=here)
+    outcome = run_cfglint(cwd=here)
     assert outcome.out.count(EXPLAIN) == 1
     assert outcome.lines[-1] == EXPLAIN
     for form in ("concise", "grouped", "json", "github"):
-        assert EXPLAIN not in cfglint("--output-format", form, cwd=here).out
-    assert EXPLAIN not in cfglint("--quiet", cwd=here).out
-    assert EXPLAIN not in cfglint("--select", "HST", cwd=here).out
+        assert EXPLAIN not in run_cfglint("--output-format", form, cwd=here).out
+    assert EXPLAIN not in run_cfglint("--quiet", cwd=here).out
+    assert EXPLAIN not in run_cfglint("--select", "HST", cwd=here).out
 
 
 def test_a_part_of_a_code_is_no_selector(here):
-    said = "unknown rule MEM01; did you mean MEM001?"
+    message = "unknown rule MEM01; did you mean MEM001?"
     for flag in ("--select", "--ignore"):
-        outcome = cfglint(flag, "MEM01", ".", cwd=here)
+        outcome = run_cfglint(flag, "MEM01", ".", cwd=here)
         assert outcome.code == 2
-        assert said in outcome.err
+        assert message in outcome.err
     (here / "cfglint.toml").write_text('[severity]\nMEM01 = "off"\n')
-    assert said in cfglint(cwd=here).err
+    assert message in run_cfglint(cwd=here).err
     (here / "cfglint.toml").write_text("")
     for word in ("MEM", "mem", "MEM001", "step-exceeds-gpu", "ALL"):
-        assert cfglint("--select", word, cwd=here).code != 2
+        assert run_cfglint("--select", word, cwd=here).code != 2
 
 
 def test_a_path_that_does_not_exist_gets_the_nearest_one(here):
     for command in ([], ["estimate"], ["fit"]):
-        outcome = cfglint(*command, "confg.yaml", cwd=here)
+        outcome = run_cfglint(*command, "confg.yaml", cwd=here)
         assert outcome.code == 2
         assert "No such file or directory; did you mean config.yaml?" in outcome.out + outcome.err

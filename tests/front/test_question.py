@@ -1,4 +1,4 @@
-"""A question without a file: the same answer as for the file that `--write` makes of it, which everybody takes."""
+"""Estimates without a file: the same answer as for the file that `--write` makes, which every tool accepts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cfglint_schemas.vocabulary import load
 from cfglint_train.front import starter
 from tests.schemas import test_trl_parsers
 from tests.support import oracle
-from tests.support.axolotl import judged as judged_by_axolotl
-from tests.support.command import Outcome, cfglint
+from tests.support.axolotl import judge_configs as judged_by_axolotl
+from tests.support.command import Outcome, run_cfglint
 
-ASKED = ("estimate", "--model", "meta-llama/Llama-3.1-8B", "--method", "qlora", "--gpu", "RTX4090")
+QUESTION = ("estimate", "--model", "meta-llama/Llama-3.1-8B", "--method", "qlora", "--gpu", "RTX4090")
 KINDS = (
     (),
     ("--zero", "1"),
@@ -25,8 +25,10 @@ KINDS = (
     ("--precision", "fp16"),
     ("--no-checkpointing", "--optimizer", "paged_adamw_8bit", "--accumulation", "1"),
 )
-"""Flags beside model, method and GPU."""
-METHODS = [(framework, method) for framework in starter.frameworks() for method in starter.methods(framework)]
+"""Flags besides model, method and GPU."""
+METHODS = [
+    (framework, method) for framework in starter.list_starter_frameworks() for method in starter.list_methods(framework)
+]
 TABLE = [
     ("Qwen/Qwen2.5-0.5B", "H100", 1024),
     ("meta-llama/Llama-3.1-8B", "RTX4090", 4096),
@@ -34,15 +36,15 @@ TABLE = [
 ]
 
 
-def written(folder: Path, framework: str, *flags: str, model: str = "Qwen/Qwen2.5-0.5B") -> Path:
-    """The file that `--write` makes."""
-    outcome = cfglint("estimate", "--model", model, *flags, "--write", f"{framework}=asked.yaml", cwd=folder)
-    assert (outcome.code, outcome.err.splitlines()[0]) == (0, "wrote asked.yaml; fill in before you start it:")
+def write_starter(folder: Path, framework: str, *flags: str, model: str = "Qwen/Qwen2.5-0.5B") -> Path:
+    """Return the file that `--write` makes."""
+    outcome = run_cfglint("estimate", "--model", model, *flags, "--write", f"{framework}=asked.yaml", cwd=folder)
+    assert (outcome.code, outcome.err.splitlines()[0]) == (0, "wrote asked.yaml; fill in before you run it:")
     return folder / "asked.yaml"
 
 
-def budgets(outcome: Outcome) -> list[dict[str, Any]]:
-    """The runs of a report as JSON, without what is assumed and how the file is called."""
+def read_budgets(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return the runs of a JSON report, without the assumptions and the file's name."""
     assert outcome.code == 0, outcome.err
     runs = json.loads(outcome.out)["runs"]
     assert len(runs) == 1
@@ -51,33 +53,33 @@ def budgets(outcome: Outcome) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("framework", "method", "model", "gpu", "length"),
-    [(*one, *TABLE[number % len(TABLE)]) for number, one in enumerate(METHODS)],
+    [(*pair, *TABLE[number % len(TABLE)]) for number, pair in enumerate(METHODS)],
 )
 def test_the_answer_is_that_of_the_written_file(tmp_path, framework, method, model, gpu, length):
     flags = ("--method", method, "--gpu", gpu, "--length", str(length))
     question = ("estimate", "--model", model, *flags, "--framework", framework, "--format", "json")
-    asked = budgets(cfglint(*question, cwd=tmp_path))
+    answer = read_budgets(run_cfglint(*question, cwd=tmp_path))
     assert list(tmp_path.iterdir()) == []
-    file = written(tmp_path, framework, *flags, model=model)
-    told = budgets(cfglint("estimate", file.name, "--gpu", gpu, "--format", "json", cwd=tmp_path))
-    assert asked == told
-    assert asked[0]["missing"] == []
-    assert asked[0]["framework"] == framework
-    assert (asked[0]["nodes"], asked[0]["gpus_per_node"]) == (1, 1)
+    file = write_starter(tmp_path, framework, *flags, model=model)
+    from_file = read_budgets(run_cfglint("estimate", file.name, "--gpu", gpu, "--format", "json", cwd=tmp_path))
+    assert answer == from_file
+    assert answer[0]["missing"] == []
+    assert answer[0]["framework"] == framework
+    assert (answer[0]["nodes"], answer[0]["gpus_per_node"]) == (1, 1)
 
 
 @pytest.mark.parametrize(("framework", "method"), METHODS[::3])
 def test_every_flag_reaches_the_plan(tmp_path, framework, method):
-    """By the figures: each of them gives other ones than the usual values do."""
+    """Compare figures: each flag changes them relative to the defaults."""
     flags = ["--length", "512"], ["--micro", "4"], ["--optimizer", "sgd"], ["--no-checkpointing"], ["--zero", "3"]
     flags = (*flags, ["--fsdp"], *([["--rank", "64"]] if method in ("lora", "qlora") else ()))
     question = ("estimate", "--model", "Qwen/Qwen2.5-0.5B", "--method", method, "--framework", framework)
 
-    def phases(*more: str) -> Any:
-        return budgets(cfglint(*question, *more, "--format", "json", cwd=tmp_path))[0]["phases"]
+    def estimate_phases(*more: str) -> Any:
+        return read_budgets(run_cfglint(*question, *more, "--format", "json", cwd=tmp_path))[0]["phases"]
 
-    found = [phases(), *(phases(*more) for more in flags)]
-    assert all(one != other for at, one in enumerate(found) for other in found[:at])
+    estimates = [estimate_phases(), *(estimate_phases(*more) for more in flags)]
+    assert all(estimate != other for at, estimate in enumerate(estimates) for other in estimates[:at])
 
 
 @pytest.mark.parametrize(
@@ -85,28 +87,28 @@ def test_every_flag_reaches_the_plan(tmp_path, framework, method):
     [(*one, kind) for number, one in enumerate(METHODS) for kind in KINDS[number % 3 :: 3]],
 )
 def test_cfglint_finds_the_written_file_clean(tmp_path, framework, method, kind):
-    # What is trained in fp16 on purpose is a model that was not made in bf16.
+    # fp16 without a finding needs a model that was not trained in bf16.
     model = "facebook/opt-1.3b" if "fp16" in kind else "Qwen/Qwen2.5-0.5B"
-    file = written(tmp_path, framework, "--method", method, "--gpu", "H100", *kind, model=model)
-    found = json.loads(cfglint("--output-format", "json", "--gpu", "H100", file.name, cwd=tmp_path).out)
-    assert [one for one in found["findings"] if one["severity"] != "info"] == []
-    assert [one["code"] for one in found["findings"] if one["code"][:3] in ("KEY", "SYN", "CHK")] == []
-    assert {one["framework"] for one in found["files"]} - {"deepspeed"} == {framework}
+    file = write_starter(tmp_path, framework, "--method", method, "--gpu", "H100", *kind, model=model)
+    report = json.loads(run_cfglint("--output-format", "json", "--gpu", "H100", file.name, cwd=tmp_path).out)
+    assert [one for one in report["findings"] if one["severity"] != "info"] == []
+    assert [one["code"] for one in report["findings"] if one["code"][:3] in ("KEY", "SYN", "CHK")] == []
+    assert {one["framework"] for one in report["files"]} - {"deepspeed"} == {framework}
 
 
-@pytest.mark.parametrize("framework", starter.frameworks())
+@pytest.mark.parametrize("framework", starter.list_starter_frameworks())
 def test_a_text_has_no_signs_of_its_making(tmp_path, framework):
-    text = written(tmp_path, framework, "--method", "qlora", "--zero", "2", "--gpu", "RTX 4090").read_text()
+    text = write_starter(tmp_path, framework, "--method", "qlora", "--zero", "2", "--gpu", "RTX 4090").read_text()
     assert text.splitlines()[0] == '# cfglint: gpu="RTX 4090" nodes=1 gpus-per-node=8'
     assert not {"#?", "MODEL", "{file}"} & set(text.split())
     assert yaml.safe_load(text)["deepspeed"]["zero_optimization"] == {"stage": 2}
     other = tmp_path / "other"
     other.mkdir()
-    assert written(other, framework, "--method", "qlora", "--zero", "2", "--gpu", "RTX 4090").read_text() == text
+    assert write_starter(other, framework, "--method", "qlora", "--zero", "2", "--gpu", "RTX 4090").read_text() == text
 
 
 def test_the_page_names_what_is_assumed(tmp_path):
-    outcome = cfglint(*ASKED, cwd=tmp_path)
+    outcome = run_cfglint(*QUESTION, cwd=tmp_path)
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.lines[0].startswith("fits: ")
     assert any(line.startswith("Llama-3.1-8B-qlora.yaml  (axolotl ") for line in outcome.lines[:3])
@@ -119,56 +121,56 @@ def test_the_page_names_what_is_assumed(tmp_path):
         "(`--gpus-per-node`)"
     )
     assert list(tmp_path.iterdir()) == []
-    stated = ("--framework", "axolotl", "--length", "4096", "--micro", "1", "--accumulation", "8", "--optimizer",
+    settings = ("--framework", "axolotl", "--length", "4096", "--micro", "1", "--accumulation", "8", "--optimizer",
               "adamw_torch_fused", "--precision", "bf16", "--rank", "16", "--no-checkpointing", "--nodes", "1",
               "--gpus-per-node", "1")  # fmt: skip
-    assert "`--" not in cfglint(*ASKED, *stated, cwd=tmp_path).out
+    assert "`--" not in run_cfglint(*QUESTION, *settings, cwd=tmp_path).out
 
 
 def test_the_page_is_there_in_every_form_and_with_a_grid(tmp_path):
-    page = cfglint(*ASKED, "--format", "html", cwd=tmp_path)
+    page = run_cfglint(*QUESTION, "--format", "html", cwd=tmp_path)
     assert page.out.startswith("<!DOCTYPE html>")
-    assert "micro batch 1 (`--micro`)" in page.out
-    grid = cfglint(*ASKED, "--what-if", "micro_batch=1,2", cwd=tmp_path)
+    assert "micro batch 1 (<code>--micro</code>)" in page.out
+    grid = run_cfglint(*QUESTION, "--what-if", "micro_batch=1,2", cwd=tmp_path)
     assert "micro_batch" in grid.out
-    cfglint(*ASKED, "--output-file", "page.txt", cwd=tmp_path)
-    assert (tmp_path / "page.txt").read_text() == cfglint(*ASKED, cwd=tmp_path).out
+    run_cfglint(*QUESTION, "--output-file", "page.txt", cwd=tmp_path)
+    assert (tmp_path / "page.txt").read_text() == run_cfglint(*QUESTION, cwd=tmp_path).out
 
 
 def test_the_settings_of_the_folder_say_what_the_cluster_is(tmp_path):
     (tmp_path / "cfglint.toml").write_text('[hardware]\ngpu = "H200"\ngpus-per-node = 4\n')
-    told = json.loads(cfglint(*ASKED[:-2], "--format", "json", cwd=tmp_path).out)["runs"][0]
-    assert (told["gpu"], told["gpus_per_node"]) == ("H200", 4)
+    report = json.loads(run_cfglint(*QUESTION[:-2], "--format", "json", cwd=tmp_path).out)["runs"][0]
+    assert (report["gpu"], report["gpus_per_node"]) == ("H200", 4)
 
 
 def test_a_model_with_fewer_positions_is_asked_at_its_length(tmp_path):
-    assert "max_length: 2048" in written(tmp_path, "trl", model="facebook/opt-1.3b").read_text().splitlines()
+    assert "max_length: 2048" in write_starter(tmp_path, "trl", model="facebook/opt-1.3b").read_text().splitlines()
 
 
 def test_a_card_without_bf16_is_asked_in_fp16(tmp_path):
-    assert "fp16: true" in written(tmp_path, "trl", "--gpu", "V100-16GB").read_text().splitlines()
+    assert "fp16: true" in write_starter(tmp_path, "trl", "--gpu", "V100-16GB").read_text().splitlines()
 
 
 def test_what_does_not_fit_is_written_as_asked_and_said(tmp_path):
-    outcome = cfglint(*ASKED[:4], "full", *ASKED[5:], "--write", "trl", cwd=tmp_path)
+    outcome = run_cfglint(*QUESTION[:4], "full", *QUESTION[5:], "--write", "trl", cwd=tmp_path)
     assert outcome.code == 0
     assert "does not fit" in outcome.out
     assert outcome.err.splitlines()[-1].endswith("in it: run `cfglint Llama-3.1-8B-full.yaml`")
-    assert cfglint("Llama-3.1-8B-full.yaml", cwd=tmp_path).code == 1
+    assert run_cfglint("Llama-3.1-8B-full.yaml", cwd=tmp_path).code == 1
 
 
 def test_what_does_not_fit_gets_the_smallest_change_in_the_keys_of_the_framework(tmp_path):
-    outcome = cfglint(*ASKED, "--micro", "4", "--length", "8192", "--framework", "trl", cwd=tmp_path)
+    outcome = run_cfglint(*QUESTION, "--micro", "4", "--length", "8192", "--framework", "trl", cwd=tmp_path)
     assert "does not fit" in outcome.lines[0]
     assert "per_device_train_batch_size: 4 -> " in outcome.out
 
 
 def test_no_file_is_overwritten(tmp_path):
     (tmp_path / "Llama-3.1-8B-qlora.yaml").write_text("mine\n")
-    outcome = cfglint(*ASKED, "--write", "axolotl", cwd=tmp_path)
+    outcome = run_cfglint(*QUESTION, "--write", "axolotl", cwd=tmp_path)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == (
-        "cfglint: Llama-3.1-8B-qlora.yaml exists and is not overwritten; name another file with --write axolotl=FILE\n"
+        "cfglint: Llama-3.1-8B-qlora.yaml already exists; name another file with --write axolotl=FILE\n"
     )
     assert (tmp_path / "Llama-3.1-8B-qlora.yaml").read_text() == "mine\n"
 
@@ -180,7 +182,7 @@ def test_no_file_is_overwritten(tmp_path):
         (("--model", "nobody/xq"), "unknown model nobody/xq; state its shape with --model-config FILE, or ask the Hub"),
         (("--gpu", "RTX4091"), "unknown GPU 'RTX4091'; did you mean RTX 4090?"),
         (("--method", "qlra"), "unknown method qlra; did you mean qlora?"),
-        (("--method", "freeze", "--framework", "trl"), "no --method freeze for trl; llamafactory has it"),
+        (("--method", "freeze", "--framework", "trl"), "trl does not support --method freeze; use llamafactory"),
         (("--framework", "axolot"), "unknown framework axolot; did you mean axolotl?"),
         (("--write", "olmo"), "unknown framework olmo; known: axolotl, llamafactory, trl"),
         (("--write", "trl", "--framework", "axolotl"), "--framework axolotl contradicts --write trl"),
@@ -189,8 +191,8 @@ def test_no_file_is_overwritten(tmp_path):
         (("--micro", "0"), "argument --micro: must be a positive integer"),
         (("--nodes", "x"), "nodes must be a positive integer, not 'x'"),
         (("--zero", "2", "--fsdp"), "argument --fsdp: not allowed with argument --zero"),
-        (("config.yaml",), "--model asks without a file; it cannot be used with a file"),
-        (("--plan", "plan.json"), "--model asks without a file; it cannot be used with --plan"),
+        (("config.yaml",), "--model estimates without a file and cannot be used with a file"),
+        (("--plan", "plan.json"), "--model estimates without a file and cannot be used with --plan"),
         (("--write", "trl", "--set", "a=1"), "--write cannot be used with --set"),
         (("--write", "trl=here.json"), "--write trl=here.json: trl reads YAML; name a file that ends in .yaml"),
         (("--write", "trl=gone/a.yaml"), "--write trl=gone/a.yaml: there is no folder gone"),
@@ -198,33 +200,35 @@ def test_no_file_is_overwritten(tmp_path):
     ],
 )  # fmt: skip
 def test_a_mistake_gets_one_clear_answer(tmp_path, flags, said):
-    outcome = cfglint(*ASKED, *flags, cwd=tmp_path)
+    outcome = run_cfglint(*QUESTION, *flags, cwd=tmp_path)
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err.splitlines()[0]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_flag_of_a_question_needs_a_model(tmp_path):
-    outcome = cfglint("estimate", "--no-checkpointing", cwd=tmp_path)
+    outcome = run_cfglint("estimate", "--no-checkpointing", cwd=tmp_path)
     assert (outcome.code, outcome.err.splitlines()[0]) == (2, "cfglint estimate: --no-checkpointing needs --model")
 
 
 # --- the frameworks' own parsers -------------------------------------------------------------------------------------
 
 
-def written_all(folder: Path, framework: str) -> list[dict[str, Any]]:
-    """Every kind of file that `--write` makes for a framework."""
-    found = []
-    for number, (method, kind) in enumerate((one, kind) for one in starter.methods(framework) for kind in KINDS):
+def write_every_kind(folder: Path, framework: str) -> list[dict[str, Any]]:
+    """Write every kind of file that `--write` makes for a framework, and return them parsed."""
+    configs = []
+    for number, (method, kind) in enumerate(
+        (choice, kind) for choice in starter.list_methods(framework) for kind in KINDS
+    ):
         place = folder / str(number)
         place.mkdir()
-        found.append(yaml.safe_load(written(place, framework, "--method", method, *kind).read_text()))
-    return found
+        configs.append(yaml.safe_load(write_starter(place, framework, "--method", method, *kind).read_text()))
+    return configs
 
 
 @pytest.mark.recorded
 def test_axolotl_takes_what_is_written(tmp_path):
-    configs = written_all(tmp_path, "axolotl")
+    configs = write_every_kind(tmp_path, "axolotl")
     for config, verdict in zip(configs, judged_by_axolotl(configs), strict=True):
         assert verdict["accepted"], (config, verdict["why"])
         assert set(config) <= set(verdict["kept"])
@@ -232,17 +236,25 @@ def test_axolotl_takes_what_is_written(tmp_path):
 
 @pytest.mark.recorded
 def test_llama_factory_takes_what_is_written(tmp_path):
-    configs = written_all(tmp_path, "llamafactory")
-    verdicts = oracle.judge("llamafactory_arguments.py", configs)
-    assert [(config, one["why"], one["unused"]) for config, one in zip(configs, verdicts) if not one["accepted"]] == []
+    configs = write_every_kind(tmp_path, "llamafactory")
+    verdicts = oracle.judge_questions("llamafactory_arguments.py", configs)
+    assert [
+        (config, verdict["why"], verdict["unused"])
+        for config, verdict in zip(configs, verdicts)
+        if not verdict["accepted"]
+    ] == []
     assert len(verdicts) == len(configs)
 
 
 @pytest.mark.oracle
 @pytest.mark.slow
 def test_trl_takes_what_is_written(tmp_path):
-    configs = written_all(tmp_path, "trl")
-    asked = [{"trainer": "sft", "ranks": 1, "config": config} for config in configs]
-    verdicts = test_trl_parsers.judged(load("trl").newest, asked)
-    assert [(config, one["why"], one["unused"]) for config, one in zip(configs, verdicts) if not one["accepted"]] == []
+    configs = write_every_kind(tmp_path, "trl")
+    requests = [{"trainer": "sft", "ranks": 1, "config": config} for config in configs]
+    verdicts = test_trl_parsers.run_parser(load("trl").newest, requests)
+    assert [
+        (config, verdict["why"], verdict["unused"])
+        for config, verdict in zip(configs, verdicts)
+        if not verdict["accepted"]
+    ] == []
     assert len(verdicts) == len(configs)

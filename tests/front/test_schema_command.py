@@ -1,4 +1,4 @@
-"""`cfglint schema`: what it prints is a schema, says what cfglint says, and lets every sound example through."""
+"""`cfglint schema`: a valid schema that agrees with cfglint and accepts every valid example."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfglint_rules import registry
-from cfglint_rules.vocabulary.values import fits
-from cfglint_schemas.fact import Fact
-from cfglint_schemas.lenient import taken_by
-from cfglint_schemas.plain import plain
+from cfglint_rules.vocabulary.values import is_accepted
+from cfglint_schemas.fact import KeyFact
+from cfglint_schemas.lenient import build_widener
+from cfglint_schemas.plain import build_plain_schema
 from cfglint_schemas.status import Context
-from cfglint_schemas.vocabulary import load, vocabularies
+from cfglint_schemas.vocabulary import list_vocabularies, load
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.loaders import DEEPSPEED, PYDANTIC
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL
-from tests.support.corpus import CORPUS, files, needs_corpus
-from tests.support.laws import config_of
+from tests.support.corpus import CORPUS, list_corpus_files, needs_corpus
+from tests.support.laws import build_config
 
-every_framework = pytest.mark.parametrize("framework", vocabularies())
+every_framework = pytest.mark.parametrize("framework", list_vocabularies())
 
 
 # --- the command -----------------------------------------------------------------------------------------------------
@@ -38,42 +38,42 @@ every_framework = pytest.mark.parametrize("framework", vocabularies())
 
 @every_framework
 def test_what_is_printed_is_a_plain_schema_of_the_newest_release(framework: str, tmp_path: Path) -> None:
-    outcome = cfglint("schema", framework.replace("_", "-"), cwd=tmp_path)
+    outcome = run_cfglint("schema", framework.replace("_", "-"), cwd=tmp_path)
     assert (outcome.code, outcome.err) == (0, "")
-    made = json.loads(outcome.out)
-    assert made["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert made["title"] == f"{framework} {load(framework).newest}"
-    jsonschema.Draft202012Validator.check_schema(made)
+    schema = json.loads(outcome.out)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["title"] == f"{framework} {load(framework).newest}"
+    jsonschema.Draft202012Validator.check_schema(schema)
     assert '"x-' not in outcome.out.replace('"^(_|//|#|x-)"', "")
 
 
 def test_release_entry_and_companion(tmp_path: Path) -> None:
-    def properties(*arguments: str) -> dict[str, Any]:
-        made = json.loads(cfglint("schema", *arguments, cwd=tmp_path).out)
-        found: dict[str, Any] = made["$defs"][made["$ref"].removeprefix("#/$defs/")]["properties"]
-        return found
+    def read_properties(*arguments: str) -> dict[str, Any]:
+        schema = json.loads(run_cfglint("schema", *arguments, cwd=tmp_path).out)
+        members: dict[str, Any] = schema["$defs"][schema["$ref"].removeprefix("#/$defs/")]["properties"]
+        return members
 
-    assert "fsdp" in properties("axolotl", "--release", "0.18.0")
-    assert "fsdp" not in properties("axolotl", "--release", "v0.21.0")
-    assert "--ipo" in properties("openrlhf", "--release", "0.9.5", "--entry", "train_dpo")
-    assert "--model.ipo_enable" in properties("openrlhf", "--entry", "train_dpo")
+    assert "fsdp" in read_properties("axolotl", "--release", "0.18.0")
+    assert "fsdp" not in read_properties("axolotl", "--release", "v0.21.0")
+    assert "--ipo" in read_properties("openrlhf", "--release", "0.9.5", "--entry", "train_dpo")
+    assert "--model.ipo_enable" in read_properties("openrlhf", "--entry", "train_dpo")
     # LLaMA-Factory 0.9.4 allows transformers up to 4.57.1.
-    assert "save_safetensors" in properties("llamafactory", "--release", "0.9.4")
-    assert "save_safetensors" not in properties("llama-factory", "--release", "0.9.4", "--transformers", "5.0.0")
-    assert properties("axolotl", "--strict")["micro_batch_size"]["type"] == ["integer", "null"]
+    assert "save_safetensors" in read_properties("llamafactory", "--release", "0.9.4")
+    assert "save_safetensors" not in read_properties("llama-factory", "--release", "0.9.4", "--transformers", "5.0.0")
+    assert read_properties("axolotl", "--strict")["micro_batch_size"]["type"] == ["integer", "null"]
 
 
 def test_without_a_framework_they_are_listed(tmp_path: Path) -> None:
-    outcome = cfglint("schema", cwd=tmp_path)
+    outcome = run_cfglint("schema", cwd=tmp_path)
     assert outcome.code == 0
-    assert [line.split()[0] for line in outcome.lines] == list(vocabularies())
+    assert [line.split()[0] for line in outcome.lines] == list(list_vocabularies())
     assert "train_dpo" in next(line for line in outcome.lines if line.startswith("openrlhf"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["megatron"], "unknown framework megatron; there are accelerate, axolotl"),
+        (["megatron"], "unknown framework megatron; known: accelerate, axolotl"),
         (["axolotl", "--release", "0.1.0"], "--release 0.1.0: axolotl is known from 0.5.2 to "),
         (["axolotl", "--release", "99"], "--release 99: axolotl is known from 0.5.2 to "),
         (["axolotl", "--release", "new\x1b"], "--release new\\x1b: not a release"),
@@ -83,25 +83,25 @@ def test_without_a_framework_they_are_listed(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_usage(tmp_path: Path, arguments: list[str], problem: str) -> None:
-    outcome = cfglint("schema", *arguments, cwd=tmp_path)
+    outcome = run_cfglint("schema", *arguments, cwd=tmp_path)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.startswith(f"cfglint: {problem}")
 
 
-# --- against cfglint's own walk --------------------------------------------------------------------------------------
+# --- agreement with cfglint's rules ----------------------------------------------------------------------------------
 
 
-def unwelcome(errors: Any) -> Iterator[str]:
-    """The names that a schema does not let in; of alternatives, what the one that fits best complains of."""
+def find_rejected_names(errors: Any) -> Iterator[str]:
+    """Yield the names that a schema rejects; for alternatives, those of the alternative that fits best."""
     for error in errors:
         if error.validator == "additionalProperties":
-            known = error.schema["properties"]
-            yield from (name for name in error.instance if name not in known and not name.startswith(("_", "//")))
+            properties = error.schema["properties"]
+            yield from (name for name in error.instance if name not in properties and not name.startswith(("_", "//")))
         branches: dict[int, list[Any]] = {}
         for inner in error.context:
             branches.setdefault(inner.relative_schema_path[0], []).append(inner)
         fitting = [
-            set(unwelcome(branch))
+            set(find_rejected_names(branch))
             for branch in branches.values()
             if not any(inner.validator in ("type", "enum") and not inner.relative_path for inner in branch)
         ]
@@ -109,65 +109,67 @@ def unwelcome(errors: Any) -> Iterator[str]:
             yield from set.intersection(*fitting)
 
 
-def spoken_of(config: Config) -> set[str]:
-    """The keys that cfglint calls unknown, removed, renamed or without their plugin, in a way that they are lost."""
-    found = set()
+def find_reported_keys(config: Config) -> set[str]:
+    """Return the keys that cfglint reports as lost: unknown, removed, renamed or without their plugin."""
+    keys = set()
     for code in ("KEY001", "KEY002"):
-        for report in registry.checker(registry.RULES[code])(config):
+        for report in registry.get_checker(registry.RULES[code])(config):
             if not any(words in report.message for words in ("still works", "ignored with a warning")):
-                found.add(report.place.document.text(report.place.span).strip("\"'"))
-    return found
+                keys.add(report.place.document.get_text(report.place.span).strip("\"'"))
+    return keys
 
 
 @needs_corpus
 @pytest.mark.parametrize("release", ["0.18.0", "0.21.0"])
 def test_axolotl_examples_are_let_through_but_for_the_keys_that_are_lost(release: str) -> None:
-    validator = jsonschema.Draft202012Validator(plain(load("axolotl"), release, loader=PYDANTIC))
+    validator = jsonschema.Draft202012Validator(build_plain_schema(load("axolotl"), release, loader=PYDANTIC))
     checked = refused = 0
-    for path in files(".yaml", ".yml", under="axolotl/examples"):
+    for path in list_corpus_files(".yaml", ".yml", under="axolotl/examples"):
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         if isinstance(document, dict) and "base_model" in document:
-            config = config_of("axolotl", path.read_bytes(), axolotl=release)
-            names = set(unwelcome(validator.iter_errors(document)))
-            # `fsdp`: an empty key is lost without a loss, and is not reported. What `rl` makes of data sets is more
-            # than a schema says.
+            config = build_config("axolotl", path.read_bytes(), axolotl=release)
+            names = set(find_rejected_names(validator.iter_errors(document)))
+            # An empty `fsdp` has no effect and is not reported. A schema cannot express how the keys of data sets
+            # depend on `rl`.
             beyond = {name for item in document.get("datasets") or () for name in item} if document.get("rl") else set()
-            assert names >= spoken_of(config) - {"fsdp"} - beyond, path
-            assert {name for name in names if config.get(name) is not None} <= spoken_of(config) | _nested(config), path
+            assert names >= find_reported_keys(config) - {"fsdp"} - beyond, path
+            assert {name for name in names if config.get(name) is not None} <= find_reported_keys(
+                config
+            ) | _list_nested_keys(config), path
             checked += 1
             refused += bool(names)
     assert checked > 240
     assert 20 < refused < 120
 
 
-def _nested(config: Config) -> set[str]:
-    """Keys of sections: a name at the top is not one of them."""
-    return {name for route, mapping in config.document.mappings() if route for name in mapping.index}
+def _list_nested_keys(config: Config) -> set[str]:
+    """Return the keys of sections: a name at the top level is not one of them."""
+    return {name for route, mapping in config.document.list_mappings() if route for name in mapping.index}
 
 
-SOUND = {
+EXAMPLES = {
     "llamafactory": ("llamafactory/examples", "do_train", Context(releases={"transformers": "5.6.0"})),
     "olmo": ("olmo/configs", "optimizer", Context()),
     "accelerate": ("", "distributed_type", Context()),
 }
-# Written for the development versions, or for a backend with arguments of its own.
-AHEAD = ("kt", "megatron", "custom_dataset_example", "llama3_fp8_fsdp_sft", "mossvl")
+# Examples for development versions, or for a backend with its own arguments.
+UNRELEASED = ("kt", "megatron", "custom_dataset_example", "llama3_fp8_fsdp_sft", "mossvl")
 
 
 @pytest.mark.slow
 @needs_corpus
-@pytest.mark.parametrize("framework", SOUND)
+@pytest.mark.parametrize("framework", EXAMPLES)
 def test_official_examples_are_let_through(framework: str) -> None:
-    under, mark, context = SOUND[framework]
-    made = plain(load(framework), load(framework).newest, context, frameworks.load(framework).loader)
-    validator = jsonschema.Draft202012Validator(made)
+    under, mark, context = EXAMPLES[framework]
+    schema = build_plain_schema(load(framework), load(framework).newest, context, frameworks.load(framework).loader)
+    validator = jsonschema.Draft202012Validator(schema)
     checked = 0
-    for path in files(".yaml", ".yml", under=under):
+    for path in list_corpus_files(".yaml", ".yml", under=under):
         try:
             document = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError):
             continue
-        ahead = any(part in str(path.relative_to(CORPUS)) for part in AHEAD)
+        ahead = any(part in str(path.relative_to(CORPUS)) for part in UNRELEASED)
         if isinstance(document, dict) and mark in document and not ahead:
             assert [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)] == [], path
             checked += 1
@@ -176,7 +178,7 @@ def test_official_examples_are_let_through(framework: str) -> None:
 
 @needs_corpus
 def test_deepspeed_examples_are_let_through_but_for_the_keys_that_are_lost() -> None:
-    validator = jsonschema.Draft202012Validator(plain(load("deepspeed"), "0.19.8", loader=DEEPSPEED))
+    validator = jsonschema.Draft202012Validator(build_plain_schema(load("deepspeed"), "0.19.8", loader=DEEPSPEED))
     checked = 0
     for path in sorted(CORPUS.rglob("*.json")):
         try:
@@ -184,8 +186,8 @@ def test_deepspeed_examples_are_let_through_but_for_the_keys_that_are_lost() -> 
         except ValueError:
             continue
         if isinstance(document, dict) and "zero_optimization" in document:
-            config = config_of("deepspeed", path.read_bytes(), "json", deepspeed="0.19.8")
-            assert set(unwelcome(validator.iter_errors(document))) == spoken_of(config), path
+            config = build_config("deepspeed", path.read_bytes(), "json", deepspeed="0.19.8")
+            assert set(find_rejected_names(validator.iter_errors(document))) == find_reported_keys(config), path
             checked += 1
     assert checked > 50
 
@@ -204,93 +206,95 @@ LEAVES = st.one_of(
 
 
 @st.composite
-def settings_with_values(draw: st.DrawFn) -> tuple[str, Fact, Any]:
+def draw_setting(draw: st.DrawFn) -> tuple[str, KeyFact, Any]:
     framework = draw(st.sampled_from(["axolotl", "deepspeed", "olmo"]))
-    of = load(framework)
-    parent = draw(st.sampled_from(of.mappings(of.newest)))
-    names = of.names(parent, of.newest)
-    fact = of.fact((*parent, draw(st.sampled_from(names))), of.newest)
+    vocabulary = load(framework)
+    parent = draw(st.sampled_from(vocabulary.list_mappings(vocabulary.newest)))
+    names = vocabulary.list_names(parent, vocabulary.newest)
+    fact = vocabulary.find_fact((*parent, draw(st.sampled_from(names))), vocabulary.newest)
     assert fact is not None
-    members = [value for kind in fact.kinds() for value in kind.values]
+    members = [value for kind in fact.list_kinds() for value in kind.values]
     leaf = st.one_of(LEAVES, st.sampled_from(members)) if members else LEAVES
     return framework, fact, draw(st.one_of(leaf, st.lists(leaf, max_size=2), st.just({})))
 
 
-def bounded(schema: Any) -> bool:
+def has_bounds(schema: Any) -> bool:
     return any(word in json.dumps(schema) for word in ("inimum", "aximum"))
 
 
 @settings(max_examples=600, deadline=None)
-@given(settings_with_values())
-def test_values_are_taken_where_cfglint_takes_them(made: tuple[str, Fact, Any]) -> None:
+@given(draw_setting())
+def test_values_are_taken_where_cfglint_takes_them(made: tuple[str, KeyFact, Any]) -> None:
     framework, fact, value = made
-    schema = dict(fact.schema())
-    if "$ref" in json.dumps(schema) or fact.others:
-        return  # sections are looked into, not at
-    if isinstance(value, (str, list, bool)) and bounded(schema):
-        return  # JSON Schema has bounds of numbers, and not of what will be one
+    schema = dict(fact.get_schema())
+    if "$ref" in json.dumps(schema) or fact.alternatives:
+        return  # the schema cannot resolve references
+    if isinstance(value, (str, list, bool)) and has_bounds(schema):
+        return  # JSON Schema bounds numbers only, not values that become numbers
     if (framework == "deepspeed" and value == "auto") or ("x-unchecked" in schema and "enum" not in schema):
-        taken = True
+        is_valid = True
     else:
-        taken = fits(schema, value, frameworks.load(framework).loader)
+        is_valid = is_accepted(schema, value, frameworks.load(framework).loader)
     if isinstance(value, str) and "$" in value and (framework != "olmo" or "${" not in value):
-        return  # OmegaConf fills in `${...}`; what others do with a dollar is not the schema's business
+        return  # OmegaConf interpolates `${...}`; other uses of a dollar sign are outside the schema
     if isinstance(value, list) and "auto" in value:
         return
-    if framework == "olmo" and any(isinstance(one, float) and one.is_integer() for one in (value, *_items(value))):
-        return  # to JSON Schema 1.0 is an integer
-    if framework == "olmo" and type(value) is int and any(kind.name == "enum" for kind in fact.kinds()):
-        return  # OmegaConf takes a member by its number where it has one, which the schema does not say
-    editor = plain_value(framework, schema)
-    assert jsonschema.Draft202012Validator(editor).is_valid(value) == taken, editor
+    if framework == "olmo" and any(
+        isinstance(item, float) and item.is_integer() for item in (value, *_list_items(value))
+    ):
+        return  # JSON Schema treats 1.0 as an integer
+    if framework == "olmo" and type(value) is int and any(kind.name == "enum" for kind in fact.list_kinds()):
+        return  # OmegaConf accepts a member by its number, which the schema does not express
+    editor = build_value_schema(framework, schema)
+    assert jsonschema.Draft202012Validator(editor).is_valid(value) == is_valid, editor
 
 
-def _items(value: Any) -> list[Any]:
+def _list_items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def plain_value(framework: str, schema: Any) -> Any:
-    """The fragment for one value, as the printed schema has it."""
-    made = {word: part for word, part in schema.items() if not word.startswith("x-")}
-    if "items" in made:
-        made["items"] = plain_value(framework, made["items"])
-    if "anyOf" in made:
-        made["anyOf"] = [plain_value(framework, part) for part in made["anyOf"]]
-    return taken_by(frameworks.load(framework).loader)(schema, made)
+def build_value_schema(framework: str, schema: Any) -> Any:
+    """Return the schema of one value as printed."""
+    fragment = {word: part for word, part in schema.items() if not word.startswith("x-")}
+    if "items" in fragment:
+        fragment["items"] = build_value_schema(framework, fragment["items"])
+    if "anyOf" in fragment:
+        fragment["anyOf"] = [build_value_schema(framework, part) for part in fragment["anyOf"]]
+    return build_widener(frameworks.load(framework).loader)(schema, fragment)
 
 
-# --- check-jsonschema, and the editors' own line ---------------------------------------------------------------------
+# --- check-jsonschema and editors ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @needs_corpus
 def test_check_jsonschema_takes_the_schema_and_the_examples(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "check_jsonschema"]
-    for framework in vocabularies():
-        printed = cfglint("schema", framework, cwd=tmp_path).out
+    for framework in list_vocabularies():
+        printed = run_cfglint("schema", framework, cwd=tmp_path).out
         (tmp_path / f"{framework}.json").write_text(printed)
-    made = [str(tmp_path / f"{framework}.json") for framework in vocabularies()]
-    done = subprocess.run([*command, "--check-metaschema", *made], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    printed = cfglint("schema", "axolotl", "--release", "0.18.0", cwd=tmp_path).out
+    schemas = [str(tmp_path / f"{framework}.json") for framework in list_vocabularies()]
+    process = subprocess.run([*command, "--check-metaschema", *schemas], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout
+    printed = run_cfglint("schema", "axolotl", "--release", "0.18.0", cwd=tmp_path).out
     (tmp_path / "axolotl.json").write_text(printed)
     verdicts = json.loads((CORPUS.parent / "data" / "axolotl_validation_0.18.json").read_text())
-    known = set(load("axolotl").names((), "0.18.0"))
+    keys = set(load("axolotl").list_names((), "0.18.0"))
     sound = []
     for name, verdict in verdicts.items():
         path = CORPUS / "axolotl" / "examples" / name
         text = path.read_text(encoding="utf-8")
-        if verdict["ok"] and not verdict["dropped"] and "fsdp" not in text and yaml.safe_load(text).keys() <= known:
+        if verdict["ok"] and not verdict["dropped"] and "fsdp" not in text and yaml.safe_load(text).keys() <= keys:
             sound.append(str(path))
     assert len(sound) > 80
     schema = ["--schemafile", str(tmp_path / "axolotl.json")]
-    done = subprocess.run([*command, *schema, *sound], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:]
+    process = subprocess.run([*command, *schema, *sound], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout[-3000:]
     (tmp_path / "wrong.yaml").write_text(AXOLOTL + "sequence_length: 4096\nsample_packing: maybe\n")
     words = [*command, *schema, str(tmp_path / "wrong.yaml")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "sequence_length" in done.stdout
+    process = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert process.returncode == 1
+    assert "sequence_length" in process.stdout
 
 
 MODELINE = "# yaml-language-server: $schema=./axolotl-0.18.0.json\n"
@@ -299,10 +303,10 @@ MODELINE = "# yaml-language-server: $schema=./axolotl-0.18.0.json\n"
 def test_the_line_for_the_yaml_language_server_stays_where_it_is(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "config.yaml").write_text(MODELINE + AXOLOTL + "flash_attention: true\nsequence_length: 4096\n")
-    outcome = cfglint("--isolated", "--fix", "--unsafe-fixes", "config.yaml", cwd=tmp_path)
+    outcome = run_cfglint("--isolated", "--fix", "--unsafe-fixes", "config.yaml", cwd=tmp_path)
     assert "fixed:" in outcome.err
     assert (tmp_path / "config.yaml").read_text().startswith(MODELINE)
-    assert cfglint("migrate", "--isolated", "--to", "axolotl=0.21.0", "config.yaml", cwd=tmp_path).code == 0
+    assert run_cfglint("migrate", "--isolated", "--to", "axolotl=0.21.0", "config.yaml", cwd=tmp_path).code == 0
     after = (tmp_path / "config.yaml").read_text()
     assert after.startswith(MODELINE)
     assert "attn_implementation" in after

@@ -1,4 +1,4 @@
-"""What is stated beside files and does not exist: keys, values and releases are refused, with the nearest one."""
+"""Settings on the command line: nonexistent keys, values and releases are rejected with a suggestion."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cfglint_train import api
-from cfglint_train.settings.existing_releases import missing
-from tests.support.command import cfglint
+from cfglint_train.settings.existing_releases import describe_missing_release
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL
 
 JOB = "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-0.5B --dataset x --micro_train_batch_size 8\n"
@@ -31,12 +31,12 @@ def here(tmp_path) -> Path:
         ("micro_batch_sze=3", ("axolotl.yaml",), "no key of axolotl; did you mean micro_batch_size?"),
         ("per_device_train_batch_size=1", ("axolotl.yaml",), "no key of axolotl"),
         ("zzzzzz=1", ("axolotl.yaml", "run.sh"), "no key of axolotl or OpenRLHF"),
-        ("micro_batch_size=abc", ("axolotl.yaml",), "axolotl takes an integer or nothing for `micro_batch_size`"),
-        ("seed=none", ("axolotl.yaml", "llamafactory.yaml"), "LLaMA-Factory takes an integer for `seed`"),
+        ("micro_batch_size=abc", ("axolotl.yaml",), "axolotl expects an integer or null for `micro_batch_size`"),
+        ("seed=none", ("axolotl.yaml", "llamafactory.yaml"), "LLaMA-Factory expects an integer for `seed`"),
     ],
 )
 def test_what_no_file_can_have_is_refused(here, command, word, files, said):
-    outcome = cfglint(*command, "--set", word, *files, cwd=here)
+    outcome = run_cfglint(*command, "--set", word, *files, cwd=here)
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err.startswith(f"cfglint: --set {word}: {said}")
 
@@ -53,7 +53,7 @@ def test_what_no_file_can_have_is_refused(here, command, word, files, said):
     ],
 )
 def test_what_one_file_can_have_is_taken(here, word, files):
-    assert cfglint("--select", "SYN", "--set", word, *files, cwd=here).code == 0
+    assert run_cfglint("--select", "SYN", "--set", word, *files, cwd=here).code == 0
 
 
 def test_a_copy_of_a_framework_may_have_more_keys(here):
@@ -63,7 +63,7 @@ def test_a_copy_of_a_framework_may_have_more_keys(here):
         "from pydantic import BaseModel\n\n\nclass AxolotlInputConfig(BaseModel):\n    of_our_own: int | None = None\n"
     )
     (here / "src" / "axolotl" / "__init__.py").write_text("")
-    assert cfglint("--select", "SYN", "--set", "of_our_own=4", "axolotl.yaml", cwd=here).code == 0
+    assert run_cfglint("--select", "SYN", "--set", "of_our_own=4", "axolotl.yaml", cwd=here).code == 0
 
 
 def test_the_api_names_the_option(here):
@@ -85,37 +85,40 @@ def test_the_api_names_the_option(here):
     ],
 )
 def test_releases_that_do_not_exist(package, release, near):
-    assert missing(package, release) == f"{package} has no release {release}; the one before it is {near}"
+    assert (
+        describe_missing_release(package, release)
+        == f"{package} has no release {release}; the newest before it is {near}"
+    )
 
 
 @pytest.mark.parametrize(
     ("package", "release"),
     [
-        ("axolotl", "0.4.0"),  # before the oldest known one
-        ("axolotl", "0.9.7"),  # a patch
-        ("axolotl", "0.25.0"),  # to come
+        ("axolotl", "0.4.0"),  # older than the oldest known release
+        ("axolotl", "0.9.7"),  # an unknown patch release
+        ("axolotl", "0.25.0"),  # a future release
         ("axolotl", "1.0"),
         ("transformers", "4.57.3"),
-        ("torch", "2.99"),  # its releases are not listed
+        ("torch", "2.99"),  # torch releases are not listed
         ("llamafactory", "0.9.6.dev0"),
     ],
 )
 def test_releases_that_may_exist(package, release):
-    assert missing(package, release) is None
+    assert describe_missing_release(package, release) is None
 
 
 def test_flags_settings_and_comments_are_refused_and_pins_are_not(here):
-    said = "transformers has no release 4.58.0; the one before it is 4.57.1"
-    assert cfglint("--release", "transformers=4.58.0", "axolotl.yaml", cwd=here).err == f"cfglint: {said}\n"
+    message = "transformers has no release 4.58.0; the newest before it is 4.57.1"
+    assert run_cfglint("--release", "transformers=4.58.0", "axolotl.yaml", cwd=here).err == f"cfglint: {message}\n"
     (here / "cfglint.toml").write_text('[releases]\ntransformers = "4.58.0"\n')
-    outcome = cfglint("axolotl.yaml", cwd=here)
+    outcome = run_cfglint("axolotl.yaml", cwd=here)
     assert outcome.code == 2
-    assert outcome.err.startswith(f"cfglint: cfglint.toml:2:1: releases.transformers: {said}\n")
+    assert outcome.err.startswith(f"cfglint: cfglint.toml:2:1: releases.transformers: {message}\n")
     (here / "cfglint.toml").unlink()
     (here / "axolotl.yaml").write_text("# cfglint: transformers=4.58.0\n" + AXOLOTL)
-    outcome = cfglint("axolotl.yaml", cwd=here)
+    outcome = run_cfglint("axolotl.yaml", cwd=here)
     assert outcome.code == 2
-    assert said in outcome.out + outcome.err
+    assert message in outcome.out + outcome.err
     (here / "axolotl.yaml").write_text(AXOLOTL)
     (here / "requirements.txt").write_text("transformers==4.58.0\n")
-    assert cfglint("--select", "SYN,KEY", "axolotl.yaml", cwd=here).code == 0
+    assert run_cfglint("--select", "SYN,KEY", "axolotl.yaml", cwd=here).code == 0

@@ -1,4 +1,4 @@
-"""Terminal manners: what is shown where, what is instead of the findings, help and completion."""
+"""Terminal output: what each stream shows, reports in place of findings, help and completion."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from cfglint_train.documents.document import Position
 from cfglint_train.findings.finding import Finding
 from cfglint_train.front import addresses, cli, completion, progress
 from cfglint_train.front.commands import output
-from cfglint_train.front.commands.check_flags import check_parser
-from cfglint_train.front.commands.completion import help_of
-from cfglint_train.front.terminal import style_of
+from cfglint_train.front.commands.check_flags import build_check_parser
+from cfglint_train.front.commands.completion import capture_help
+from cfglint_train.front.terminal import detect_style
 from cfglint_train.judging.result import Result
 from cfglint_train.plan.fields import FIELDS
 from cfglint_train.reports import effective, statistics
 from cfglint_train.reports.style import Style
 from cfglint_train.settings.settings import Settings
 from cfglint_train.version import VERSION
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, REMOTE_CODE, SMALL, TWICE
-from tests.support.hostile import hostile_folder, steering
-from tests.support.linting import working_in
+from tests.support.hostile import find_control_characters, write_hostile_folder
+from tests.support.linting import change_directory
 
 
 @pytest.fixture
@@ -43,10 +43,12 @@ def here(tmp_path) -> Path:
     return tmp_path
 
 
-# --- what a stream shows ---------------------------------------------------------------------------------------------
+# --- output per stream -----------------------------------------------------------------------------------------------
 
 
 class Stream(io.StringIO):
+    """A text stream that is a terminal or not."""
+
     def __init__(self, terminal: bool) -> None:
         super().__init__()
         self.terminal = terminal
@@ -78,13 +80,13 @@ def test_what_a_stream_shows(monkeypatch, terminal, flag, environment, color, li
     monkeypatch.setenv("COLUMNS", "100")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert style_of(Stream(terminal), flag) == Style(color, links, 100 if wide else None)
+    assert detect_style(Stream(terminal), flag) == Style(color, links, 100 if wide else None)
 
 
 @pytest.mark.parametrize("stated", ["0", "-5", "x", "99999", ""])
 def test_a_width_without_sense_is_none(monkeypatch, stated):
     monkeypatch.setenv("COLUMNS", stated)
-    width = style_of(Stream(True)).width
+    width = detect_style(Stream(True)).width
     assert width is not None
     assert 1 < width < 1000
 
@@ -93,10 +95,13 @@ def test_rules_are_linked_in_a_terminal(here):
     (here / "config.yaml").write_text(TWICE)
     (here / "cfglint.toml").write_text('select = ["SYN"]\nrule-url = "https://example.org/rules/{name}#{code}"\n')
     link = "\x1b]8;;https://example.org/rules/duplicate-key#SYN003\x1b\\"
-    assert link in cfglint(cwd=here, terminal=True, environment={"TERM": "xterm"}).out
-    assert "\x1b]8" not in cfglint(cwd=here, environment={"TERM": "xterm"}).out
-    assert "\x1b" not in cfglint(cwd=here, terminal=True, environment={"TERM": "xterm", "NO_COLOR": "1"}).out
-    assert "\x1b" not in cfglint("--output-file", "out.txt", cwd=here, terminal=True, environment={"TERM": "xterm"}).out
+    assert link in run_cfglint(cwd=here, terminal=True, environment={"TERM": "xterm"}).out
+    assert "\x1b]8" not in run_cfglint(cwd=here, environment={"TERM": "xterm"}).out
+    assert "\x1b" not in run_cfglint(cwd=here, terminal=True, environment={"TERM": "xterm", "NO_COLOR": "1"}).out
+    assert (
+        "\x1b"
+        not in run_cfglint("--output-file", "out.txt", cwd=here, terminal=True, environment={"TERM": "xterm"}).out
+    )
     assert "\x1b" not in (here / "out.txt").read_text()
 
 
@@ -115,12 +120,12 @@ def test_without_an_address_the_rules_are_where_the_package_says(monkeypatch, tm
         folder.mkdir()
         (folder / "METADATA").write_text(f"Metadata-Version: 2.4\nProject-URL: {stated}\n\nThe text.\n")
     address = "https://docs.acme.example/cfglint/rules/{code}/" if expected else None
-    assert addresses.rule_pages(str(tmp_path)) == address
-    monkeypatch.setattr(addresses, "rule_pages", lambda: address)
+    assert addresses.find_rule_pages(str(tmp_path)) == address
+    monkeypatch.setattr(addresses, "find_rule_pages", lambda: address)
     options = SimpleNamespace(output_file=None, color="never", quiet=False)
-    assert output.style_of(options, Settings(""), Stream(False)).pages == address
-    own = Settings("", rule_url="https://own.example/{code}")
-    assert output.style_of(options, own, Stream(False)).pages == own.rule_url
+    assert output.build_style(options, Settings(""), Stream(False)).pages == address
+    settings = Settings("", rule_url="https://own.example/{code}")
+    assert output.build_style(options, settings, Stream(False)).pages == settings.rule_url
 
 
 def test_lines_end_where_the_terminal_does(here):
@@ -128,21 +133,21 @@ def test_lines_end_where_the_terminal_does(here):
     environment = {"TERM": "xterm", "NO_COLOR": "1", "COLUMNS": "60"}
     for form in ("text", "grouped"):
         arguments = ("--isolated", "--select", "SYN,SEC", "--output-format", form)
-        narrow = cfglint(*arguments, cwd=here, terminal=True, environment=environment)
+        narrow = run_cfglint(*arguments, cwd=here, terminal=True, environment=environment)
         assert max(map(len, narrow.lines)) <= 60
-        free = cfglint(*arguments, cwd=here)
+        free = run_cfglint(*arguments, cwd=here)
         assert max(map(len, free.lines)) > 60
         assert re.sub(r"\n +\| ", " ", narrow.out).split() != []
 
 
-# --- instead of the findings -----------------------------------------------------------------------------------------
+# --- reports in place of findings ------------------------------------------------------------------------------------
 
 
 def test_statistics(here):
     for name in ("a", "b", "c"):
         (here / f"{name}.yaml").write_text(TWICE)
     (here / "d.yaml").write_text(REMOTE_CODE)
-    outcome = cfglint("--isolated", *SMALL, "--statistics", cwd=here)
+    outcome = run_cfglint("--isolated", *SMALL, "--statistics", cwd=here)
     assert outcome.code == 1
     assert outcome.lines[:3] == [
         "3  SYN003      warning  duplicate-key",
@@ -150,31 +155,31 @@ def test_statistics(here):
         "[*] all fixable with --fix (some need --unsafe-fixes), [-] some fixable",
     ]
     assert outcome.lines[3] == "Found 3 warnings, 1 info in 4 files."
-    rows = json.loads(cfglint("--isolated", *SMALL, "--statistics", "--output-format", "json", cwd=here).out)
+    rows = json.loads(run_cfglint("--isolated", *SMALL, "--statistics", "--output-format", "json", cwd=here).out)
     assert rows == [
         {"code": "SYN003", "name": "duplicate-key", "severity": "warning", "severities": {"warning": 3},
          "findings": 3, "files": 3, "fixable": 0, "frameworks": {"axolotl": 3}},
         {"code": "SEC001", "name": "trust-remote-code", "severity": "info", "severities": {"info": 1},
          "findings": 1, "files": 1, "fixable": 1, "frameworks": {"axolotl": 1}},
     ]  # fmt: skip
-    assert cfglint("--isolated", "--select", "XFL", "--statistics", cwd=here).code == 0
+    assert run_cfglint("--isolated", "--select", "XFL", "--statistics", cwd=here).code == 0
     (here / "ds.json").write_text(
         '{"zero_optimization": {"stage": 2}, "train_batch_size": 3, "bf16": {"enabled": "x"}}'
     )
-    several = cfglint("--isolated", *SMALL, "--statistics", cwd=here).lines
+    several = run_cfglint("--isolated", *SMALL, "--statistics", cwd=here).lines
     assert "3  SYN003      warning  duplicate-key (axolotl 3)" in several
-    assert not any(line.startswith("Found") for line in cfglint("--isolated", "-q", "--statistics", cwd=here).lines)
+    assert not any(line.startswith("Found") for line in run_cfglint("--isolated", "-q", "--statistics", cwd=here).lines)
 
 
 def test_statistics_count_the_severities_of_one_rule():
-    given = ("info", "error", "info", "warning", "warning")
+    severities = ("info", "error", "info", "warning", "warning")
     findings = tuple(
         Finding("KEY002", "removed-key", severity, "m", f"{number}.yaml", Position(1, 1), Position(1, 2))
-        for number, severity in enumerate(given)
+        for number, severity in enumerate(severities)
     )
     result = Result((), findings, (), (), (), frozenset())
-    assert next(statistics.table(result, Style())) == "5  KEY002      1 error, 2 warnings, 2 info  removed-key"
-    [row] = json.loads("".join(statistics.as_json(result)))
+    assert next(statistics.render_table(result, Style())) == "5  KEY002      1 error, 2 warnings, 2 info  removed-key"
+    [row] = json.loads("".join(statistics.render_json(result)))
     assert (row["severity"], row["severities"]) == ("error", {"error": 1, "warning": 2, "info": 2})
 
 
@@ -182,13 +187,13 @@ def test_show_files(here):
     (here / "config.yaml").write_text(AXOLOTL + "deepspeed: ds.json\n")
     (here / "ds.json").write_text(CONTRADICTED)
     (here / "notes.yaml").write_text("title: x\n")
-    outcome = cfglint("--isolated", "--show-files", "--verbose", cwd=here)
+    outcome = run_cfglint("--isolated", "--show-files", "--verbose", cwd=here)
     assert outcome.code == 0
     assert outcome.lines == ["config.yaml  axolotl main", "ds.json      deepspeed companion"]
     assert "not checked: notes.yaml: " in outcome.err
-    rows = json.loads(cfglint("--isolated", "--show-files", "--output-format", "json", cwd=here).out)
+    rows = json.loads(run_cfglint("--isolated", "--show-files", "--output-format", "json", cwd=here).out)
     assert rows[1] == {"path": "ds.json", "framework": "deepspeed", "role": "companion"}
-    assert json.loads(cfglint("--show-files", "--output-format", "json", "notes.yaml", cwd=here).out) == []
+    assert json.loads(run_cfglint("--show-files", "--output-format", "json", "notes.yaml", cwd=here).out) == []
 
 
 def test_show_settings(here):
@@ -198,21 +203,21 @@ def test_show_settings(here):
     )
     (here / "old").mkdir()
     (here / "old" / "config.yaml").write_text(AXOLOTL)
-    outcome = cfglint("--show-settings", "--ignore", "SYN003", "old/config.yaml", cwd=here)
+    outcome = run_cfglint("--show-settings", "--ignore", "SYN003", "old/config.yaml", cwd=here)
     assert outcome.code == 0
     assert outcome.lines[0] == f"# old/config.yaml: {here / 'cfglint.toml'}"
     assert 'ignore = ["PRF"]' in outcome.lines
     assert "# fact: gpu=H100" in outcome.lines
-    told = {line.split()[1]: line.split(None, 4)[2::2] for line in outcome.lines if re.match(r"#   [A-Z]{3}\d", line)}
-    assert told["MEM001"] == ["off", "ignored for this path: MEM001 (" + str(here / "cfglint.toml") + ")"]
-    assert told["MEM002"] == ["on", "select ALL (cfglint.toml)"]
-    assert told["PRF001"] == ["off", "ignore PRF (cfglint.toml)"]
-    assert told["SYN003"] == ["off", "ignore SYN003 (--ignore)"]
-    assert set(told) == set(RULES)
-    plain = cfglint("--isolated", "--show-settings", cwd=here).lines
+    states = {line.split()[1]: line.split(None, 4)[2::2] for line in outcome.lines if re.match(r"#   [A-Z]{3}\d", line)}
+    assert states["MEM001"] == ["off", "ignored for this path: MEM001 (" + str(here / "cfglint.toml") + ")"]
+    assert states["MEM002"] == ["on", "select ALL (cfglint.toml)"]
+    assert states["PRF001"] == ["off", "ignore PRF (cfglint.toml)"]
+    assert states["SYN003"] == ["off", "ignore SYN003 (--ignore)"]
+    assert set(states) == set(RULES)
+    plain = run_cfglint("--isolated", "--show-settings", cwd=here).lines
     assert plain[0] == "# .: no settings file, only defaults" or plain[0].startswith("# ./: no settings file")
     assert any(line.startswith("#   MEM001  on ") and line.endswith("select ALL (default)") for line in plain)
-    rows = json.loads(cfglint("--show-settings", "--output-format", "json", "old/config.yaml", ".", cwd=here).out)
+    rows = json.loads(run_cfglint("--show-settings", "--output-format", "json", "old/config.yaml", ".", cwd=here).out)
     assert [row["facts"] for row in rows] == [{"nodes": "4", "gpu": "H100"}, {"nodes": "4"}]
 
 
@@ -226,9 +231,11 @@ def test_show_settings(here):
 def test_the_reason_agrees_with_the_engine(here, select, ignore, stated):
     (here / "cfglint.toml").write_text(stated)
     options = api.Options(select=select, ignore=ignore, config=here / "cfglint.toml")
-    with working_in(here):
+    with change_directory(here):
         enabled = api.rules(options, "config.yaml")
-        rows: dict[str, Any] = effective.values("config.yaml", api.settings(options), options, enabled)["rules"]
+        rows: dict[str, Any] = effective.collect_settings("config.yaml", api.settings(options), options, enabled)[
+            "rules"
+        ]
     for code, row in rows.items():
         assert row["on"] == (code in enabled) == row["because"].startswith("select "), (code, row)
 
@@ -237,7 +244,7 @@ def test_origins_of_every_field(here):
     (here / "config.yaml").write_text(AXOLOTL + "deepspeed: ds.json\n")
     (here / "ds.json").write_text(CONTRADICTED)
     (here / "run.sh").write_text("torchrun --nnodes 4 -m axolotl.cli.train config.yaml --micro-batch-size 2\n")
-    outcome = cfglint("--isolated", "--gpu", "H100", "--explain-origins", "config.yaml", cwd=here)
+    outcome = run_cfglint("--isolated", "--gpu", "H100", "--explain-origins", "config.yaml", cwd=here)
     assert (outcome.code, outcome.err) == (0, "")
     rows = {line.split()[0]: line.split(None, 1)[1] for line in outcome.lines[1:] if line.startswith("  ")}
     assert re.fullmatch(r"2 +run\.sh:1:\d+ \(micro_batch_size\)", rows["batch.micro"])
@@ -250,15 +257,15 @@ def test_origins_of_every_field(here):
     assert "assumed: the newest known release" in rows["axolotl"]
     [unknown] = [line for line in outcome.lines if line.startswith("  not known: ")]
     named = set(unknown.removeprefix("  not known: ").split(", "))
-    # Every field is shown once: with its value, or as unknown.
+    # Every field is shown exactly once: with its value, or as unknown.
     assert named | (set(rows) & {*FIELDS}) == {*FIELDS}
     assert not named & set(rows)
 
 
 def test_origins_for_programs(here):
     (here / "config.yaml").write_text(AXOLOTL)
-    found = json.loads(cfglint("--isolated", "--explain-origins", "--output-format", "json", cwd=here).out)
-    [run] = found["runs"]
+    report = json.loads(run_cfglint("--isolated", "--explain-origins", "--output-format", "json", cwd=here).out)
+    [run] = report["runs"]
     assert set(run["fields"]) == {*FIELDS}
     assert run["fields"]["batch.micro"] == {
         "value": 1, "origin": "explicit", "note": "", "key": "micro_batch_size", "path": "config.yaml", "line": 6,
@@ -270,10 +277,10 @@ def test_origins_for_programs(here):
 
 @pytest.mark.parametrize("flag", ["--statistics", "--show-files", "--show-settings", "--explain-origins"])
 def test_what_stands_instead_obeys_no_file_either(tmp_path, flag):
-    folder = hostile_folder(tmp_path)
+    folder = write_hostile_folder(tmp_path)
     for form in ("text", "json"):
-        outcome = cfglint(flag, "--output-format", form, cwd=folder)
-        assert steering(outcome.out) == []
+        outcome = run_cfglint(flag, "--output-format", form, cwd=folder)
+        assert find_control_characters(outcome.out) == []
         assert "##[" not in outcome.out
         assert not any(line.lstrip().startswith("::") for line in outcome.lines)
         if form == "json":
@@ -282,20 +289,20 @@ def test_what_stands_instead_obeys_no_file_either(tmp_path, flag):
 
 def test_other_formats_are_refused_and_one_at_a_time(here):
     (here / "config.yaml").write_text(AXOLOTL)
-    outcome = cfglint("--statistics", "--output-format", "sarif", cwd=here)
+    outcome = run_cfglint("--statistics", "--output-format", "sarif", cwd=here)
     assert outcome.code == 2
     assert "--statistics needs --output-format text or json, not sarif" in outcome.err
-    assert cfglint("--statistics", "--show-files", cwd=here).code == 2
-    # What the settings say is about findings.
+    assert run_cfglint("--statistics", "--show-files", cwd=here).code == 2
+    # The setting is for findings, so it does not conflict.
     (here / "cfglint.toml").write_text('output-format = "github"\n')
-    assert cfglint("--statistics", cwd=here).code == 0
+    assert run_cfglint("--statistics", cwd=here).code == 0
 
 
 def test_secrets_are_no_origins(here):
     token = "hf_" + "aB3dE6gH9j" * 4
     (here / "config.yaml").write_text(AXOLOTL.replace("./out", f"./{token}") + f"hub_token: {token}\n")
     for form in ("text", "json"):
-        shown = cfglint("--isolated", "--explain-origins", "--output-format", form, cwd=here)
+        shown = run_cfglint("--isolated", "--explain-origins", "--output-format", form, cwd=here)
         assert token not in shown.out + shown.err
 
 
@@ -306,7 +313,7 @@ def test_long_work_is_shown_on_a_terminal_and_wiped_away(monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE", 0.01)
     stream = Stream(True)
     end = time.monotonic() + 10
-    with progress.shown(stream, "checking"):
+    with progress.show_progress(stream, "checking"):
         while not stream.getvalue() and time.monotonic() < end:
             sum(range(1000))
     assert re.match(r"\r[|/\\-] checking, 0 s\x1b\[K", stream.getvalue())
@@ -316,7 +323,7 @@ def test_long_work_is_shown_on_a_terminal_and_wiped_away(monkeypatch):
 @pytest.mark.parametrize("terminal", [True, False])
 def test_short_work_is_not(terminal):
     stream = Stream(terminal)
-    with progress.shown(stream, "checking"):
+    with progress.show_progress(stream, "checking"):
         pass
     assert stream.getvalue() == ""
 
@@ -328,14 +335,14 @@ def test_nothing_is_left_behind_by_an_interruption(monkeypatch):
     before = signal.getsignal(signal.SIGALRM)
     stream = Stream(True)
 
-    def work() -> None:
-        with progress.shown(stream, "checking"):
+    def raise_interrupt() -> None:
+        with progress.show_progress(stream, "checking"):
             while not stream.getvalue():
                 sum(range(1000))
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        work()
+        raise_interrupt()
     assert signal.getsignal(signal.SIGALRM) == before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
     assert stream.getvalue().endswith("\r\x1b[K")
@@ -345,13 +352,13 @@ def test_nothing_is_left_behind_by_an_interruption(monkeypatch):
 
 
 def test_help_names_every_command_and_every_flag_says_what_it_does(here):
-    outcome = cfglint("--help-all", cwd=here, environment={"COLUMNS": "100"})
+    outcome = run_cfglint("--help-all", cwd=here, environment={"COLUMNS": "100"})
     assert outcome.code == 0
-    # argparse breaks no list of choices.
+    # argparse never wraps a list of choices.
     assert max(len(line) for line in outcome.lines if "{" not in line) <= 100
     for name in cli.COMMANDS:
         assert re.search(rf"^  {name}\b", outcome.out, re.M), name
-    for action in check_parser()._actions:
+    for action in build_check_parser()._actions:
         assert action.help, action.dest
         if action.help != SUPPRESS and action.option_strings:
             assert f"  {', '.join(action.option_strings)}" in outcome.out
@@ -361,11 +368,11 @@ def test_help_names_every_command_and_every_flag_says_what_it_does(here):
 
 @pytest.mark.parametrize("name", sorted(cli.COMMANDS))
 def test_every_command_has_a_help_that_fits_one_screen(here, name):
-    outcome = cfglint(name, "--help", cwd=here, environment={"COLUMNS": "80"})
+    outcome = run_cfglint(name, "--help", cwd=here, environment={"COLUMNS": "80"})
     assert outcome.code == 0
     assert outcome.out.startswith("usage: cfglint")
     assert len(outcome.lines) <= 65
-    every = cfglint(name, "--help-all", cwd=here, environment={"COLUMNS": "80"})
+    every = run_cfglint(name, "--help-all", cwd=here, environment={"COLUMNS": "80"})
     assert every.code == 0
     flags = {line.split()[0] for line in outcome.lines if line.startswith("  --")} - {"--help-all"}
     assert flags <= {line.split()[0] for line in every.lines if line.startswith("  --")}
@@ -373,7 +380,7 @@ def test_every_command_has_a_help_that_fits_one_screen(here, name):
 
 
 def test_the_help_names_every_command_and_framework(here):
-    shown = cfglint("--help", cwd=here).out
+    shown = run_cfglint("--help", cwd=here).out
     assert all(re.search(rf"^  {name}\b", shown, re.M) for name in cli.COMMANDS)
     assert "LLaMA-Factory" in shown
     assert "--help-all" in shown
@@ -382,11 +389,11 @@ def test_the_help_names_every_command_and_framework(here):
 def test_the_examples_of_the_help_are_valid(here):
     (here / "config.yaml").write_text(AXOLOTL)
     (here / "configs").mkdir()
-    examples = cfglint("--help", cwd=here).out.partition("examples:\n")[2].partition("\n\n")[0]
+    examples = run_cfglint("--help", cwd=here).out.partition("examples:\n")[2].partition("\n\n")[0]
     for line in examples.splitlines():
         command = re.split(r"  +", line.strip())[0].split()
         assert command[0] == "cfglint"
-        outcome = cfglint(*command[1:], cwd=here)
+        outcome = run_cfglint(*command[1:], cwd=here)
         unmet = "--explain" in command and "no finding" in outcome.err
         assert outcome.code in (0, 1) or unmet, command
 
@@ -395,44 +402,46 @@ def test_the_examples_of_the_help_are_valid(here):
 
 
 def test_flags_are_read_from_help():
-    text = help_of("check")
-    command = completion.command_of("check", text, ["MEM001", "MEM"])
+    text = capture_help("check")
+    command = completion.parse_command("check", text, ["MEM001", "MEM"])
     flags = {name: flag for flag in command.flags for name in flag.names}
-    parser = check_parser()
-    stated = {option for action in parser._actions for option in action.option_strings if action.help != "==SUPPRESS=="}
-    assert set(flags) == stated
+    parser = build_check_parser()
+    options = {
+        option for action in parser._actions for option in action.option_strings if action.help != "==SUPPRESS=="
+    }
+    assert set(flags) == options
     assert flags["--output-format"].values[:2] == ("text", "concise")
     assert flags["--select"].values == ("MEM001", "MEM")
-    assert flags["--config"].files
-    assert not flags["--nodes"].files
+    assert flags["--config"].takes_path
+    assert not flags["--nodes"].takes_path
     assert flags["--fix"].help == "apply the safe fixes, then report what is left"
 
 
-def completed(folder: Path, *words: str) -> list[str]:
-    """What bash offers for the last word."""
-    script = cfglint("completion", "bash", cwd=folder).out
+def complete(folder: Path, *words: str) -> list[str]:
+    """Return the words that bash offers for the last word."""
+    script = run_cfglint("completion", "bash", cwd=folder).out
     quoted = " ".join(f"'{word}'" for word in words)
     program = (
         f"{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _cfglint; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     )
-    done = subprocess.run(["bash", "-c", program], cwd=folder, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    return done.stdout.split()
+    process = subprocess.run(["bash", "-c", program], cwd=folder, capture_output=True, text=True, check=False)
+    assert process.stderr == ""
+    return process.stdout.split()
 
 
 def test_bash_completes(here):
     (here / "config.yaml").write_text(AXOLOTL)
-    assert completed(here, "cfglint", "est") == ["estimate"]
-    assert {"rule", "rules"} <= set(completed(here, "cfglint", "ru"))
-    assert "config.yaml" in completed(here, "cfglint", "")
-    assert completed(here, "cfglint", "--unsafe") == ["--unsafe-fixes"]
-    assert completed(here, "cfglint", "--output-format", "sa") == ["sarif"]
-    assert completed(here, "cfglint", "--select", "SYN00")[:2] == ["SYN001", "SYN002"]
-    assert completed(here, "cfglint", "rule", "MEM001") == ["MEM001"]
-    assert completed(here, "cfglint", "--config", "conf") == ["config.yaml"]
-    assert completed(here, "cfglint", "estimate", "--output-fo") == ["--output-format"]
-    assert completed(here, "cfglint", "completion", "")[:3] == ["bash", "zsh", "fish"]
-    assert completed(here, "cfglint", "--nonsense") == []
+    assert complete(here, "cfglint", "est") == ["estimate"]
+    assert {"rule", "rules"} <= set(complete(here, "cfglint", "ru"))
+    assert "config.yaml" in complete(here, "cfglint", "")
+    assert complete(here, "cfglint", "--unsafe") == ["--unsafe-fixes"]
+    assert complete(here, "cfglint", "--output-format", "sa") == ["sarif"]
+    assert complete(here, "cfglint", "--select", "SYN00")[:2] == ["SYN001", "SYN002"]
+    assert complete(here, "cfglint", "rule", "MEM001") == ["MEM001"]
+    assert complete(here, "cfglint", "--config", "conf") == ["config.yaml"]
+    assert complete(here, "cfglint", "estimate", "--output-fo") == ["--output-format"]
+    assert complete(here, "cfglint", "completion", "")[:3] == ["bash", "zsh", "fish"]
+    assert complete(here, "cfglint", "--nonsense") == []
 
 
 @pytest.mark.parametrize(
@@ -445,17 +454,17 @@ def test_bash_completes(here):
 )
 def test_scripts_of_completion_are_valid(here, shell, check):
     script = here / "completion"
-    script.write_text(cfglint("completion", shell, cwd=here).out)
+    script.write_text(run_cfglint("completion", shell, cwd=here).out)
     text = script.read_text()
     for name in cli.COMMANDS:
         assert name in text
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
-    done = subprocess.run([shell, *check, str(script)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run([shell, *check, str(script)], capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 def test_the_environment_is_as_before(here):
     before = dict(os.environ)
-    cfglint("completion", "fish", cwd=here)
+    run_cfglint("completion", "fish", cwd=here)
     assert dict(os.environ) == before

@@ -1,4 +1,4 @@
-"""Mutated files: bytes, lines and values of real ones, by a seed."""
+"""Mutated files: changes to bytes, lines and values of real files, by a seed."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ TOKENS = [
 _VALUE = re.compile(rb"^(\s*(?:- )?[^\s#:][^:#\n]*:[ \t]+)([^\n#]*?)([ \t]*(?:#.*)?)$")
 
 
-def seeds(*folders: Path, largest: int = 7000) -> list[Path]:
-    """The files that are mutated."""
-    found = (path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix in SYNTAXES)
-    return [path for path in found if path.is_file() and path.stat().st_size < largest]
+def list_seed_files(*folders: Path, largest: int = 7000) -> list[Path]:
+    """Return the files to mutate."""
+    paths = (path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix in SYNTAXES)
+    return [path for path in paths if path.is_file() and path.stat().st_size < largest]
 
 
-def mutated(source: bytes, draw: random.Random, bytes_: float = 0.4, other: bytes = b"") -> bytes:
-    """One mutant: of bytes with a chance of `bytes_`, else of lines, some of them from an `other` file."""
-    return _bytes(source, draw) if draw.random() < bytes_ else _lines(source, draw, other)
+def mutate(source: bytes, draw: random.Random, byte_probability: float = 0.4, other: bytes = b"") -> bytes:
+    """Return one mutant of bytes with probability `byte_probability`, else of lines, some of them from `other`."""
+    return _mutate_bytes(source, draw) if draw.random() < byte_probability else _mutate_lines(source, draw, other)
 
 
-def _bytes(source: bytes, draw: random.Random) -> bytes:
+def _mutate_bytes(source: bytes, draw: random.Random) -> bytes:
     text = bytearray(source)
     for _ in range(draw.choice((1, 1, 2, 4, 8))):
         at = draw.randrange(len(text) + 1)
@@ -50,7 +50,7 @@ def _bytes(source: bytes, draw: random.Random) -> bytes:
     return bytes(text)
 
 
-def _lines(source: bytes, draw: random.Random, other: bytes) -> bytes:
+def _mutate_lines(source: bytes, draw: random.Random, other: bytes) -> bytes:
     lines = source.split(b"\n")
     others = other.split(b"\n") if other else lines
     for _ in range(draw.choice((1, 1, 2, 3, 5))):

@@ -1,6 +1,6 @@
-"""Every command that rewrites files, over one text, and what must hold of what it leaves.
+"""Commands that rewrite files, run over one text, with the laws that the result must obey.
 
-Independent readers that took the text take it still, no line that no edit touches is gone, a second time changes
+Independent readers that accepted the text still accept it, no line that no edit touches is lost, a second run changes
 nothing, and no certain finding is new.
 """
 
@@ -26,25 +26,25 @@ from cfglint_train import api
 from cfglint_train.documents.document import BOM, Document, Edit
 from cfglint_train.findings import draft
 from cfglint_train.findings.finding import SEVERITIES, Finding
-from cfglint_train.fixing.loop import Fixed
+from cfglint_train.fixing.loop import FixOutcome
 from cfglint_train.foundation.errors import UsageError
-from cfglint_train.front.migrate.goal import goal
+from cfglint_train.front.migrate.goal import parse_goal
 from cfglint_train.front.migrate.rewrite import migrate
 from cfglint_train.judging.result import Result, Trouble
 from cfglint_train.settings.settings import Settings
 from tests.support.bash import BASH
 
 
-def _in_python(source: bytes) -> None:
+def _parse_python(source: bytes) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of backslashes in strings
+        warnings.simplefilter("ignore")  # about backslashes in strings
         ast.parse(source)
 
 
-def _in_bash(source: bytes) -> None:
+def _parse_bash(source: bytes) -> None:
     if BASH is not None:
         done = subprocess.run([BASH, "-n"], input=source, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-        if done.returncode or done.stdout:  # a here-document without its end is a warning
+        if done.returncode or done.stdout:  # an unterminated here-document is only a warning
             raise ValueError(done.stdout.decode(errors="replace"))
 
 
@@ -54,52 +54,52 @@ JUDGES: Mapping[str, Mapping[str, Callable[[bytes], Any]]] = {
         "ruamel.yaml": lambda source: YAML(typ="safe", pure=True).load(io.BytesIO(source)),
     },
     "json": {"json": json.loads},
-    "shell": {"bash -n": _in_bash},
-    "python": {"ast": _in_python},
+    "shell": {"bash -n": _parse_bash},
+    "python": {"ast": _parse_python},
 }
 
 
-def refusals(syntax: str, source: bytes) -> dict[str, str]:
-    """The judges that refuse a text, each with its reason."""
-    found = {}
+def find_refusals(syntax: str, source: bytes) -> dict[str, str]:
+    """Return the parsers that reject a text, each with its reason."""
+    reasons = {}
     for name, judge in JUDGES[syntax].items():
         try:
             judge(source)
-        except Exception as error:  # whatever a judge raises, it does not accept
-            found[name] = f"{type(error).__name__}: {error}"
-    return found
+        except Exception as error:  # any exception means that the text is rejected
+            reasons[name] = f"{type(error).__name__}: {error}"
+    return reasons
 
 
 class Edits(list[tuple[Document, Edit]]):
-    """The edits that a command made or tried, each with the text that it is of."""
+    """Edits that a command made or tried, each with its document."""
 
-    def lines(self) -> Iterator[bytes]:
-        """Every line that an edit touches."""
+    def list_touched_lines(self) -> Iterator[bytes]:
+        """Yield every line that an edit touches."""
         for document, edit in self:
             source = document.source
             start = max(source.rfind(b"\n", 0, edit.span.start), source.rfind(b"\r", 0, edit.span.start)) + 1
-            yield from source[start : document.line_end(edit.span.end)].splitlines()
+            yield from source[start : document.find_line_end(edit.span.end)].splitlines()
 
 
 @contextmanager
-def recorded() -> Iterator[Edits]:
-    """Every edit that is written as a fix within the block."""
-    edits, real = Edits(), draft.rewrite
+def record_edits() -> Iterator[Edits]:
+    """Record every edit that is written as a fix within the block."""
+    edits, original = Edits(), draft.write_fix
 
-    def rewrite(*arguments: Any) -> draft.Rewrite:
-        written = real(*arguments)
-        edits.extend((document, edit) for document, several in written.edits for edit in several)
-        return written
+    def rewrite_and_record(*arguments: Any) -> draft.WrittenFix:
+        result = original(*arguments)
+        edits.extend((document, edit) for document, document_edits in result.edits for edit in document_edits)
+        return result
 
-    with mock.patch.object(draft, "rewrite", rewrite):
+    with mock.patch.object(draft, "write_fix", rewrite_and_record):
         yield edits
 
 
-def damage(syntax: str, before: bytes, after: bytes, touched: Iterable[bytes]) -> Iterator[str]:
-    """What is wrong with a rewritten text of which some lines were to be touched."""
-    accepted = JUDGES[syntax].keys() - refusals(syntax, before)
-    refused = refusals(syntax, after)
-    yield from (f"{name} takes it no longer: {refused[name]}" for name in accepted & refused.keys())
+def find_damage(syntax: str, before: bytes, after: bytes, touched: Iterable[bytes]) -> Iterator[str]:
+    """Yield the damage in a rewritten text, except in the `touched` lines."""
+    accepted = JUDGES[syntax].keys() - find_refusals(syntax, before)
+    rejections = find_refusals(syntax, after)
+    yield from (f"{name} takes it no longer: {rejections[name]}" for name in accepted & rejections.keys())
     if before.startswith(BOM) != after.startswith(BOM):
         yield "the byte-order mark changed"
     if b"\r" not in before and b"\r" in after:
@@ -113,31 +113,40 @@ def damage(syntax: str, before: bytes, after: bytes, touched: Iterable[bytes]) -
         yield f"lines that no edit touches are gone: {list(lost)}"
 
 
-def failures(troubles: Iterable[Trouble], reasons: Iterable[str] = ()) -> Iterator[str]:
-    """What failed in cfglint itself."""
-    yield from (trouble.message for trouble in troubles if trouble.ours)
+def list_failures(troubles: Iterable[Trouble], reasons: Iterable[str] = ()) -> Iterator[str]:
+    """Yield the failures of cfglint itself."""
+    yield from (trouble.message for trouble in troubles if trouble.is_internal)
     yield from (reason for reason in reasons if "please report it" in reason)
 
 
-def new_certain(before: Iterable[Finding], after: Iterable[Finding]) -> Iterator[str]:
-    """The rules that have more certain errors and warnings than they had findings before.
+def find_new_certain_findings(before: Iterable[Finding], after: Iterable[Finding]) -> Iterator[str]:
+    """Yield the rules that have more certain errors and warnings than they had findings before.
 
-    Nothing is new where cfglint now sees what was hidden: by a setting that it did not know, or by a finding that is
-    gone and was graver, or as grave and of the same family or of the syntax.
+    A finding does not count as new if it was hidden before: by a setting unknown to cfglint, or by a finding that is
+    gone now and was more severe, or was as severe and of the same family or about the syntax.
     """
-    if any(one.code == "CHK001" for one in before):
+    if any(finding.code == "CHK001" for finding in before):
         return
-    counts = Counter(one.code for one in before)
-    gone = [_weight(one) for one in before if one.code in counts - Counter(one.code for one in after)]
-    certain = [one for one in after if one.certainty in ("stated", "followed") and one.severity != "info"]
-    for code in Counter(one.code for one in certain) - counts:
-        weight, family = min(_weight(one) for one in certain if one.code == code)
-        if not any(other < weight or (other == weight and beside in (family, "SYN")) for other, beside in gone):
+    counts = Counter(finding.code for finding in before)
+    gone_weights = [
+        _weigh_finding(finding)
+        for finding in before
+        if finding.code in counts - Counter(finding.code for finding in after)
+    ]
+    certain = [
+        finding for finding in after if finding.certainty in ("stated", "followed") and finding.severity != "info"
+    ]
+    for code in Counter(finding.code for finding in certain) - counts:
+        weight, family = min(_weigh_finding(finding) for finding in certain if finding.code == code)
+        if not any(
+            other_weight < weight or (other_weight == weight and other_family in (family, "SYN"))
+            for other_weight, other_family in gone_weights
+        ):
             yield f"a certain finding is new: {code}"
 
 
-def _weight(finding: Finding) -> tuple[int, str]:
-    """How grave it is (0 is the gravest), and its family."""
+def _weigh_finding(finding: Finding) -> tuple[int, str]:
+    """Return the severity (0 is the most severe) and the family."""
     return SEVERITIES.index(finding.severity), finding.code[:3]
 
 
@@ -149,71 +158,77 @@ CLUSTERS = (
 
 
 class Rewriting:
-    """The commands over one text, in the working directory."""
+    """Results of the commands over one text, in the working directory."""
 
     def __init__(self, path: str, syntax: str, source: bytes, options: api.Options) -> None:
+        """Lint the text once, as the baseline."""
         self.path, self.syntax, self.source, self.options = path, syntax, source, options
         self.changed: list[str] = []
-        """The commands that changed the text."""
+        """Commands that changed the text."""
         self.result: Result = self._lint(source)
 
-    def wrongs(self) -> Iterator[str]:
-        """Everything that is wrong, each with the command."""
-        yield from (f"lint: {text}" for text in failures(self.result.troubles))
+    def find_problems(self) -> Iterator[str]:
+        """Yield every problem, with the command that caused it."""
+        yield from (f"lint: {text}" for text in list_failures(self.result.troubles))
         for unsafe in (False, True):
-            asked = {"safe", "unsafe"} if unsafe else {"safe"}
-            if any(one.intent is not None and one.intent.applicability in asked for one in self.result.findings):
+            applicabilities = {"safe", "unsafe"} if unsafe else {"safe"}
+            if any(
+                finding.intent is not None and finding.intent.applicability in applicabilities
+                for finding in self.result.findings
+            ):
                 command = "--unsafe-fixes" if unsafe else "--fix"
-                yield from self._made(command, lambda source, unsafe=unsafe: self._fix(source, unsafe))
+                yield from self._check_command(command, lambda source, unsafe=unsafe: self._fix(source, unsafe))
         if self.result.runs:
-            yield from self._made("fit", self._fit)
+            yield from self._check_command("fit", self._fit)
         for framework in sorted({file.framework for file in self.result.files}):
             try:
-                goal([framework])
+                parse_goal([framework])
             except UsageError:
-                continue  # it has no releases of its own
-            yield from self._made(f"migrate --to {framework}", lambda source, to=framework: self._migrate(source, to))
+                continue  # it has no releases
+            yield from self._check_command(
+                f"migrate --to {framework}", lambda source, to=framework: self._migrate(source, to)
+            )
 
-    def _made(self, command: str, make: Callable[[bytes], tuple[bytes, list[str]]]) -> Iterator[str]:
-        with recorded() as edits:
-            after, failed = make(self.source)
-        found = list(failed)
+    def _check_command(self, command: str, run_command: Callable[[bytes], tuple[bytes, list[str]]]) -> Iterator[str]:
+        with record_edits() as edits:
+            after, failed = run_command(self.source)
+        problems = list(failed)
         if after != self.source:
             self.changed.append(command)
             migrates = command.startswith("migrate")
             pragmas = [line for line in self.source.splitlines() if b"# cfglint:" in line] if migrates else []
-            found += damage(self.syntax, self.source, after, [*edits.lines(), *pragmas])
-            again, failed = make(after)
-            found += failed
+            problems += find_damage(self.syntax, self.source, after, [*edits.list_touched_lines(), *pragmas])
+            again, failed = run_command(after)
+            problems += failed
             if again != after:
-                found.append("a second time changes it again")
-            if not migrates:  # it goes to a release that nothing else states
-                found += new_certain(self.result.findings, self._lint(after).findings)
-        yield from (f"{command}: {text}" for text in found)
+                problems.append("a second time changes it again")
+            if not migrates:  # its goal is a release that no file states
+                problems += find_new_certain_findings(self.result.findings, self._lint(after).findings)
+        yield from (f"{command}: {text}" for text in problems)
 
     def _lint(self, source: bytes) -> Result:
         return api.lint(options=self.options, sources={self.path: source}).raw
 
     def _fix(self, source: bytes, unsafe: bool) -> tuple[bytes, list[str]]:
-        return self._left(source, api.fix(options=self.options, sources={self.path: source}, unsafe=unsafe).raw)
+        return self._get_outcome(source, api.fix(options=self.options, sources={self.path: source}, unsafe=unsafe).raw)
 
     def _fit(self, source: bytes) -> tuple[bytes, list[str]]:
         fitted = api.fit(options=self.options, sources={self.path: source}, change=True)
         assert fitted.fixed is not None
-        return self._left(source, fitted.fixed)
+        return self._get_outcome(source, fitted.fixed)
 
-    def _left(self, source: bytes, fixed: Fixed) -> tuple[bytes, list[str]]:
-        failed = failures(fixed.result.troubles, (refused.reason for refused in fixed.refused))
+    def _get_outcome(self, source: bytes, fixed: FixOutcome) -> tuple[bytes, list[str]]:
+        failed = list_failures(fixed.result.troubles, (refusal.reason for refusal in fixed.refused))
         return fixed.sources.get(self.path, source), list(failed)
 
     def _migrate(self, source: bytes, framework: str) -> tuple[bytes, list[str]]:
         Path(self.path).write_bytes(source)
-        outcome = migrate([self.path], goal([framework]), lambda _: Settings(""))
+        outcome = migrate([self.path], parse_goal([framework]), lambda _: Settings(""))
         Path(self.path).unlink()
         reasons = [item.message for file in outcome.files for item in file.items]
-        return next((file.source for file in outcome.files), source), list(failures(outcome.troubles, reasons))
+        return next((file.source for file in outcome.files), source), list(list_failures(outcome.troubles, reasons))
 
 
-def rewriting(path: Path, syntax: str, source: bytes, draw: random.Random) -> Rewriting:
-    """The commands over one text, for a cluster that is drawn."""
+def build_rewriting(path: Path, syntax: str, source: bytes, draw: random.Random) -> Rewriting:
+    """Return the commands over one text, for a random cluster."""
     return Rewriting(path.name, syntax, source, draw.choice(CLUSTERS))

@@ -1,6 +1,6 @@
-"""The whole space of plans and of settings: every rule, the estimate and the search behind fit answer any of them.
+"""Space of all plans and settings: every rule, the estimate and the search behind fit handle any of them.
 
-`--hypothesis-profile=default` draws new ones; `CFGLINT_FUZZ_TIMES` draws so many times more.
+`--hypothesis-profile=default` draws new ones; `CFGLINT_FUZZ_TIMES` multiplies their number.
 """
 
 from __future__ import annotations
@@ -16,63 +16,63 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cfglint_rules.vocabulary.table import table
+from cfglint_rules.vocabulary.table import load_table
 from cfglint_schemas import vocabulary
 from cfglint_schemas.status import Context
 from cfglint_train import api
-from cfglint_train.fitting.alternatives import ladder
+from cfglint_train.fitting.alternatives import list_alternatives
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.judging.checking import check
-from cfglint_train.judging.selection import Selection, settings_resolver
+from cfglint_train.judging.selection import Selection, build_settings_resolver
 from cfglint_train.plan.fields import FIELDS
 from cfglint_train.runs.run import Run
 from cfglint_train.settings.settings import Settings
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import options, runs_in, working_in
-from tests.support.plans import legal, moved
+from tests.support.linting import build_options, change_directory, list_runs
+from tests.support.plans import change_plan, list_legal_values
 
 TIMES = int(os.environ.get("CFGLINT_FUZZ_TIMES", "1"))
 UNHURRIED = {"deadline": None, "suppress_health_check": list(HealthCheck)}
-SELECTION = Selection(settings_resolver(Settings(".")), options(select=["ALL"]))
+SELECTION = Selection(build_settings_resolver(Settings(".")), build_options(select=["ALL"]))
 FOLDERS = ("MEM001/fires", "BAT002/fires", "CKP003/fires", "REL001/fires", "PRF003/fires", "XFL001/fires/launched")
 CARDS = (None, 15_000_000_000, 85_000_000_000, 200_000_000_000)
 
 
 @cache
-def bases() -> tuple[Run, ...]:
-    """Runs of every framework, companions included, whose plans are changed."""
-    rules = [run for folder in FOLDERS for run in runs_in(REPOSITORY / "fixtures" / "rules" / folder)]
-    return (*rules, *runs_in(REPOSITORY / "fixtures" / "olmo_core"))
+def list_base_runs() -> tuple[Run, ...]:
+    """Return runs of every framework, including companions, as the starting points of changes."""
+    rules = [run for folder in FOLDERS for run in list_runs(REPOSITORY / "fixtures" / "rules" / folder)]
+    return (*rules, *list_runs(REPOSITORY / "fixtures" / "olmo_core"))
 
 
 def test_the_bases_are_of_every_framework_that_has_runs():
-    main = {run.main.framework for run in bases()}
-    companions = {config.framework for run in bases() for config in run.companions}
+    main = {run.main.framework for run in list_base_runs()}
+    companions = {config.framework for run in list_base_runs() for config in run.companions}
     assert {"axolotl", "llamafactory", "olmo", "olmo_core", "openrlhf"} <= main
     assert {"deepspeed", "accelerate"} <= companions
 
 
 @st.composite
-def runs(draw: st.DrawFn) -> Run:
-    """A run whose plan has any legal values, known or not, on any hardware."""
-    base = bases()[draw(st.integers(0, len(bases()) - 1))]
+def draw_run(draw: st.DrawFn) -> Run:
+    """Draw a run whose plan has any legal values, known or unknown, on any hardware."""
+    base = list_base_runs()[draw(st.integers(0, len(list_base_runs()) - 1))]
     fields = draw(st.lists(st.sampled_from(FIELDS), max_size=24, unique=True))
-    changes = {field: draw(st.sampled_from((None, *legal(field)))) for field in fields}
+    changes = {field: draw(st.sampled_from((None, *list_legal_values(field)))) for field in fields}
     card, host, disk = draw(st.sampled_from(CARDS)), draw(st.sampled_from(CARDS)), draw(st.sampled_from(CARDS))
     hardware = base.hardware._replace(gpu=None, gpu_bytes=card, host_bytes=host, disk_bytes=disk)
-    base = Run(base.parts._replace(hardware=hardware), base.base, base.reading, base.architecture)
-    return base.changed(changes) if draw(st.booleans()) else moved(base, changes)
+    base = Run(base.inputs._replace(hardware=hardware), base.stated_plan, base.resolved_plan, base.architecture)
+    return base.replace_fields(changes) if draw(st.booleans()) else change_plan(base, changes)
 
 
 @pytest.mark.slow
 @settings(max_examples=120 * TIMES, **UNHURRIED)
-@given(runs())
+@given(draw_run())
 def test_any_plan_is_judged_estimated_and_fitted(run):
     assert check(run, SELECTION).troubles == ()
     for phase in run.estimate.phases:
         for budget in (phase.gpu, phase.host, phase.disk):
             assert budget is None or 0 <= budget.low <= budget.expected <= budget.high
-    ladder(run)
+    list_alternatives(run)
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
@@ -89,47 +89,49 @@ STARTS: Mapping[tuple[str, str | None], Mapping[str, Any]] = {
 WORDS = ("auto", "true", "x", "8", "2e-5", "Qwen/Qwen2.5-7B", "./out")
 
 
-def of_schema(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
-    """Values that a setting takes, as far as its schema says."""
+def build_strategy(schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
+    """Return a strategy for the values that a setting's schema accepts, as far as it states them."""
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
     if "anyOf" in schema:
-        return st.one_of([of_schema(one) for one in schema["anyOf"]])
+        return st.one_of([build_strategy(option) for option in schema["anyOf"]])
     kinds = schema.get("type", "string")
-    return st.one_of([_of_type(kind, schema) for kind in ([kinds] if isinstance(kinds, str) else kinds)])
+    return st.one_of([_build_type_strategy(kind, schema) for kind in ([kinds] if isinstance(kinds, str) else kinds)])
 
 
-def _of_type(kind: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
+def _build_type_strategy(kind: str, schema: Mapping[str, Any]) -> st.SearchStrategy[Any]:
     if kind == "array":
-        return st.lists(of_schema(schema.get("items", {})), max_size=2)
-    known = {
+        return st.lists(build_strategy(schema.get("items", {})), max_size=2)
+    strategies = {
         "null": st.none(),
         "boolean": st.booleans(),
         "integer": st.sampled_from((0, 1, 2, 7, 8, 1000, 131_072)),
         "number": st.sampled_from((0, 0.0, 1e-5, 0.1, 1.0, 3, 500)),
         "object": st.just({}),
     }
-    return known.get(kind, st.sampled_from(WORDS))
+    return strategies.get(kind, st.sampled_from(WORDS))
 
 
 @cache
-def settings_of(framework: str, entry: str | None) -> tuple[tuple[tuple[str | int, ...], st.SearchStrategy[Any]], ...]:
-    """The settings of a framework's newest release with their values; those of clauses and their examples first."""
-    newest = frameworks.load(framework).newest
-    facts = vocabulary.load(framework).walk(newest, Context(entry))
-    known = {fact.route: of_schema(fact.schema()) for fact in facts if "*" not in fact.route}
-    of_clauses = tuple(
+def list_settings(
+    framework: str, entry: str | None
+) -> tuple[tuple[tuple[str | int, ...], st.SearchStrategy[Any]], ...]:
+    """Return the settings of a framework's newest release with their values, those of clause examples first."""
+    newest = frameworks.load(framework).default_release
+    facts = vocabulary.load(framework).iterate_keys(newest, Context(entry))
+    strategies = {fact.route: build_strategy(fact.get_schema()) for fact in facts if "*" not in fact.route}
+    clause_settings = tuple(
         (tuple(name.split(".")) if name[0] != "-" else (name,), st.just(value))
         for kind in ("refusals", "idle")
-        for row in table(framework, kind).rows
+        for row in load_table(framework, kind).rows
         for name, value in row["example"].items()
         if value is not None
     )
-    return (*of_clauses, *known.items())
+    return (*clause_settings, *strategies.items())
 
 
-def put(content: dict[str, Any], route: tuple[str | int, ...], value: Any) -> None:
-    """Set a value, in mappings that are made where they are not there."""
+def set_value(content: dict[str, Any], route: tuple[str | int, ...], value: Any) -> None:
+    """Set a value and create the mappings that are missing on the way."""
     *above, last = route
     for part in above:
         content = content[part] if isinstance(content.get(part), dict) else content.setdefault(part, {})
@@ -138,25 +140,25 @@ def put(content: dict[str, Any], route: tuple[str | int, ...], value: Any) -> No
     content[last] = value
 
 
-def shell(entry: str, content: Mapping[str, Any]) -> str:
+def format_script(entry: str, content: Mapping[str, Any]) -> str:
     words = [f"python3 -m openrlhf.cli.{entry}"]
     for name, value in content.items():
-        given = value if isinstance(value, list) else [value]
-        words.append(f"   {name}" if value is True else f"   {name} {' '.join(map(str, given))}")
+        values = value if isinstance(value, list) else [value]
+        words.append(f"   {name}" if value is True else f"   {name} {' '.join(map(str, values))}")
     return "#!/bin/bash\n" + " \\\n".join(words) + "\n"
 
 
 @st.composite
-def files(draw: st.DrawFn) -> dict[str, str]:
-    """The text of a configuration with any combination of settings that its framework has."""
+def draw_files(draw: st.DrawFn) -> dict[str, str]:
+    """Draw the text of a configuration with any combination of its framework's settings."""
     framework, entry = draw(st.sampled_from(list(STARTS)))
     content = json.loads(json.dumps(STARTS[framework, entry]))
-    known = settings_of(framework, entry)
-    for number in draw(st.lists(st.integers(0, len(known) - 1), max_size=30, unique=True)):
-        route, values = known[number]
-        put(content, route, draw(values))
+    choices = list_settings(framework, entry)
+    for number in draw(st.lists(st.integers(0, len(choices) - 1), max_size=30, unique=True)):
+        route, values = choices[number]
+        set_value(content, route, draw(values))
     if framework == "openrlhf":
-        return {"train.sh": shell(entry, {name: value for name, value in content.items() if value is not None})}
+        return {"train.sh": format_script(entry, {name: value for name, value in content.items() if value is not None})}
     if framework == "deepspeed":
         return {"ds_config.json": json.dumps(content, indent=1)}
     return {"config.yaml": yaml.safe_dump(content, sort_keys=False)}
@@ -164,19 +166,19 @@ def files(draw: st.DrawFn) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory):
-    """A repository of its own: the files of this one are not searched for what names the drawn ones."""
+    """Enter an empty repository, so that the files of this one are not searched for references to the drawn ones."""
     folder = tmp_path_factory.mktemp("drawn")
     (folder / ".git").mkdir()
-    with working_in(folder):
+    with change_directory(folder):
         yield
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("empty")
 @settings(max_examples=120 * TIMES, **UNHURRIED)
-@given(files())
+@given(draw_files())
 def test_any_settings_are_judged_estimated_and_fitted(sources):
     isolated = api.Options(isolated=True, select=("ALL",))
     for raw in (api.lint(options=isolated, sources=sources).raw, api.estimate(options=isolated, sources=sources).raw,
                 api.fit(options=isolated, sources=sources, change=True).raw):  # fmt: skip
-        assert [trouble for trouble in raw.troubles if trouble.ours] == []
+        assert [trouble for trouble in raw.troubles if trouble.is_internal] == []

@@ -1,6 +1,7 @@
-"""YAML is taken and refused exactly as the loaders of the frameworks do: PyYAML's `safe_load` and OmegaConf.
+"""YAML accepted and rejected exactly as by the frameworks' loaders: PyYAML's `safe_load` and OmegaConf.
 
-Mutants of real files by a seed; `CFGLINT_FUZZ_TIMES` draws so many times more of them, from `CFGLINT_FUZZ_SEED` (1).
+The texts are seeded mutants of real files; `CFGLINT_FUZZ_TIMES` multiplies their number, and `CFGLINT_FUZZ_SEED` (1)
+seeds them.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ import pytest
 import yaml
 
 from cfglint_train.documents.document import DocumentError, decode
-from cfglint_train.documents.limits import BeyondLimits
-from cfglint_train.documents.yaml.dialects import PYYAML, Dialect, omegaconf
+from cfglint_train.documents.limits import LimitExceeded
+from cfglint_train.documents.yaml.dialects import PYYAML, Dialect, get_omegaconf_dialect
 from cfglint_train.documents.yaml.document import YamlDocument
-from tests.fuzz.mutation import mutated, seeds
+from tests.fuzz.mutation import list_seed_files, mutate
 from tests.support.corpus import REPOSITORY, SHARED
 
 TIMES = int(os.environ.get("CFGLINT_FUZZ_TIMES", "1"))
 SEED = int(os.environ.get("CFGLINT_FUZZ_SEED", "1"))
 MUTANTS = 1500 * TIMES
-FILES = [path for path in seeds(REPOSITORY / "fixtures", SHARED / "corpus") if path.suffix in (".yaml", ".yml")]
+FILES = [
+    path for path in list_seed_files(REPOSITORY / "fixtures", SHARED / "corpus") if path.suffix in (".yaml", ".yml")
+]
 PIECES = [
     "\t", " ", "  ", "\n", "\r\n", "\r", ":", ": ", "- ", "-", "? ", "?", "&a ", "&b ", "*a", "*a ", "!t ", "!!str ",
     "!!int ", "!!float ", "!!bool ", "!!set ", "!!omap ", "!!pairs ", "!!timestamp ", "!!binary ", "!!null ", "!!map ",
@@ -45,93 +48,95 @@ VALUE = re.compile(rb"(?m)(?<=: )[^\n#]+$")
 KEY = re.compile(rb"(?m)^ *[\w-]+(?=:)")
 
 
-def mutant(source: bytes, draw: random.Random) -> bytes:
-    """One to five changes, most of them at a place where YAML has structure."""
+def mutate_structure(source: bytes, draw: random.Random) -> bytes:
+    """Return the text after one to five changes, most of them where YAML has structure."""
     for _ in range(draw.choice((1, 1, 1, 2, 2, 3, 5))):
         piece, kind = draw.choice(PIECES).encode(), draw.random()
         if kind < 0.2:
-            source = mutated(source, draw)
+            source = mutate(source, draw)
         elif kind < 0.5:
-            at = draw.choice([0, *(found.end() for found in PLACES.finditer(source))])
+            at = draw.choice([0, *(matches.end() for matches in PLACES.finditer(source))])
             source = source[:at] + piece + source[at:]
         elif kind < 0.6:
             at = draw.randrange(len(source) + 1)
             source = source[:at] + piece + source[at:]
         else:
-            found = list((VALUE if kind < 0.85 else KEY).finditer(source))
-            if found:
-                start, end = draw.choice(found).span()
+            matches = list((VALUE if kind < 0.85 else KEY).finditer(source))
+            if matches:
+                start, end = draw.choice(matches).span()
                 source = source[:start] + piece + source[end:]
     return source
 
 
-def is_taken(source: bytes, dialect: Dialect, loader: int) -> bool | None:
-    """Whether cfglint says that a loader takes a text; None beyond its limits."""
+def is_accepted(source: bytes, dialect: Dialect, loader: int) -> bool | None:
+    """Return whether cfglint claims that a loader accepts a text, or None beyond its limits."""
     try:
-        found = YamlDocument("x.yaml", source).refusals(dialect)
-    except BeyondLimits:
+        refusals = YamlDocument("x.yaml", source).find_refusals(dialect)
+    except LimitExceeded:
         return None
     except DocumentError:
         return False
-    return not found or found[loader] is None
+    return not refusals or refusals[loader] is None
 
 
-def pyyaml(text: str) -> Any:
+def load_pyyaml(text: str) -> Any:
     return yaml.safe_load(io.StringIO(text, newline=None))
 
 
-class Undecided(Exception):
-    """The loader stopped at something that is not YAML's matter, or another rule's, and saw no further."""
+class UndecidedError(Exception):
+    """Failure of a loader at a problem that is not about YAML, or that another rule reports."""
 
 
-def omegaconfs(text: str) -> Any:
+def load_omegaconf(text: str) -> Any:
     library = pytest.importorskip("omegaconf")
     try:
         return library.OmegaConf.load(io.StringIO(text, newline=None))
     except library.errors.GrammarParseError:
-        raise Undecided from None  # of an interpolation
+        raise UndecidedError from None  # about an interpolation
     except yaml.constructor.ConstructorError as error:
-        raise Undecided if "duplicate key" in str(error) else error from None  # SYN003
+        raise UndecidedError if "duplicate key" in str(error) else error from None  # SYN003
     except OSError:
-        raise Undecided from None  # neither list nor mapping: no configuration
+        raise UndecidedError from None  # neither list nor mapping: not a configuration
 
 
-def disagreement(source: bytes, dialect: Dialect, loader: int, load: Callable[[str], Any]) -> str | None:
-    """What the two say of a text where they do not say the same."""
+def find_disagreement(source: bytes, dialect: Dialect, loader: int, load: Callable[[str], Any]) -> str | None:
+    """Return both answers about a text if they differ."""
     if b"{{" in source:
-        return None  # a mark of a template, which is filled in before
-    ours = is_taken(source, dialect, loader)
+        return None  # a placeholder of a template, which is filled in before
+    ours = is_accepted(source, dialect, loader)
     try:
         load(decode(source))
         theirs = ""
-    except (RecursionError, Undecided):
+    except (RecursionError, UndecidedError):
         return None
-    except Exception as error:  # whatever a loader raises, the run stops
+    except Exception as error:  # any exception of a loader stops the run
         theirs = f"{type(error).__name__}: {error}"
     return None if ours in (None, not theirs) else f"{'taken' if ours else 'refused'} here, by the loader: {theirs}"
 
 
-def judge(dialect: Dialect, loader: int, load: Callable[[str], Any], number: int) -> None:
+def compare_mutants(dialect: Dialect, loader: int, load: Callable[[str], Any], number: int) -> None:
     draw = random.Random(SEED + number)
     texts = [path.read_bytes() for path in FILES]
-    taken = 0
+    accepted = 0
     for _ in range(MUTANTS):
-        source = mutant(draw.choice(texts), draw)
-        said = disagreement(source, dialect, loader, load)
-        assert said is None, f"{said}\n{source!r}"
-        taken += bool(is_taken(source, dialect, loader))
-    assert 0.15 < taken / MUTANTS < 0.85, "the mutants are all taken or all refused"
+        source = mutate_structure(draw.choice(texts), draw)
+        difference = find_disagreement(source, dialect, loader, load)
+        assert difference is None, f"{difference}\n{source!r}"
+        accepted += bool(is_accepted(source, dialect, loader))
+    assert 0.15 < accepted / MUTANTS < 0.85, "the mutants are all taken or all refused"
 
 
 @pytest.mark.slow
 def test_pyyaml_takes_and_refuses_the_same():
-    judge(PYYAML, 0, pyyaml, 1)
+    compare_mutants(PYYAML, 0, load_pyyaml, 1)
 
 
 @pytest.mark.slow
 def test_omegaconf_takes_and_refuses_the_same():
     version = pytest.importorskip("omegaconf").__version__
-    judge(omegaconf(), 0 if tuple(map(int, version.split(".")[:2])) < (2, 4) else 1, omegaconfs, 2)
+    compare_mutants(
+        get_omegaconf_dialect(), 0 if tuple(map(int, version.split(".")[:2])) < (2, 4) else 1, load_omegaconf, 2
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,4 +145,4 @@ def test_omegaconf_takes_and_refuses_the_same():
 def test_every_piece_at_every_place(around):
     for piece in PIECES:
         source = around.format(piece).encode()
-        assert disagreement(source, PYYAML, 0, pyyaml) is None, source
+        assert find_disagreement(source, PYYAML, 0, load_pyyaml) is None, source

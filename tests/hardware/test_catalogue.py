@@ -2,33 +2,33 @@ from __future__ import annotations
 
 import pytest
 
-from cfglint_train.hardware.catalogue import ASSUMPTION, Hardware, UnknownHardware, hardware_from
-from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.hardware.catalogue import ASSUMPTION, Hardware, UnknownHardware, build_hardware
+from cfglint_train.plan.origin import FieldValue, Origin
 
 GIB = 2**30
 
 
-def stated(**facts: str) -> dict[str, Value]:
+def make_facts(**facts: str) -> dict[str, FieldValue]:
     return {
-        name.replace("_", "-"): Value(text, Origin("user", note=f"--{name.replace('_', '-')}"))
+        name.replace("_", "-"): FieldValue(text, Origin("user", note=f"--{name.replace('_', '-')}"))
         for name, text in facts.items()
     }
 
 
 def test_without_facts_an_80_gb_card_is_assumed():
-    hardware = hardware_from({})
+    hardware = build_hardware({})
     assert hardware.gpu == "A100-80GB"
-    assert hardware.capacity("gpu") == int(79.1 * GIB)
+    assert hardware.get_capacity("gpu") == int(79.1 * GIB)
     assert hardware.gpu_origin == ASSUMPTION
-    assert hardware.capacity("host") is hardware.capacity("disk") is None
+    assert hardware.get_capacity("host") is hardware.get_capacity("disk") is None
     assert hardware.compute_capability == 8.0
 
 
 def test_a_stated_card_is_no_assumption():
-    hardware = hardware_from(stated(gpu="H200"))
+    hardware = build_hardware(make_facts(gpu="H200"))
     assert (hardware.gpu, hardware.gpu_origin.kind, hardware.compute_capability) == ("H200", "user", 9.0)
     assert hardware.gpu_origin.note == "--gpu"
-    assert hardware.capacity("gpu") == int(139.72 * GIB)
+    assert hardware.get_capacity("gpu") == int(139.72 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -45,16 +45,16 @@ def test_a_stated_card_is_no_assumption():
     ],
 )
 def test_the_gpu(facts, gpu, gib):
-    hardware = hardware_from(stated(**facts))
+    hardware = build_hardware(make_facts(**facts))
     assert hardware.gpu == gpu
     assert hardware.gpu_bytes == pytest.approx(gib * GIB, rel=1e-9)
     assert hardware.gpu_origin.kind != "assumed"
 
 
 def test_host_and_disk():
-    hardware = hardware_from(stated(host_memory="1.5TB", disk="10TiB"))
-    assert hardware.capacity("host") == 15 * 10**11
-    assert hardware.capacity("disk") == 10 * 2**40
+    hardware = build_hardware(make_facts(host_memory="1.5TB", disk="10TiB"))
+    assert hardware.get_capacity("host") == 15 * 10**11
+    assert hardware.get_capacity("disk") == 10 * 2**40
     assert "assumed" not in (hardware.host_origin.kind, hardware.disk_origin.kind)
     assert hardware.gpu_origin.kind == "assumed"
 
@@ -71,10 +71,10 @@ def test_host_and_disk():
 )
 def test_what_means_nothing_is_refused_with_its_origin(facts, message):
     with pytest.raises(UnknownHardware, match=message) as refused:
-        hardware_from(stated(**facts))
+        build_hardware(make_facts(**facts))
     assert refused.value.origin.note == "--" + next(iter(facts)).replace("_", "-")
 
 
 def test_a_place_that_does_not_exist():
     with pytest.raises(KeyError):
-        Hardware().capacity("tape")
+        Hardware().get_capacity("tape")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfglint_train.hardware import gpus
-from cfglint_train.hardware.gpus import capacity, find, key, marketed, names
+from cfglint_train.hardware.gpus import find_gpu, list_names, normalize_name, parse_capacity, parse_marketed_size
 from cfglint_train.hardware.sizes import SizeError
 from tests.support.cases import for_each
 from tests.support.corpus import SHARED
@@ -62,22 +62,22 @@ MEASUREMENTS = SHARED / "data" / "published_measurements.jsonl"
     ],
 )
 def test_names_as_people_write_them(written, name):
-    found = find(written)
-    assert (found.name if found else None) == name
+    gpu = find_gpu(written)
+    assert (gpu.name if gpu else None) == name
 
 
 def test_no_two_cards_share_a_key():
     owners: dict[str, str] = {}
     for name, row in ROWS.items():
         for alias in (name, *row["aliases"]):
-            assert owners.setdefault(key(alias), name) == name, alias
+            assert owners.setdefault(normalize_name(alias), name) == name, alias
 
 
-@for_each("name", names())
+@for_each("name", list_names())
 def test_a_driver_reports_less_than_the_name_says(name):
-    gpu = find(name)
+    gpu = find_gpu(name)
     assert gpu is not None
-    assert gpu.bytes <= gpu.most_bytes
+    assert gpu.bytes <= gpu.max_bytes
     # memory is sold in units of 2**30 for most cards; none reports more than that, none loses more than a tenth
     assert 0.89 * gpu.marketed_gb * 2**30 < gpu.bytes <= gpu.marketed_gb * 2**30
     assert ROWS[name]["source"]
@@ -86,19 +86,19 @@ def test_a_driver_reports_less_than_the_name_says(name):
 
 @pytest.mark.skipif(not MEASUREMENTS.is_file(), reason=f"no shared data: no published measurements at {MEASUREMENTS}")
 def test_published_capacities_lie_in_the_recorded_ranges():
-    """Some published runs say their card as `A100 80GB (79.15 GiB)`; the table agrees to the precision of the text."""
+    """Match published runs that name their card as `A100 80GB (79.15 GiB)`, to the precision of the text."""
     checked = set()
     for line in MEASUREMENTS.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)["gpu"] or {}
         text = str(row.get("name"))
-        said = re.search(r"([\d.]+) GiB", text)
+        stated = re.search(r"([\d.]+) GiB", text)
         name = re.split(r"[(/]| [\d.]+ GiB", text)[0]
-        gpu = find(f"{name} {row.get('gb')}GB") or find(name)
-        if gpu is None or said is None:
+        gpu = find_gpu(f"{name} {row.get('gb')}GB") or find_gpu(name)
+        if gpu is None or stated is None:
             continue
         checked.add(gpu.name)
-        margin = 0.01 if "." in said[1] else 1.0
-        assert gpu.bytes / 2**30 - margin <= float(said[1]) <= gpu.most_bytes / 2**30 + margin, text
+        margin = 0.01 if "." in stated[1] else 1.0
+        assert gpu.bytes / 2**30 - margin <= float(stated[1]) <= gpu.max_bytes / 2**30 + margin, text
     assert checked >= {"A100-80GB", "H100-96GB", "RTX 3090", "B200"}
 
 
@@ -111,20 +111,20 @@ def test_published_capacities_lie_in_the_recorded_ranges():
         ("24G", None, 22.03),
         ("80GiB", None, 80.0),
         ("79.32GiB", None, 79.32),
-        ("20GB", None, 20e9 / 2**30),  # no card is sold so
+        ("20GB", None, 20e9 / 2**30),  # no card is sold with this size
     ],
 )
 def test_capacity(text, name, gib):
-    found, size = capacity(text)
-    assert found == name
+    card, size = parse_capacity(text)
+    assert card == name
     assert size == pytest.approx(gib * 2**30, rel=1e-9)
 
 
 def test_a_known_card_reads_its_own_marketed_size():
-    gpu = find("RTX 4090")
+    gpu = find_gpu("RTX 4090")
     assert gpu is not None
-    assert marketed("24GB", gpu) == gpu.bytes > marketed("24GB")
-    assert marketed("20GB", gpu) == 20 * 10**9
+    assert parse_marketed_size("24GB", gpu) == gpu.bytes > parse_marketed_size("24GB")
+    assert parse_marketed_size("20GB", gpu) == 20 * 10**9
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_a_known_card_reads_its_own_marketed_size():
 )
 def test_a_refusal_says_what_to_write(text, remedy):
     with pytest.raises(SizeError, match=remedy):
-        capacity(text)
+        parse_capacity(text)
 
 
 @given(st.text())
 def test_no_text_breaks_the_lookup(text):
-    find(text)
+    find_gpu(text)
     with contextlib.suppress(SizeError):
-        assert capacity(text)[1] > 0
+        assert parse_capacity(text)[1] > 0

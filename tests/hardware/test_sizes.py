@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cfglint_train.hardware.sizes import UNITS, SizeError, parse, parse_stated, parts
+from cfglint_train.hardware.sizes import UNITS, SizeError, parse_size, parse_stated_size, split_size
 from tests.support.cases import for_each
 
 
@@ -29,7 +29,7 @@ from tests.support.cases import for_each
     ],
 )
 def test_parse(text, size):
-    assert parse(text) == size
+    assert parse_size(text) == size
 
 
 @for_each(
@@ -37,33 +37,33 @@ def test_parse(text, size):
 )
 def test_no_size(text):
     with pytest.raises(SizeError, match="80GB"):
-        parse(text)
+        parse_size(text)
 
 
 def test_a_number_beyond_any_memory_is_refused():
     with pytest.raises(SizeError):
-        parse("9" * 400 + "GB")
+        parse_size("9" * 400 + "GB")
 
 
 @given(st.integers(0, 10**12), st.sampled_from(sorted(UNITS)))
 def test_whole_numbers_are_exact(number, unit):
-    assert parse(f"{number}{unit}") == number * UNITS[unit]
-    assert parts(f"{number}{unit.upper()}") == (number * UNITS[unit], unit)
+    assert parse_size(f"{number}{unit}") == number * UNITS[unit]
+    assert split_size(f"{number}{unit.upper()}") == (number * UNITS[unit], unit)
 
 
 @given(st.decimals(0, 10**6, places=3), st.sampled_from(sorted(UNITS)))
 def test_fractions_are_rounded_to_a_byte(number, unit):
-    assert abs(parse(f"{number}{unit}") - number * UNITS[unit]) <= 0.5
+    assert abs(parse_size(f"{number}{unit}") - number * UNITS[unit]) <= 0.5
 
 
 @given(st.text())
 def test_any_text_is_a_size_or_refused(text):
     with contextlib.suppress(SizeError):
-        assert parse(text) >= 0
+        assert parse_size(text) >= 0
 
 
 @pytest.mark.parametrize("text", ["80", "0GB", "0.0TiB"])
 def test_a_whole_memory_has_a_unit_and_is_not_empty(text):
-    parse(text)
+    parse_size(text)
     with pytest.raises(SizeError):
-        parse_stated(text)
+        parse_stated_size(text)

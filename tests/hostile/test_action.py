@@ -1,4 +1,4 @@
-"""The Action on an untrusted pull request: its own steps, on a repository whose files are called like modules."""
+"""The Action on an untrusted pull request: its own steps, in a repository with files named like modules."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.front.test_action import STEPS, copy_of_the_action, event_of, git, lint, put, run_step, temporary, upstream  # noqa: F401 (fixtures)
+from tests.front.test_action import (
+    STEPS,
+    copy_action,
+    run_git,
+    run_step,
+    write_event,
+    write_files,
+)
 from tests.hostile.test_audit import HOSTILE, INPUTS
-from tests.hostile.test_forging import forged
+from tests.hostile.test_forging import find_forged_commands
 from tests.support import runner
 from tests.support.configs import TWICE
 from tests.support.corpus import REPOSITORY
-from tests.support.hostile import hostile_folder
+from tests.support.hostile import write_hostile_folder
 
 TRAP = "import os\nopen(os.environ['TRAP'], 'w').write(__name__)\n"
 MODULES = ("venv", "pip", "ensurepip", "site", "sitecustomize", "json", "yaml", "cfglint_train", "re", "os", "signal")
@@ -25,55 +32,57 @@ MODULES = ("venv", "pip", "ensurepip", "site", "sitecustomize", "json", "yaml", 
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A checkout with names of modules, commands as names and keys, links that lead out, and every recorded input."""
+    """Create a checkout with module names, commands as names and keys, links that lead out, and all recorded inputs."""
     checkout = tmp_path / "checkout"
     checkout.mkdir()
-    hostile_folder(checkout)
-    put(checkout, {name: text.replace("{outside}", str(tmp_path)) for name, text in HOSTILE.items()})
-    put(checkout, {f"{name}.py": TRAP for name in MODULES})
-    put(checkout, {f"{name}/__init__.py": TRAP for name in ("pip", "setuptools", "hatchling")})
+    write_hostile_folder(checkout)
+    write_files(checkout, {name: text.replace("{outside}", str(tmp_path)) for name, text in HOSTILE.items()})
+    write_files(checkout, {f"{name}.py": TRAP for name in MODULES})
+    write_files(checkout, {f"{name}/__init__.py": TRAP for name in ("pip", "setuptools", "hatchling")})
     for path in sorted(INPUTS.glob("*")):
         shutil.copy(path, checkout / path.name)
     bare = f"[core]\n\tbare = false\n\tworktree = .\n\tfsmonitor = touch {tmp_path}/trapped\n"
     bare += f'[remote "origin"]\n\turl = ext::touch {tmp_path}/trapped\n[protocol "ext"]\n\tallow = always\n'
     files = {"HEAD": "ref: refs/heads/main\n", "objects/x": "", "refs/x": "", "config": bare, "a.yaml": TWICE}
-    put(checkout, {f"bare/{name}": text for name, text in files.items()})
+    write_files(checkout, {f"bare/{name}": text for name, text in files.items()})
     (checkout / "report.sarif").symlink_to(tmp_path / "profile")
-    git(checkout, "init", "--quiet")
-    git(checkout, "add", "--all")
-    git(checkout, "commit", "--quiet", "--message", "x")
-    git(checkout, "commit", "--quiet", "--allow-empty", "--message", "y")
+    run_git(checkout, "init", "--quiet")
+    run_git(checkout, "add", "--all")
+    run_git(checkout, "commit", "--quiet", "--message", "x")
+    run_git(checkout, "commit", "--quiet", "--allow-empty", "--message", "y")
     return checkout
 
 
 @pytest.mark.slow
 def test_what_the_action_installs_stays_itself_on_a_hostile_checkout(hostile: Path, tmp_path: Path) -> None:
-    """Both steps of action.yml, as they are, in the checkout."""
-    action, home, trap = copy_of_the_action(tmp_path / "action"), tmp_path / "home", tmp_path / "trapped"
+    """Run both steps of action.yml unchanged in the checkout."""
+    action, home, trap = copy_action(tmp_path / "action"), tmp_path / "home", tmp_path / "trapped"
     home.mkdir()
-    around = {"TRAP": str(trap), "PYTHONPATH": str(hostile), "PYTHONSTARTUP": str(hostile / "os.py")}
-    installed = run_step("Install cfglint", hostile, {}, around, home, action)
+    environment = {"TRAP": str(trap), "PYTHONPATH": str(hostile), "PYTHONSTARTUP": str(hostile / "os.py")}
+    installed = run_step("Install cfglint", hostile, {}, environment, home, action)
     assert installed.code == 0, installed.output
-    before = git(hostile, "status", "--porcelain")
-    outcome = run_step("Lint", hostile, {"extra-args": "--no-cache"}, around, home, action)
+    before = run_git(hostile, "status", "--porcelain")
+    outcome = run_step("Lint", hostile, {"extra-args": "--no-cache"}, environment, home, action)
     assert outcome.code == 2
     assert not trap.exists(), trap.read_text()
     assert "please report it" not in outcome.output
-    commands = [command for line in runner.lines(outcome.output) if (command := runner.parse(line)) is not None]
+    commands = [
+        command for line in runner.split_lines(outcome.output) if (command := runner.parse_command(line)) is not None
+    ]
     assert {command.name for command in commands} == {"error", "warning", "notice"}
     named = {command.properties["file"] for command in commands if "file" in command.properties}
     assert len(named) > 10
     assert {name for name in named if not (hostile / name).exists() and not re.search(r"\\x|# #", name)} == set()
-    assert forged(outcome.output) == []
-    assert git(hostile, "status", "--porcelain") == before
-    event = event_of(tmp_path, "push", "", before=git(hostile, "rev-parse", "HEAD^"))
+    assert find_forged_commands(outcome.output) == []
+    assert run_git(hostile, "status", "--porcelain") == before
+    event = write_event(tmp_path, "push", "", before=run_git(hostile, "rev-parse", "HEAD^"))
     below = {"working-directory": "bare", "settings-from": "base", "extra-args": "--no-cache"}
-    outcome = run_step("Lint", hostile, below, {**around, **event}, home, action)
+    outcome = run_step("Lint", hostile, below, {**environment, **event}, home, action)
     assert outcome.code == 1, outcome.output
     assert not trap.exists()
-    refused = run_step("Lint", hostile, {"sarif-file": "report.sarif"}, around, home, action)
+    refused = run_step("Lint", hostile, {"sarif-file": "report.sarif"}, environment, home, action)
     assert refused.code == 2
-    assert "report.sarif: a link that leads out of the repository" in refused.output
+    assert "report.sarif: a link that points outside the repository" in refused.output
     assert not (tmp_path / "profile").exists()
 
 
@@ -89,10 +98,10 @@ REQUIREMENTS = REPOSITORY / ".github" / "requirements.txt"
 
 def test_everything_that_the_action_installs_is_pinned_by_hashes() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-    stated = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    requirements = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
     entries = re.split(r"\n(?=\S)", REQUIREMENTS.read_text().strip())
     pinned = {Requirement(entry.partition("\\")[0]).name.lower(): entry for entry in entries}
-    for requirement in map(Requirement, stated):
+    for requirement in map(Requirement, requirements):
         release = re.match(r"[\w-]+==([\w.]+)", pinned[requirement.name.lower()])
         assert release is not None
         assert requirement.specifier.contains(release[1])
@@ -107,12 +116,12 @@ def test_everything_that_the_action_installs_is_pinned_by_hashes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changed", [True, False])
-def test_the_settings_that_counted_are_named(upstream, tmp_path, lint, temporary, changed):  # noqa: F811
+def test_the_settings_that_counted_are_named(upstream, tmp_path, lint, temporary, changed):
     settings = {"cfglint.toml": 'select = ["SYN"]\n'}
     base = {"a.yaml": TWICE, **({} if changed else settings)}
-    commit = upstream.pull_request(base, settings if changed else {"b.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", commit, depth=2)
-    event = event_of(temporary, "pull_request", commit)
+    commit = upstream.merge_pull_request(base, settings if changed else {"b.yaml": TWICE})
+    checkout = upstream.check_out(tmp_path / "checkout", commit, depth=2)
+    event = write_event(temporary, "pull_request", commit)
     outcome = lint(checkout, event, extra_args="--select\nSYN")
     assert "settings: cfglint.toml" in outcome.output
     assert ("changed by the change under test" in outcome.output) == changed
@@ -133,10 +142,10 @@ EXTENDING = {"cfglint.toml": 'extend = "shared.toml"\n', "shared.toml": STRICT}
         pytest.param({"cfglint.toml": STRICT}, {"sub/cfglint.toml": LAX}, (), None, id="a nearer file"),
     ],
 )
-def test_settings_of_the_base(upstream, tmp_path, lint, temporary, base, change, removed, told):  # noqa: F811
-    commit = upstream.pull_request(base, {"sub/a.yaml": TWICE, **change}, *removed)
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
-    event = event_of(temporary, "pull_request", commit)
+def test_settings_of_the_base(upstream, tmp_path, lint, temporary, base, change, removed, told):
+    commit = upstream.merge_pull_request(base, {"sub/a.yaml": TWICE, **change}, *removed)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
+    event = write_event(temporary, "pull_request", commit)
     outcome = lint(
         checkout, event, extra_args="--select\nSYN,SEC" if not base else "", settings_from="base", fail_on="info"
     )
@@ -154,20 +163,20 @@ def test_settings_of_the_base(upstream, tmp_path, lint, temporary, base, change,
         ({"x.md": ""}, ("cfglint.toml",), "cfglint.toml (removed by the change under test: review it first)"),
     ],
 )
-def test_every_settings_file_that_changes_is_named(upstream, tmp_path, lint, temporary, change, removed, told):  # noqa: F811
-    commit = upstream.pull_request({"a.yaml": TWICE, **EXTENDING}, change, *removed)
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
-    assert f"settings: {told}" in lint(checkout, event_of(temporary, "pull_request", commit), extra_args="").output
+def test_every_settings_file_that_changes_is_named(upstream, tmp_path, lint, temporary, change, removed, told):
+    commit = upstream.merge_pull_request({"a.yaml": TWICE, **EXTENDING}, change, *removed)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
+    assert f"settings: {told}" in lint(checkout, write_event(temporary, "pull_request", commit), extra_args="").output
 
 
-def test_a_settings_file_of_the_base_that_became_a_link(upstream, tmp_path, lint, temporary):  # noqa: F811
+def test_a_settings_file_of_the_base_that_became_a_link(upstream, tmp_path, lint, temporary):
     upstream.commit({"cfglint.toml": STRICT, "a.yaml": TWICE, "lax.toml": LAX})
-    before = git(upstream.root, "rev-parse", "HEAD")
+    before = run_git(upstream.root, "rev-parse", "HEAD")
     (upstream.root / "cfglint.toml").unlink()
     (upstream.root / "cfglint.toml").symlink_to("lax.toml")
     commit = upstream.commit({})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
-    event = event_of(temporary, "push", commit, before=before)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
+    event = write_event(temporary, "push", commit, before=before)
     assert lint(checkout, event, extra_args="", settings_from="base", fail_on="info").code == 1
     assert lint(checkout, event, extra_args="", fail_on="info").code == 0
 
@@ -175,26 +184,26 @@ def test_a_settings_file_of_the_base_that_became_a_link(upstream, tmp_path, lint
 @pytest.mark.parametrize(
     ("name", "settings_from", "said"),
     [
-        ("workflow_dispatch", "base", "settings-from: base: the event workflow_dispatch changes nothing"),
-        ("push", "base", "settings-from: base: the event does not name the commit before"),
+        ("workflow_dispatch", "base", "settings-from: base: the event workflow_dispatch has no commits to compare"),
+        ("push", "base", "settings-from: base: the event does not name the previous commit"),
         ("push", "main", "settings-from must be checkout or base, not main"),
     ],
 )
-def test_a_base_that_is_unknown_fails(upstream, tmp_path, lint, temporary, name, settings_from, said):  # noqa: F811
+def test_a_base_that_is_unknown_fails(upstream, tmp_path, lint, temporary, name, settings_from, said):
     commit = upstream.commit({"a.yaml": TWICE})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
-    outcome = lint(checkout, event_of(temporary, name, commit), settings_from=settings_from)
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
+    outcome = lint(checkout, write_event(temporary, name, commit), settings_from=settings_from)
     assert outcome.code == 2
     assert said in outcome.output
 
 
-def test_a_pull_request_cannot_accept_its_own_findings(upstream, tmp_path, lint, temporary):  # noqa: F811
+def test_a_pull_request_cannot_accept_its_own_findings(upstream, tmp_path, lint, temporary):
     entry = {"path": "a.yaml", "code": "SYN003", "line": "micro_batch_size: 2", "count": 1}
-    none, one = ({"version": 1, "findings": found} for found in ([], [entry]))
-    base = {"cfglint.toml": 'baseline = "known.json"\n', "known.json": json.dumps(none)}
-    commit = upstream.pull_request(base, {"a.yaml": TWICE, "known.json": json.dumps(one)})
-    checkout = upstream.checkout(tmp_path / "checkout", commit)
-    event = event_of(temporary, "pull_request", commit)
+    empty, accepting = ({"version": 1, "findings": findings} for findings in ([], [entry]))
+    base = {"cfglint.toml": 'baseline = "known.json"\n', "known.json": json.dumps(empty)}
+    commit = upstream.merge_pull_request(base, {"a.yaml": TWICE, "known.json": json.dumps(accepting)})
+    checkout = upstream.check_out(tmp_path / "checkout", commit)
+    event = write_event(temporary, "pull_request", commit)
     checked = {"extra_args": "--select\nSYN", "fail_on": "info"}
     outcome = lint(checkout, event, settings_from="base", **checked)
     assert outcome.code == 1

@@ -1,6 +1,6 @@
-"""Attacks on a whole command: each repository is answered within the limits, in its place, and gives nothing away.
+"""Attacks on a whole command: each is handled within the limits, at its place in the file, and leaks no secret.
 
-Beside the recorded inputs (`test_inputs.py`); each is as small as its kind allows, or as large as it takes to hurt.
+They complement the recorded inputs (`test_inputs.py`); each is as small as its kind allows, or large enough to hurt.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.settings.settings import FORMATS
-from tests.hostile.test_forging import forged
-from tests.hostile.test_inputs import is_answered
-from tests.support.command import cfglint
+from tests.hostile.test_forging import find_forged_commands
+from tests.hostile.test_inputs import check_handled
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, DEEPSPEED
-from tests.support.hostile import steering
-from tests.support.limited import run
+from tests.support.hostile import find_control_characters
+from tests.support.limited import run_limited
 
 pytestmark = pytest.mark.slow
 
@@ -26,28 +26,28 @@ TOKEN = "hf_" + "aB3dE5" * 6
 HEX = "c41f9be2075d3a68f1e07b92d4c6853a0be7f914"
 ADDRESS = "https://bob:S3cr3tP4ssw0rd99@example.org"
 LONGEST = 100_000
-"""Characters that an answer has at most, however long a key or value is."""
+"""Maximum length of an answer in characters, however long a key or value is."""
 
 
-def yaml(text: str) -> dict[str, str]:
+def build_yaml(text: str) -> dict[str, str]:
     return {"a.yaml": AXOLOTL + text}
 
 
-def json(text: str) -> dict[str, str]:
+def build_json(text: str) -> dict[str, str]:
     return {"ds.json": DEEPSPEED.rstrip().rstrip("}").rstrip() + f",\n{text}\n}}\n"}
 
 
-def script(text: str) -> dict[str, str]:
+def build_script(text: str) -> dict[str, str]:
     return {"run.sh": text}
 
 
-def settings(text: str) -> dict[str, str]:
+def build_settings(text: str) -> dict[str, str]:
     return {"a.yaml": AXOLOTL, "cfglint.toml": text}
 
 
-def beside(name: str, line: str, last: str = "") -> dict[str, str]:
-    """A requirement file that is as long as one may be."""
-    return {**yaml(""), name: line * ((4 * 2**20 - len(last)) // len(line)) + last}
+def build_long_requirements(name: str, line: str, last: str = "") -> dict[str, str]:
+    """Return a config and a requirement file of the maximum size."""
+    return {**build_yaml(""), name: line * ((4 * 2**20 - len(last)) // len(line)) + last}
 
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -59,46 +59,59 @@ MERGES = "m0: &m0 {k: 1}\n" + "".join(
 PINNED = {"requirements.txt": "axolotl==0.21.0\n"}
 CLONE = '[[package]]\nname = "axolotl"\nversion = "0.8.0"\n'
 
-# What is in the repository, the exit code (None: any of the three), and what the answer says.
+# Files of the repository, exit code (None: any of the three), and a text in the output.
 ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
-    "an alias bomb as a value": (yaml(BOMB + "lora_target_modules: *a11\n"), 2, "error SYN008 unfolds to more than"),
-    "merges of merges": (yaml(MERGES), 2, "error SYN008 unfolds to more than"),
-    "a merge with itself": (yaml("<<: &r\n  <<: *r\n"), 2, "an alias is inside its own anchor"),
+    "an alias bomb as a value": (
+        build_yaml(BOMB + "lora_target_modules: *a11\n"), 2, "error SYN008 expands to more than",
+    ),
+    "merges of merges": (build_yaml(MERGES), 2, "error SYN008 expands to more than"),
+    "a merge with itself": (build_yaml("<<: &r\n  <<: *r\n"), 2, "an alias is inside its own anchor"),
     "one key in every spelling": (
-        yaml("x: 1\n'x': 2\n\"x\": 3\n? x\n: 4\ny: {z: 1, 'z': 2, ? z : 3}\n"), 1, "SYN003",
+        build_yaml("x: 1\n'x': 2\n\"x\": 3\n? x\n: 4\ny: {z: 1, 'z': 2, ? z : 3}\n"), 1, "SYN003",
     ),
-    "ends of lines that are none": (yaml("x: a\u2028lora_rr: 4\ny: b\x85lora_rr: 8\nz: \"\u2029\"\n"), 1, "KEY001"),
+    "ends of lines that are none": (build_yaml("x: a\u2028lora_rr: 4\ny: b\x85lora_rr: 8\nz: "
+                                               "\"\u2029\"\n"), 1, "KEY001"),
     "three ends of lines": ({"a.yaml": "\ufeff" + AXOLOTL.replace("\n", "\r\n") + "# x\rlora_rr: 4\r\n"}, 1, "lora_rr"),
-    "a mark of order inside": (yaml("\ufefflora_rr: 8\n"), 1, "axolotl has no `\\ufefflora_rr`"),
-    "a number of four million digits": (yaml("lora_rr: " + "9" * 4_000_000 + "\n"), 2, "SYN008 more than 512 KiB"),
-    "a key of three million letters": (yaml("? " + "k" * 3_000_000 + "\n: 1\n"), 2, "SYN008 more than 512 KiB"),
-    "a long number in every base": (
-        yaml(f"a: {':'.join(['59'] * 5000)}\nb: 0b{'1' * 20000}\nc: 1e{'9' * 900}\n"), 1, "",
+    "a mark of order inside": (build_yaml("\ufefflora_rr: 8\n"), 1, "axolotl has no `\\ufefflora_rr`"),
+    "a number of four million digits": (
+        build_yaml("lora_rr: " + "9" * 4_000_000 + "\n"), 2, "SYN008 more than 512 KiB",
     ),
-    "days that are none": (yaml("x: 9999-99-99\nsequence_len: 2001-12-14t21:59:43.1-99:99\n"), 1, ""),
+    "a key of three million letters": (build_yaml("? " + "k" * 3_000_000 + "\n: 1\n"), 2, "SYN008 more than 512 KiB"),
+    "a long number in every base": (
+        build_yaml(f"a: {':'.join(['59'] * 5000)}\nb: 0b{'1' * 20000}\nc: 1e{'9' * 900}\n"), 1, "",
+    ),
+    "days that are none": (build_yaml("x: 9999-99-99\nsequence_len: 2001-12-14t21:59:43.1-99:99\n"), 1, ""),
     "tags of everything": (
-        yaml("x: !!int abc\ny: !!binary '%'\nz: !!omap [a: 1]\nw: !!python/name:os.system x\n"), 1, "",
+        build_yaml("x: !!int abc\ny: !!binary '%'\nz: !!omap [a: 1]\nw: !!python/name:os.system x\n"), 1, "",
     ),
     "lists and keys of anything": (
-        yaml("fsdp: [{a: 1}, [b]]\nfsdp_config: {1: 2, ~: 3}\nlora_target_modules: [{a: 1}]\n") | PINNED, 1, "",
+        build_yaml("fsdp: [{a: 1}, [b]]\nfsdp_config: {1: 2, ~: 3}\nlora_target_modules: [{a: 1}]\n") | PINNED, 1, "",
     ),
-    "fsdp options of anything": (yaml("fsdp: [full_shard]\nfsdp_config: {1: 2, ~: 3}\n") | PINNED, 1, ""),
+    "fsdp options of anything": (build_yaml("fsdp: [full_shard]\nfsdp_config: {1: 2, ~: 3}\n") | PINNED, 1, ""),
     "directives": ({"a.yaml": f"%YAML 9.9\n%FOO bar\n--- !x\n{AXOLOTL}"}, 2, "error SYN002"),
     "documents without end": ({"a.yaml": f"---\n{AXOLOTL}" * 3000}, 2, "a second document starts here"),
-    "a sequence of sequences": (yaml("x:\n  " + "- " * 100_000 + "a\n"), 2, "nested deeper than 100 levels"),
-    "objects in lists in objects": (json('"x": ' + '{"a": [' * 30_000 + "]}" * 30_000), 2, "SYN008"),
+    "a sequence of sequences": (build_yaml("x:\n  " + "- " * 100_000 + "a\n"), 2, "nested deeper than 100 levels"),
+    "objects in lists in objects": (build_json('"x": ' + '{"a": [' * 30_000 + "]}" * 30_000), 2, "SYN008"),
     "lists that never end": ({"ds.json": '{"train_batch_size": 8, "x": ' + "[" * 200_000}, 2, "SYN008"),
-    "numbers that are none": (json('"a": 1e999999, "b": -0, "c": NaN, "d": ' + "9" * 5000), 1, "ds.json:"),
-    "half a character as a key": (json('"\\ud800": 1, "a\\u0000\\u001b[2J": "\\udfff"'), 1, "ds.json:"),
-    "a here-document without end": (script(f"{SFT}<<EOF\n$(touch pwned)\n" + "EOFx\n" * 50_000), 2, "20,000 lines"),
-    "substitutions in substitutions": (script("x=" + "$(" * 5000 + "id" + ")" * 5000 + f"\n{SFT}$x\n"), 2, "SYN008"),
-    "loops in loops": (script("for i in 1 2; do\n" * 400 + SFT + "\n" + "done\n" * 400), 2, "SYN008 nested deeper"),
-    "braces": (script(f"{SFT}{{1..1000000000}} {'{a,b}' * 40}\n"), None, "run.sh:"),
-    "a list that doubles": (script(f"a=({'x ' * 9999})\n" + 'a+=("${a[@]}")\n' * 40 + f'{SFT}"${{a[@]}}"\n'), None, ""),
-    "a text that doubles": (script("x=aaaaaaaaaa\n" + "x=$x$x\n" * 60 + f"{SFT}--seed $x\n"), None, "run.sh:"),
-    "functions that call each other": (script(f"f() {{ g; }}\ng() {{ f; {SFT}$@; }}\nf\n"), None, "run.sh:"),
+    "numbers that are none": (build_json('"a": 1e999999, "b": -0, "c": NaN, "d": ' + "9" * 5000), 1, "ds.json:"),
+    "half a character as a key": (build_json('"\\ud800": 1, "a\\u0000\\u001b[2J": "\\udfff"'), 1, "ds.json:"),
+    "a here-document without end": (
+        build_script(f"{SFT}<<EOF\n$(touch pwned)\n" + "EOFx\n" * 50_000), 2, "20,000 lines",
+    ),
+    "substitutions in substitutions": (
+        build_script("x=" + "$(" * 5000 + "id" + ")" * 5000 + f"\n{SFT}$x\n"), 2, "SYN008",
+    ),
+    "loops in loops": (
+        build_script("for i in 1 2; do\n" * 400 + SFT + "\n" + "done\n" * 400), 2, "SYN008 nested deeper",
+    ),
+    "braces": (build_script(f"{SFT}{{1..1000000000}} {'{a,b}' * 40}\n"), None, "run.sh:"),
+    "a list that doubles": (
+        build_script(f"a=({'x ' * 9999})\n" + 'a+=("${a[@]}")\n' * 40 + f'{SFT}"${{a[@]}}"\n'), None, "",
+    ),
+    "a text that doubles": (build_script("x=aaaaaaaaaa\n" + "x=$x$x\n" * 60 + f"{SFT}--seed $x\n"), None, "run.sh:"),
+    "functions that call each other": (build_script(f"f() {{ g; }}\ng() {{ f; {SFT}$@; }}\nf\n"), None, "run.sh:"),
     "files that source each other": ({"a.sh": f"source b.sh\n{SFT}\n", "b.sh": "source a.sh\nX=$X$X\n"}, None, "a.sh:"),
-    "defaults of defaults": (script("x=" + "${x:-" * 3000 + "a" + "}" * 3000 + f"\n{SFT}$x\n"), None, ""),
+    "defaults of defaults": (build_script("x=" + "${x:-" * 3000 + "a" + "}" * 3000 + f"\n{SFT}$x\n"), None, ""),
     "a calculation without end": (
         {"t.py": "from olmo_core.config import Config\nx = 10**10**10\ny = 'a' * 10**12\nz = 1 << 10**12\n"},
         None, "",
@@ -108,39 +121,51 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
          "SFTTrainer(args=SFTConfig(output_dir=a))\n" for number in range(12)},
         0, "CHK005",
     ),
-    "a name that is no program": (script(f"X={'a' * 100_000}\n{SFT}--save_path \"${{X##*a*a*a*a*b}}\"\n"), None, ""),
+    "a name that is no program": (build_script(f"X={'a' * 100_000}\n{SFT}--save_path "
+                                               f"\"${{X##*a*a*a*a*b}}\"\n"), None, ""),
     "stars of what git ignores": (
         {f"{'a' * 200}/{'a' * 200}/a.yaml": AXOLOTL, ".gitignore": "**/*a*a*a*a*a*a*b/**/x\n" * 100}, None, "",
     ),
     "signs without end": ({"t.py": "from olmo_core.config import Config\nx = " + "-" * 100_000 + "1\n"}, 2, "SYN002"),
-    "settings of one endless key": (settings(".".join(["a"] * 100_000) + " = 1\n"), 2, "a key of more than 100 parts"),
-    "settings of endless lists": (settings("x = " + "[" * 100_000 + "]" * 100_000), 2, "nested too deeply"),
-    "settings of a huge number": (settings("[hardware]\nnodes = " + "9" * 100_000), 2, "cfglint.toml"),
+    "settings of one endless key": (
+        build_settings(".".join(["a"] * 100_000) + " = 1\n"), 2, "a key with more than 100 parts",
+    ),
+    "settings of endless lists": (build_settings("x = " + "[" * 100_000 + "]" * 100_000), 2, "nested too deeply"),
+    "settings of a huge number": (build_settings("[hardware]\nnodes = " + "9" * 100_000), 2, "cfglint.toml"),
     "patterns of every path": (
-        settings("exclude = [" + ", ".join(f'"**/{n}*{{a,b,c}}*?[a-z]*"' for n in range(20_000)) + "]\n"),
+        build_settings("exclude = [" + ", ".join(f'"**/{n}*{{a,b,c}}*?[a-z]*"' for n in range(20_000)) + "]\n"),
         2, "exclude has too many path patterns",
     ),
     "as many patterns as there may be": (
-        settings("exclude = [" + ", ".join(f'"**/{n}*{{a,b,c}}*?[a-z]*x{n}*[b-y]*"' for n in range(5000)) + "]\n"),
+        build_settings("exclude = [" + ", ".join(f'"**/{n}*{{a,b,c}}*?[a-z]*x{n}*[b-y]*"'
+            for n in range(5000)) + "]\n"),
         None, "",
     ),
     "settings for each path": (
-        settings("".join(f'[[overrides]]\npaths=["*{n}*"]\nhardware={{nodes={n + 1}}}\n' for n in range(5000))),
+        build_settings("".join(f'[[overrides]]\npaths=["*{n}*"]\nhardware={{nodes={n + 1}}}\n' for n in range(5000))),
         None, "",
     ),
     "patterns without end": (
-        yaml("unfrozen_parameters:\n" + "".join(f"  - '(a|b|ab)*{n}(x+x+)+y{{1,100}}'\n" for n in range(300))),
+        build_yaml("unfrozen_parameters:\n" + "".join(f"  - '(a|b|ab)*{n}(x+x+)+y{{1,100}}'\n" for n in range(300))),
         None, "",
     ),
-    "requirements without end": (beside("requirements.txt", "axolotl==0.8.0\n"), None, ""),
-    "requirements of others": (beside("requirements.txt", "numpy==1.26\n", "axolotl==0.8.0\n"), None, ""),
-    "a lock without tables": (beside("uv.lock", CLONE.partition("\n")[2]), None, ""),
-    "a lock of one package": (beside("uv.lock", CLONE), None, ""),
-    "an environment without end": (beside("environment.yml", "  - numpy=1.26\n", "  - axolotl=0.8.0\n"), None, ""),
-    "an image without end": (beside("Dockerfile", "RUN pip install numpy axolotl==0.8.0 && \\\n"), None, ""),
-    "a page of commands": (beside("README.md", "pip install git+https://github.com/x/axolotl@a\n"), None, ""),
+    "requirements without end": (build_long_requirements("requirements.txt", "axolotl==0.8.0\n"), None, ""),
+    "requirements of others": (
+        build_long_requirements("requirements.txt", "numpy==1.26\n", "axolotl==0.8.0\n"), None, "",
+    ),
+    "a lock without tables": (build_long_requirements("uv.lock", CLONE.partition("\n")[2]), None, ""),
+    "a lock of one package": (build_long_requirements("uv.lock", CLONE), None, ""),
+    "an environment without end": (
+        build_long_requirements("environment.yml", "  - numpy=1.26\n", "  - axolotl=0.8.0\n"), None, "",
+    ),
+    "an image without end": (
+        build_long_requirements("Dockerfile", "RUN pip install numpy axolotl==0.8.0 && \\\n"), None, "",
+    ),
+    "a page of commands": (
+        build_long_requirements("README.md", "pip install git+https://github.com/x/axolotl@a\n"), None, "",
+    ),
     "comments of a page each": (
-        yaml(f"# cfglint: gpu={'H' * 100_000}\n# cfglint: ignore[{'A,' * 100_000}]\n"), 2, "a.yaml:",
+        build_yaml(f"# cfglint: gpu={'H' * 100_000}\n# cfglint: ignore[{'A,' * 100_000}]\n"), 2, "a.yaml:",
     ),
     "a model of nothing": (
         {"a.yaml": AXOLOTL.replace("Qwen/Qwen2.5-0.5B", "./m"), "m/config.json": '{"model_type": "llama", '
@@ -149,60 +174,61 @@ ATTACKS: Mapping[str, tuple[Mapping[str, str], int | None, str]] = {
     ),
     "names that no file can have": (
         {
-            **yaml("deepspeed: \"~\\0\"\n"),
+            **build_yaml("deepspeed: \"~\\0\"\n"),
             **{
                 f"{number}.yaml": AXOLOTL.replace("Qwen/Qwen2.5-0.5B", f'"{name}\\0"')
                 for number, name in enumerate(("~", "./m", "us/m"))
             },
         }, 0, "2.yaml:1:1: info CHK001 memory not checked: the model `us/m\\x00` is a path",
     ),
-    "settings that name no file": (settings('extend = "~a\\u0000b"\n'), 2, "extend leads out of the repository"),
+    "settings that name no file": (build_settings('extend = "~a\\u0000b"\n'), 2, "extend leads out of the repository"),
     "secrets in odd places": (
         {
-            **yaml(f"lora_rr: |\n  {TOKEN}\nhub_model_idd: {ADDRESS}/x\nwandb_keyy:\n- {TOKEN}\n? {TOKEN}\n: 1\n"),
-            **json(f'"wandb": {{"api_key": "{HEX}"}}, "{TOKEN}": 1, "x": "{ADDRESS}"'),
+            **build_yaml(f"lora_rr: |\n  {TOKEN}\nhub_model_idd: {ADDRESS}/x\nwandb_keyy:\n- {TOKEN}\n? {TOKEN}\n: "
+                         "1\n"),
+            **build_json(f'"wandb": {{"api_key": "{HEX}"}}, "{TOKEN}": 1, "x": "{ADDRESS}"'),
             f"{TOKEN}/b.yaml": AXOLOTL.replace("path: ", f"path: {ADDRESS}/") + "lora_rr: 8\n",
         }, 1, "SEC002",
     ),
 }  # fmt: skip
 
 
-def put(folder: Path, files: Mapping[str, str]) -> None:
+def create_repository(folder: Path, files: Mapping[str, str]) -> None:
     (folder / ".git").mkdir()
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(text.encode("utf-8", "surrogatepass"))
 
 
-def gives_nothing_away(folder: Path, output: str) -> None:
+def check_no_leak(folder: Path, output: str) -> None:
     assert not any(secret in output for secret in (TOKEN, HEX, "S3cr3tP4ssw0rd99"))
-    assert forged(output) == []
-    assert steering(output) == []
+    assert find_forged_commands(output) == []
+    assert find_control_characters(output) == []
     assert not (folder / "pwned").exists()
 
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_is_answered_in_its_place(name: str, tmp_path: Path) -> None:
-    files, code, said = ATTACKS[name]
-    put(tmp_path, files)
-    taken = run("--no-cache", ".", cwd=tmp_path)
-    is_answered(taken)
-    assert code in (None, taken.code), taken.out[:2000] + taken.err[:2000]
-    assert said in taken.out + taken.err
-    assert len(taken.out) < LONGEST
-    gives_nothing_away(tmp_path, taken.out + taken.err)
+    files, code, message = ATTACKS[name]
+    create_repository(tmp_path, files)
+    outcome = run_limited("--no-cache", ".", cwd=tmp_path)
+    check_handled(outcome)
+    assert code in (None, outcome.code), outcome.out[:2000] + outcome.err[:2000]
+    assert message in outcome.out + outcome.err
+    assert len(outcome.out) < LONGEST
+    check_no_leak(tmp_path, outcome.out + outcome.err)
 
 
 @pytest.mark.parametrize("clue", [SFT, "# openrlhf", "echo not-openrlhf-itself"])
 @pytest.mark.parametrize("around", ["if a; then\n" * 300 + "{}" + "\nfi" * 300, "{}\n\0\n", "{}" + "\n" * 30_000])
 def test_what_is_not_read_fails(clue: str, around: str, tmp_path: Path) -> None:
-    put(tmp_path, script(around.replace("{}", clue)))
-    outcome = cfglint("run.sh", cwd=tmp_path)
+    create_repository(tmp_path, build_script(around.replace("{}", clue)))
+    outcome = run_cfglint("run.sh", cwd=tmp_path)
     assert outcome.code == (2 if clue == SFT else 0)
     assert ("run.sh:" in outcome.out and "error SYN" in outcome.out) == (clue == SFT)
 
 
-def loops(folder: Path) -> None:
+def create_loops(folder: Path) -> None:
     (folder / "loop").symlink_to("loop")
     (folder / "a.yaml").symlink_to("b.yaml")
     (folder / "b.yaml").symlink_to("a.yaml")
@@ -211,34 +237,34 @@ def loops(folder: Path) -> None:
     (folder / "c.yaml").write_text(AXOLOTL + "deepspeed: loop/x.json\nbase_model_config: self/self/up\n")
 
 
-def pipes(folder: Path) -> None:
+def create_pipes(folder: Path) -> None:
     for name in ("a.yaml", "ds.json", "requirements.txt", "run.sh"):
         os.mkfifo(folder / name)
     (folder / "pyproject.toml").mkdir()
     (folder / "c.yaml").write_text(AXOLOTL + "deepspeed: ds.json\n")
 
 
-def devices(folder: Path) -> None:
+def create_device_links(folder: Path) -> None:
     for name, to in {"z.yaml": "/dev/zero", "e.yaml": "/proc/self/environ", "k.json": "/proc/kcore"}.items():
         (folder / name).symlink_to(to)
     (folder / "c.yaml").write_text(AXOLOTL + "deepspeed: /dev/zero\naccelerate_config: /proc/self/environ\n")
 
 
-def many(folder: Path) -> None:
+def create_many_files(folder: Path) -> None:
     for number in range(20_000):
         (folder / f"{number}.txt").touch()
     (folder / "c.yaml").write_text(AXOLOTL + "unheard_of: 1\n")
 
 
-@pytest.mark.parametrize("make", [loops, pipes, devices, many])
+@pytest.mark.parametrize("make", [create_loops, create_pipes, create_device_links, create_many_files])
 def test_a_folder_is_answered(make: Callable[[Path], None], tmp_path: Path) -> None:
     home = tmp_path / "home"
-    put(home.parent, {"home/x.md": ""})
+    create_repository(home.parent, {"home/x.md": ""})
     make(home)
-    taken = run("--no-cache", "--fix", ".", cwd=home)
-    is_answered(taken)
-    assert "c.yaml" in taken.out
-    gives_nothing_away(home, taken.out + taken.err)
+    outcome = run_limited("--no-cache", "--fix", ".", cwd=home)
+    check_handled(outcome)
+    assert "c.yaml" in outcome.out
+    check_no_leak(home, outcome.out + outcome.err)
 
 
 NAMES = [
@@ -250,13 +276,13 @@ NAMES = [
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_names_and_secrets_in_every_format(form: str, tmp_path: Path) -> None:
-    put(tmp_path, ATTACKS["secrets in odd places"][0])
+    create_repository(tmp_path, ATTACKS["secrets in odd places"][0])
     for name in NAMES:
         with open(os.path.join(os.fsencode(tmp_path), name), "wb") as file:
             file.write((AXOLOTL + "lora_rr: 8\n").encode())
-    taken = run("--no-cache", "--output-format", form, ".", cwd=tmp_path)
-    is_answered(taken)
-    assert taken.code == 1
-    gives_nothing_away(tmp_path, taken.out.replace("\t", " ") + taken.err)
+    outcome = run_limited("--no-cache", "--output-format", form, ".", cwd=tmp_path)
+    check_handled(outcome)
+    assert outcome.code == 1
+    check_no_leak(tmp_path, outcome.out.replace("\t", " ") + outcome.err)
     if form in ("html", "junit"):
-        assert "<script>alert" not in taken.out
+        assert "<script>alert" not in outcome.out

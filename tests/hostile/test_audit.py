@@ -1,4 +1,4 @@
-"""What each command opens, changes, executes, starts and connects to on a hostile repository, by an audit hook."""
+"""Audit of every command on a hostile repository: what it opens, changes, executes, starts and connects to."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ WRITING = COMMANDS[1], COMMANDS[3], COMMANDS[5]
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository beside a folder that it points to in every way."""
+    """Create a repository next to a folder that it points to in every way."""
     outside, home = tmp_path / "outside", tmp_path / "repository"
     (home / ".git").mkdir(parents=True)
     outside.mkdir()
@@ -78,17 +78,21 @@ def repository(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_command_stays_in_the_repository(repository: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     report, trap, cache = tmp_path / "report", tmp_path / "trapped", tmp_path / "cache"
-    outside = content(tmp_path / "outside")
-    known = {
+    outside = read_files(tmp_path / "outside")
+    environment = {
         "PATH": os.environ["PATH"], "HOME": str(tmp_path / "outside"), "XDG_CACHE_HOME": str(cache),
         "PYTHONPATH": os.pathsep.join(map(str, ROOTS)), "PYTHONDONTWRITEBYTECODE": "1", "TRAP": str(trap),
     }  # fmt: skip
     program = REPOSITORY / "tests" / "support" / "audited.py"
-    done = subprocess.run(
-        [sys.executable, str(program), str(report), *words], cwd=repository, env=known, capture_output=True, check=False
+    process = subprocess.run(
+        [sys.executable, str(program), str(report), *words],
+        cwd=repository,
+        env=environment,
+        capture_output=True,
+        check=False,
     )
-    assert done.returncode in (0, 1, 2), done.stderr.decode()
-    assert b"Traceback" not in done.stderr + done.stdout, done.stderr.decode()
+    assert process.returncode in (0, 1, 2), process.stderr.decode()
+    assert b"Traceback" not in process.stderr + process.stdout, process.stderr.decode()
     assert not trap.exists(), trap.read_text()
     events = {tuple(line.split("\t")[:2]) for line in report.read_text().splitlines()}
     assert len(events) > 100
@@ -97,20 +101,20 @@ def test_a_command_stays_in_the_repository(repository: Path, tmp_path: Path, wor
     for kind, what in sorted(events):
         assert kind in ("read", "write", "exec"), (kind, what)
         if kind == "exec":
-            of = what.rpartition(" ")[2]  # a text that is compiled, by the file that does it
-            assert what.startswith("<frozen ") or lies_in(os.path.realpath(of), INSTALLED), what
+            compiler = what.rpartition(" ")[2]  # a text that is compiled, by the file that compiles it
+            assert what.startswith("<frozen ") or is_below(os.path.realpath(compiler), INSTALLED), what
         elif kind == "write":
-            assert lies_in(what, may_write), what
-        elif not lies_in(what, may_read):
-            # The settings of folders above a repository are its user's, not its own.
+            assert is_below(what, may_write), what
+        elif not is_below(what, may_read):
+            # Settings in folders above a repository belong to its user.
             assert what in map(str, repository.parents), what
-    assert content(tmp_path / "outside") == outside
+    assert read_files(tmp_path / "outside") == outside
 
 
-def content(folder: Path) -> dict[str, str]:
+def read_files(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-def lies_in(path: str, folders: object) -> bool:
+def is_below(path: str, folders: object) -> bool:
     assert isinstance(folders, (tuple, set))
     return any(path == folder or path.startswith(folder + os.sep) for folder in folders)

@@ -1,4 +1,4 @@
-"""A cache that comes with a repository is not believed."""
+"""A cache that comes with a repository is not trusted."""
 
 from __future__ import annotations
 
@@ -9,47 +9,49 @@ import pytest
 import cfglint_schemas
 from cfglint_train.forks import vendored
 from cfglint_train.foundation import git_index, regular_files
-from tests.forks.test_forks import PARSER, codes, script, written
-from tests.front.test_action import git, lint, put, temporary  # noqa: F401 (fixtures)
+from tests.forks.test_forks import PARSER, format_script, list_codes, write_repository
+from tests.front.test_action import lint, run_git, temporary, write_files  # noqa: F401 (fixtures)
 
 SETTINGS = 'cache-dir = "own"\n'
 
 
 @pytest.fixture
 def poisoned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository whose cache says that its copy of the framework takes a flag which it does not take."""
+    """Create a repository whose cache claims that its copy of the framework accepts a flag."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("CFGLINT_CACHE_DIR", raising=False)
     folder = tmp_path / "x"
     folder.mkdir()
-    git(folder, "init", "--quiet")
-    put(folder, {"openrlhf/cli/train_sft.py": PARSER, "a.sh": script("--mine"), "cfglint.toml": SETTINGS})
-    git(folder, "add", "--all")
-    assert reported(folder)
+    run_git(folder, "init", "--quiet")
+    write_files(
+        folder, {"openrlhf/cli/train_sft.py": PARSER, "a.sh": format_script("--mine"), "cfglint.toml": SETTINGS}
+    )
+    run_git(folder, "add", "--all")
+    assert is_reported(folder)
     [entry] = (folder / "own" / "vocabulary").iterdir()
     entry.write_text(entry.read_text().replace("--ours", "--mine"))
-    assert not reported(folder), "the change of the entry has no effect: the test proves nothing"
+    assert not is_reported(folder), "the change of the entry has no effect: the test proves nothing"
     return folder
 
 
-def reported(folder: Path) -> bool:
-    """Whether the flag that the copy does not take is reported."""
-    return "KEY001" in [code for code, _, _ in codes(folder)]
+def is_reported(folder: Path) -> bool:
+    """Return whether the flag that the copy does not accept is reported."""
+    return "KEY001" in [code for code, _, _ in list_codes(folder)]
 
 
 def test_files_that_git_tracks_are_no_cache(poisoned: Path) -> None:
-    git(poisoned, "add", "--force", "--all")
+    run_git(poisoned, "add", "--force", "--all")
     before = sorted(poisoned.rglob("*"))
-    assert reported(poisoned)
+    assert is_reported(poisoned)
     assert sorted(poisoned.rglob("*")) == before
 
 
 def test_nor_are_they_by_another_name(poisoned: Path) -> None:
-    """A link has the effect that another case of the letters has on other systems."""
-    git(poisoned, "add", "--force", "--all")
+    """Use a link, which acts like a name in another case on case-insensitive systems."""
+    run_git(poisoned, "add", "--force", "--all")
     (poisoned / "linked").symlink_to("own")
     (poisoned / "cfglint.toml").write_text('cache-dir = "linked"\n')
-    assert reported(poisoned)
+    assert is_reported(poisoned)
 
 
 @pytest.mark.parametrize("mark", [None, ".hg", ".git"], ids=str)
@@ -59,11 +61,11 @@ def test_nor_is_what_came_with_an_archive(poisoned: Path, mark: str | None) -> N
         (poisoned / ".git").write_text("gitdir: nowhere/worktrees/x\n")
     elif mark is not None:
         (poisoned / mark).mkdir()
-    assert reported(poisoned)
+    assert is_reported(poisoned)
 
 
 def test_the_action_has_no_cache_in_the_checkout(poisoned: Path, lint, tmp_path: Path) -> None:  # noqa: F811
-    git(poisoned, "commit", "--quiet", "--message", "x")
+    run_git(poisoned, "commit", "--quiet", "--message", "x")
     around = {"XDG_CACHE_HOME": str(tmp_path / "home")}
     for extra in ("", "--cache-dir\nown", f"--cache-dir\n{tmp_path}/x/own"):
         assert "KEY001" in lint(poisoned, around, extra_args=extra, working_directory=".").output
@@ -72,65 +74,65 @@ def test_the_action_has_no_cache_in_the_checkout(poisoned: Path, lint, tmp_path:
 
 
 def test_an_entry_is_for_one_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release may be built twice from different sources."""
+    """Distinguish builds: a release may be built twice from different sources."""
     monkeypatch.setenv("CFGLINT_CACHE_DIR", str(tmp_path / "cache"))
-    folder = written(tmp_path / "x", **{"openrlhf/cli/train_sft.py": PARSER, "a.sh": script("--ours")})
+    folder = write_repository(tmp_path / "x", **{"openrlhf/cli/train_sft.py": PARSER, "a.sh": format_script("--ours")})
     other = tmp_path / "build"
-    put(other, {"readers/new.py": "A = 1\n"})
-    made = []
+    write_files(other, {"readers/new.py": "A = 1\n"})
+    names = []
     for text in (None, "A = 1\n", "A = 2\n"):
-        vendored._build.cache_clear()
+        vendored._compute_build_digest.cache_clear()
         with monkeypatch.context() as patched:
             if text is not None:
-                put(other, {"readers/new.py": text})
+                write_files(other, {"readers/new.py": text})
                 patched.setattr(cfglint_schemas, "__path__", [*cfglint_schemas.__path__, str(other)])
-            assert codes(folder) == []
-        made.append(len(list((tmp_path / "cache").rglob("vocabulary/*"))))
-    vendored._build.cache_clear()
-    assert made == [1, 2, 3]
+            assert list_codes(folder) == []
+        names.append(len(list((tmp_path / "cache").rglob("vocabulary/*"))))
+    vendored._compute_build_digest.cache_clear()
+    assert names == [1, 2, 3]
 
 
 # --- the index -------------------------------------------------------------------------------------------------------
 
 
-def checkout(folder: Path) -> Path:
+def create_checkout(folder: Path) -> Path:
     folder.mkdir()
-    git(folder, "init", "--quiet")
-    put(folder, {"a.yaml": "", "own/vocabulary/b": ""})
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--message", "x")
+    run_git(folder, "init", "--quiet")
+    write_files(folder, {"a.yaml": "", "own/vocabulary/b": ""})
+    run_git(folder, "add", "--all")
+    run_git(folder, "commit", "--quiet", "--message", "x")
     return folder
 
 
 def test_a_file_that_leads_to_the_data_of_another_checkout_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outside = checkout(tmp_path / "outside")
-    git(outside, "worktree", "add", "--detach", str(tmp_path / "tree"), "HEAD")
+    outside = create_checkout(tmp_path / "outside")
+    run_git(outside, "worktree", "add", "--detach", str(tmp_path / "tree"), "HEAD")
     (folder := tmp_path / "x").mkdir()
     opened: list[str] = []
     real = regular_files.read_anywhere
     monkeypatch.setattr(regular_files, "read_anywhere", lambda path: opened.append(path) or real(path))
-    for told in ("../outside/.git", str(outside / ".git"), f"{outside}/.git/worktrees/tree"):
-        (folder / ".git").write_text(f"gitdir: {told}\n")
-        assert git_index.tracked(str(folder)) is None
+    for address in ("../outside/.git", str(outside / ".git"), f"{outside}/.git/worktrees/tree"):
+        (folder / ".git").write_text(f"gitdir: {address}\n")
+        assert git_index.read_index(str(folder)) is None
     assert {Path(path).name for path in opened} == {".git", "gitdir"}
 
 
 def test_worktrees_and_submodules_have_an_index(tmp_path: Path) -> None:
-    main, inner = checkout(tmp_path / "main"), checkout(tmp_path / "inner")
-    git(main, "worktree", "add", "--detach", str(tmp_path / "tree"), "HEAD")
+    main, inner = create_checkout(tmp_path / "main"), create_checkout(tmp_path / "inner")
+    run_git(main, "worktree", "add", "--detach", str(tmp_path / "tree"), "HEAD")
     for around in (main, tmp_path / "tree"):
-        git(around, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "deep/module")
+        run_git(around, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "deep/module")
         for folder in (around, around / "deep" / "module"):
-            index = git_index.tracked(str(folder))
+            index = git_index.read_index(str(folder))
             assert index is not None
-            assert index.holds("a.yaml")
+            assert index.has_path("a.yaml")
             assert index.has_files_in(str(folder / "own" / "vocabulary"), str(folder))
             assert not index.has_files_in(str(folder / "own"), str(folder))
 
 
 def test_an_index_of_which_a_part_is_elsewhere_says_nothing(tmp_path: Path) -> None:
-    folder = checkout(tmp_path / "x")
-    git(folder, "update-index", "--split-index")
-    assert git_index.tracked(str(folder)) is None
+    folder = create_checkout(tmp_path / "x")
+    run_git(folder, "update-index", "--split-index")
+    assert git_index.read_index(str(folder)) is None

@@ -1,6 +1,6 @@
-"""git on hostile checkouts: whatever their folders, configuration, modules and attributes say, nothing is started.
+"""git on hostile checkouts: no folder, configuration, submodule or attribute of a checkout starts a program.
 
-Each way to have git start a program is first shown to work with git itself: a test that cannot fail proves nothing.
+Each test first shows that its attack works with plain git: a test that cannot fail proves nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cfglint_train.foundation.roots import Roots
 from cfglint_train.front import base_settings, git_changes
 from cfglint_train.front.git import GitError
 from cfglint_train.front.init import source
-from tests.front.test_action import STEPS, Upstream, event_of, git, lint, put, temporary  # noqa: F401 (fixtures)
+from tests.front.test_action import STEPS, Upstream, lint, run_git, temporary, write_event, write_files  # noqa: F401 (fixtures)
 from tests.support.configs import TWICE
 from tests.support.corpus import REPOSITORY
 
@@ -48,14 +48,14 @@ class Scene(NamedTuple):
     spy: Path
     trace: Path
 
-    def checkout(self, name: str) -> Path:
-        return self.upstream.checkout(self.root / name, self.commit)
+    def check_out(self, name: str) -> Path:
+        return self.upstream.check_out(self.root / name, self.commit)
 
-    def traced(self) -> bool:
-        """Whether the program was started, after which the trace is removed."""
-        found = self.trace.exists()
+    def detect_start(self) -> bool:
+        """Return whether the program was started, and remove its trace."""
+        is_started = self.trace.exists()
         self.trace.unlink(missing_ok=True)
-        return found
+        return is_started
 
 
 @pytest.fixture
@@ -66,19 +66,19 @@ def scene(tmp_path: Path) -> Scene:
     upstream = Upstream(tmp_path / "upstream")
     change = {name: text.replace("{spy}", str(spy)) for name, text in BARE.items()}
     change |= {"cfglint.toml": LAX, "evil.config": EVIL.replace("{spy}", str(spy)), ".gitattributes": "* diff=spy\n"}
-    commit = upstream.pull_request({"cfglint.toml": STRICT, "train/a.yaml": TWICE}, change)
+    commit = upstream.merge_pull_request({"cfglint.toml": STRICT, "train/a.yaml": TWICE}, change)
     return Scene(tmp_path, upstream, commit, spy, trace)
 
 
-def use(scene: Scene, folder: Path, workspace: Path | str) -> list[str]:
-    """Use git in every way that the Action does. Returns what the settings of the base select, or why it is unknown."""
-    event = event_of(scene.root, "pull_request", scene.commit)
+def use_git(scene: Scene, folder: Path, workspace: Path | str) -> list[str]:
+    """Use git in every way that the Action does, and return what the base's settings select or why it is unknown."""
+    event = write_event(scene.root, "pull_request", scene.commit)
     private = scene.root / "private"
     private.mkdir()
     try:
-        changes = git_changes.changed(str(folder), {**event, "GITHUB_WORKSPACE": str(workspace)}, str(private))
-        files = base_settings.at(changes.repository, changes.base)
-        assert any(changes.lines([os.path.join(changes.repository.root, "train/config")]).values())
+        changes = git_changes.find_changes(str(folder), {**event, "GITHUB_WORKSPACE": str(workspace)}, str(private))
+        files = base_settings.list_commit_files(changes.repository, changes.base)
+        assert any(changes.find_changed_lines([os.path.join(changes.repository.root, "train/config")]).values())
         return [files.read(os.path.join(changes.repository.root, "cfglint.toml")).decode()]
     except GitError as reason:
         return [str(reason)]
@@ -86,10 +86,10 @@ def use(scene: Scene, folder: Path, workspace: Path | str) -> list[str]:
         shutil.rmtree(private)
 
 
-def vanilla(folder: Path, *arguments: str) -> None:
+def run_plain_git(folder: Path, *arguments: str) -> None:
     """Run git without any protection."""
-    known = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
-    subprocess.run(["git", *arguments], cwd=folder, env=known, capture_output=True, check=False, timeout=60)
+    environment = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_TERMINAL_PROMPT": "0"}
+    subprocess.run(["git", *arguments], cwd=folder, env=environment, capture_output=True, check=False, timeout=60)
 
 
 FETCH = ("fetch", "--depth=2", "origin", "HEAD")
@@ -123,74 +123,74 @@ def test_no_setting_of_a_checkout_starts_a_program(scene: Scene, name: str) -> N
     elsewhere = Upstream(scene.root / "elsewhere")
     elsewhere.commit({"x": ""})
 
-    def made(folder: str) -> Path:
-        checkout = scene.checkout(folder)
+    def create_checkout(folder: str) -> Path:
+        checkout = scene.check_out(folder)
         (checkout / ".git/objects/info/alternates").write_text(f"{elsewhere.root}/.git/objects\n")
         (checkout / ".git/info/attributes").write_text("* filter=spy diff=spy\n")
         (checkout / "train/a.yaml").write_text("changed: 1\n")
         for key, value in settings.items():
-            known = {"spy": str(scene.spy), "root": str(scene.root), "checkout": str(checkout)}
-            git(checkout, "config", key.format(**known), value.format(**known))
+            values = {"spy": str(scene.spy), "root": str(scene.root), "checkout": str(checkout)}
+            run_git(checkout, "config", key.format(**values), value.format(**values))
         return checkout
 
-    vanilla(made("control"), *control)
-    assert scene.traced(), "git itself no longer does this: the test proves nothing"
-    checkout = made("checkout")
-    before = content(checkout / ".git")
-    [answer] = use(scene, checkout / "train", checkout)
-    assert not scene.traced()
-    assert answer == STRICT or "set fetch-depth of actions/checkout" in answer
-    assert content(checkout / ".git") == before
+    run_plain_git(create_checkout("control"), *control)
+    assert scene.detect_start(), "git itself no longer does this: the test proves nothing"
+    checkout = create_checkout("checkout")
+    before = read_files(checkout / ".git")
+    [answer] = use_git(scene, checkout / "train", checkout)
+    assert not scene.detect_start()
+    assert answer == STRICT or "set `fetch-depth` of actions/checkout" in answer
+    assert read_files(checkout / ".git") == before
 
 
-def content(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_folder_that_looks_like_a_repository_is_none(scene: Scene) -> None:
-    vanilla(scene.checkout("control") / "train", "fetch", "origin")
-    assert scene.traced()
-    checkout = scene.checkout("checkout")
+    run_plain_git(scene.check_out("control") / "train", "fetch", "origin")
+    assert scene.detect_start()
+    checkout = scene.check_out("checkout")
     for workspace in (str(checkout), ""):
-        assert use(scene, checkout / "train", workspace) == [STRICT]
-    assert not scene.traced()
+        assert use_git(scene, checkout / "train", workspace) == [STRICT]
+    assert not scene.detect_start()
 
 
 def test_a_worktree(scene: Scene) -> None:
-    main = scene.checkout("main")
+    main = scene.check_out("main")
     tree = scene.root / "tree"
-    git(main, "worktree", "add", "--detach", str(tree), scene.commit)
-    git(main, "config", "extensions.worktreeConfig", "true")
-    git(tree, "config", "--worktree", "core.fsmonitor", str(scene.spy))
-    vanilla(tree, "status")
-    assert scene.traced()
-    assert use(scene, tree / "train", tree) == [STRICT]
-    assert not scene.traced()
+    run_git(main, "worktree", "add", "--detach", str(tree), scene.commit)
+    run_git(main, "config", "extensions.worktreeConfig", "true")
+    run_git(tree, "config", "--worktree", "core.fsmonitor", str(scene.spy))
+    run_plain_git(tree, "status")
+    assert scene.detect_start()
+    assert use_git(scene, tree / "train", tree) == [STRICT]
+    assert not scene.detect_start()
 
 
 def test_of_a_submodule_the_repository_around_it_counts(scene: Scene) -> None:
-    """A change that makes a folder a submodule does not choose what is asked either."""
+    """Ask the outer repository, also when a change turns a folder into a submodule."""
     inner = Upstream(scene.root / "inner")
     inner.commit({"a.yaml": TWICE, "cfglint.toml": LAX})
-    checkout = scene.checkout("checkout")
-    git(checkout, "-c", "protocol.file.allow=always", "submodule", "add", str(inner.root), "module")
-    git(checkout / "module", "config", "core.fsmonitor", str(scene.spy))
-    vanilla(checkout / "module", "status")
-    assert scene.traced()
-    assert use(scene, checkout / "module", checkout) == [STRICT]
-    assert not scene.traced()
+    checkout = scene.check_out("checkout")
+    run_git(checkout, "-c", "protocol.file.allow=always", "submodule", "add", str(inner.root), "module")
+    run_git(checkout / "module", "config", "core.fsmonitor", str(scene.spy))
+    run_plain_git(checkout / "module", "status")
+    assert scene.detect_start()
+    assert use_git(scene, checkout / "module", checkout) == [STRICT]
+    assert not scene.detect_start()
 
 
 def test_a_link_does_not_lead_to_another_repository(scene: Scene) -> None:
-    checkout = scene.checkout("checkout")
+    checkout = scene.check_out("checkout")
     (checkout / "away").symlink_to(scene.upstream.root)
-    [reason] = use(scene, checkout / "away", checkout)
+    [reason] = use_git(scene, checkout / "away", checkout)
     assert reason == "the working directory is outside of GITHUB_WORKSPACE"
 
 
 def test_the_step_reads_nothing_outside_of_the_workspace(scene: Scene, lint, tmp_path: Path) -> None:  # noqa: F811
-    checkout = scene.checkout("checkout")
-    put(tmp_path / "outside", {"a.yaml": TWICE})
+    checkout = scene.check_out("checkout")
+    write_files(tmp_path / "outside", {"a.yaml": TWICE})
     (checkout / "away").symlink_to(tmp_path / "outside")
     outcome = lint(checkout, working_directory="away")
     assert outcome.code == 2
@@ -202,40 +202,43 @@ def test_the_step_reads_nothing_outside_of_the_workspace(scene: Scene, lint, tmp
 
 
 def test_a_checkout_of_another_user_is_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the container of a job, the checkout belongs to the user of the runner."""
-    checkout = scene.upstream.checkout(scene.root / "checkout", scene.commit, depth=2)
+    """Read the checkout of another user: in a job's container, it belongs to the runner's user."""
+    checkout = scene.upstream.check_out(scene.root / "checkout", scene.commit, depth=2)
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # a switch of git's own tests
     with pytest.raises(AssertionError, match="dubious ownership"):
-        git(checkout, "status")
-    assert use(scene, checkout, checkout) == [STRICT]
+        run_git(checkout, "status")
+    assert use_git(scene, checkout, checkout) == [STRICT]
 
 
 def test_no_folder_of_a_change_is_the_root_of_a_repository(scene: Scene) -> None:
-    """Git lets a change add `.hg`, below which pins, scripts and companions of the repository would not count."""
-    checkout = scene.checkout("checkout")
-    put(checkout, {"train/.hg/requires": "", "train/a.yaml": ""})
-    git(checkout, "add", "train/.hg/requires")
+    """Ignore a `.hg` folder, which git lets a change add.
+
+    Otherwise, pins, scripts and companions of the repository would not count below it.
+    """
+    checkout = scene.check_out("checkout")
+    write_files(checkout, {"train/.hg/requires": "", "train/a.yaml": ""})
+    run_git(checkout, "add", "train/.hg/requires")
     inside = str(checkout / "train" / "a.yaml")
-    assert Roots().around(inside) == (str(checkout), True)
-    assert regular_files.repository_of(inside) == str(checkout)
+    assert Roots().find_root(inside) == (str(checkout), True)
+    assert regular_files.find_repository(inside) == str(checkout)
     shutil.rmtree(checkout / ".git")
-    assert Roots().around(inside) == (str(checkout / "train"), True)
-    assert regular_files.repository_of(inside) == str(checkout / "train")
+    assert Roots().find_root(inside) == (str(checkout / "train"), True)
+    assert regular_files.find_repository(inside) == str(checkout / "train")
 
 
 class Host(HTTPServer):
-    """A host that wants a password for everything, and remembers what it was given."""
+    """A host that requests a password for everything and records the credentials that it receives."""
 
-    given: list[str | None]
+    credentials: list[str | None]
 
 
-class Refuse(BaseHTTPRequestHandler):
-    """Ask for a password."""
+class PasswordHandler(BaseHTTPRequestHandler):
+    """HTTP handler that requests a password."""
 
     server: Host
 
     def do_GET(self) -> None:
-        self.server.given.append(self.headers["Authorization"])
+        self.server.credentials.append(self.headers["Authorization"])
         self.send_response(401)
         self.send_header("WWW-Authenticate", "Basic")
         self.end_headers()
@@ -246,8 +249,8 @@ class Refuse(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def host() -> Iterator[Host]:
-    server = Host(("127.0.0.1", 0), Refuse)
-    server.given = []
+    server = Host(("127.0.0.1", 0), PasswordHandler)
+    server.credentials = []
     thread = Thread(target=server.serve_forever)
     thread.start()
     yield server
@@ -258,42 +261,42 @@ def host() -> Iterator[Host]:
 
 @pytest.mark.parametrize("layout", ["in the configuration", "in a file that it includes"])
 def test_a_token_is_sent_and_no_helper_asked(scene: Scene, host: Host, layout: str) -> None:
-    """`actions/checkout` keeps the token in `.git/config` up to its release 5, and in a file of its own since."""
+    """Read the token where `actions/checkout` keeps it: in `.git/config` until release 5, in a separate file since."""
     address = f"http://127.0.0.1:{host.server_port}"
-    kept = scene.root / "credentials.config"
+    token_file = scene.root / "credentials.config"
 
-    def made(folder: str) -> Path:
-        checkout = scene.checkout(folder)
-        config = checkout / ".git" / "config" if layout == "in the configuration" else kept
-        git(checkout, "config", "--file", str(config), f"http.{address}/.extraheader", "AUTHORIZATION: basic abc=")
-        git(checkout, "config", f"includeIf.gitdir:{checkout}/.git.path", str(kept))
-        git(checkout, "remote", "set-url", "origin", f"{address}/x.git")
+    def create_checkout(folder: str) -> Path:
+        checkout = scene.check_out(folder)
+        config = checkout / ".git" / "config" if layout == "in the configuration" else token_file
+        run_git(checkout, "config", "--file", str(config), f"http.{address}/.extraheader", "AUTHORIZATION: basic abc=")
+        run_git(checkout, "config", f"includeIf.gitdir:{checkout}/.git.path", str(token_file))
+        run_git(checkout, "remote", "set-url", "origin", f"{address}/x.git")
         for key in ("credential.helper", f"credential.{address}.helper", "core.askPass"):
-            git(checkout, "config", key, str(scene.spy))
+            run_git(checkout, "config", key, str(scene.spy))
         return checkout
 
-    vanilla(made("control"), *FETCH)
-    assert scene.traced()
-    assert "basic abc=" in host.given
-    host.given.clear()
-    checkout = made("checkout")
-    [reason] = use(scene, checkout, checkout)
-    assert "set fetch-depth of actions/checkout" in reason
-    assert set(host.given) == {"basic abc="}
-    assert not scene.traced()
+    run_plain_git(create_checkout("control"), *FETCH)
+    assert scene.detect_start()
+    assert "basic abc=" in host.credentials
+    host.credentials.clear()
+    checkout = create_checkout("checkout")
+    [reason] = use_git(scene, checkout, checkout)
+    assert "set `fetch-depth` of actions/checkout" in reason
+    assert set(host.credentials) == {"basic abc="}
+    assert not scene.detect_start()
 
 
 @pytest.mark.parametrize("form", ["sha1", "sha256"])
 def test_what_is_missing_is_fetched_from_a_partial_checkout(tmp_path: Path, form: str) -> None:
-    """Of a sparse checkout `actions/checkout` fetches no content of other folders."""
+    """Fetch missing content: for a sparse checkout, `actions/checkout` fetches none of other folders."""
     upstream = Upstream(tmp_path / "upstream")
     shutil.rmtree(upstream.root / ".git")
-    git(upstream.root, "init", "--quiet", "--initial-branch", "main", f"--object-format={form}")
+    run_git(upstream.root, "init", "--quiet", "--initial-branch", "main", f"--object-format={form}")
     for key in ("uploadpack.allowAnySHA1InWant", "uploadpack.allowFilter"):
-        git(upstream.root, "config", key, "true")
-    commit = upstream.pull_request({"cfglint.toml": STRICT, "train/config": "a"}, {"train/config": "b"})
+        run_git(upstream.root, "config", key, "true")
+    commit = upstream.merge_pull_request({"cfglint.toml": STRICT, "train/config": "a"}, {"train/config": "b"})
     checkout = tmp_path / "checkout"
-    git(
+    run_git(
         tmp_path,
         "clone",
         "--quiet",
@@ -303,54 +306,54 @@ def test_what_is_missing_is_fetched_from_a_partial_checkout(tmp_path: Path, form
         f"file://{upstream.root}",
         str(checkout),
     )
-    git(checkout, "sparse-checkout", "set", "none")
-    git(checkout, "update-ref", "--no-deref", "HEAD", commit)
-    event = event_of(tmp_path, "pull_request", commit)
+    run_git(checkout, "sparse-checkout", "set", "none")
+    run_git(checkout, "update-ref", "--no-deref", "HEAD", commit)
+    event = write_event(tmp_path, "pull_request", commit)
     (tmp_path / "private").mkdir()
-    changes = git_changes.changed(str(checkout), event, str(tmp_path / "private"))
-    files = base_settings.at(changes.repository, changes.base)
+    changes = git_changes.find_changes(str(checkout), event, str(tmp_path / "private"))
+    files = base_settings.list_commit_files(changes.repository, changes.base)
     assert files.read(f"{checkout}/cfglint.toml").decode() == STRICT
 
 
 def test_init_finds_no_program_settings_or_module_in_the_folder(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pip, uv and git are asked about a source while an untrusted folder is the working directory."""
-    folder = scene.checkout("checkout") / "train"
-    put(folder, {"pip.py": f"open({str(scene.trace)!r}, 'w')\n", "pip/__main__.py": ""})
+    """Ask pip, uv and git about a source while an untrusted folder is the working directory."""
+    folder = scene.check_out("checkout") / "train"
+    write_files(folder, {"pip.py": f"open({str(scene.trace)!r}, 'w')\n", "pip/__main__.py": ""})
     for name in ("git", "uv"):
         shutil.copy(scene.spy, folder / name)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("PATH", os.pathsep.join((".", "", os.environ["PATH"])))
     subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
-    assert scene.traced()
+    assert scene.detect_start()
     subprocess.run(["git", "--version"], capture_output=True, check=False)
-    assert scene.traced()
-    vanilla(folder, "fetch", "origin")
-    assert scene.traced()
+    assert scene.detect_start()
+    run_plain_git(folder, "fetch", "origin")
+    assert scene.detect_start()
     wanted = f"cfglint-train @ git+file://localhost{scene.upstream.root}"
-    head = git(scene.upstream.root, "rev-parse", "HEAD")
-    assert source.pinned(wanted) == f"{wanted}@{head}"
-    source.check("pip")
-    assert not scene.traced()
+    head = run_git(scene.upstream.root, "rev-parse", "HEAD")
+    assert source.pin_commit(wanted) == f"{wanted}@{head}"
+    source.check_installable("pip")
+    assert not scene.detect_start()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["a bare repository", "a submodule", "a worktree"])
 def test_the_step_below_a_folder_that_is_hostile(scene: Scene, lint: Callable[..., Any], kind: str) -> None:  # noqa: F811
-    checkout, folder = scene.checkout("checkout"), "train"
+    checkout, folder = scene.check_out("checkout"), "train"
     if kind == "a submodule":
         inner = Upstream(scene.root / "inner")
         inner.commit({"b.yaml": TWICE, "cfglint.toml": LAX})
-        git(checkout, "-c", "protocol.file.allow=always", "submodule", "add", str(inner.root), "train/module")
+        run_git(checkout, "-c", "protocol.file.allow=always", "submodule", "add", str(inner.root), "train/module")
         folder = "train/module"
-        git(checkout / folder, "config", "core.fsmonitor", str(scene.spy))
+        run_git(checkout / folder, "config", "core.fsmonitor", str(scene.spy))
     elif kind == "a worktree":
-        git(checkout, "worktree", "add", "--detach", str(scene.root / "tree"), scene.commit)
+        run_git(checkout, "worktree", "add", "--detach", str(scene.root / "tree"), scene.commit)
         checkout = scene.root / "tree"
-    git(checkout, "config", "core.fsmonitor", str(scene.spy))
-    event = event_of(scene.root, "pull_request", scene.commit)
-    scene.traced()
+    run_git(checkout, "config", "core.fsmonitor", str(scene.spy))
+    event = write_event(scene.root, "pull_request", scene.commit)
+    scene.detect_start()
     outcome = lint(checkout, event, working_directory=folder, settings_from="base", extra_args="", fail_on="info")
-    assert not scene.traced()
+    assert not scene.detect_start()
     assert outcome.code == 1
     assert "SYN003" in outcome.output
     assert "settings: ../" * (kind != "a submodule") in outcome.output
@@ -362,8 +365,8 @@ STARTING = {"Popen", "run", "call", "check_call", "check_output", "getoutput", "
 HINT = re.compile(r"subprocess|\bpty\b|asyncio|\bos\.(system|popen|startfile|exec|spawn|posix_spawn)|from os |programs")
 
 
-def starts(path: Path) -> Iterator[str]:
-    """The ways in which a module starts programs."""
+def find_starts(path: Path) -> Iterator[str]:
+    """Yield the names with which a module starts programs."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names if name.name in ("subprocess", "pty"))
@@ -378,8 +381,8 @@ def is_start(name: str) -> bool:
     return name in STARTING or name.startswith((*of_os, "exec", "spawn"))
 
 
-def names_git(path: Path) -> bool:
-    """Whether a module runs `git`, or has a list of words that begins with it."""
+def has_git_command(path: Path) -> bool:
+    """Return whether a module runs `git`, or has a command list that begins with it."""
     for node in ast.walk(ast.parse(path.read_text())):
         runs = isinstance(node, ast.Call) and is_start(ast.unparse(node.func).rpartition(".")[2])
         words = node.args if runs else node.elts if isinstance(node, ast.List) else []
@@ -389,14 +392,16 @@ def names_git(path: Path) -> bool:
 
 
 def test_one_module_starts_programs_and_one_function_git() -> None:
-    def found(*roots: str) -> dict[str, Path]:
+    def find_modules(*roots: str) -> dict[str, Path]:
         paths = [path for root in roots for path in (REPOSITORY / root).rglob("*.py") if HINT.search(path.read_text())]
         return {path.relative_to(REPOSITORY).as_posix(): path for path in paths}
 
-    shipped = found("lint", "rules", "schemas")
-    assert [name for name, path in shipped.items() if any(starts(path))] == ["lint/cfglint_train/front/programs.py"]
-    with_others = {**shipped, **found("tools", "docs")}
-    assert [name for name, path in with_others.items() if names_git(path)] == ["lint/cfglint_train/front/git.py"]
+    shipped = find_modules("lint", "rules", "schemas")
+    assert [name for name, path in shipped.items() if any(find_starts(path))] == [
+        "lint/cfglint_train/front/programs.py"
+    ]
+    with_others = {**shipped, **find_modules("tools", "docs")}
+    assert [name for name, path in with_others.items() if has_git_command(path)] == ["lint/cfglint_train/front/git.py"]
     assert not any(re.search(r"\bgit\b", line) for step in STEPS.values() for line in step["run"].splitlines())
 
 
@@ -413,4 +418,4 @@ def test_one_module_starts_programs_and_one_function_git() -> None:
 )
 def test_a_start_is_found(tmp_path: Path, text: str, found: bool) -> None:
     (tmp_path / "a.py").write_text(text)
-    assert any(starts(tmp_path / "a.py")) == found
+    assert any(find_starts(tmp_path / "a.py")) == found

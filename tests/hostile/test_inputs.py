@@ -1,7 +1,7 @@
-"""Hostile inputs: each is answered within two seconds of processor time and 500 MB, and by a finding, not by a crash.
+"""Hostile inputs: each is handled within two seconds of CPU time and 500 MB, by a finding rather than a crash.
 
-They are beside the checkout: the smallest reproductions of what once broke (`inputs`), and the recipe of a campaign
-against the readers (`gen.py`), which is run here.
+The data is next to the checkout: minimal reproductions of past failures (`inputs`), and a generator of inputs for the
+readers (`gen.py`), which runs here.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from pathlib import Path
 import pytest
 from benchmarks.growth import SERIES
 
-from cfglint_train.foundation.pool import processors
+from cfglint_train.foundation.pool import count_processors
 from tests.support.corpus import SHARED
-from tests.support.limited import CPU_SECONDS, MEMORY, Taken, run
+from tests.support.limited import CPU_SECONDS, MEMORY, MeasuredOutcome, run_limited
 
 HOSTILE = SHARED / "hostile"
 INPUTS = sorted(path.name for path in (HOSTILE / "inputs").glob("*"))
 GENERATOR = HOSTILE / "gen.py"
 
 needs_inputs = pytest.mark.skipif(not INPUTS, reason=f"no shared data: no hostile inputs at {HOSTILE}")
-FAILED = ("Traceback (most recent call last)", "please report it")
+CRASH_SIGNS = ("Traceback (most recent call last)", "please report it")
 
 
-def is_answered(taken: Taken) -> None:
-    assert taken.code in (0, 1, 2), taken.err[-2000:]
-    assert not any(sign in taken.out + taken.err for sign in FAILED), taken.out + taken.err
-    assert taken.seconds <= CPU_SECONDS
-    assert taken.memory <= MEMORY
+def check_handled(outcome: MeasuredOutcome) -> None:
+    assert outcome.code in (0, 1, 2), outcome.err[-2000:]
+    assert not any(sign in outcome.out + outcome.err for sign in CRASH_SIGNS), outcome.out + outcome.err
+    assert outcome.seconds <= CPU_SECONDS
+    assert outcome.memory <= MEMORY
 
 
 @needs_inputs
@@ -39,7 +39,7 @@ def is_answered(taken: Taken) -> None:
 @pytest.mark.parametrize("name", INPUTS)
 def test_a_smallest_input_is_answered(name: str, tmp_path: Path) -> None:
     shutil.copy(HOSTILE / "inputs" / name, tmp_path / name)
-    is_answered(run("--isolated", name, cwd=tmp_path))
+    check_handled(run_limited("--isolated", name, cwd=tmp_path))
 
 
 @needs_inputs
@@ -47,7 +47,7 @@ def test_a_smallest_input_is_answered(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", INPUTS)
 def test_fixing_a_smallest_input_is_answered(name: str, tmp_path: Path) -> None:
     shutil.copy(HOSTILE / "inputs" / name, tmp_path / name)
-    is_answered(run("--isolated", "--fix", "--unsafe-fixes", name, cwd=tmp_path))
+    check_handled(run_limited("--isolated", "--fix", "--unsafe-fixes", name, cwd=tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == [name], "a temporary file is left"
 
 
@@ -58,9 +58,9 @@ def test_what_is_just_below_a_limit_is_answered(name: str, tmp_path: Path) -> No
     (tmp_path / ".git").mkdir()
     for file, text in make(sizes[-1]).items():
         (tmp_path / file).write_text(text)
-    taken = run("--no-cache", ".", cwd=tmp_path)
-    is_answered(taken)
-    assert "SYN008" not in taken.out or "more than 200 findings" in taken.out
+    outcome = run_limited("--no-cache", ".", cwd=tmp_path)
+    check_handled(outcome)
+    assert "SYN008" not in outcome.out or "more than 200 findings" in outcome.out
 
 
 @pytest.fixture(scope="session")
@@ -75,12 +75,12 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_generated_input_is_answered(generated: Path) -> None:
     names = sorted(path.name for path in generated.iterdir())
     assert len(names) > 100
-    with ThreadPoolExecutor(min(2, processors())) as pool:
-        answers = list(pool.map(lambda name: (name, run("--isolated", name, cwd=generated)), names))
+    with ThreadPoolExecutor(min(2, count_processors())) as pool:
+        answers = list(pool.map(lambda name: (name, run_limited("--isolated", name, cwd=generated)), names))
     failed = []
-    for name, taken in answers:
+    for name, outcome in answers:
         try:
-            is_answered(taken)
+            check_handled(outcome)
         except AssertionError as error:
             failed.append(f"{name}: {error}")
     assert failed == []

@@ -1,4 +1,4 @@
-"""Commands killed at each system call that changes the disk: no file is lost or half, and nothing stays behind."""
+"""Commands killed at each system call that changes the disk: every file stays whole, and no temporary file remains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.configs import AXOLOTL, DEEPSPEED
 from tests.support.corpus import REPOSITORY
-from tests.support.skips import not_applicable
+from tests.support.skips import skip_inapplicable
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +31,7 @@ FIXED = {
 }
 SOURCE = ("--source", "==0.1.0", "--no-check-source")
 PROJECT = {"main.yaml": AXOLOTL, "pyproject.toml": '[project]\nname = "x"\nversion = "1"\n'}
-# The words, what is there before, the files that change, and those that are new.
+# The arguments, the files before, the files that change, and the new files.
 COMMANDS = {
     "fix": ((*LINT, "--fix", "."), FIXED, set(FIXED), set()),
     "init": (
@@ -45,16 +45,16 @@ WRITING = ("openat", "write", "fsync", "chmod", "chown", "setxattr", "renameat2"
 _CALL = re.compile(r"(\w+)\((.*)")
 
 
-def run(folder: Path, words: tuple[str, ...], *before: str) -> subprocess.CompletedProcess[bytes]:
-    known = {**os.environ, "PYTHONPATH": ROOTS, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
-    return subprocess.run([*before, *COMMAND, *words], cwd=folder, env=known, capture_output=True, check=False)
+def run_command(folder: Path, words: tuple[str, ...], *before: str) -> subprocess.CompletedProcess[bytes]:
+    environment = {**os.environ, "PYTHONPATH": ROOTS, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+    return subprocess.run([*before, *COMMAND, *words], cwd=folder, env=environment, capture_output=True, check=False)
 
 
-def content(folder: Path) -> dict[str, str]:
+def read_files(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-def put(folder: Path, files: Mapping[str, str]) -> Path:
+def write_files(folder: Path, files: Mapping[str, str]) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -62,16 +62,19 @@ def put(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
-def writing_calls(log: str) -> list[tuple[str, int]]:
-    """The calls between the first temporary file and the last: names, and how many of the name came before in all."""
-    calls = [found for line in log.splitlines() if (found := _CALL.match(line))]
-    seen: Counter[str] = Counter()
+def list_writing_calls(log: str) -> list[tuple[str, int]]:
+    """Return the calls between the first and the last temporary file.
+
+    Each is a name and the number of calls of that name so far.
+    """
+    calls = [match for line in log.splitlines() if (match := _CALL.match(line))]
+    counts: Counter[str] = Counter()
     numbered = []
     for call in calls:
-        seen[call[1]] += 1
-        numbered.append((call[1], seen[call[1]], ".cfglint-" in call[2]))
-    ours = [at for at, (*_, own) in enumerate(numbered) if own]
-    return [(name, count) for name, count, _ in numbered[ours[0] : ours[-1] + 2]]
+        counts[call[1]] += 1
+        numbered.append((call[1], counts[call[1]], ".cfglint-" in call[2]))
+    temporary_calls = [at for at, (*_, is_temporary) in enumerate(numbered) if is_temporary]
+    return [(name, count) for name, count, _ in numbered[temporary_calls[0] : temporary_calls[-1] + 2]]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -79,32 +82,34 @@ def test_a_kill_at_any_call_loses_nothing_and_leaves_nothing(command: str, tmp_p
     strace = shutil.which("strace")
     if strace is None:
         if sys.platform != "linux":
-            not_applicable("strace is a program of Linux")
+            skip_inapplicable("strace is a program of Linux")
         pytest.skip("strace is not installed")
     words, old, changed, added = COMMANDS[command]
-    fresh, log = put(tmp_path / "work", old), tmp_path / "log"
-    done = run(fresh, words, strace, "-qq", "-o", str(log), "-e", f"trace={','.join(WRITING)}")
-    assert done.returncode in (0, 1), done.stderr.decode()
-    new = content(fresh)
+    fresh, log = write_files(tmp_path / "work", old), tmp_path / "log"
+    process = run_command(fresh, words, strace, "-qq", "-o", str(log), "-e", f"trace={','.join(WRITING)}")
+    assert process.returncode in (0, 1), process.stderr.decode()
+    new = read_files(fresh)
     assert new.keys() == old.keys() | added
     assert {name for name, text in old.items() if new[name] != text} == changed
-    calls = writing_calls(log.read_text())
+    calls = list_writing_calls(log.read_text())
     assert {name for name, _ in calls} >= {"openat", "write", "fsync", "chmod"}
-    left = 0
+    leftover_count = 0
     for name, count in calls:
-        put(fresh, old)
-        killed = run(fresh, words, strace, "-qq", "-o", str(log), "-e", f"inject={name}:signal=KILL:when={count}")
+        write_files(fresh, old)
+        killed = run_command(
+            fresh, words, strace, "-qq", "-o", str(log), "-e", f"inject={name}:signal=KILL:when={count}"
+        )
         assert killed.returncode == -signal.SIGKILL, (name, count, killed.stderr.decode())
-        found = content(fresh)
+        contents = read_files(fresh)
         for path, text in old.items():
-            assert found.pop(path) in (text, new[path]), (name, count, path)
-        for path in added & found.keys():
-            assert found.pop(path) == new[path], (name, count, path)
-        for path in found:
-            left += 1
+            assert contents.pop(path) in (text, new[path]), (name, count, path)
+        for path in added & contents.keys():
+            assert contents.pop(path) == new[path], (name, count, path)
+        for path in contents:
+            leftover_count += 1
             assert ".cfglint-" in path
             os.utime(fresh / path, (time.time() - 3600, time.time() - 3600))
-        again = run(fresh, words)
+        again = run_command(fresh, words)
         assert again.returncode in (0, 1), again.stderr.decode()
-        assert content(fresh) == new, (name, count)
-    assert left > 0
+        assert read_files(fresh) == new, (name, count)
+    assert leftover_count > 0

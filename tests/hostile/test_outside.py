@@ -1,4 +1,4 @@
-"""Nothing outside the repository is read, shown or written, wherever a file of it points."""
+"""Files outside the repository are never read, shown or written, wherever a file of it points."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.cache import Cache
 from cfglint_train.models import local
-from cfglint_train.releases.pins.search import pins_of
-from tests.support.command import cfglint
+from cfglint_train.releases.pins.search import read_folder_pins
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, DEEPSPEED
 
 SECRET = "only-outside-4711"
@@ -28,7 +28,7 @@ def repository(tmp_path: Path) -> Path:
     return home
 
 
-def untouched(repository: Path, *outputs: str) -> None:
+def check_untouched(repository: Path, *outputs: str) -> None:
     assert (repository.parent / "outside" / "ds.json").read_text() == OUTSIDE
     assert not any(SECRET in output for output in outputs)
 
@@ -42,24 +42,24 @@ def test_a_companion_outside_is_neither_read_nor_written(repository: Path, state
     (repository / "a.yaml").write_text(AXOLOTL + f"deepspeed: {stated}\n")
     environment = {"HOME": str(outside)}
     for words in ((), ("--fix", "--unsafe-fixes"), ("--explain-origins",), ("--output-format", "json"), ("--diff",)):
-        outcome = cfglint(*words, "a.yaml", cwd=repository, environment=environment)
-        untouched(repository, outcome.out, outcome.err)
+        outcome = run_cfglint(*words, "a.yaml", cwd=repository, environment=environment)
+        check_untouched(repository, outcome.out, outcome.err)
 
 
 def test_a_companion_inside_is_read(repository: Path) -> None:
     (repository / "configs").mkdir()
     (repository / "ds.json").write_text(OUTSIDE)
     (repository / "configs" / "a.yaml").write_text(AXOLOTL + "deepspeed: ../ds.json\n")
-    assert SECRET in cfglint("configs/a.yaml", cwd=repository).out
+    assert SECRET in run_cfglint("configs/a.yaml", cwd=repository).out
 
 
 @pytest.mark.parametrize("name", ["link.json", "."])
 def test_a_link_that_leads_out_is_no_file(repository: Path, name: str) -> None:
     os.symlink(repository.parent / "outside" / "ds.json", repository / "link.json")
-    outcome = cfglint(name, "--fix", "--unsafe-fixes", cwd=repository)
+    outcome = run_cfglint(name, "--fix", "--unsafe-fixes", cwd=repository)
     assert outcome.code == 2
-    assert "link.json:1:1: error SYN001 a link that leads out of the repository" in outcome.out
-    untouched(repository, outcome.out, outcome.err)
+    assert "link.json:1:1: error SYN001 a link that points outside the repository" in outcome.out
+    check_untouched(repository, outcome.out, outcome.err)
 
 
 @pytest.mark.parametrize(
@@ -70,23 +70,23 @@ def test_settings_extend_nothing_outside(repository: Path, stated: str) -> None:
     os.symlink(outside / "base.toml", repository / "link.toml")
     (repository / "a.yaml").write_text(AXOLOTL)
     (repository / "cfglint.toml").write_text(f'extend = "{stated.format(absolute=outside / "base.toml")}"\n')
-    outcome = cfglint(cwd=repository, environment={"HOME": str(outside)})
+    outcome = run_cfglint(cwd=repository, environment={"HOME": str(outside)})
     assert outcome.code == 2
-    assert "cfglint.toml:1:1: extend leads out of the repository" in outcome.err
-    untouched(repository, outcome.out, outcome.err)
+    assert "cfglint.toml:1:1: extend points outside the repository" in outcome.err
+    check_untouched(repository, outcome.out, outcome.err)
 
 
 def test_settings_are_no_link_that_leads_out(repository: Path) -> None:
     os.symlink(repository.parent / "outside" / "base.toml", repository / "cfglint.toml")
-    outcome = cfglint(cwd=repository)
+    outcome = run_cfglint(cwd=repository)
     assert outcome.code == 2
-    assert "a link that leads out of the repository" in outcome.err
-    untouched(repository, outcome.out, outcome.err)
+    assert "a link that points outside the repository" in outcome.err
+    check_untouched(repository, outcome.out, outcome.err)
 
 
 def test_huge_settings_are_refused(repository: Path) -> None:
     (repository / "pyproject.toml").write_text("[tool.cfglint]\n#" + "x" * 2**20)
-    outcome = cfglint(cwd=repository)
+    outcome = run_cfglint(cwd=repository)
     assert outcome.code == 2
     assert "pyproject.toml: larger than 1 MiB" in outcome.err
 
@@ -97,13 +97,13 @@ def test_huge_settings_are_refused(repository: Path) -> None:
 def test_globs_end_soon(repository: Path, pattern: str) -> None:
     (repository / ("a" * 100 + ".yaml")).write_text(AXOLOTL)
     (repository / "cfglint.toml").write_text(f'exclude = ["{pattern}"]\n')
-    assert cfglint(cwd=repository).code in (0, 1, 2)
+    assert run_cfglint(cwd=repository).code in (0, 1, 2)
 
 
 def test_settings_of_the_repository_never_make_a_lint_write(repository: Path) -> None:
     (repository / "ds.json").write_text(DEEPSPEED)
     (repository / "cfglint.toml").write_text("fix = true\nunsafe-fixes = true\n")
-    outcome = cfglint(cwd=repository)
+    outcome = run_cfglint(cwd=repository)
     assert (repository / "ds.json").read_text() == DEEPSPEED
     assert "only --fix on the command line writes" in outcome.err
 
@@ -114,9 +114,9 @@ def test_settings_keep_no_cache_outside(repository: Path, stated: str) -> None:
     os.symlink(outside, repository / "link")
     (repository / "a.yaml").write_text(AXOLOTL)
     (repository / "cfglint.toml").write_text(f'cache-dir = "{stated.format(absolute=outside)}"\n')
-    outcome = cfglint(cwd=repository, environment={"HOME": str(outside)})
+    outcome = run_cfglint(cwd=repository, environment={"HOME": str(outside)})
     assert outcome.code == 2
-    assert "cfglint.toml:1:1: cache-dir leads out of the repository" in outcome.err
+    assert "cfglint.toml:1:1: cache-dir points outside the repository" in outcome.err
 
 
 def test_a_cache_in_the_repository_leads_nowhere_else(repository: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_cache_in_the_repository_leads_nowhere_else(repository: Path) -> None:
     os.symlink(outside / "ds.json", repository / "cache" / "kind" / f"{digest}.{os.getpid()}")
     inside.put(digest, "text")
     assert sorted(path.name for path in outside.iterdir()) == ["base.toml", "ds.json"]
-    untouched(repository)
+    check_untouched(repository)
 
 
 def test_a_cache_lets_go_of_its_own_files_only(tmp_path: Path) -> None:
@@ -152,19 +152,19 @@ def test_a_model_outside_is_not_read(repository: Path, stated: str) -> None:
     os.symlink(outside, repository / "folder")
     (repository / "inner").mkdir()
     os.symlink(outside / "m" / "config.json", repository / "inner" / "config.json")
-    (repository / "adapter").mkdir()  # one of its two files is inside
+    (repository / "adapter").mkdir()  # only one of its two files is inside
     os.symlink(outside / "m" / "config.json", repository / "adapter" / "config.json")
     (repository / "adapter" / "adapter_config.json").write_text('{"base_model_name_or_path": "Qwen/Qwen2.5-0.5B"}')
     stated = stated.format(absolute=outside / "m")
     (repository / "a.yaml").write_text(AXOLOTL.replace("base_model: Qwen/Qwen2.5-0.5B", f"base_model: {stated}"))
     environment = {"HOME": str(outside)}
     for words in (("a.yaml",), ("estimate", "a.yaml")):
-        outcome = cfglint(*words, cwd=repository, environment=environment)
-        untouched(repository, outcome.out, outcome.err)
-        assert "m/config.json" not in outcome.out + outcome.err  # nor said to be broken, or to be there
-        assert "Expecting" not in outcome.out + outcome.err  # by whatever name it was reached
-    asked = cfglint("a.yaml", "--model-folder", str(outside), cwd=repository, environment=environment)
-    assert "config.json: Expecting value" in asked.out
+        outcome = run_cfglint(*words, cwd=repository, environment=environment)
+        check_untouched(repository, outcome.out, outcome.err)
+        assert "m/config.json" not in outcome.out + outcome.err  # neither reported as broken nor as present
+        assert "Expecting" not in outcome.out + outcome.err  # under any name that leads to it
+    with_folder = run_cfglint("a.yaml", "--model-folder", str(outside), cwd=repository, environment=environment)
+    assert "config.json: Expecting value" in with_folder.out
 
 
 @pytest.mark.parametrize("revision", ["../../../m", "{absolute}", "a/../../../../m"])
@@ -174,7 +174,9 @@ def test_a_revision_leads_nowhere_else(repository: Path, revision: str) -> None:
     (hub / "models--us--m" / "refs").mkdir()
     model.mkdir()
     (model / "config.json").write_text("{")
-    assert local.cached("us/m", revision.format(absolute=model), environment={"HF_HUB_CACHE": str(hub)}) is None
+    assert (
+        local.find_cached_model("us/m", revision.format(absolute=model), environment={"HF_HUB_CACHE": str(hub)}) is None
+    )
 
 
 @pytest.mark.parametrize("flag", ["-r", "-c"])
@@ -185,9 +187,9 @@ def test_requirements_include_nothing_outside(repository: Path, flag: str, state
     os.symlink(outside / "pins.txt", repository / "link.txt")
     os.symlink(outside, repository / "folder")
     (repository / "requirements.txt").write_text(f"{flag} {stated.format(absolute=outside / 'pins.txt')}\n")
-    assert pins_of(str(repository), ["requirements.txt"]) == {}
+    assert read_folder_pins(str(repository), ["requirements.txt"]) == {}
     (repository / "requirements.txt").write_text("axolotl==0.6.0\n")
-    assert "axolotl" in pins_of(str(repository), ["requirements.txt"])
+    assert "axolotl" in read_folder_pins(str(repository), ["requirements.txt"])
 
 
 def test_a_folder_that_is_a_link_out_is_not_read(repository: Path) -> None:
@@ -195,8 +197,8 @@ def test_a_folder_that_is_a_link_out_is_not_read(repository: Path) -> None:
     (outside / "pins.txt").write_text("axolotl==0.6.0\n")
     for name in ("requirements", "folder"):
         os.symlink(outside, repository / name)
-    assert pins_of(str(repository), ["requirements"]) == {}
-    with pytest.raises(OSError, match="a link that leads out of the repository"):
+    assert read_folder_pins(str(repository), ["requirements"]) == {}
+    with pytest.raises(OSError, match="a link that points outside the repository"):
         regular_files.read(str(repository / "folder" / "ds.json"))
 
 
@@ -204,4 +206,4 @@ def test_files_that_include_each_other_for_ever_end(repository: Path) -> None:
     for number in range(3000):
         (repository / f"r{number}.txt").write_text(f"-r r{number + 1}.txt\n-r a/../r{number}.txt\n")
     (repository / "requirements.txt").write_text("-r r0.txt\naxolotl==0.6.0\n")
-    assert "axolotl" in pins_of(str(repository), ["requirements.txt"])
+    assert "axolotl" in read_folder_pins(str(repository), ["requirements.txt"])

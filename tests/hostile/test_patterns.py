@@ -1,4 +1,4 @@
-"""Patterns that a repository states: what they match is what `re` matches, in linear time."""
+"""Patterns of a repository: they match exactly what `re` matches, in linear time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from cfglint_train.foundation import globs
 from cfglint_train.foundation.automaton import TooLarge
-from cfglint_train.foundation.globs import Glob, lies_in, meets, spot
-from cfglint_train.foundation.patterns import Unsupported, compiled
-from tests.support.pace import stopwatch
+from cfglint_train.foundation.globs import Glob, is_covered, is_match, split_path
+from cfglint_train.foundation.patterns import UnsupportedPattern, compile_pattern
+from tests.support.pace import measure_block
 
 ATOMS = st.sampled_from(
     ["a", "b", ".", "\\.", "[ab]", "[^a]", "[a-c_]", "\\d", "\\w", "0", "_", "^", "$", "(?:ab)", "(a|b)"]
@@ -30,8 +30,8 @@ TEXTS = st.text("ab0_.\n", max_size=8)
 @given(REGEXES, TEXTS)
 def test_what_matches_is_what_re_matches(pattern: str, text: str) -> None:
     try:
-        ours = compiled(pattern)
-    except Unsupported:
+        ours = compile_pattern(pattern)
+    except UnsupportedPattern:
         return
     theirs = re.compile(pattern)
     assert ours.match(text) == (theirs.match(text) is not None)
@@ -42,17 +42,17 @@ def test_what_matches_is_what_re_matches(pattern: str, text: str) -> None:
     "pattern", ["(?=a)", "(a)\\1", "\\bx", "a**", "[b-a]", "(", ")", "a{3,1}", "(?i)a", "(" * 99, "a" * 2000]
 )
 def test_what_is_not_read_is_refused(pattern: str) -> None:
-    with pytest.raises(Unsupported):
-        compiled(pattern)
+    with pytest.raises(UnsupportedPattern):
+        compile_pattern(pattern)
 
 
 @pytest.mark.parametrize(
     "pattern", ["^(([a-z._]+)+)+Z$", "(a*)*b", "(a|aa)+$", "(.*)*(.*)*(.*)*x", "(a{1,9}){1,9}{1}b"]
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
-    with stopwatch() as taken, suppress(Unsupported):
-        assert not compiled(pattern).fullmatch("a" * 5000 + "!")
-    assert taken.seconds < 2
+    with measure_block() as measured, suppress(UnsupportedPattern):
+        assert not compile_pattern(pattern).fullmatch("a" * 5000 + "!")
+    assert measured.seconds < 2
 
 
 @settings(max_examples=500, deadline=None)
@@ -62,5 +62,5 @@ def test_a_glob_is_answered(pattern: str, name: str) -> None:
         globs.check(pattern)
     except TooLarge:
         return
-    place = spot(f"/r/{name.strip('/')}", "/r")
-    assert lies_in(place, Glob(pattern, "/r")) or not meets(place, Glob(pattern, "/r")) or not pattern.strip("/")
+    place = split_path(f"/r/{name.strip('/')}", "/r")
+    assert is_covered(place, Glob(pattern, "/r")) or not is_match(place, Glob(pattern, "/r")) or not pattern.strip("/")

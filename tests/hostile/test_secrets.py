@@ -1,4 +1,4 @@
-"""Credentials: found wherever they are in a file, and masked in every output."""
+"""Credentials: found anywhere in a file, and masked in every output."""
 
 from __future__ import annotations
 
@@ -12,83 +12,83 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from cfglint_train.foundation.credentials import PLACEHOLDER, is_secret, masked, shortened, spans
+from cfglint_train.foundation.credentials import PLACEHOLDER, find_credentials, is_secret, mask, shorten
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.result import Result
-from cfglint_train.reports.escape import plain, printable
+from cfglint_train.reports.escape import escape_data, escape_text
 from cfglint_train.runs.workspace import Workspace
 from cfglint_train.settings.settings import FORMATS
 from tests.support.cases import for_each
-from tests.support.command import Outcome, cfglint
+from tests.support.command import Outcome, run_cfglint
 from tests.support.configs import AXOLOTL
 from tests.support.corpus import REPOSITORY, SHARED
 
 ALNUM = string.ascii_letters + string.digits
 
 
-def drawn(prefix: str, characters: str, length: int) -> st.SearchStrategy[str]:
+def draw_token(prefix: str, characters: str, length: int) -> st.SearchStrategy[str]:
     return st.text(characters, min_size=length, max_size=length).map(lambda text: prefix + text)
 
 
-def mixed(length: int, characters: str = ALNUM) -> st.SearchStrategy[str]:
-    """Letters and digits in turns, as generated values have them."""
+def draw_mixed(length: int, characters: str = ALNUM) -> st.SearchStrategy[str]:
+    """Draw letters and digits, mixed as in generated values."""
     return st.text(characters, min_size=length - 10, max_size=length - 10).map(lambda text: "a1b2c3d4e5" + text)
 
 
 UPPER = string.ascii_uppercase + string.digits
 HEX = st.text("0123456789abcdef", min_size=40, max_size=40)
-# The text around a token, with the token as {}; and what the token looks like.
+# The text around a token, with the token as {}, and the token's pattern.
 SHAPES = {
-    "Hugging Face": ("# {}", drawn("hf_", ALNUM, 34)),
-    "GitHub, classic": ("# {}", drawn("ghp_", ALNUM, 36)),
-    "GitHub, of an app": ("# {}", drawn("ghs_", ALNUM, 36)),
-    "GitHub, fine-grained": ("# {}", drawn("github_pat_", ALNUM + "_", 82)),
-    "GitLab": ("# {}", drawn("glpat-", ALNUM, 20)),
-    "OpenAI": ("# {}", drawn("sk-proj-", ALNUM, 48)),
-    "Anthropic": ("# {}", drawn("sk-ant-", ALNUM, 40)),
-    "AWS, key": ("# {}", drawn("AKIA", string.ascii_uppercase + string.digits, 16)),
-    "AWS, session": ("# {}", drawn("ASIA", string.ascii_uppercase + string.digits, 16)),
-    "AWS, secret": ("export AWS_SECRET_ACCESS_KEY={}", drawn("aB", ALNUM + "+/", 38)),
-    "Slack": ("# {}", drawn("xoxb-", ALNUM, 30)),
-    "Google": ("# {}", drawn("AIza", ALNUM, 35)),
-    "npm": ("# {}", drawn("npm_", ALNUM, 36)),
-    "PyPI": ("# {}", drawn("pypi-", ALNUM, 60)),
-    "W&B, new": ("# {}", drawn("wandb_v1_", ALNUM, 40)),
+    "Hugging Face": ("# {}", draw_token("hf_", ALNUM, 34)),
+    "GitHub, classic": ("# {}", draw_token("ghp_", ALNUM, 36)),
+    "GitHub, of an app": ("# {}", draw_token("ghs_", ALNUM, 36)),
+    "GitHub, fine-grained": ("# {}", draw_token("github_pat_", ALNUM + "_", 82)),
+    "GitLab": ("# {}", draw_token("glpat-", ALNUM, 20)),
+    "OpenAI": ("# {}", draw_token("sk-proj-", ALNUM, 48)),
+    "Anthropic": ("# {}", draw_token("sk-ant-", ALNUM, 40)),
+    "AWS, key": ("# {}", draw_token("AKIA", string.ascii_uppercase + string.digits, 16)),
+    "AWS, session": ("# {}", draw_token("ASIA", string.ascii_uppercase + string.digits, 16)),
+    "AWS, secret": ("export AWS_SECRET_ACCESS_KEY={}", draw_token("aB", ALNUM + "+/", 38)),
+    "Slack": ("# {}", draw_token("xoxb-", ALNUM, 30)),
+    "Google": ("# {}", draw_token("AIza", ALNUM, 35)),
+    "npm": ("# {}", draw_token("npm_", ALNUM, 36)),
+    "PyPI": ("# {}", draw_token("pypi-", ALNUM, 60)),
+    "W&B, new": ("# {}", draw_token("wandb_v1_", ALNUM, 40)),
     "W&B, login": ("wandb login --relogin {}", HEX),
     "W&B, flag": ("  --use_wandb {} \\", HEX),
     "W&B, key": ("wandb_key: {}", HEX),
-    "address": ("pip install git+https://me:{}@git.corp/x", mixed(16)),
-    "named": ("comet_api_key: {}", mixed(32)),
-    "Slack, webhook": ("url: https://hooks.slack.com/services/{}", drawn("T0123456/B0123456/", ALNUM, 24)),
-    "Discord, webhook": ("https://discord.com/api/webhooks/123456789012345678/{}", drawn("", ALNUM + "_-", 68)),
-    "Azure, signed address": ("https://a.blob.core.windows.net/c?sv=2022-11-02&sig={}", mixed(43)),
-    "Azure, account key": ("AccountName=a;AccountKey={};EndpointSuffix=core.windows.net", mixed(86)),
-    "Modal": ("# {}", mixed(22).map(lambda text: "as-A" + text[1:])),
-    "Docker": ("# {}", drawn("dckr_pat_", ALNUM + "_-", 27)),
-    "Telegram": ("https://api.telegram.org/bot{}/send", drawn("1234567890:AA", ALNUM + "_-", 33)),
-    "DigitalOcean": ("# {}", drawn("dop_v1_", "0123456789abcdef", 64)),
-    "Stripe-like, of the list": ("# {}", drawn("glsa_", ALNUM, 32).map(lambda text: text + "_0a1b2c3d")),
-    "password": ("export MLFLOW_TRACKING_PASSWORD={}", drawn("", ALNUM, 16)),
-    "password, JSON": ('"db_password": "{}",', drawn("", ALNUM + "!@#%^*", 12)),
-    "secret": ("MODAL_TOKEN_SECRET: {}", drawn("A1", ALNUM, 22)),
-    "token, flag": ("  --tracking_token {} \\", mixed(32)),
+    "address": ("pip install git+https://me:{}@git.corp/x", draw_mixed(16)),
+    "named": ("comet_api_key: {}", draw_mixed(32)),
+    "Slack, webhook": ("url: https://hooks.slack.com/services/{}", draw_token("T0123456/B0123456/", ALNUM, 24)),
+    "Discord, webhook": ("https://discord.com/api/webhooks/123456789012345678/{}", draw_token("", ALNUM + "_-", 68)),
+    "Azure, signed address": ("https://a.blob.core.windows.net/c?sv=2022-11-02&sig={}", draw_mixed(43)),
+    "Azure, account key": ("AccountName=a;AccountKey={};EndpointSuffix=core.windows.net", draw_mixed(86)),
+    "Modal": ("# {}", draw_mixed(22).map(lambda text: "as-A" + text[1:])),
+    "Docker": ("# {}", draw_token("dckr_pat_", ALNUM + "_-", 27)),
+    "Telegram": ("https://api.telegram.org/bot{}/send", draw_token("1234567890:AA", ALNUM + "_-", 33)),
+    "DigitalOcean": ("# {}", draw_token("dop_v1_", "0123456789abcdef", 64)),
+    "Stripe-like, of the list": ("# {}", draw_token("glsa_", ALNUM, 32).map(lambda text: text + "_0a1b2c3d")),
+    "password": ("export MLFLOW_TRACKING_PASSWORD={}", draw_token("", ALNUM, 16)),
+    "password, JSON": ('"db_password": "{}",', draw_token("", ALNUM + "!@#%^*", 12)),
+    "secret": ("MODAL_TOKEN_SECRET: {}", draw_token("A1", ALNUM, 22)),
+    "token, flag": ("  --tracking_token {} \\", draw_mixed(32)),
 }
 
 
 @st.composite
-def tokens(draw) -> tuple[str, str]:
-    around, shape = draw(st.sampled_from(sorted(SHAPES.items())))[1]
+def draw_line_and_token(draw) -> tuple[str, str]:
+    context, shape = draw(st.sampled_from(sorted(SHAPES.items())))[1]
     token = draw(shape.filter(lambda text: re.search(PLACEHOLDER, text) is None and "/-" not in f"/{text}"))
-    return around.replace("{}", token), token
+    return context.replace("{}", token), token
 
 
 @settings(max_examples=400, deadline=None)
-@given(tokens(), st.text("ab :\n#", max_size=10), st.text(" \n", min_size=1, max_size=5))
+@given(draw_line_and_token(), st.text("ab :\n#", max_size=10), st.text(" \n", min_size=1, max_size=5))
 def test_a_token_is_masked_wherever_it_stands(drawn: tuple[str, str], before: str, after: str) -> None:
     line, token = drawn
     text = f"{before}\n{line}{after}"
-    shown = masked(text)
+    shown = mask(text)
     assert token not in shown
     assert len(shown) == len(text)
     assert shown.replace("*", "") in text.replace(token, "") or "*" in text
@@ -106,7 +106,7 @@ def test_a_token_is_masked_wherever_it_stands(drawn: tuple[str, str], before: st
 @pytest.mark.parametrize("digits", ["", "1", "123"])
 def test_a_secret_of_aws_needs_no_digits(line: str, digits: str) -> None:
     secret = (digits + "wJalrXUtnFEMIKMDENGbPxRfiCYzKQpLmNvBsTgHd")[:40]
-    assert masked(line.format(secret)) == line.format("*" * 40)
+    assert mask(line.format(secret)) == line.format("*" * 40)
 
 
 def test_every_shape_of_the_list_is_one_of_a_token() -> None:
@@ -115,22 +115,22 @@ def test_every_shape_of_the_list_is_one_of_a_token() -> None:
     assert listed["licence"] == "MIT"
     for prefix, pattern in listed["shapes"].items():
         token = st.from_regex(re.compile(pattern, re.A), fullmatch=True).filter(lambda text: "xxxx" not in text)
-        example = drawn_once(token)
+        example = draw_once(token)
         assert example.lower().startswith(prefix)
-        assert masked(f"# {example} #") == f"# {'*' * len(example)} #"
-        assert masked(f"a{prefix}") == f"a{prefix}"
+        assert mask(f"# {example} #") == f"# {'*' * len(example)} #"
+        assert mask(f"a{prefix}") == f"a{prefix}"
 
 
-def drawn_once(strategy: st.SearchStrategy[str]) -> str:
-    found: list[str] = []
+def draw_once(strategy: st.SearchStrategy[str]) -> str:
+    texts: list[str] = []
 
     @settings(max_examples=1, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(strategy)
     def draw(text: str) -> None:
-        found.append(text)
+        texts.append(text)
 
     draw()
-    return found[0]
+    return texts[0]
 
 
 CHOSEN = "Tr0ub4dor-staple"
@@ -157,7 +157,7 @@ CHOSEN = "Tr0ub4dor-staple"
     ],
 )
 def test_the_value_of_a_key_that_says_what_it_is(line: str) -> None:
-    assert masked(line.format(CHOSEN)) == line.format("*" * len(CHOSEN))
+    assert mask(line.format(CHOSEN)) == line.format("*" * len(CHOSEN))
 
 
 @for_each(
@@ -213,10 +213,10 @@ def test_the_value_of_a_key_that_says_what_it_is(line: str) -> None:
     ],
 )
 def test_what_is_no_credential_is_left_alone(text: str) -> None:
-    assert list(spans(text)) == []
+    assert list(find_credentials(text)) == []
 
 
-LEFT = [
+UNMASKED = [
     "x: sk-learn-something-long-name-with-many-words-in-it",
     "run_name: sk-qwen2-5-0-5b-instruct-sft-lora-2024-11-28",
     "run_name: sk-proj-llama3-8b-lora-r16-a32-lr1e-4-bs64-seq4096",
@@ -235,9 +235,9 @@ LEFT = [
 ]
 
 
-@for_each("text", LEFT)
+@for_each("text", UNMASKED)
 def test_words_behind_a_prefix_are_no_credential(text: str) -> None:
-    assert list(spans(text)) == []
+    assert list(find_credentials(text)) == []
 
 
 @for_each(
@@ -297,7 +297,7 @@ def test_a_credential_is_masked_from_end_to_end(tmp_path: Path, form: str) -> No
     (tmp_path / ".git").mkdir()
     for number, text in enumerate(texts):
         (tmp_path / f"f{number}.yaml").write_text(f"{AXOLOTL}{text}\n", encoding="utf-8")
-    outcome = cfglint("--output-format", form, ".", cwd=tmp_path)
+    outcome = run_cfglint("--output-format", form, ".", cwd=tmp_path)
     assert outcome.code == 1
     assert [part for part in (ONE, OTHER) if part in outcome.out + outcome.err] == []
     if form == "concise":
@@ -305,11 +305,11 @@ def test_a_credential_is_masked_from_end_to_end(tmp_path: Path, form: str) -> No
 
 
 @settings(max_examples=200, deadline=None)
-@given(tokens(), st.integers(10, 60))
+@given(draw_line_and_token(), st.integers(10, 60))
 def test_what_is_shortened_is_masked_before(drawn: tuple[str, str], most: int) -> None:
     line, token = drawn
     for offset in range(most + 2):
-        shown = shortened(f"{'z' * offset} {line} {'y' * most}", most)
+        shown = shorten(f"{'z' * offset} {line} {'y' * most}", most)
         assert len(shown) == most
         assert not any(
             token[at : at + 6] in shown
@@ -327,7 +327,7 @@ def test_no_offset_of_a_cut_shows_a_credential(tmp_path: Path, form: str) -> Non
         (tmp_path / f"f{number}.yaml").write_text(
             f"{AXOLOTL}fsdp: {json.dumps(value)}\nX_PASSWORD: {json.dumps(secret * 3)}\n"
         )
-    outcome = cfglint("--output-format", form, "--select", "KEY004,SEC002", ".", cwd=tmp_path)
+    outcome = run_cfglint("--output-format", form, "--select", "KEY004,SEC002", ".", cwd=tmp_path)
     assert outcome.code == 1
     shown = outcome.out + outcome.err
     assert [
@@ -336,7 +336,7 @@ def test_no_offset_of_a_cut_shows_a_credential(tmp_path: Path, form: str) -> Non
 
 
 def test_no_ordinary_file_holds_a_credential() -> None:
-    """The only ones are in the cases of the rule."""
+    """Find credentials in the cases of the rule only."""
     folders = (REPOSITORY / "fixtures", SHARED / "corpus")
     files = [
         path
@@ -344,17 +344,17 @@ def test_no_ordinary_file_holds_a_credential() -> None:
         for path in folder.rglob("*")
         if path.suffix in (".yaml", ".yml", ".json", ".sh", ".py")
     ]
-    found = [path.as_posix() for path in files if any(spans(path.read_bytes().decode("latin-1")))]
+    matches = [path.as_posix() for path in files if any(find_credentials(path.read_bytes().decode("latin-1")))]
     assert len(files) > 100
-    assert [path for path in found if "/SEC002/" not in path and "/wandb-key-" not in path] == []
+    assert [path for path in matches if "/SEC002/" not in path and "/wandb-key-" not in path] == []
 
 
 def test_bytes_of_a_name_are_escaped_as_bytes() -> None:
-    assert printable("bad\udcff.yaml") == r"bad\xff.yaml"
-    assert plain("\ud800") == r"\ud800"
+    assert escape_text("bad\udcff.yaml") == r"bad\xff.yaml"
+    assert escape_data("\ud800") == r"\ud800"
 
 
-SECRETS = {  # name of a key -> its value, and the part that may be printed nowhere; none has the form of a real one
+SECRETS = {  # key -> its value, and the part that must never be printed; none has the form of a real credential
     "slack_webhok": ("https://hooks.slack.com/services/{}", "T01234567/B01234567/" + "aB3" * 8),
     "discord_webhok": ("https://discord.com/api/webhooks/123456789012345678/{}", "aB3_" * 17),
     "store_adress": ("https://acct.blob.core.windows.net/c?sv=2022-11-02&sig={}", "aB3" * 14 + "x%3D"),
@@ -375,7 +375,7 @@ def test_no_format_shows_a_token(tmp_path: Path, form: str) -> None:
         AXOLOTL + f"hub_tokenn: {TOKEN}\nwandb_keyy: x{TOKEN}\nwandb_key: {KEY}\n# {TOKEN}\n"
     )
     (tmp_path / f"{TOKEN}.yaml").write_text(AXOLOTL + "lora_rr: 8\n")
-    outcome = cfglint("--output-format", form, cwd=tmp_path)
+    outcome = run_cfglint("--output-format", form, cwd=tmp_path)
     assert outcome.code == 1
     for secret in (TOKEN, KEY):
         assert secret not in outcome.out + outcome.err
@@ -384,7 +384,7 @@ def test_no_format_shows_a_token(tmp_path: Path, form: str) -> None:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    """A configuration, and a script, with every secret beside misspelt keys."""
+    """Write a configuration and a script with every secret next to misspelt keys."""
     settings = "".join(f'{key}: "{value.format(secret)}"\n' for key, (value, secret) in SECRETS.items())
     (tmp_path / ".git").mkdir()
     (tmp_path / "a.yaml").write_text(AXOLOTL.replace("micro_batch_size", "micro_batch_siz") + settings)
@@ -400,7 +400,7 @@ def written(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shown_nowhere(written: Path) -> Callable[[Outcome], None]:
-    """Refuse what shows one of the secrets of those files."""
+    """Return a check that fails if an output shows one of the secrets of those files."""
 
     def check(outcome: Outcome) -> None:
         assert [key for key, (_, secret) in SECRETS.items() if secret in outcome.out + outcome.err] == []
@@ -410,21 +410,21 @@ def shown_nowhere(written: Path) -> Callable[[Outcome], None]:
 
 @pytest.fixture
 def linted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of a test share one lint, and one more for each report that asks something of every run."""
+    """Share one lint between the commands of a test; reports with a digest of each run get a second."""
     lint, results = dispatch.lint, {}
 
-    def shared(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Result:
+    def lint_once(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Result:
         kind = getattr(options.digest, "__qualname__", None)
         if kind not in results:
             results[kind] = lint(workspace, paths, options)
         return results[kind]
 
-    monkeypatch.setattr(dispatch, "lint", shared)
+    monkeypatch.setattr(dispatch, "lint", lint_once)
 
 
 @for_each("form", FORMATS)
 def test_no_format_shows_a_secret(form: str, written: Path, shown_nowhere, linted_once) -> None:
-    outcome = cfglint("--output-format", form, ".", cwd=written)
+    outcome = run_cfglint("--output-format", form, ".", cwd=written)
     assert outcome.code == 1
     shown_nowhere(outcome)
 
@@ -446,11 +446,11 @@ def test_no_format_shows_a_secret(form: str, written: Path, shown_nowhere, linte
     ],
 )
 def test_no_command_shows_a_secret(tmp_path: Path, words: tuple[str, ...], shown_nowhere) -> None:
-    shown_nowhere(cfglint(*words, cwd=tmp_path))
+    shown_nowhere(run_cfglint(*words, cwd=tmp_path))
 
 
 def test_every_secret_is_reported(tmp_path: Path, shown_nowhere) -> None:
-    outcome = cfglint("--select", "SEC002", "--output-format", "concise", "a.yaml", cwd=tmp_path)
+    outcome = run_cfglint("--select", "SEC002", "--output-format", "concise", "a.yaml", cwd=tmp_path)
     reported = {int(line.split(":")[1]) for line in outcome.out.splitlines() if "SEC002" in line}
     first = len(AXOLOTL.splitlines()) + 1
     assert reported == set(range(first, first + len(SECRETS)))
@@ -461,13 +461,13 @@ def test_every_secret_is_reported(tmp_path: Path, shown_nowhere) -> None:
     "parts",
     [
         (TOKEN[:20], TOKEN[20:]),
-        (TOKEN[:36], TOKEN[36:]),  # the first line alone has the shape
+        (TOKEN[:36], TOKEN[36:]),  # the first line alone has the pattern
         (TOKEN[:9], TOKEN[9:15], TOKEN[15:]),
     ],
 )
 def test_a_token_over_several_lines(tmp_path: Path, form: str, parts: tuple[str, ...]) -> None:
     (tmp_path / "a.yaml").write_text(AXOLOTL + 'hub_model_idd: "' + "\\\n  ".join(parts) + '"\n')
-    outcome = cfglint("--select", "SEC,KEY001", "--output-format", form, cwd=tmp_path)
+    outcome = run_cfglint("--select", "SEC,KEY001", "--output-format", form, cwd=tmp_path)
     assert outcome.out.count("SEC002") >= 1
     shown = outcome.out + outcome.err
     assert [part for part in parts if part in shown] == []
@@ -475,14 +475,14 @@ def test_a_token_over_several_lines(tmp_path: Path, form: str, parts: tuple[str,
 
 def test_a_token_with_an_escape(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(AXOLOTL + f'hub_model_id: "\\x68{TOKEN[1:]}"\n')
-    outcome = cfglint("--select", "SEC", cwd=tmp_path)
+    outcome = run_cfglint("--select", "SEC", cwd=tmp_path)
     assert "a.yaml:10:15: error SEC002" in outcome.out
     assert TOKEN[5:] not in outcome.out
 
 
 def test_an_escape_beside_a_token_moves_no_finding(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(AXOLOTL + f'hub_model_id: "a\\tb {TOKEN}"\n')
-    outcome = cfglint("--select", "SEC", "--output-format", "concise", cwd=tmp_path)
+    outcome = run_cfglint("--select", "SEC", "--output-format", "concise", cwd=tmp_path)
     assert "a.yaml:10:21:" in outcome.out
 
 
@@ -502,7 +502,7 @@ def test_an_escape_beside_a_token_moves_no_finding(tmp_path: Path) -> None:
 )
 def test_no_command_shows_a_token(tmp_path: Path, words: tuple[str, ...]) -> None:
     (tmp_path / "a.yaml").write_text(f"# {TOKEN}\n" + AXOLOTL + f"hub_model_id: {TOKEN}\ntrust_remote_codee: true\n")
-    outcome = cfglint(*words, cwd=tmp_path)
+    outcome = run_cfglint(*words, cwd=tmp_path)
     assert TOKEN not in outcome.out + outcome.err
 
 
@@ -512,6 +512,6 @@ def test_no_command_shows_a_token(tmp_path: Path, words: tuple[str, ...]) -> Non
 def test_a_complaint_about_settings_shows_no_token(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.yaml").write_text(AXOLOTL)
     (tmp_path / "cfglint.toml").write_text(text)
-    outcome = cfglint(cwd=tmp_path)
+    outcome = run_cfglint(cwd=tmp_path)
     assert outcome.code == 2
     assert TOKEN not in outcome.out + outcome.err

@@ -1,4 +1,4 @@
-"""No wrong rewrite: what a fix writes, and what it refuses to write over."""
+"""Correct rewrites: what a fix writes, and what it refuses to overwrite."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.findings import read_back
 from cfglint_train.foundation import atomic
 from cfglint_train.foundation.exchange import exchange
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 from tests.support.configs import DEEPSPEED
 
 OLD, NEW, THEIRS = b"old\n", b"new\n", b"theirs\n"
 
 
-def yaml(text: str) -> Document:
+def parse_yaml(text: str) -> Document:
     return YamlDocument("a.yaml", text.encode())
 
 
@@ -35,9 +35,9 @@ def file(tmp_path: Path) -> Path:
 # --- renames ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("document", [yaml("a: 1\nb: 2\n"), JsonDocument("a.json", b'{"a": 1, "b": 2}')])
+@pytest.mark.parametrize("document", [parse_yaml("a: 1\nb: 2\n"), JsonDocument("a.json", b'{"a": 1, "b": 2}')])
 def test_a_rename_never_meets_a_key_that_stands(document: Document) -> None:
-    with pytest.raises(CannotEdit, match="b is given already"):
+    with pytest.raises(CannotEdit, match="b is already set"):
         read_back.check_keys(document, [Rename(("a",), "b")])
     read_back.check_keys(document, [Delete(("b",)), Rename(("a",), "b")])
     read_back.check_keys(document, [Rename(("a",), "c")])
@@ -45,15 +45,15 @@ def test_a_rename_never_meets_a_key_that_stands(document: Document) -> None:
 
 @pytest.mark.parametrize("second", [Rename(("b",), "c"), Set(("c",), 1), Append(("c",), 1)])
 def test_two_changes_never_make_one_key(second: Change) -> None:
-    with pytest.raises(CannotEdit, match="c is given already"):
-        read_back.check_keys(yaml("a: 1\nb: 2\n"), [Rename(("a",), "c"), second])
+    with pytest.raises(CannotEdit, match="c is already set"):
+        read_back.check_keys(parse_yaml("a: 1\nb: 2\n"), [Rename(("a",), "c"), second])
 
 
 # --- reading back ----------------------------------------------------------------------------------------------------
 
 
-def edited(document: Document, *changes: Change) -> None:
-    read_back.check_tree(document, changes, document.edits(changes))
+def check_edits(document: Document, *changes: Change) -> None:
+    read_back.check_tree(document, changes, document.build_edits(changes))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def edited(document: Document, *changes: Change) -> None:
     ],
 )
 def test_what_a_change_means_is_read_back(changes: list[Change]) -> None:
-    edited(yaml("a: 1\ns:\n  x: 1\nl:\n  - 1\n  - 2\ntwice: 1\ntwice: 2\n"), *changes)
+    check_edits(parse_yaml("a: 1\ns:\n  x: 1\nl:\n  - 1\n  - 2\ntwice: 1\ntwice: 2\n"), *changes)
 
 
 @pytest.mark.parametrize(
@@ -84,8 +84,8 @@ def test_what_a_change_means_is_read_back(changes: list[Change]) -> None:
     ],
 )
 def test_entries_are_compared_and_not_only_what_wins(text: str, edit: Edit) -> None:
-    document = yaml(text)
-    wanted = document.edits([Set(("b",), 7)])
+    document = parse_yaml(text)
+    wanted = document.build_edits([Set(("b",), 7)])
     read_back.check_tree(document, [Set(("b",), 7)], wanted)
     with pytest.raises(CannotEdit, match="would not read back"):
         read_back.check_tree(document, [Set(("b",), 7)], sorted([*wanted, edit]))
@@ -120,14 +120,14 @@ def test_an_owner_that_cannot_be_kept_is_a_reason_not_to_write(file: Path, monke
 
     real = os.stat
 
-    def other(path: str) -> os.stat_result:
-        found = list(real(path))
+    def return_other_owner(path: str) -> os.stat_result:
+        status = list(real(path))
         if path == str(file):
-            found[4] += 1
-        return os.stat_result(found)
+            status[4] += 1
+        return os.stat_result(status)
 
     monkeypatch.setattr(atomic.os, "chown", refuse)
-    monkeypatch.setattr(atomic.os, "stat", other)
+    monkeypatch.setattr(atomic.os, "stat", return_other_owner)
     with pytest.raises(OSError, match="owner"):
         atomic.stage(str(file), NEW, OLD)
     assert [path.name for path in file.parent.iterdir()] == ["a.yaml"]
@@ -146,10 +146,10 @@ def test_a_change_before_the_commit_is_noticed(file: Path, monkeypatch: pytest.M
 
 
 def test_a_change_in_the_last_moment_is_noticed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def late(one: str, other: str) -> bool:
-        if Path(one).read_bytes() == NEW:
+    def exchange_late(source: str, target: str) -> bool:
+        if Path(source).read_bytes() == NEW:
             file.write_bytes(THEIRS)
-        return exchange(one, other)
+        return exchange(source, target)
 
     first = file.with_name("first")
     first.write_bytes(b"")
@@ -158,7 +158,7 @@ def test_a_change_in_the_last_moment_is_noticed(file: Path, monkeypatch: pytest.
     exchange(str(first), str(file))
     first.unlink()
     staged = atomic.stage(str(file), NEW, OLD)
-    monkeypatch.setattr(atomic, "exchange", late)
+    monkeypatch.setattr(atomic, "exchange", exchange_late)
     with pytest.raises(OSError, match="another program changed it"):
         atomic.commit(staged)
     assert file.read_bytes() == THEIRS
@@ -181,9 +181,9 @@ def test_what_a_killed_process_left_is_removed(file: Path) -> None:
 def test_a_hard_link_is_told_by_the_command(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(DEEPSPEED)
     os.link(tmp_path / "ds.json", tmp_path / "other.txt")
-    outcome = cfglint("--select", "BAT001", "--fix", "ds.json", cwd=tmp_path)
+    outcome = run_cfglint("--select", "BAT001", "--fix", "ds.json", cwd=tmp_path)
     assert outcome.code == 2
-    assert "not written: it has other names (hard links)" in outcome.out
+    assert "not written: it has hard links" in outcome.out
     assert (tmp_path / "ds.json").read_text() == DEEPSPEED
 
 
@@ -192,12 +192,12 @@ def test_a_hard_link_is_told_by_the_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("failing", ["fsync", "chmod", "replace"])
 def test_a_report_that_fails_leaves_the_old_one(file: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
-    def full(*_: object) -> None:
+    def fail_with_full_disk(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, failing, full)
+    monkeypatch.setattr(os, failing, fail_with_full_disk)
     with pytest.raises(OSError, match=r"No space left on device: '.*a\.yaml'"):
-        atomic.put(str(file), NEW)
+        atomic.write_output(str(file), NEW)
     assert [(path.name, path.read_bytes()) for path in file.parent.iterdir()] == [("a.yaml", OLD)]
 
 
@@ -205,11 +205,11 @@ def test_a_report_is_written_where_it_is_wanted(file: Path) -> None:
     file.chmod(0o640)
     (file.parent / ".git").mkdir()
     (file.parent / "link").symlink_to(file)
-    atomic.put(str(file.parent / "link"), NEW)
+    atomic.write_output(str(file.parent / "link"), NEW)
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (NEW, 0o640)
     assert (file.parent / "link").is_symlink()
-    atomic.put(os.devnull, NEW)
-    atomic.put(str(file.parent / "new"), NEW)
+    atomic.write_output(os.devnull, NEW)
+    atomic.write_output(str(file.parent / "new"), NEW)
     assert (file.parent / "new").read_bytes() == NEW
 
 
@@ -222,7 +222,7 @@ def test_a_report_follows_no_link_out_of_the_repository(tmp_path: Path) -> None:
     (home / "new.sarif").symlink_to(outside / "new")
     (home / "reports").symlink_to(outside)
     for name in ("report.sarif", "new.sarif", "reports/report.sarif"):
-        outcome = cfglint("--output-file", name, cwd=home)
+        outcome = run_cfglint("--output-file", name, cwd=home)
         assert outcome.code == 2
-        assert f"{name}: a link that leads out of the repository" in outcome.err
+        assert f"{name}: a link that points outside the repository" in outcome.err
     assert [(path.name, path.read_bytes()) for path in outside.iterdir()] == [("profile", OLD)]

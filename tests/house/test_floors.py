@@ -1,4 +1,4 @@
-"""Every import points down: the floors of docs/architecture.md, read from the source with `ast`."""
+"""Layers: every import points down, by the floors of docs/architecture.md, read from the source with `ast`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.support.corpus import REPOSITORY
 ROOTS = ("lint", "rules", "schemas")
 
 
-def loaded() -> ModuleType:
-    """docs/build/picture.py, which is no package."""
+def load_picture() -> ModuleType:
+    """Load docs/build/picture.py, which is not in a package."""
     spec = importlib.util.spec_from_file_location("picture", REPOSITORY / "docs" / "build" / "picture.py")
     assert spec is not None
     assert spec.loader is not None
@@ -26,19 +26,19 @@ def loaded() -> ModuleType:
     return module
 
 
-PICTURE = loaded().read((REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8"))
+PICTURE = load_picture().parse_picture((REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8"))
 PACKAGES = {"rules": "cfglint_rules", "schemas": "cfglint_schemas"}
 
 
-def package(name: str) -> str:
-    """A room of the picture as a module."""
+def get_package(name: str) -> str:
+    """Return the package of a room in the picture."""
     return PACKAGES.get(name, f"cfglint_train.{name}")
 
 
-FLOORS = [[package(name) for name in floor] for floor in PICTURE.floors]
-"""From the top down. Rooms of one floor may not import each other, but for the solid arrows."""
+FLOORS = [[get_package(name) for name in floor] for floor in PICTURE.floors]
+"""Floors from top to bottom. Rooms of one floor may not import each other, except along the solid arrows."""
 
-BESIDE = {(package(source), package(target)) for source, target in PICTURE.beside}
+BESIDE = {(get_package(source), get_package(target)) for source, target in PICTURE.beside}
 BESIDE.add(("cfglint_train.__main__", "cfglint_train.front"))
 FLOORS[0].append("cfglint_train.__main__")
 
@@ -47,32 +47,33 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "programs that load files with unknown paths do not count in copies of frameworks"
     ),
 }
-"""Upward imports that stay: (module, imported) -> why. Three at most."""
+"""Permitted upward imports: (module, imported) -> reason. Three at most."""
 
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor}
 
 
-def sources() -> dict[str, Path]:
-    """Module -> file, of the three packages."""
-    found = {}
+def find_sources() -> dict[str, Path]:
+    """Return module -> file, for the three packages."""
+    files = {}
     for root in ROOTS:
         for path in (REPOSITORY / root).rglob("*.py"):
             parts = path.relative_to(REPOSITORY / root).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return files
 
 
-SOURCES = sources()
+SOURCES = find_sources()
 
 
-def room(module: str) -> str:
-    """The room of a module."""
+def find_room(module: str) -> str:
+    """Return the room of a module."""
     return next((name for name in FLOOR if module == name or module.startswith(f"{name}.")), module)
 
 
-def imports(path: Path, known: dict[str, Path] = SOURCES) -> Iterator[tuple[str, int, bool]]:
-    """The modules of the project that a file imports, each with its line and whether that happens when it is imported
-    itself (not inside a function, nor for type checkers only).
+def find_imports(path: Path, modules: dict[str, Path] = SOURCES) -> Iterator[tuple[str, int, bool]]:
+    """Yield the project's modules that a file imports, each with its line and whether it is imported early.
+
+    An early import runs when the file itself is imported: it is neither in a function nor for type checkers only.
     """
     tree = ast.parse(path.read_bytes())
     late = {
@@ -88,10 +89,12 @@ def imports(path: Path, known: dict[str, Path] = SOURCES) -> Iterator[tuple[str,
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: a relative import"
             module = node.module or ""
-            names = [f"{module}.{alias.name}" if f"{module}.{alias.name}" in known else module for alias in node.names]
+            names = [
+                f"{module}.{alias.name}" if f"{module}.{alias.name}" in modules else module for alias in node.names
+            ]
         else:
             continue
-        yield from ((name, node.lineno, id(node) not in late) for name in names if name in known)
+        yield from ((name, node.lineno, id(node) not in late) for name in names if name in modules)
 
 
 PACKAGE = "cfglint_train"
@@ -99,40 +102,40 @@ PACKAGE = "cfglint_train"
 
 
 @cache
-def edges() -> list[tuple[str, str, int, bool]]:
-    """Every import: module, imported module, line, and whether it happens when the module is imported."""
+def list_edges() -> list[tuple[str, str, int, bool]]:
+    """Return every import: module, imported module, line, and whether it runs when the module is imported."""
     return [
         (module, target, line, early)
         for module, path in SOURCES.items()
-        for target, line, early in imports(path)
+        for target, line, early in find_imports(path)
         if target != PACKAGE
     ]
 
 
 def test_the_package_itself_imports_nothing():
-    assert list(imports(SOURCES[PACKAGE])) == []
+    assert list(find_imports(SOURCES[PACKAGE])) == []
 
 
-def upward(edges: list[tuple[str, str, int, bool]]) -> list[str]:
-    """The imports that do not point down."""
-    found = []
+def find_upward_imports(edges: list[tuple[str, str, int, bool]]) -> list[str]:
+    """Return the imports that do not point down."""
+    upward_imports = []
     for module, target, line, _ in edges:
-        above, below = room(module), room(target)
+        above, below = find_room(module), find_room(target)
         down = FLOOR[above] < FLOOR[below] or (above, below) in BESIDE
         if above != below and not down and (module, target) not in EXCEPTIONS:
-            found.append(f"{module}:{line} imports {target}")
-    return found
+            upward_imports.append(f"{module}:{line} imports {target}")
+    return upward_imports
 
 
-def circles(edges: list[tuple[str, str, int, bool]]) -> list[list[str]]:
-    """The groups of modules that import each other (strongly connected components, by Tarjan's algorithm)."""
+def find_cycles(edges: list[tuple[str, str, int, bool]]) -> list[list[str]]:
+    """Return the groups of modules that import each other (strongly connected components, Tarjan's algorithm)."""
     graph: dict[str, set[str]] = {}
     for module, target, _, _ in edges:
         graph.setdefault(module, set()).add(target)
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found = []
+    cycles = []
 
     def visit(node: str) -> None:
         order[node] = low[node] = len(order)
@@ -148,30 +151,30 @@ def circles(edges: list[tuple[str, str, int, bool]]) -> list[list[str]]:
             while group[-1] != node:
                 group.append(stack.pop())
             if len(group) > 1 or node in graph.get(node, ()):
-                found.append(sorted(group))
+                cycles.append(sorted(group))
 
     for node in graph:
         if node not in order:
             visit(node)
-    return found
+    return cycles
 
 
 def test_every_module_has_a_floor_and_every_room_has_modules():
-    assert set(FLOOR) == {room(module) for module in SOURCES if module != "cfglint_train"}
-    assert [module for module in SOURCES if module != "cfglint_train" and room(module) not in FLOOR] == []
+    assert set(FLOOR) == {find_room(module) for module in SOURCES if module != "cfglint_train"}
+    assert [module for module in SOURCES if module != "cfglint_train" and find_room(module) not in FLOOR] == []
 
 
 def test_no_import_points_up():
-    assert upward(edges()) == []
+    assert find_upward_imports(list_edges()) == []
 
 
 def test_no_circle():
-    assert circles(edges()) == []
+    assert find_cycles(list_edges()) == []
 
 
 def test_there_are_few_exceptions_and_each_is_needed():
     assert len(EXCEPTIONS) <= 3
-    imported = {(module, target) for module, target, _, _ in edges()}
+    imported = {(module, target) for module, target, _, _ in list_edges()}
     for pair, reason in EXCEPTIONS.items():
         assert pair in imported, "the exception is not needed any more"
         assert len(reason) > 20
@@ -186,5 +189,5 @@ def test_there_are_few_exceptions_and_each_is_needed():
     ],
 )
 def test_the_test_finds_what_it_looks_for(module, target, found):
-    assert bool(upward([(module, target, 1, True)])) is found
-    assert circles([("a", "b", 1, True), ("b", "c", 1, True), ("c", "a", 1, False)]) == [["a", "b", "c"]]
+    assert bool(find_upward_imports([(module, target, 1, True)])) is found
+    assert find_cycles([("a", "b", 1, True), ("b", "c", 1, True), ("c", "a", 1, False)]) == [["a", "b", "c"]]

@@ -1,4 +1,4 @@
-"""The recorded answers of the frameworks: there for every program, of the releases that are pinned, and comparable."""
+"""Recorded answers of the frameworks: complete, for the pinned releases, and comparable."""
 
 from __future__ import annotations
 
@@ -29,35 +29,36 @@ def test_there_are_no_other_records() -> None:
 class Engine:
     """A framework that answers a question with a number."""
 
-    def __init__(self, **said: float) -> None:
-        self.said = said
-        self.asked: list[str] = []
+    def __init__(self, **numbers: float) -> None:
+        """Answer each question with its value in `numbers`."""
+        self.numbers = numbers
+        self.asked_questions: list[str] = []
 
     def __call__(self, questions: list[str]) -> list[str]:
-        self.asked += questions
-        return [json.dumps({"is": self.said[question]}) for question in questions]
+        self.asked_questions += questions
+        return [json.dumps({"is": self.numbers[question]}) for question in questions]
 
 
 @pytest.fixture
 def ask(tmp_path, monkeypatch):
-    """Ask in a mode, on a record of the test's own."""
+    """Return a function that asks in a mode, on a record of the test's own."""
     monkeypatch.setattr(oracle, "ANSWERS", tmp_path)
 
     def run(mode: str, engine: Engine, questions: list[str] = QUESTIONS) -> list[float]:
         monkeypatch.setenv("CFGLINT_ORACLE", mode)
-        oracle._records.cache_clear()
-        return [json.loads(answer)["is"] for answer in oracle.answers("olmo_structured.py", questions, engine)]
+        oracle._open_record.cache_clear()
+        return [json.loads(answer)["is"] for answer in oracle.find_answers("olmo_structured.py", questions, engine)]
 
     yield run
-    oracle._records.cache_clear()
+    oracle._open_record.cache_clear()
 
 
 def test_what_is_recorded_is_not_asked(ask) -> None:
     engine = Engine(a=1.0, b=2.0, c=3.0)
     assert ask("record", engine) == [1.0, 2.0, 1.0]
-    assert engine.asked == ["a", "b"]
+    assert engine.asked_questions == ["a", "b"]
     assert ask("recorded", engine, ["b", "c"]) == [2.0, 3.0]
-    assert engine.asked == ["a", "b", "c"]
+    assert engine.asked_questions == ["a", "b", "c"]
 
 
 def test_all_is_asked_again_and_compared(ask) -> None:
@@ -71,27 +72,27 @@ def test_all_is_asked_again_and_compared(ask) -> None:
 
 def test_a_sample_is_asked_again(ask, monkeypatch) -> None:
     ask("record", Engine(a=1.0, b=2.0))
-    monkeypatch.setattr(oracle, "SAMPLED", 1.0)
+    monkeypatch.setattr(oracle, "SAMPLE_RATE", 1.0)
     engine = Engine(a=1.0, b=2.0)
     assert ask("sample", engine) == [1.0, 2.0, 1.0]
-    assert sorted(engine.asked) == ["a", "b"]
+    assert sorted(engine.asked_questions) == ["a", "b"]
     with pytest.raises(AssertionError, match="answers otherwise"):
         ask("sample", Engine(a=1.5, b=2.0))
 
 
 def test_another_release_needs_other_answers(ask, monkeypatch) -> None:
     ask("record", Engine(a=1.0, b=2.0))
-    monkeypatch.setattr(oracle, "releases", lambda: {"ai2-olmo": "9.9"})
+    monkeypatch.setattr(oracle, "read_releases", lambda: {"ai2-olmo": "9.9"})
     engine = Engine(a=5.0, b=6.0)
     assert ask("recorded", engine) == [5.0, 6.0, 5.0]
-    assert engine.asked == ["a", "b"]
+    assert engine.asked_questions == ["a", "b"]
 
 
 def test_an_unknown_mode_is_refused(monkeypatch) -> None:
     monkeypatch.setenv("CFGLINT_ORACLE", "all")
     with pytest.raises(AssertionError, match="recorded, sample, ask, record"):
-        oracle.mode()
+        oracle.get_mode()
 
 
 def test_the_seed_is_that_of_the_run() -> None:
-    assert oracle.seed() == int(os.environ["CFGLINT_ORACLE_SEED"])
+    assert oracle.get_seed() == int(os.environ["CFGLINT_ORACLE_SEED"])

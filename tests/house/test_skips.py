@@ -1,4 +1,4 @@
-"""With CI=true a test that lacks what it needs fails, and so does a file that is not collected."""
+"""With CI=true, a test that lacks a requirement fails, and so does a file that is not collected."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def test_a_skip_in_ci(tmp_path: Path, text: str, ci: str, code: int):
     (tmp_path / "test_it.py").write_text(text)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-c", str(tmp_path / "pytest.ini")]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, str(tmp_path)], cwd=REPOSITORY, env={**os.environ, "CI": ci}, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
-    assert done.returncode == code, done.stdout
-    assert ("CI runs everything" in done.stdout) == (code == 1)
+    assert process.returncode == code, process.stdout
+    assert ("CI runs everything" in process.stdout) == (code == 1)

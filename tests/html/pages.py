@@ -1,4 +1,4 @@
-"""Pages for the tests, and how a strict reader sees them."""
+"""Pages for the tests, and a strict HTML parser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from cfglint_train import api
 from cfglint_train.reports import html
-from tests.support.linting import alone, working_in
+from tests.support.linting import change_directory, isolate_folder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 VOID = frozenset(("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"))
@@ -43,9 +43,10 @@ micro_batch_size: 4
 
 
 class Reader(HTMLParser):
-    """The elements of a page; refuses what does not close, and what closes something else."""
+    """The elements of a page; fails on unclosed and mismatched elements."""
 
     def __init__(self, text: str) -> None:
+        """Parse `get_text`."""
         super().__init__(convert_charrefs=True)
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: dict[str, list[str]] = {}
@@ -69,31 +70,31 @@ class Reader(HTMLParser):
         for tag in self._open:
             self.texts.setdefault(tag, []).append(data)
 
-    def named(self, tag: str) -> list[dict[str, str | None]]:
+    def find_elements(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
 
-    def text(self, tag: str = "body") -> str:
+    def get_text(self, tag: str = "body") -> str:
         return "".join(self.texts.get(tag, ()))
 
 
-def page(lines: Iterable[str]) -> str:
+def join_lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines).encode().decode()
 
 
-def hostile_page(number: int = 0) -> str:
-    """A page about a configuration whose path, keys and values attack it."""
+def render_hostile_page(number: int = 0) -> str:
+    """Return a page about a configuration whose path, keys and values are attacks."""
     attack = ATTACKS[number]
     quoted = attack.replace("\\", "\\\\").replace('"', '\\"')
-    quoted = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in quoted)
+    quoted = "".join(character if character.isprintable() else f"\\u{ord(character):04x}" for character in quoted)
     path = f"{attack.replace(chr(0), '')}.yaml"
     options = api.Options(isolated=True, gpu="H100", nodes=1)
-    with TemporaryDirectory() as empty, working_in(Path(empty)):
-        return page(html.report(api.lint(sources={path: HOSTILE % (quoted, quoted)}, options=options).raw))
+    with TemporaryDirectory() as empty, change_directory(Path(empty)):
+        return join_lines(html.report(api.lint(sources={path: HOSTILE % (quoted, quoted)}, options=options).raw))
 
 
-def of_folder(folder: Path) -> str:
-    return of_file(alone(folder))
+def render_folder(folder: Path) -> str:
+    return render_file(isolate_folder(folder))
 
 
-def of_file(path: Path) -> str:
-    return page(html.report(api.lint(path, api.Options(isolated=True)).raw))
+def render_file(path: Path) -> str:
+    return join_lines(html.report(api.lint(path, api.Options(isolated=True)).raw))

@@ -1,4 +1,4 @@
-"""The HTML page: whole, self-contained, and deaf to what files say."""
+"""The HTML page: complete, self-contained, and safe from the content of files."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfglint_train import api
-from cfglint_train.foundation.sizes import gib
-from cfglint_train.memory.budget import verdict
+from cfglint_train.foundation.sizes import format_gib
+from cfglint_train.memory.budget import compute_verdict
 from cfglint_train.memory.explanation import explain
 from cfglint_train.reports import html
 from cfglint_train.reports.html import markup, runs
-from cfglint_train.reports.html.grid import tried
+from cfglint_train.reports.html.grid import build_grid
 from cfglint_train.reports.html.summary import summarised
 from cfglint_train.reports.style import Style
-from tests.html.pages import ATTACKS, REPOSITORY, Reader, hostile_page, of_file, of_folder, page
-from tests.support.command import cfglint
+from tests.html.pages import ATTACKS, REPOSITORY, Reader, join_lines, render_file, render_folder, render_hostile_page
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, REMOTE_CODE
 from tests.support.hostile import PIECES, RESULTS
-from tests.support.linting import FIXTURES, alone, working_in
+from tests.support.linting import FIXTURES, change_directory, isolate_folder
 
 ASSETS = REPOSITORY / "lint" / "cfglint_train" / "reports" / "html"
 TOOLS = REPOSITORY / "tools" / "plot"
@@ -39,7 +39,7 @@ FIRES = FIXTURES / "rules" / "MEM001" / "fires"
 
 @pytest.fixture(scope="module")
 def cases() -> str:
-    return of_folder(CASES)
+    return render_folder(CASES)
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +47,12 @@ def reader(cases) -> Reader:
     return Reader(cases)
 
 
-def data_of(text: str) -> dict:
+def read_data(text: str) -> dict:
     (block,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     return json.loads(block)
 
 
-# --- whole and self-contained ----------------------------------------------------------------------------------------
+# --- complete and self-contained -------------------------------------------------------------------------------------
 
 
 def test_the_page_closes_what_it_opens(reader):
@@ -62,14 +62,16 @@ def test_the_page_closes_what_it_opens(reader):
 
 
 def test_nothing_is_loaded_and_only_these_scripts_run(cases, reader):
-    (policy,) = [one["content"] for one in reader.named("meta") if one.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        meta["content"] for meta in reader.find_elements("meta") if meta.get("http-equiv") == "Content-Security-Policy"
+    ]
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
     scripts = re.findall(r"<script>(.*?)</script>", cases, re.DOTALL)
     hashes = [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
     assert rules["script-src"] == " ".join(hashes)
     assert len(scripts) == 2
-    # The policy is before everything that it is about.
+    # The policy precedes everything that it restricts.
     assert cases.index("Content-Security-Policy") < min(cases.index("<style"), cases.index("<script"))
     for tag, attributes in reader.elements:
         assert not {name for name in attributes if name.startswith("on") or name in ("src", "srcset", "style")}
@@ -78,24 +80,24 @@ def test_nothing_is_loaded_and_only_these_scripts_run(cases, reader):
 
 
 def test_a_page_without_runs_draws_nothing(tmp_path):
-    text = page(html.report(api.lint(sources={"x.yaml": "a: 1\n"}).raw))
+    text = join_lines(html.report(api.lint(sources={"x.yaml": "a: 1\n"}).raw))
     assert "var Plot=" not in text
     assert len(text) < 30_000
-    assert "Nothing was found." in text
+    assert "No findings." in text
 
 
 def test_the_page_is_the_same_every_time(cases):
-    assert of_folder(CASES) == cases
+    assert render_folder(CASES) == cases
 
 
-# --- what it says ----------------------------------------------------------------------------------------------------
+# --- content ---------------------------------------------------------------------------------------------------------
 
 
 def test_every_number_of_the_estimate_stands_in_the_page(cases, reader):
-    result = api.estimate(alone(CASES), api.Options(isolated=True)).raw
-    charts, components = data_of(cases)["charts"], data_of(cases)["components"]
-    shown = reader.text("main")
-    seen = 0
+    result = api.estimate(isolate_folder(CASES), api.Options(isolated=True)).raw
+    charts, components = read_data(cases)["charts"], read_data(cases)["components"]
+    shown = reader.get_text("main")
+    count = 0
     for number, run in enumerate(sorted(result.runs, key=lambda run: run.main.document.path)):
         for place in ("gpu", "host", "disk"):
             phases = [phase for phase in run.estimate.phases if getattr(phase, place) is not None]
@@ -103,7 +105,7 @@ def test_every_number_of_the_estimate_stands_in_the_page(cases, reader):
                 assert f"run-{number}-{place}" not in charts
                 continue
             chart = charts[f"run-{number}-{place}"]
-            assert chart["capacity"] == run.hardware.capacity(place)
+            assert chart["capacity"] == run.hardware.get_capacity(place)
             assert [phase["name"] for phase in chart["phases"]] == [phase.name for phase in phases]
             for drawn, phase in zip(chart["phases"], phases):
                 budget = getattr(phase, place)
@@ -112,32 +114,35 @@ def test_every_number_of_the_estimate_stands_in_the_page(cases, reader):
                 named = {components[component]: size for component, size in drawn["parts"]}
                 assert named == {component.name: size for component, size in budget.sizes if size}
                 for size in (budget.expected, budget.low, budget.high):
-                    assert gib(size) in shown
-                seen += 1
+                    assert format_gib(size) in shown
+                count += 1
             worst = max(phases, key=lambda phase: getattr(phase, place).expected)
             for part in explain(getattr(worst, place)):
                 if part.bytes:
                     assert part.formula in shown
-    assert seen > 30
+    assert count > 30
 
 
 def test_the_grid_says_what_would_fit():
-    config = alone(FIRES) / "axolotl.yaml"
+    config = isolate_folder(FIRES) / "axolotl.yaml"
     (run,) = api.estimate(config, api.Options(isolated=True)).raw.runs
-    chart = data_of(of_file(config))["charts"]["run-0-grid"]
-    micros, lengths = [int(one) for one in chart["rows"]], [int(one.replace(",", "")) for one in chart["columns"]]
+    chart = read_data(render_file(config))["charts"]["run-0-grid"]
+    micros, lengths = (
+        [int(title) for title in chart["rows"]],
+        [int(title.replace(",", "")) for title in chart["columns"]],
+    )
     assert chart["own"] == [micros.index(run.plan.batch.micro), lengths.index(run.plan.sequence.length)]
     assert (chart["rowTitle"], chart["columnTitle"]) == ("micro batch", "sequence length")
-    changed = run.changed({"batch.micro": micros[-1], "sequence.length": lengths[0]})
+    changed = run.replace_fields({"batch.micro": micros[-1], "sequence.length": lengths[0]})
     expected, low, high, judged, phase = chart["cells"][-1][0]
-    budget = changed.estimate.phase(phase).gpu
+    budget = changed.estimate.find_phase(phase).gpu
     assert (expected, low, high) == (budget.expected, budget.low, budget.high)
-    assert judged == verdict(budget, run.hardware.capacity("gpu"))
+    assert judged == compute_verdict(budget, run.hardware.get_capacity("gpu"))
 
 
-def run_of(micro: int, length: int):
+def estimate_run(micro: int, length: int):
     text = AXOLOTL.replace("micro_batch_size: 1", f"micro_batch_size: {micro}") + f"sequence_len: {length}\n"
-    with TemporaryDirectory() as empty, working_in(Path(empty)):
+    with TemporaryDirectory() as empty, change_directory(Path(empty)):
         (run,) = api.estimate(None, api.Options(isolated=True), {"config.yaml": text}).raw.runs
     return run
 
@@ -152,43 +157,49 @@ def run_of(micro: int, length: int):
     ],
 )
 def test_the_usual_combinations_lie_around_the_runs_own(micro, length, micros, lengths):
-    run = run_of(micro, length)
+    run = estimate_run(micro, length)
     axes = summarised(run).axes
     assert [axis.values for axis in axes] == [micros, lengths]
-    found = tried(run, axes)
-    assert found.own == (micros.index(micro), lengths.index(length))
-    sizes = [[cell.budget.expected for cell in row] for row in found.rows]
+    grid = build_grid(run, axes)
+    assert grid.current == (micros.index(micro), lengths.index(length))
+    sizes = [[cell.budget.expected for cell in row] for row in grid.rows]
     assert all(row == sorted(row) for row in sizes)
     assert all(list(column) == sorted(column) for column in zip(*sizes))
 
 
 def test_unknown_lengths_have_no_combinations():
-    (run, *_) = api.estimate(alone(FIXTURES / "deepspeed") / "zero3_crlf.json").raw.runs
+    (run, *_) = api.estimate(isolate_folder(FIXTURES / "deepspeed") / "zero3_crlf.json").raw.runs
     assert summarised(run).axes == ()
 
 
 def test_what_if_decides_the_grid():
     words = ["checkpointing=none,full", "micro_batch=1,16", "sequence=1024,2048,8192"]
-    done = cfglint("estimate", "axolotl.yaml", "--format", "html", "--what-if", *words, cwd=alone(FIRES))
-    assert done.code == 0
-    chart = data_of(done.out)["charts"]["run-0-grid"]
+    outcome = run_cfglint(
+        "estimate", "axolotl.yaml", "--format", "html", "--what-if", *words, cwd=isolate_folder(FIRES)
+    )
+    assert outcome.code == 0
+    chart = read_data(outcome.out)["charts"]["run-0-grid"]
     assert chart["columns"] == ["1,024", "2,048", "8,192"]
     assert chart["rows"] == ["none, 1", "none, 16", "full, 1", "full, 16"]
     assert chart["rowNames"][1] == "checkpointing none, micro_batch 16"
     assert chart["own"] == [3, 2]
-    as_json = cfglint("estimate", "axolotl.yaml", "--format", "json", "--what-if", *words, cwd=alone(FIRES))
-    told_there = [
-        [one["expected"], one["low"], one["high"], one["verdict"], one["phase"]]
-        for one in json.loads(as_json.out)["runs"][0]["what_if"]
+    as_json = run_cfglint(
+        "estimate", "axolotl.yaml", "--format", "json", "--what-if", *words, cwd=isolate_folder(FIRES)
+    )
+    expected_cells = [
+        [alternative["expected"], alternative["low"], alternative["high"], alternative["verdict"], alternative["phase"]]
+        for alternative in json.loads(as_json.out)["runs"][0]["what_if"]
     ]
-    assert [cell for row in chart["cells"] for cell in row] == told_there
+    assert [cell for row in chart["cells"] for cell in row] == expected_cells
 
 
 def test_a_single_axis_is_one_row():
-    done = cfglint("estimate", "axolotl.yaml", "--format", "html", "--what-if", "micro_batch=1,2", cwd=alone(FIRES))
-    chart = data_of(done.out)["charts"]["run-0-grid"]
+    outcome = run_cfglint(
+        "estimate", "axolotl.yaml", "--format", "html", "--what-if", "micro_batch=1,2", cwd=isolate_folder(FIRES)
+    )
+    chart = read_data(outcome.out)["charts"]["run-0-grid"]
     assert (chart["rows"], chart["rowTitle"], len(chart["cells"])) == ([""], "", 1)
-    Reader(done.out)
+    Reader(outcome.out)
 
 
 def test_a_stated_plan_makes_a_page(tmp_path):
@@ -203,52 +214,54 @@ def test_a_stated_plan_makes_a_page(tmp_path):
         "launch": {"nodes": 1, "gpus_per_node": 1},
     }
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    done = cfglint("estimate", "--plan", "plan.json", "--format", "html", cwd=tmp_path)
-    assert done.code == 0, done.err
-    reader = Reader(done.out)
-    assert "plan.json" in reader.text("h3")
-    assert 'id="findings"' not in done.out
-    assert {"run-0-gpu", "run-0-grid"} <= data_of(done.out)["charts"].keys()
+    outcome = run_cfglint("estimate", "--plan", "plan.json", "--format", "html", cwd=tmp_path)
+    assert outcome.code == 0, outcome.err
+    reader = Reader(outcome.out)
+    assert "plan.json" in reader.get_text("h3")
+    assert 'id="findings"' not in outcome.out
+    assert {"run-0-gpu", "run-0-grid"} <= read_data(outcome.out)["charts"].keys()
 
 
 def test_every_finding_stands_in_the_page_with_its_fix_as_a_diff():
     folder = FIXTURES / "rules" / "XFL001" / "fires"
-    result = api.lint(alone(folder), api.Options(isolated=True))
-    text = of_folder(folder)
+    result = api.lint(isolate_folder(folder), api.Options(isolated=True))
+    text = render_folder(folder)
     reader = Reader(text)
-    assert [one["data-severity"] for one in reader.named("article")] == [
+    assert [article["data-severity"] for article in reader.find_elements("article")] == [
         finding.severity for finding in result.findings
     ]
-    body = reader.text("article")
+    body = reader.get_text("article")
     for finding in result.findings:
-        assert finding.message in body
-        assert finding.fix.message in body
-    diff = api.fix(alone(folder), api.Options(isolated=True)).diff()
+        assert finding.message.replace("`", "") in body
+        assert finding.fix.message.replace("`", "") in body
+    diff = api.fix(isolate_folder(folder), api.Options(isolated=True)).diff()
     removed = {line[1:].strip() for line in diff if line.startswith("-") and not line.startswith("---")}
-    assert removed <= {line.strip() for line in reader.text("del").replace("- ", "\n").split("\n")}
-    assert '"gradient_clipping": "auto",' in reader.text("ins")
+    assert removed <= {line.strip() for line in reader.get_text("del").replace("- ", "\n").split("\n")}
+    assert '"gradient_clipping": "auto",' in reader.get_text("ins")
 
 
 def test_findings_come_first_in_a_lint_and_runs_in_an_estimate(tmp_path):
-    lint = cfglint("--output-format", "html", cwd=alone(FIRES))
-    estimate = cfglint("estimate", "--format", "html", ".", cwd=alone(FIRES))
+    lint = run_cfglint("--output-format", "html", cwd=isolate_folder(FIRES))
+    estimate = run_cfglint("estimate", "--format", "html", ".", cwd=isolate_folder(FIRES))
     assert (lint.code, estimate.code) == (1, 0)
     assert lint.out.index('id="findings"') < lint.out.index('id="runs"')
     assert estimate.out.index('id="findings"') > estimate.out.index('id="runs"')
     target = tmp_path / "page.html"
-    done = cfglint("estimate", "--output-format", "html", "--output-file", target, ".", cwd=alone(FIRES))
-    assert (done.code, done.out) == (0, "")
+    outcome = run_cfglint(
+        "estimate", "--output-format", "html", "--output-file", target, ".", cwd=isolate_folder(FIRES)
+    )
+    assert (outcome.code, outcome.out) == (0, "")
     assert target.read_text() == estimate.out
 
 
 def test_many_runs_are_folded_and_have_no_grids(tmp_path):
-    sources = {f"{number}.yaml": AXOLOTL for number in range(runs.MANY + 1)}
-    with working_in(tmp_path):
-        many = page(html.report(api.lint(sources=sources).raw))
-        few = page(html.report(api.lint(sources=dict(list(sources.items())[1:])).raw))
-    assert many.count('<section class="run"') == runs.MANY + 1
-    assert many.count("<details><summary><h3") == runs.MANY + 1
-    assert "-grid" not in json.dumps(data_of(many))
+    sources = {f"{number}.yaml": AXOLOTL for number in range(runs.MAX_EXPANDED + 1)}
+    with change_directory(tmp_path):
+        many = join_lines(html.report(api.lint(sources=sources).raw))
+        few = join_lines(html.report(api.lint(sources=dict(list(sources.items())[1:])).raw))
+    assert many.count('<section class="run"') == runs.MAX_EXPANDED + 1
+    assert many.count("<details><summary><h3") == runs.MAX_EXPANDED + 1
+    assert "-grid" not in json.dumps(read_data(many))
     assert "<details><summary><h3" not in few
 
 
@@ -257,18 +270,18 @@ def test_many_files_are_shared_among_processes(tmp_path):
     for number in range(70):
         text = AXOLOTL.replace("micro_batch_size: 1", f"micro_batch_size: {number + 1}")
         (tmp_path / f"{number:02}.yaml").write_text(text)
-    pages = [cfglint("--output-format", "html", "--jobs", jobs, cwd=tmp_path).out for jobs in ("1", "3")]
+    pages = [run_cfglint("--output-format", "html", "--jobs", jobs, cwd=tmp_path).out for jobs in ("1", "3")]
     assert pages[0] == pages[1]
-    assert len(data_of(pages[0])["charts"]) >= 70
+    assert len(read_data(pages[0])["charts"]) >= 70
 
 
 def test_what_is_kept_of_a_run_can_be_exchanged():
-    for run in api.estimate(alone(CASES)).raw.runs:
-        kept = summarised(run)
-        assert pickle.loads(pickle.dumps(kept)) == kept
+    for run in api.estimate(isolate_folder(CASES)).raw.runs:
+        summary = summarised(run)
+        assert pickle.loads(pickle.dumps(summary)) == summary
 
 
-# --- for everybody ---------------------------------------------------------------------------------------------------
+# --- accessibility ---------------------------------------------------------------------------------------------------
 
 
 def test_headings_do_not_skip(reader):
@@ -281,42 +294,42 @@ def test_tables_figures_and_regions_have_names(cases, reader):
     tags = [tag for tag, _ in reader.elements]
     assert tags.count("table") == tags.count("caption")
     assert tags.count("figure") == tags.count("figcaption")
-    assert all(one.get("scope") in ("row", "col") for one in reader.named("th"))
-    ids = [one["id"] for _, one in reader.elements if one.get("id")]
+    assert all(attributes.get("scope") in ("row", "col") for attributes in reader.find_elements("th"))
+    ids = [attributes["id"] for _, attributes in reader.elements if attributes.get("id")]
     assert len(ids) == len(set(ids))
-    for tag, one in reader.elements:
-        if "aria-labelledby" in one:
-            assert one["aria-labelledby"] in ids, tag
+    for tag, attributes in reader.elements:
+        if "aria-labelledby" in attributes:
+            assert attributes["aria-labelledby"] in ids, tag
         if tag == "a":
-            assert one["href"].removeprefix("#") in ids
-    assert reader.named("html")[0]["lang"] == "en"
+            assert attributes["href"].removeprefix("#") in ids
+    assert reader.find_elements("html")[0]["lang"] == "en"
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in cases
 
 
 def test_the_rules_pages_are_linked_where_somebody_says_where_they_are(tmp_path):
-    with working_in(tmp_path):
+    with change_directory(tmp_path):
         result = api.lint(sources={"x.yaml": REMOTE_CODE}).raw
-    linked = page(html.report(result, Style(pages="https://example.org/{code}?a=1&b=2")))
+    linked = join_lines(html.report(result, Style(pages="https://example.org/{code}?a=1&b=2")))
     assert '<a href="https://example.org/SEC001?a=1&amp;b=2" rel="noreferrer">SEC001</a>' in linked
     for other in ("javascript:alert(1)", 'x"><script>'):
-        unlinked = page(html.report(result, Style(pages=other)))
+        unlinked = join_lines(html.report(result, Style(pages=other)))
         assert "<a" not in unlinked.split("<article")[1].split("</article")[0]
 
 
-# --- deaf ------------------------------------------------------------------------------------------------------------
+# --- attacks ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", range(len(ATTACKS)), ids=lambda number: repr(ATTACKS[number]))
 def test_attacks_stay_text(number):
-    text = hostile_page(number)
+    text = render_hostile_page(number)
     reader = Reader(text)
-    assert [one.get("id") for one in reader.named("script")] == ["data", None, None]
-    assert len(reader.named("style")) == 1
-    assert reader.named("img") == []
+    assert [script.get("id") for script in reader.find_elements("script")] == ["data", None, None]
+    assert len(reader.find_elements("style")) == 1
+    assert reader.find_elements("img") == []
     assert all(not name.startswith("on") for _, attributes in reader.elements for name in attributes)
-    data_of(text)
+    read_data(text)
     visible = ATTACKS[number].split("\u2028")[0].split("\u202e")[0]
-    assert visible in reader.text("main")
+    assert visible in reader.get_text("main")
     assert not set("\u2028\u2029\u202e\x00\x1b") & set(text)
 
 
@@ -324,10 +337,10 @@ def test_attacks_stay_text(number):
 @settings(max_examples=60, deadline=None)
 @given(RESULTS)
 def test_any_result_makes_a_page(result):
-    text = page(html.report(result))
+    text = join_lines(html.report(result))
     reader = Reader(text)
-    assert len(reader.named("article")) == len(result.findings)
-    assert [one.get("id") for one in reader.named("script")] == ["data", None]
+    assert len(reader.find_elements("article")) == len(result.findings)
+    assert [script.get("id") for script in reader.find_elements("script")] == ["data", None]
     articles = text.split("<article")[1:]
     for finding, article in zip(result.findings, articles):
         assert f'data-severity="{finding.severity}"' in article
@@ -336,10 +349,10 @@ def test_any_result_makes_a_page(result):
 @given(st.lists(PIECES, max_size=6).map("".join))
 @settings(max_examples=300)
 def test_text_reads_back_and_data_reads_back(piece):
-    shown = markup.text(piece)
+    shown = markup.escape_html(piece)
     assert not set("<>\"'\n") & set(shown)
-    assert Reader(f"<body>{shown}</body>").text() == markup.printable(piece)
-    spelled = markup.data({"a": [piece.encode("utf-8", "replace").decode()]})
+    assert Reader(f"<body>{shown}</body>").get_text() == markup.escape_text(piece)
+    spelled = markup.encode_script_data({"a": [piece.encode("utf-8", "replace").decode()]})
     assert not set("<>&\u2028\u2029") & set(spelled)
     assert json.loads(spelled) == {"a": [piece.encode("utf-8", "replace").decode()]}
 
@@ -352,21 +365,21 @@ def test_the_library_is_the_one_that_is_recorded():
     source = (ASSETS / "plot.min.js").read_bytes()
     assert sha256(source).hexdigest() == record["sha256"]
     assert len(source) == record["bytes"] <= 300_000
-    assert all(one.isprintable() or one == "\n" for one in source.decode())
+    assert all(package.isprintable() or package == "\n" for package in source.decode())
     wanted = json.loads((TOOLS / "package.json").read_text())["dependencies"]
     assert record["packages"]["@observablehq/plot"]["version"] == wanted["@observablehq/plot"]
     licenses = (ASSETS / "plot.licenses.txt").read_text()
-    for name, one in record["packages"].items():
-        assert f"\n{name} {one['version']} ({one['license']})\n" in licenses
-        assert one["license"] in ("ISC", "BSD-3-Clause", "MIT")
+    for name, package in record["packages"].items():
+        assert f"\n{name} {package['version']} ({package['license']})\n" in licenses
+        assert package["license"] in ("ISC", "BSD-3-Clause", "MIT")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("npm") is None, reason="no npm")
 def test_the_library_can_be_made_again(tmp_path: Path):
-    work, made = tmp_path / "plot", tmp_path / "made"
+    work, output = tmp_path / "plot", tmp_path / "made"
     shutil.copytree(TOOLS, work, ignore=shutil.ignore_patterns("node_modules"))
-    made.mkdir()
+    output.mkdir()
     fetched = subprocess.run(
         ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
         cwd=work,
@@ -376,6 +389,6 @@ def test_the_library_can_be_made_again(tmp_path: Path):
     )
     if fetched.returncode:
         pytest.skip(f"npm cannot fetch: {fetched.stderr[-200:]}")
-    subprocess.run(["node", "bundle.mjs", str(made)], cwd=work, check=True)
+    subprocess.run(["node", "bundle.mjs", str(output)], cwd=work, check=True)
     for name in ("plot.min.js", "plot.json", "plot.licenses.txt"):
-        assert (made / name).read_bytes() == (ASSETS / name).read_bytes(), name
+        assert (output / name).read_bytes() == (ASSETS / name).read_bytes(), name

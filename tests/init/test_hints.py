@@ -1,11 +1,11 @@
-"""Hardware that job descriptions name."""
+"""Hints about hardware in job descriptions."""
 
 from __future__ import annotations
 
 import pytest
 
-from cfglint_train.front.init.hints import hints
-from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.front.init.hints import find_hints
+from cfglint_train.plan.origin import FieldValue, Origin
 from cfglint_train.settings.cluster_facts import check
 from tests.support.cases import for_each
 
@@ -15,8 +15,8 @@ POD = "apiVersion: v1\nkind: Pod\nspec:\n  nodeSelector:\n    {}\n"
 MODAL = "import modal\n\n@app.function({}, timeout=10)\ndef train(): ...\n"
 
 
-def told(text: str, syntax: str) -> list[tuple[str, str]]:
-    return [(hint.fact, hint.value) for hint in hints("x", text, syntax)]
+def list_hints(text: str, syntax: str) -> list[tuple[str, str]]:
+    return [(hint.fact, hint.value) for hint in find_hints("x", text, syntax)]
 
 
 @for_each(
@@ -43,7 +43,7 @@ def told(text: str, syntax: str) -> list[tuple[str, str]]:
     ],
 )
 def test_slurm(line, expected):
-    assert told(SLURM.format(line), "shell") == expected
+    assert list_hints(SLURM.format(line), "shell") == expected
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_slurm(line, expected):
     ],
 )
 def test_skypilot(line, expected):
-    assert told(SKY.format(line), "yaml") == expected
-    assert told("num_nodes: 2\n" + SKY.format(line), "yaml") == [("nodes", "2"), *expected]
+    assert list_hints(SKY.format(line), "yaml") == expected
+    assert list_hints("num_nodes: 2\n" + SKY.format(line), "yaml") == [("nodes", "2"), *expected]
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_skypilot(line, expected):
     ],
 )
 def test_kubernetes(line, expected):
-    assert told(POD.format(line), "yaml") == expected
+    assert list_hints(POD.format(line), "yaml") == expected
 
 
 def test_modal():
-    assert told(MODAL.format('gpu="H100:8"'), "python") == [("gpu", "H100-80GB"), ("gpus-per-node", "8")]
-    assert told(MODAL.format("gpu='H200!'"), "python") == [("gpu", "H200")]
-    assert told(MODAL.format('gpu="H100:8"').replace("import modal", "import other"), "python") == []
+    assert list_hints(MODAL.format('gpu="H100:8"'), "python") == [("gpu", "H100-80GB"), ("gpus-per-node", "8")]
+    assert list_hints(MODAL.format("gpu='H200!'"), "python") == [("gpu", "H200")]
+    assert list_hints(MODAL.format('gpu="H100:8"').replace("import modal", "import other"), "python") == []
 
 
 @pytest.mark.parametrize(
@@ -87,19 +87,19 @@ def test_modal():
     [("a100", "A100-40GB"), ("A100", "A100-40GB"), ("a100_80gb", None), ("A100-SXM4-80GB", None), ("h100", None)],
 )
 def test_a_name_that_may_mean_a_smaller_card_says_so(words, or_else):
-    (hint, _) = hints("x", SLURM.format(f"#SBATCH --gres=gpu:{words}:8"), "shell")
-    assert hint.or_else == or_else
+    (hint, _) = find_hints("x", SLURM.format(f"#SBATCH --gres=gpu:{words}:8"), "shell")
+    assert hint.alternative == or_else
 
 
 def test_every_hint_is_a_fact_that_settings_take():
     text = SLURM.format("#SBATCH --nodes=4\n#SBATCH --gres=gpu:h100:8\n#SBATCH --mem=480G\n#SBATCH --mem=7000")
-    found = list(hints("x", text, "shell"))
-    assert len(found) == 5
-    for hint in found:
-        check(hint.fact, Value(hint.value, Origin("user")))
+    found_hints = list(find_hints("x", text, "shell"))
+    assert len(found_hints) == 5
+    for hint in found_hints:
+        check(hint.fact, FieldValue(hint.value, Origin("user")))
 
 
 def test_other_files_say_nothing():
-    assert told("accelerators: H100:8\nnvidia.com/gpu: 8\n", "yaml") == []
-    assert told("echo --nodes=4\n", "shell") == []
-    assert told(SLURM.format("#SBATCH --nodes=" + "9" * 5000), "shell") == []
+    assert list_hints("accelerators: H100:8\nnvidia.com/gpu: 8\n", "yaml") == []
+    assert list_hints("echo --nodes=4\n", "shell") == []
+    assert list_hints(SLURM.format("#SBATCH --nodes=" + "9" * 5000), "shell") == []

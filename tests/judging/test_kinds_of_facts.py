@@ -1,4 +1,4 @@
-"""For each kind of fact: a finding that is lowered with the fact's grade, and one that does not rest on it."""
+"""Kinds of facts: for each, a finding that is lowered with the fact's grade, and one that does not rest on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cfglint_train.findings.finding import SEVERITIES, Finding
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.releases.other_releases import RELEASE
-from cfglint_train.runs.assumptions import COMPANION, FORK, KINDEST
+from cfglint_train.runs.assumptions import COMPANION_PREFIX, FORK, MILDEST_FACTS
 from tests.support.linting import lint
 
 SHARDED = """\
@@ -27,7 +27,7 @@ NODE = " gpu=A100-40GB nodes=1 gpus-per-node=8"
 FORKED = "axolotl @ git+https://github.com/acme/axolotl@abc\n"
 
 
-def axolotl(
+def write_axolotl(
     facts: str = EIGHT,
     model: str = "meta-llama/Llama-3.1-8B",
     length: int = 8192,
@@ -37,7 +37,7 @@ def axolotl(
     release: str = "axolotl=0.21.0",
     more: str = SHARDED,
 ) -> str:
-    """A full fine-tuning, on FSDP unless said otherwise."""
+    """Return the config of a full fine-tuning, on FSDP unless `more` says otherwise."""
     return f"""\
 # cfglint: {release}{facts}
 base_model: {model}
@@ -57,22 +57,22 @@ datasets:
 {more}"""
 
 
-def launched(command: str) -> dict[str, str]:
-    """The file without a statement about the cluster, and a script that starts it."""
-    return {"train.yaml": axolotl(facts=" gpu=H100-80GB", more=ADAPTER, checkpointing="true"), "run.sh": command}
+def write_launched(command: str) -> dict[str, str]:
+    """Return the config without a statement about the cluster, and a script that starts it."""
+    return {"train.yaml": write_axolotl(facts=" gpu=H100-80GB", more=ADAPTER, checkpointing="true"), "run.sh": command}
 
 
-def pinned(text: str, pin: str = "axolotl==0.21.0\n") -> dict[str, str]:
+def write_pinned(text: str, pin: str = "axolotl==0.21.0\n") -> dict[str, str]:
     return {"train.yaml": text.replace("# cfglint: axolotl=0.21.0 ", "# cfglint: "), "requirements.txt": pin}
 
 
 RUN = "torchrun --nnodes 1 --nproc_per_node 8 -m axolotl.cli.train train.yaml"
 ZERO3 = '{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": "auto"}\n'
 LARGE = "meta-llama/Llama-3.1-70B"
-UNKNOWN_KEY = axolotl(micro=1, length=512, checkpointing="true", more=SHARDED + "bogus: 1\n")
-RATELESS = axolotl(micro=1, length=512, checkpointing="true").replace("learning_rate: 0.00001\n", "")
-TWICE = axolotl(micro=1, length=512, checkpointing="true", more=SHARDED + "num_epochs: 2\n")
-MIXTURE = axolotl(
+UNKNOWN_KEY = write_axolotl(micro=1, length=512, checkpointing="true", more=SHARDED + "bogus: 1\n")
+RATELESS = write_axolotl(micro=1, length=512, checkpointing="true").replace("learning_rate: 0.00001\n", "")
+TWICE = write_axolotl(micro=1, length=512, checkpointing="true", more=SHARDED + "num_epochs: 2\n")
+MIXTURE = write_axolotl(
     model="mistralai/Mixtral-8x7B-v0.1",
     length=2048,
     micro=1,
@@ -81,7 +81,7 @@ MIXTURE = axolotl(
 )
 
 
-def mixture(release: str, card: str) -> dict[str, str]:
+def write_mixture(release: str, card: str) -> dict[str, str]:
     facts = f" gpu={card} nodes=1 gpus-per-node=1"
     return {"train.yaml": MIXTURE.replace(f"# cfglint: axolotl=0.21.0{EIGHT}", f"# cfglint: {release}{facts}")}
 
@@ -94,130 +94,138 @@ class Case(Frozen):
 
     fact: str
     code: str
-    stated: dict[str, str]
-    """The fact is stated."""
-    assumed: dict[str, str]
-    """The same with an assumption in its place: the finding is lowered."""
-    other: str
-    """The code of the finding that does not rest on it."""
-    without: dict[str, str]
-    """Where it does not matter."""
+    stated_files: dict[str, str]
+    """Files that state the fact."""
+    assumed_files: dict[str, str]
+    """The same files with an assumption in its place; the finding is lowered."""
+    other_code: str
+    """Code of a finding that does not rest on the fact."""
+    unaffected_files: dict[str, str]
+    """Files for which the fact does not matter."""
 
 
-def one(**changes: object) -> dict[str, str]:
-    return {"train.yaml": axolotl(**changes)}  # type: ignore[arg-type]
+def write_config(**changes: object) -> dict[str, str]:
+    return {"train.yaml": write_axolotl(**changes)}  # type: ignore[arg-type]
 
 
 CASES = (
     Case(
         "gpu",
         "MEM001",
-        one(micro=2),
-        one(micro=2, facts=" nodes=1 gpus-per-node=8"),
+        write_config(micro=2),
+        write_config(micro=2, facts=" nodes=1 gpus-per-node=8"),
         "MEM001",
-        one(micro=64, facts=" nodes=1 gpus-per-node=8"),
+        write_config(micro=64, facts=" nodes=1 gpus-per-node=8"),
     ),
     Case(
         "launch.nodes",
         "MEM001",
-        one(model=LARGE, length=512, micro=1, checkpointing="true", facts=NODE),
-        one(model=LARGE, length=512, micro=1, checkpointing="true", facts=" gpu=A100-40GB gpus-per-node=8"),
+        write_config(model=LARGE, length=512, micro=1, checkpointing="true", facts=NODE),
+        write_config(model=LARGE, length=512, micro=1, checkpointing="true", facts=" gpu=A100-40GB gpus-per-node=8"),
         "MEM001",
-        one(micro=64, facts=" gpu=H100-80GB gpus-per-node=8"),
+        write_config(micro=64, facts=" gpu=H100-80GB gpus-per-node=8"),
     ),
     Case(
         "launch.gpus_per_node",
         "MEM001",
-        one(model=LARGE, length=512, micro=1, checkpointing="true", facts=" gpu=A6000 nodes=1 gpus-per-node=8"),
-        one(model=LARGE, length=512, micro=1, checkpointing="true", facts=" gpu=A6000 nodes=1"),
+        write_config(
+            model=LARGE, length=512, micro=1, checkpointing="true", facts=" gpu=A6000 nodes=1 gpus-per-node=8"
+        ),
+        write_config(model=LARGE, length=512, micro=1, checkpointing="true", facts=" gpu=A6000 nodes=1"),
         "MEM001",
-        one(micro=64, facts=" gpu=H100-80GB nodes=1"),
+        write_config(micro=64, facts=" gpu=H100-80GB nodes=1"),
     ),
     Case(
         "batch.micro",
         "MEM001",
-        launched(f"{RUN} --micro-batch-size 64\n"),
-        launched(RUN + " --micro-batch-size ${B:-64}\n"),
+        write_launched(f"{RUN} --micro-batch-size 64\n"),
+        write_launched(RUN + " --micro-batch-size ${B:-64}\n"),
         "MEM001",
         {
-            "train.yaml": axolotl(facts=" gpu=H100-80GB", model=LARGE, more=""),
+            "train.yaml": write_axolotl(facts=" gpu=H100-80GB", model=LARGE, more=""),
             "run.sh": RUN + " --micro-batch-size ${B:-8}\n",
         },
     ),
     Case(
         "sequence.length",
         "MEM001",
-        one(micro=4),
-        one(micro=4, packing="false"),
+        write_config(micro=4),
+        write_config(micro=4, packing="false"),
         "MEM001",
-        one(micro=1, packing="false", facts=" gpu=A100-40GB nodes=1 gpus-per-node=1"),
+        write_config(micro=1, packing="false", facts=" gpu=A100-40GB nodes=1 gpus-per-node=1"),
     ),
     Case(
         "sequence.eval_length",
         "MEM011",
-        one(length=2048, micro=1, more=EVALUATED, release="axolotl=0.7.1"),
-        one(length=2048, micro=1, more=f"{EVALUATED}eval_sample_packing: false\n", release="axolotl=0.7.1"),
+        write_config(length=2048, micro=1, more=EVALUATED, release="axolotl=0.7.1"),
+        write_config(length=2048, micro=1, more=f"{EVALUATED}eval_sample_packing: false\n", release="axolotl=0.7.1"),
         "MEM001",
-        one(micro=64, more=f"{EVALUATED}eval_sample_packing: false\n", release="axolotl=0.7.1"),
+        write_config(micro=64, more=f"{EVALUATED}eval_sample_packing: false\n", release="axolotl=0.7.1"),
     ),
     Case(
         "parallel.strategy",
         "MEM001",
         {
-            "train.yaml": axolotl(facts=" gpu=A100-40GB", length=512, micro=1, checkpointing="true", more=""),
+            "train.yaml": write_axolotl(facts=" gpu=A100-40GB", length=512, micro=1, checkpointing="true", more=""),
             "run.sh": f"{RUN}\n",
         },
-        one(length=512, micro=1, checkpointing="true", more="", facts=NODE),
+        write_config(length=512, micro=1, checkpointing="true", more="", facts=NODE),
         "MEM001",
-        one(micro=64, more=""),
+        write_config(micro=64, more=""),
     ),
     Case(
         "method.quantized_experts",
         "MEM001",
-        mixture("axolotl=0.21.0", "A100-40GB"),
-        mixture("", "A100-40GB"),
+        write_mixture("axolotl=0.21.0", "A100-40GB"),
+        write_mixture("", "A100-40GB"),
         "MEM001",
-        mixture("", "RTX4080"),
+        write_mixture("", "RTX4080"),
     ),
     Case(
         f"{RELEASE}axolotl",
         "KEY006",
-        one(micro=1, more=STREAMED),
-        one(micro=1, more=STREAMED, release=""),
+        write_config(micro=1, more=STREAMED),
+        write_config(micro=1, more=STREAMED, release=""),
         "KEY006",
         {"train.yaml": RATELESS.replace("axolotl=0.21.0 ", "")},
     ),
     Case(
-        f"{COMPANION}deepspeed",
+        f"{COMPANION_PREFIX}deepspeed",
         "MEM001",
-        {"train.yaml": axolotl(micro=64, more="deepspeed: ds/z3.json\n"), "ds/z3.json": ZERO3},
-        {"train.yaml": axolotl(micro=64, more="deepspeed: /workspace/ds/z3.json\n"), "ds/z3.json": ZERO3},
+        {"train.yaml": write_axolotl(micro=64, more="deepspeed: ds/z3.json\n"), "ds/z3.json": ZERO3},
+        {"train.yaml": write_axolotl(micro=64, more="deepspeed: /workspace/ds/z3.json\n"), "ds/z3.json": ZERO3},
         "KEY006",
         {"train.yaml": RATELESS.replace(SHARDED, "deepspeed: /workspace/ds/z3.json\n"), "ds/z3.json": ZERO3},
     ),
     Case(
         MODEL,
         "MEM001",
-        one(micro=64),
-        one(micro=64, model="/data/Llama-3.1-8B"),
+        write_config(micro=64),
+        write_config(micro=64, model="/data/Llama-3.1-8B"),
         "KEY006",
         {"train.yaml": RATELESS.replace("meta-llama/", "/data/")},
     ),
-    Case(FORK, "MEM001", pinned(axolotl(micro=64)), pinned(axolotl(micro=64), FORKED), "SYN003", pinned(TWICE, FORKED)),
-    Case("vocabulary", "KEY001", pinned(UNKNOWN_KEY), pinned(UNKNOWN_KEY, FORKED), "SYN003", pinned(TWICE, FORKED)),
+    Case(
+        FORK, "MEM001", write_pinned(write_axolotl(micro=64)), write_pinned(write_axolotl(micro=64), FORKED),
+        "SYN003", write_pinned(TWICE, FORKED),
+    ),
+    Case(
+        "vocabulary", "KEY001", write_pinned(UNKNOWN_KEY), write_pinned(UNKNOWN_KEY, FORKED),
+        "SYN003", write_pinned(TWICE, FORKED),
+    ),
     Case(
         "model.id",
         "MEM001",
-        {**one(micro=64), "run.sh": "yq -i '.output_dir = \"x\"' train.yaml\naxolotl train train.yaml\n"},
-        {**one(micro=64), "run.sh": "yq -i '.base_model = \"x/y\"' train.yaml\naxolotl train train.yaml\n"},
+        {**write_config(micro=64), "run.sh": "yq -i '.output_dir = \"x\"' train.yaml\naxolotl train train.yaml\n"},
+        {**write_config(micro=64), "run.sh": "yq -i '.base_model = \"x/y\"' train.yaml\naxolotl train train.yaml\n"},
         "SYN003",
         {"train.yaml": TWICE, "run.sh": "yq -i '.base_model = \"x/y\"' train.yaml\naxolotl train train.yaml\n"},
     ),
 )  # fmt: skip
 
 
-def found(root: Path, files: dict[str, str], code: str) -> Finding:
-    """The most severe finding of a rule."""
+def find_worst(root: Path, files: dict[str, str], code: str) -> Finding:
+    """Return the most severe finding of a rule."""
     (root / ".git").mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -226,33 +234,33 @@ def found(root: Path, files: dict[str, str], code: str) -> Finding:
     return min(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def assumed(finding: Finding) -> set[str]:
+def list_assumed_facts(finding: Finding) -> set[str]:
     return {ground.fact for ground in finding.rests_on if ground.grade in ("assumed", "unknown")}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.fact for case in CASES])
 def test_a_fact_with_a_lower_grade_lowers_what_rests_on_it(tmp_path: Path, case: Case) -> None:
-    stated = found(tmp_path / "stated", case.stated, case.code)
-    lowered = found(tmp_path / "assumed", case.assumed, case.code)
-    assert not assumed(stated)
-    assert case.fact in assumed(lowered)
+    stated = find_worst(tmp_path / "stated", case.stated_files, case.code)
+    lowered = find_worst(tmp_path / "assumed", case.assumed_files, case.code)
+    assert not list_assumed_facts(stated)
+    assert case.fact in list_assumed_facts(lowered)
     assert lowered.certainty == "assumed"
     assert SEVERITIES.index(lowered.severity) > SEVERITIES.index(stated.severity)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.fact for case in CASES])
 def test_a_fact_that_turns_nothing_lowers_nothing(tmp_path: Path, case: Case) -> None:
-    finding = found(tmp_path, case.without, case.other)
-    assert not assumed(finding)
-    assert finding.severity == ("warning" if case.other == "SYN003" else "error")
+    finding = find_worst(tmp_path, case.unaffected_files, case.other_code)
+    assert not list_assumed_facts(finding)
+    assert finding.severity == ("warning" if case.other_code == "SYN003" else "error")
 
 
 def test_every_kind_is_here() -> None:
-    """The facts that an estimate is asked of at another end, and those that have no other end."""
-    kinds = {fact for facts in KINDEST.values() for fact in facts} | {MODEL, FORK, "vocabulary"}
+    """Cover the facts that an estimate varies, and those that have no other value."""
+    kinds = {fact for facts in MILDEST_FACTS.values() for fact in facts} | {MODEL, FORK, "vocabulary"}
     listed = {case.fact for case in CASES}
     assert kinds <= listed
-    assert {prefix for prefix in (RELEASE, COMPANION) if any(fact.startswith(prefix) for fact in listed)} == {
+    assert {prefix for prefix in (RELEASE, COMPANION_PREFIX) if any(fact.startswith(prefix) for fact in listed)} == {
         RELEASE,
-        COMPANION,
+        COMPANION_PREFIX,
     }

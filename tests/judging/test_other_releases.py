@@ -1,4 +1,4 @@
-"""A default that not all candidate releases share is assumed; one that they share, or of a stated release, is not."""
+"""Defaults of several candidate releases: assumed if they differ, certain if shared or of a stated release."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.findings.finding import Finding
-from tests.support.linting import lint, runs_in
+from tests.support.linting import lint, list_runs
 
-# FlashAttention 2 is the default since 0.8.10 (`--attn_implementation`); before, `--flash_attn` asked for it. `--bf16`
-# went with 0.9.2. cli/train_sft.py of these releases.
+# FlashAttention 2 is the default since 0.8.10 (`--attn_implementation`); before, `--flash_attn` enabled it. `--bf16`
+# was removed in 0.9.2. Source: cli/train_sft.py of these releases.
 OPENRLHF = """\
 # cfglint: gpu=V100-32GB{facts}
 deepspeed --module openrlhf.cli.train_sft --pretrain meta-llama/Llama-3.1-8B --dataset d --bf16 \\
@@ -34,20 +34,20 @@ bf16: true
 """
 
 
-def kernel(folder: Path, facts: str = "", flags: str = "") -> Finding:
-    """The findings about the attention kernel."""
+def find_kernel_finding(folder: Path, facts: str = "", flags: str = "") -> Finding:
+    """Return the finding about the attention kernel."""
     (folder / "run.sh").write_text(OPENRLHF.format(facts=facts, flags=flags))
-    (finding,) = (one for one in lint(folder).findings if "FlashAttention" in one.message)
+    (finding,) = (candidate for candidate in lint(folder).findings if "FlashAttention" in candidate.message)
     return finding
 
 
 def test_a_default_that_candidates_do_not_share_is_assumed(tmp_path: Path) -> None:
-    finding = kernel(tmp_path)
+    finding = find_kernel_finding(tmp_path)
     assert (finding.severity, finding.certainty) == ("warning", "assumed")
     (ground,) = finding.rests_on
     assert (ground.fact, ground.value, ground.grade) == ("release:openrlhf", "0.9.1.post1", "assumed")
     assert finding.notes == (
-        "assumes the default of `--attn_implementation` in openrlhf 0.9.1.post1, and 0.8.9.post1 has another "
+        "assumes the default of `--attn_implementation` in openrlhf 0.9.1.post1; 0.8.9.post1 has a different one "
         "(state openrlhf=RELEASE)",
     )
     assert finding.intent is not None
@@ -63,7 +63,7 @@ def test_a_default_that_candidates_do_not_share_is_assumed(tmp_path: Path) -> No
     ],
 )
 def test_a_stated_release_or_flag_is_certain(tmp_path: Path, facts: str, flags: str, certainty: str) -> None:
-    finding = kernel(tmp_path, facts, flags)
+    finding = find_kernel_finding(tmp_path, facts, flags)
     assert finding.severity == "error"
     grades = {ground.fact: ground.grade for ground in finding.rests_on}
     assert grades["activations.attention"] == certainty
@@ -73,16 +73,16 @@ def test_a_stated_release_or_flag_is_certain(tmp_path: Path, facts: str, flags: 
 
 def test_a_default_that_all_candidates_share_is_followed(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("openrlhf>=0.8.10\n")
-    finding = kernel(tmp_path)
+    finding = find_kernel_finding(tmp_path)
     assert (finding.severity, finding.certainty) == ("error", "followed")
-    (run,) = runs_in(tmp_path)
-    assert len(run.releases.window("openrlhf").releases) > 1
+    (run,) = list_runs(tmp_path)
+    assert len(run.releases.find_candidates("openrlhf").releases) > 1
 
 
 def test_what_another_default_does_not_change_is_certain(tmp_path: Path) -> None:
-    """bf16 is stated; the attention kernel, on which its report does not rest, is not mentioned."""
+    """Leave out the attention kernel: bf16 is stated, and its report does not rest on the kernel."""
     (tmp_path / "run.sh").write_text(OPENRLHF.format(facts="", flags=""))
-    (finding,) = (one for one in lint(tmp_path).findings if "bf16 needs" in one.message)
+    (finding,) = (candidate for candidate in lint(tmp_path).findings if "bf16 needs" in candidate.message)
     assert finding.certainty == "followed"
     assert "activations.attention" not in {ground.fact for ground in finding.rests_on}
 
@@ -97,7 +97,7 @@ def test_what_another_default_does_not_change_is_certain(tmp_path: Path) -> None
 )
 def test_an_estimate_is_asked_again_with_other_defaults(tmp_path: Path, facts: str, length: str, severity: str) -> None:
     (tmp_path / "train.yaml").write_text(LLAMAFACTORY.format(facts=facts, length=length))
-    found = {one.code: one for one in lint(tmp_path).findings}["MEM001"]
-    assert found.severity == severity
-    assumed = {ground.fact for ground in found.rests_on if ground.grade == "assumed"}
+    finding = {candidate.code: candidate for candidate in lint(tmp_path).findings}["MEM001"]
+    assert finding.severity == severity
+    assumed = {ground.fact for ground in finding.rests_on if ground.grade == "assumed"}
     assert assumed == ({"release:llamafactory"} if severity == "warning" else set())

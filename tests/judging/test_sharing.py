@@ -1,12 +1,12 @@
-"""A fix spares the files that other runs of the same lint read."""
+"""Fixes and shared files: a fix spares the files that other runs of the same lint read."""
 
 from __future__ import annotations
 
 import pytest
 
 from cfglint_train.judging.collector import Ledger
-from cfglint_train.judging.sharing import changed_by
-from tests.support.linting import lint, options
+from cfglint_train.judging.sharing import list_changed_files
+from tests.support.linting import build_options, lint
 
 RUN = """\
 # cfglint: nodes=1 gpus-per-node=8 gpu=A100-80GB host-memory={memory}
@@ -32,34 +32,34 @@ DEEPSPEED = """\
 """
 
 
-def linted(folder, *memories):
+def lint_runs(folder, *memories):
     for number, memory in enumerate(memories):
         (folder / f"run{number}.yaml").write_text(RUN.format(memory=memory, name=number))
     (folder / "ds.json").write_text(DEEPSPEED)
-    return lint(folder, options(("CKP003",)))
+    return lint(folder, build_options(("CKP003",)))
 
 
-def asked(result, severity):
-    """The findings of a lint as its ledger has them where they are of this severity."""
+def collect_findings(result, severity):
+    """Return the findings of a lint as its collector has them if all have this severity."""
     ledger = Ledger()
     for run in result.runs:
-        ledger.name(run)
-    ledger.add([one._replace(severity=severity) for one in result.findings], 0)
-    return list(ledger.findings())
+        ledger.add_run(run)
+    ledger.add([finding._replace(severity=severity) for finding in result.findings], 0)
+    return list(ledger.list_findings())
 
 
 def test_a_fix_names_the_files_that_it_changes(tmp_path):
-    (found,) = linted(tmp_path, "100GB").findings
-    assert changed_by(found) == {"ds.json"}
+    (finding,) = lint_runs(tmp_path, "100GB").findings
+    assert list_changed_files(finding) == {"ds.json"}
 
 
 @pytest.mark.parametrize(("memories", "offered"), [(("100GB",), True), (("100GB", "2TB"), False)])
 def test_advice_leaves_a_file_that_another_run_reads(memories, offered, tmp_path):
-    (found,) = asked(linted(tmp_path, *memories), "info")
-    assert (found.intent is not None) == offered
-    assert ("in a copy of ds.json: another run of this lint read it" in (found.help or "")) != offered
+    (finding,) = collect_findings(lint_runs(tmp_path, *memories), "info")
+    assert (finding.intent is not None) == offered
+    assert ("in a copy of ds.json: another run also uses it" in (finding.help or "")) != offered
 
 
 def test_what_a_run_cannot_do_without_is_offered_as_unsafe(tmp_path):
-    (found,) = asked(linted(tmp_path, "100GB", "2TB"), "error")
-    assert found.intent.applicability == "unsafe"
+    (finding,) = collect_findings(lint_runs(tmp_path, "100GB", "2TB"), "error")
+    assert finding.intent.applicability == "unsafe"

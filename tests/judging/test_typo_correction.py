@@ -1,4 +1,4 @@
-"""A memory verdict counts what a misspelt key is meant to be, in the lint that reports the key."""
+"""Memory verdicts with misspelt keys, which count as the corrected keys in the lint that reports them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.documents.document import apply
-from tests.support.linting import contents, fix, lint, options
+from cfglint_train.documents.document import apply_edits
+from tests.support.linting import build_options, fix, lint, read_contents
 
 TEXT = """\
 base_model: meta-llama/Llama-3.2-3B-Instruct
@@ -33,13 +33,15 @@ def here(tmp_path) -> Path:
     return tmp_path
 
 
-def chosen(*select: str):
-    return options(select=select or ["KEY001", "MEM"], gpu="A100-80GB", nodes="1", gpus_per_node="8", axolotl="0.16.0")
+def select_options(*select: str):
+    return build_options(
+        select=select or ["KEY001", "MEM"], gpu="A100-80GB", nodes="1", gpus_per_node="8", axolotl="0.16.0"
+    )
 
 
-def memory(folder: Path, *select: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    found = lint(folder, chosen(*select)).findings
-    return [(one.code, one.message, one.notes) for one in found if one.code.startswith("MEM")]
+def lint_memory(folder: Path, *select: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    findings = lint(folder, select_options(*select)).findings
+    return [(finding.code, finding.message, finding.notes) for finding in findings if finding.code.startswith("MEM")]
 
 
 @pytest.mark.parametrize(
@@ -48,30 +50,30 @@ def memory(folder: Path, *select: str) -> list[tuple[str, str, tuple[str, ...]]]
 )
 def test_the_verdict_is_that_of_the_corrected_file(here, length: str, micro: str) -> None:
     (here / "run.yaml").write_text(TEXT.format(length=length, micro=micro))
-    misspelt = memory(here)
+    misspelt = lint_memory(here)
     (here / "run.yaml").write_text(TEXT.format(length="sequence_len", micro="micro_batch_size"))
-    right = memory(here)
-    assert right
-    assert [one[:2] for one in misspelt] == [one[:2] for one in right]
+    corrected = lint_memory(here)
+    assert corrected
+    assert [verdict[:2] for verdict in misspelt] == [verdict[:2] for verdict in corrected]
     names = {name for name in (length, micro) if name not in ("sequence_len", "micro_batch_size")}
-    assert all(any(f"counts `{name}` as" in note for note in one[2]) for one in misspelt for name in names)
+    assert all(any(f"counts `{name}` as" in note for note in verdict[2]) for verdict in misspelt for name in names)
 
 
 def test_where_the_key_is_not_reported_the_file_counts_as_it_is(here) -> None:
     (here / "run.yaml").write_text(TEXT.format(length="sequence_length", micro="micro_batch_size"))
-    assert not any("counts" in note for one in memory(here, "MEM") for note in one[2])
-    assert memory(here, "MEM") != memory(here)
+    assert not any("counts" in note for verdict in lint_memory(here, "MEM") for note in verdict[2])
+    assert lint_memory(here, "MEM") != lint_memory(here)
 
 
 def test_the_key_is_fixed_before_what_rests_on_it(here) -> None:
     (here / "run.yaml").write_text(TEXT.format(length="sequence_length", micro="micro_bach_size"))
-    fix(here, chosen())
-    once = contents(here)
-    fix(here, chosen())
-    assert contents(here) == once
+    fix(here, select_options())
+    fixed_files = read_contents(here)
+    fix(here, select_options())
+    assert read_contents(here) == fixed_files
     (here / "run.yaml").write_text(TEXT.format(length="sequence_len", micro="micro_batch_size"))
-    fix(here, chosen())
-    assert contents(here) == once
+    fix(here, select_options())
+    assert read_contents(here) == fixed_files
 
 
 @pytest.mark.parametrize("misspelt", ["micro_batchsize", "gradient_accumulation_step"])
@@ -80,19 +82,19 @@ def test_the_fix_that_is_shown_is_the_one_that_is_written(here, misspelt: str) -
     text = text.replace("accumulation_steps: 1", "accumulation_steps: 2")
     text = text.replace("optimizer:", "liger_fused_linear_cross_entropy: true\noptimizer:")
     text = text.replace("bf16:", "plugins: [axolotl.integrations.liger.LigerPlugin]\nbf16:")
-    right = {"micro_batchsize": "micro_batch_size", "gradient_accumulation_step": "gradient_accumulation_steps"}
+    correct_key = {"micro_batchsize": "micro_batch_size", "gradient_accumulation_step": "gradient_accumulation_steps"}
     messages = []
-    for source in (text, text.replace(right[misspelt], misspelt)):
+    for source in (text, text.replace(correct_key[misspelt], misspelt)):
         (here / "run.yaml").write_text(source)
-        [found] = [one for one in lint(here, chosen()).findings if one.code == "MEM001"]
-        assert found.fix is not None
-        messages.append((found.message, found.fix.applicability, found.fix.message))
+        [finding] = [candidate for candidate in lint(here, select_options()).findings if candidate.code == "MEM001"]
+        assert finding.fix is not None
+        messages.append((finding.message, finding.fix.applicability, finding.fix.message))
     assert messages[0] == messages[1]
-    document = found.fix.edits[0].document
-    shown = apply(document.source, [one.edit for one in found.fix.edits])
-    assert f"{misspelt}:".encode() not in shown
-    fix(here, chosen(), unsafe=True)
-    assert contents(here)["run.yaml"] == shown
+    document = finding.fix.edits[0].document
+    shown_fix = apply_edits(document.source, [candidate.edit for candidate in finding.fix.edits])
+    assert f"{misspelt}:".encode() not in shown_fix
+    fix(here, select_options(), unsafe=True)
+    assert read_contents(here)["run.yaml"] == shown_fix
 
 
 def test_a_key_of_a_companion_counts_too(here) -> None:
@@ -100,8 +102,8 @@ def test_a_key_of_a_companion_counts_too(here) -> None:
         TEXT.format(length="sequence_len", micro="micro_batch_size").replace("16384", "512") + "deepspeed: z3.json\n"
     )
     zero = '{"zero_optimization": {"%s": 3}, "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}}\n'
-    found = []
+    verdicts = []
     for key in ("stage", "stge"):
         (here / "z3.json").write_text(zero % key)
-        found.append([one[:2] for one in memory(here)])
-    assert found[0] == found[1]
+        verdicts.append([verdict[:2] for verdict in lint_memory(here)])
+    assert verdicts[0] == verdicts[1]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.configs import AXOLOTL
-from tests.support.linting import lint, options, runs_in
+from tests.support.linting import build_options, lint, list_runs
 
 LLAMAFACTORY = """\
 model_name_or_path: Qwen/Qwen2.5-7B
@@ -22,16 +22,16 @@ per_device_train_batch_size: 64
 """
 
 
-def micro(root: Path, text: str, scripts: dict[str, str]) -> tuple[object, str]:
-    """The micro batch of a file beside some scripts, and what it rests on."""
+def read_micro_batch(root: Path, text: str, scripts: dict[str, str]) -> tuple[object, str]:
+    """Return the micro batch of a file next to some scripts, and the assumption behind it."""
     (root / ".git").mkdir(exist_ok=True)
     for name, content in {"run.yaml": text, **scripts}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content)
-    [run] = runs_in(root)
-    origin = run.origin("batch.micro")
+    [run] = list_runs(root)
+    origin = run.get_origin("batch.micro")
     assert origin is not None
-    return run.plan.batch.micro, origin.assumed
+    return run.plan.batch.micro, origin.assumption
 
 
 @pytest.mark.parametrize(
@@ -51,17 +51,17 @@ def micro(root: Path, text: str, scripts: dict[str, str]) -> tuple[object, str]:
 def test_an_option_that_is_given_under_a_condition_leaves_the_setting_unknown(
     tmp_path: Path, script: str, size: int | None
 ) -> None:
-    assert micro(tmp_path, AXOLOTL, {"run.sh": script})[0] == size
+    assert read_micro_batch(tmp_path, AXOLOTL, {"run.sh": script})[0] == size
 
 
 def test_settings_under_a_condition(tmp_path: Path) -> None:
     script = "E=\n[ $1 ] && E='per_device_train_batch_size=1'\nllamafactory-cli train run.yaml $E\n"
-    assert micro(tmp_path, LLAMAFACTORY, {"run.sh": script})[0] is None
+    assert read_micro_batch(tmp_path, LLAMAFACTORY, {"run.sh": script})[0] is None
 
 
 @pytest.mark.parametrize("option", ["--micro-batch-size ${MB:-64}", "--micro_batch_size=${MB:-64}"])
 def test_the_default_of_an_option_is_assumed(tmp_path: Path, option: str) -> None:
-    size, note = micro(tmp_path, AXOLOTL, {"run.sh": f"axolotl train run.yaml {option}\n"})
+    size, note = read_micro_batch(tmp_path, AXOLOTL, {"run.sh": f"axolotl train run.yaml {option}\n"})
     assert size == 64
     assert "MB" in note
 
@@ -88,12 +88,12 @@ WRAPPER = 'export FORCE_TORCHRUN=1\nllamafactory-cli train run.yaml "$@"\n'
     ],
 )
 def test_arguments_of_a_script_that_hands_them_on(tmp_path: Path, callers: dict[str, str], size: int | None) -> None:
-    assert micro(tmp_path, LLAMAFACTORY, {"run.sh": WRAPPER, **callers})[0] == size
+    assert read_micro_batch(tmp_path, LLAMAFACTORY, {"run.sh": WRAPPER, **callers})[0] == size
 
 
 def test_arguments_of_a_script_that_does_not_hand_them_on(tmp_path: Path) -> None:
     scripts = {"run.sh": WRAPPER.replace(' "$@"', ""), "sweep.sh": "bash run.sh per_device_train_batch_size=1\n"}
-    assert micro(tmp_path, LLAMAFACTORY, scripts)[0] == 64
+    assert read_micro_batch(tmp_path, LLAMAFACTORY, scripts)[0] == 64
 
 
 OPENRLHF = """\
@@ -104,10 +104,10 @@ COMMAND = """\
 llamafactory-cli train --stage sft --do_train --model_name_or_path Qwen/Qwen2.5-7B --dataset identity \\
    --template qwen --finetuning_type lora --output_dir out --per_device_train_batch_size 64 "$@"
 """
-OWN = [(OPENRLHF, "--micro_train_batch_size"), (COMMAND, "--per_device_train_batch_size")]
+SCRIPT_CONFIGS = [(OPENRLHF, "--micro_train_batch_size"), (COMMAND, "--per_device_train_batch_size")]
 
 
-@pytest.mark.parametrize(("text", "option"), OWN, ids=["openrlhf", "llamafactory"])
+@pytest.mark.parametrize(("text", "option"), SCRIPT_CONFIGS, ids=["openrlhf", "llamafactory"])
 @pytest.mark.parametrize(
     ("callers", "size"),
     [
@@ -125,31 +125,31 @@ def test_what_callers_add_to_a_script_that_is_the_configuration(
     tmp_path: Path, text: str, option: str, callers: dict[str, str], size: int | None
 ) -> None:
     scripts = {name: content.replace("OPTION", option) for name, content in callers.items()}
-    assert own(tmp_path, text, scripts) == size
+    assert read_script_micro_batch(tmp_path, text, scripts) == size
 
 
-@pytest.mark.parametrize(("text", "option"), OWN, ids=["openrlhf", "llamafactory"])
+@pytest.mark.parametrize(("text", "option"), SCRIPT_CONFIGS, ids=["openrlhf", "llamafactory"])
 def test_arguments_that_the_command_does_not_get(tmp_path: Path, text: str, option: str) -> None:
     scripts = {"sweep.sh": f"bash run.sh {option} 1\n"}
-    assert own(tmp_path / "a", text.replace(' "$@"', ""), scripts) == 64
+    assert read_script_micro_batch(tmp_path / "a", text.replace(' "$@"', ""), scripts) == 64
     launched = "torchrun $@ " + text.replace(' "$@"', "").replace("deepspeed --module", "-m")
-    assert own(tmp_path / "b", launched, scripts) == 64
+    assert read_script_micro_batch(tmp_path / "b", launched, scripts) == 64
 
 
-def own(root: Path, text: str, scripts: dict[str, str]) -> object:
-    """The micro batch of a script that is the configuration."""
+def read_script_micro_batch(root: Path, text: str, scripts: dict[str, str]) -> object:
+    """Return the micro batch of a script that is itself the configuration."""
     (root / ".git").mkdir(parents=True)
     for name, content in {"run.sh": text, **scripts}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(content)
-    [run] = runs_in(root)
+    [run] = list_runs(root)
     return run.plan.batch.micro
 
 
 def test_what_the_command_line_states_wins_over_a_caller(tmp_path: Path) -> None:
-    own(tmp_path, OPENRLHF, {"sweep.sh": "bash run.sh --micro_train_batch_size 1\n"})
-    stated = options().command_line._replace(settings=("micro_train_batch_size=2",))
-    chosen = options()._replace(command_line=stated)
+    read_script_micro_batch(tmp_path, OPENRLHF, {"sweep.sh": "bash run.sh --micro_train_batch_size 1\n"})
+    command_line = build_options().command_line._replace(settings=("micro_train_batch_size=2",))
+    chosen = build_options()._replace(command_line=command_line)
     [run] = lint(tmp_path, chosen).runs
     assert run.plan.batch.micro == 2
 
@@ -169,8 +169,8 @@ def test_what_the_command_line_states_wins_over_a_caller(tmp_path: Path) -> None
     ],
 )
 def test_a_value_that_is_open_in_the_launch_is_said_there(tmp_path: Path, scripts: dict[str, str], where: str) -> None:
-    assert micro(tmp_path, AXOLOTL, scripts)[0] is None
-    (finding,) = [one for one in lint(tmp_path).findings if one.code == "CHK001"]
+    assert read_micro_batch(tmp_path, AXOLOTL, scripts)[0] is None
+    (finding,) = [item for item in lint(tmp_path).findings if item.code == "CHK001"]
     assert finding.message.endswith(f"the value of `micro_batch_size` in the launch ({where}) cannot be determined")
     assert finding.help == "write a plain value there, or pass `--set micro_batch_size=VALUE`"
 
@@ -183,7 +183,7 @@ def test_a_value_that_is_open_in_the_launch_is_said_there(tmp_path: Path, script
     ],
 )
 def test_a_companion_that_is_open_in_the_launch_is_said_there(tmp_path: Path, script: str) -> None:
-    micro(tmp_path, LLAMAFACTORY, {"run.sh": f"export FORCE_TORCHRUN=1\n{script}"})
-    (finding,) = [one for one in lint(tmp_path).findings if one.code == "CHK001"]
+    read_micro_batch(tmp_path, LLAMAFACTORY, {"run.sh": f"export FORCE_TORCHRUN=1\n{script}"})
+    (finding,) = [item for item in lint(tmp_path).findings if item.code == "CHK001"]
     assert finding.message.endswith("the file of `deepspeed` in the launch (run.sh) cannot be determined")
     assert finding.help == "write its path there, or pass `--set deepspeed=FILE`"

@@ -1,4 +1,4 @@
-"""Commands of jobs in YAML, and of justfiles, that start a configuration."""
+"""Commands in YAML jobs and justfiles that start a configuration."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.documents import job_commands, justfiles
-from cfglint_train.runs.assumptions import behind
+from cfglint_train.runs.assumptions import find_assumptions
 from tests.support.configs import AXOLOTL
-from tests.support.linting import contents, fix, lint, options, runs_in
+from tests.support.linting import build_options, fix, lint, list_runs, read_contents
 
 LARGE = AXOLOTL.replace("Qwen/Qwen2.5-0.5B", "NousResearch/Meta-Llama-3-70B") + "bf16: true\nadapter: lora\nlora_r: 8\n"
 COMMAND = "accelerate launch --num_processes {} -m axolotl.cli.train configs/a.yaml --deepspeed zero3.json"
@@ -57,7 +57,7 @@ JOBS = {
 }
 
 
-def repository(folder: Path, **files: str) -> Path:
+def write_repository(folder: Path, **files: str) -> Path:
     (folder / ".git").mkdir(parents=True)
     for name, text in {"configs/a.yaml": LARGE, "zero3.json": ZERO3, **files}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -68,54 +68,58 @@ def repository(folder: Path, **files: str) -> Path:
 @pytest.mark.parametrize("name", JOBS)
 def test_what_a_job_starts_is_a_launch(tmp_path: Path, name: str) -> None:
     path, text, line = JOBS[name]
-    [run] = [one for one in runs_in(repository(tmp_path / "x", **{path: text})) if one.main.framework == "axolotl"]
+    [run] = [
+        item for item in list_runs(write_repository(tmp_path / "x", **{path: text})) if item.main.framework == "axolotl"
+    ]
     assert run.plan.launch.gpus_per_node == 4
-    origin = run.origin("launch.gpus_per_node")
+    origin = run.get_origin("launch.gpus_per_node")
     assert origin is not None
-    assert f"{Path(path).name}:{line}" in origin.assumed
+    assert f"{Path(path).name}:{line}" in origin.assumption
     assert run.plan.parallel.zero_stage == 3
 
 
 def test_nothing_is_too_large_that_a_job_shards(tmp_path: Path) -> None:
-    card = options(["MEM"], gpu="A100-80GB", gpus_per_node="4", nodes="1")
-    assert "warning" in {one.severity for one in lint(repository(tmp_path / "alone"), card).findings}
+    card = build_options(["MEM"], gpu="A100-80GB", gpus_per_node="4", nodes="1")
+    assert "warning" in {finding.severity for finding in lint(write_repository(tmp_path / "alone"), card).findings}
     for name, (path, text, _) in JOBS.items():
-        found = lint(repository(tmp_path / name.replace(" ", ""), **{path: text}), card).findings
-        assert {one.severity for one in found} <= {"info"}, name
+        findings = lint(write_repository(tmp_path / name.replace(" ", ""), **{path: text}), card).findings
+        assert {finding.severity for finding in findings} <= {"info"}, name
 
 
 @pytest.mark.parametrize("path", ["README.md", "justfile"])
 def test_of_an_example_what_shards_the_model_counts_and_no_other_setting(tmp_path: Path, path: str) -> None:
     command = COMMAND.format(4) + " --micro_batch_size 4"
     text = f"```sh\n{command}\n```\n" if path == "README.md" else f"train:\n  {command}\n"
-    [run] = [one for one in runs_in(repository(tmp_path / "x", **{path: text})) if one.main.framework == "axolotl"]
+    [run] = [
+        item for item in list_runs(write_repository(tmp_path / "x", **{path: text})) if item.main.framework == "axolotl"
+    ]
     assert (run.plan.parallel.zero_stage, run.plan.batch.micro) == (3, 1)
-    assert f"as {path}:2 gives it" in " ".join(one.note for one in behind(run, {"parallel.zero_stage"}))
+    assert f"as {path}:2 sets it" in " ".join(item.note for item in find_assumptions(run, {"parallel.zero_stage"}))
 
 
 def test_a_workflow_is_no_launch_of_a_training(tmp_path: Path) -> None:
     workflow = f"on: push\njobs:\n  test:\n    steps:\n      - run: {COMMAND.format(2)}\n"
     [run] = [
-        one
-        for one in runs_in(repository(tmp_path / "x", **{".github/workflows/test.yml": workflow}))
-        if one.main.framework == "axolotl"
+        item
+        for item in list_runs(write_repository(tmp_path / "x", **{".github/workflows/test.yml": workflow}))
+        if item.main.framework == "axolotl"
     ]
     assert run.plan.parallel.zero_stage != 3
 
 
 def test_jobs_that_differ_leave_a_setting_unknown(tmp_path: Path) -> None:
     jobs = {f"{size}/sky.yaml": SKY.replace("zero3.json", f"zero3.json --micro_batch_size {size}") for size in (2, 4)}
-    folder = repository(tmp_path / "x", **jobs)
-    [run] = [one for one in runs_in(folder) if one.main.framework == "axolotl"]
+    folder = write_repository(tmp_path / "x", **jobs)
+    [run] = [item for item in list_runs(folder) if item.main.framework == "axolotl"]
     assert run.plan.batch.micro is None
 
 
 def test_a_fix_leaves_jobs_alone(tmp_path: Path) -> None:
     text = SKY.replace("zero3.json", "zero3.json --micro_batch_size 64 --gradient_checkpointing false")
-    folder = repository(tmp_path / "x", **{"sky.yaml": text})
-    assert any(one.code == "MEM001" for one in lint(folder).findings)
+    folder = write_repository(tmp_path / "x", **{"sky.yaml": text})
+    assert any(finding.code == "MEM001" for finding in lint(folder).findings)
     fix(folder, unsafe=True)
-    assert contents(folder)["sky.yaml"].decode() == text
+    assert read_contents(folder)["sky.yaml"].decode() == text
 
 
 @pytest.mark.parametrize(
@@ -138,7 +142,7 @@ def test_a_fix_leaves_jobs_alone(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_the_commands_of_a_file(text: str, expected: list[str]) -> None:
-    assert [one.rstrip() for one in job_commands.scripts(text)] == expected
+    assert [script.rstrip() for script in job_commands.extract_scripts(text)] == expected
 
 
 @pytest.mark.parametrize(
@@ -152,4 +156,4 @@ def test_the_commands_of_a_file(text: str, expected: list[str]) -> None:
     ],
 )
 def test_the_commands_of_a_justfile(text: str, expected: str) -> None:
-    assert justfiles.commands(text) == expected
+    assert justfiles.extract_commands(text) == expected

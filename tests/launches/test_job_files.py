@@ -1,4 +1,4 @@
-"""GPUs that files of schedulers and clouds ask for."""
+"""GPUs requested in files of schedulers and clouds."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.runs.assumptions import assumptions
+from cfglint_train.runs.assumptions import list_assumptions
 from tests.support.configs import AXOLOTL
-from tests.support.linting import runs_in
+from tests.support.linting import list_runs
 
 SKY = "resources:\n  accelerators: {}\nnum_nodes: 2\nrun: |\n  axolotl train configs/a.yaml\n"
 DSTACK = "type: task\nnodes: 2\ncommands:\n  - axolotl train configs/a.yaml\nresources:\n  gpu: {}\n"
@@ -64,7 +64,7 @@ FILES = {
 }
 
 
-def repository(folder: Path, **files: str) -> Path:
+def write_repository(folder: Path, **files: str) -> Path:
     (folder / ".git").mkdir(parents=True)
     for name, text in {"configs/a.yaml": AXOLOTL, **files}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -72,25 +72,27 @@ def repository(folder: Path, **files: str) -> Path:
     return folder
 
 
-def cluster(folder: Path) -> tuple[str | None, int | None, int | None]:
-    """The card, the GPUs per node and the nodes that some file asks for."""
-    [run] = [run for run in runs_in(folder) if run.main.document.path == "configs/a.yaml"]
-    asked = "asks for" in run.hardware.gpu_origin.note
+def read_requested_cluster(folder: Path) -> tuple[str | None, int | None, int | None]:
+    """Return the GPU type, the GPUs per node and the nodes that some file requests."""
+    [run] = [run for run in list_runs(folder) if run.main.document.path == "configs/a.yaml"]
+    is_requested = "requests" in run.hardware.gpu_origin.note
     counts = (("launch.gpus_per_node", run.plan.launch.gpus_per_node), ("launch.nodes", run.plan.launch.nodes))
-    origins = {field: run.origin(field) for field, _ in counts}
-    told = [value if (one := origins[field]) and "asks for" in one.assumed else None for field, value in counts]
-    return run.hardware.gpu if asked else None, told[0], told[1]
+    origins = {field: run.get_origin(field) for field, _ in counts}
+    requested_counts = [
+        value if (origin := origins[field]) and "requests" in origin.assumption else None for field, value in counts
+    ]
+    return run.hardware.gpu if is_requested else None, requested_counts[0], requested_counts[1]
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_that_names_the_configuration_says_on_what_it_runs(tmp_path: Path, name: str) -> None:
     path, text, expected, place = FILES[name]
-    folder = repository(tmp_path / "x", **{path: text})
-    assert cluster(folder) == expected
-    [run] = runs_in(folder)
-    notes = [one.note for one in assumptions(run) if one.fact == "gpu"]
+    folder = write_repository(tmp_path / "x", **{path: text})
+    assert read_requested_cluster(folder) == expected
+    [run] = list_runs(folder)
+    notes = [ground.note for ground in list_assumptions(run) if ground.fact == "gpu"]
     assert len(notes) == 1
-    assert f"as {place} asks for" in notes[0]
+    assert f"as {place} requests" in notes[0]
 
 
 NOTHING = {
@@ -108,14 +110,14 @@ NOTHING = {
 
 @pytest.mark.parametrize("name", NOTHING)
 def test_what_asks_for_nothing(tmp_path: Path, name: str) -> None:
-    assert cluster(repository(tmp_path / "x", **NOTHING[name])) == (None, None, None)
+    assert read_requested_cluster(write_repository(tmp_path / "x", **NOTHING[name])) == (None, None, None)
 
 
 def test_the_nearest_file_counts_and_a_launch_above_it(tmp_path: Path) -> None:
     files = {"sky.yaml": SKY.format("A100:8"), "configs/sky.yaml": SKY.format("H100:4")}
-    folder = repository(tmp_path / "x", **files)
-    assert cluster(folder) == ("H100-80GB", 4, 2)
+    folder = write_repository(tmp_path / "x", **files)
+    assert read_requested_cluster(folder) == ("H100-80GB", 4, 2)
     (folder / "run.sh").write_text(
         "axolotl train configs/a.yaml --launcher torchrun -- --nproc_per_node 2 --nnodes 1\n"
     )
-    assert cluster(folder) == ("H100-80GB", None, None)
+    assert read_requested_cluster(folder) == ("H100-80GB", None, None)

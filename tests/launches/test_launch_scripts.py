@@ -1,4 +1,4 @@
-"""Scripts that start configurations."""
+"""Launch scripts that start configurations."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from cfglint_rules.vocabulary import launched
 from cfglint_train import api
 from cfglint_train.forks import hollow_copies
 from cfglint_train.launches import launches
-from cfglint_train.runs.assumptions import behind
+from cfglint_train.runs.assumptions import find_assumptions
 from cfglint_train.runs.run import Run
 from tests.support.configs import AXOLOTL
-from tests.support.linting import runs_in, working_in
+from tests.support.linting import change_directory, list_runs
 
 COUNT = 6
 
@@ -24,28 +24,28 @@ COUNT = 6
 def test_a_script_is_asked_of_a_configuration_only_where_it_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the work grows with the cube: each configuration, each script, each of its commands."""
+    """Keep the work below cubic: each configuration, each script, each of its commands."""
     (tmp_path / ".git").mkdir()
     for number in range(COUNT):
         (tmp_path / f"{number}.yaml").write_text(AXOLOTL)
-        lines = (f"axolotl train {one}.yaml --learning_rate={one}e-5\n" for one in range(COUNT))
+        lines = (f"axolotl train {name}.yaml --learning_rate={name}e-5\n" for name in range(COUNT))
         (tmp_path / f"{number}.sh").write_text("".join(lines))
-    asked: list[str] = []
-    behind = launches.behind
+    checked_configs: list[str] = []
+    behind = launches.find_trailing_words
 
-    def counted(document, invocation, config, repository):  # type: ignore[no-untyped-def]
-        asked.append(config)
+    def record_call(document, invocation, config, repository):  # type: ignore[no-untyped-def]
+        checked_configs.append(config)
         return behind(document, invocation, config, repository)
 
-    monkeypatch.setattr(launches, "behind", counted)
-    runs = runs_in(tmp_path)
+    monkeypatch.setattr(launches, "find_trailing_words", record_call)
+    runs = list_runs(tmp_path)
     assert len(runs) == COUNT
-    assert asked
-    assert len(asked) <= 2 * COUNT**2
+    assert checked_configs
+    assert len(checked_configs) <= 2 * COUNT**2
 
 
 def test_what_scripts_share_is_found_and_judged_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that the scripts of a folder start, a setting that they give, the project files of a folder above."""
+    """Share the programs that a folder's scripts start, their settings, and project files in parent folders."""
     (tmp_path / ".git").mkdir()
     (tmp_path / "run.yaml").write_text(
         "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\ndo_train: true\nfinetuning_type: full\ndataset: alpaca\n"
@@ -54,28 +54,28 @@ def test_what_scripts_share_is_found_and_judged_once(tmp_path: Path, monkeypatch
     for number in range(COUNT):
         start = "accelerate launch src/train.py run.yaml logging_steps=5\n"
         (tmp_path / f"{number}.sh").write_text(f"#!/bin/bash\n{start}")
-    met: list[tuple[object, ...]] = []
+    calls: list[tuple[object, ...]] = []
 
-    def counted(owner: object, name: str) -> None:
+    def count_calls(owner: object, name: str) -> None:
         work = getattr(owner, name)
 
-        def noting(*arguments):  # type: ignore[no-untyped-def]
-            met.append((name, *(one for one in arguments if isinstance(one, str | tuple))))
+        def record_call(*arguments):  # type: ignore[no-untyped-def]
+            calls.append((name, *(argument for argument in arguments if isinstance(argument, str | tuple))))
             return work(*arguments)
 
-        monkeypatch.setattr(owner, name, noting)
+        monkeypatch.setattr(owner, name, record_call)
 
-    counted(os.path, "isfile")
-    counted(launched, "_judged")
-    counted(hollow_copies, "projects")
-    with working_in(tmp_path):
+    count_calls(os.path, "isfile")
+    count_calls(launched, "_judge_setting")
+    count_calls(hollow_copies, "read_project_names")
+    with change_directory(tmp_path):
         result = api.lint(["."], api.Options(isolated=True)).raw
     assert len(result.runs) == 1
-    assert len(result.runs[0].main.launched) == COUNT
-    asked = Counter(met)
-    assert [one for one, count in asked.items() if count > 1 and one[0] != "isfile"] == []
-    assert {one[0] for one in asked} == {"isfile", "_judged", "projects"}
-    assert asked["isfile", str(tmp_path / "src/train.py")] < 2 * COUNT
+    assert len(result.runs[0].main.launch_overrides) == COUNT
+    counts = Counter(calls)
+    assert [call for call, count in counts.items() if count > 1 and call[0] != "isfile"] == []
+    assert {call[0] for call in counts} == {"isfile", "_judge_setting", "read_project_names"}
+    assert counts["isfile", str(tmp_path / "src/train.py")] < 2 * COUNT
 
 
 TAKES = "#!/bin/bash\nset -e\naxolotl train $1 --launcher torchrun -- --nnodes 2 --nproc_per_node 4\n"
@@ -128,21 +128,21 @@ HANDS = {
 
 @pytest.mark.parametrize("name", HANDS)
 def test_a_script_that_takes_the_file_as_an_argument(tmp_path: Path, name: str) -> None:
-    """What it says is stated where another script hands it the file, else it may be meant for another one."""
+    """State the script's facts if another script passes it the file; otherwise assume them."""
     files, cluster, assumed = HANDS[name]
     (tmp_path / ".git").mkdir()
     for path, text in {"configs/a.yaml": AXOLOTL, **files}.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    [run] = runs_in(tmp_path)
+    [run] = list_runs(tmp_path)
     launch = run.plan.launch
-    origins = [run.origin(field) for field in ("launch.nodes", "launch.gpus_per_node")]
-    told = [
+    origins = [run.get_origin(field) for field in ("launch.nodes", "launch.gpus_per_node")]
+    values = [
         value if origin and origin.kind != "assumed" else None
         for value, origin in zip((launch.nodes, launch.gpus_per_node), origins)
     ]
-    assert tuple(told) == cluster
-    notes = {origin.assumed for origin, value in zip(origins, told) if origin is not None and value is not None}
+    assert tuple(values) == cluster
+    notes = {origin.assumption for origin, value in zip(origins, values) if origin is not None and value is not None}
     assert notes <= {""} if not assumed else all(assumed.rpartition("/")[2] in note for note in notes)
 
 
@@ -151,7 +151,7 @@ def test_what_stands_behind_the_argument_is_laid_over_the_file(tmp_path: Path) -
     (tmp_path / "a.yaml").write_text(AXOLOTL)
     (tmp_path / "train.sh").write_text("axolotl train $1 --micro-batch-size 4\n")
     (tmp_path / "run.sh").write_text("bash train.sh a.yaml\n")
-    [run] = runs_in(tmp_path)
+    [run] = list_runs(tmp_path)
     assert run.plan.batch.micro == 4
 
 
@@ -164,10 +164,10 @@ def test_without_a_root_scripts_above_the_folder_of_a_configuration_do_not_count
     (tmp_path / "configs").mkdir()
     (tmp_path / "configs" / "a.yaml").write_text(AXOLOTL)
     (tmp_path / "run.sh").write_text(TAKES.replace("$1", "configs/a.yaml"))
-    [run] = runs_in(tmp_path / "configs")
-    assert (run.plan.launch.nodes if run.stated("launch.nodes") else None) == nodes
-    [run] = runs_in(tmp_path)
-    assert run.plan.launch.nodes == 2  # a folder that is named is a root where there is no other
+    [run] = list_runs(tmp_path / "configs")
+    assert (run.plan.launch.nodes if run.is_stated("launch.nodes") else None) == nodes
+    [run] = list_runs(tmp_path)
+    assert run.plan.launch.nodes == 2  # a folder named on the command line is a root if there is no other
 
 
 RECIPE = """model_name_or_path: Qwen/Qwen2.5-7B
@@ -189,13 +189,13 @@ num_processes: 4
 NAMES_FILE = "accelerate launch --config_file accelerate/zero3.yaml train.py recipes/a.yaml"
 
 
-def shown_by(root: Path, *commands: str, files: Iterable[str] = ("accelerate/zero3.yaml",)) -> Run:
+def read_documented_run(root: Path, *commands: str, files: Iterable[str] = ("accelerate/zero3.yaml",)) -> Run:
     (root / ".git").mkdir()
     (root / "README.md").write_text("".join(f"# Train\n\n```shell\n{command}\n```\n" for command in commands))
     for name, text in {"recipes/a.yaml": RECIPE, **dict.fromkeys(files, ZERO3)}.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(text)
-    [run] = [run for run in runs_in(root) if run.main.framework == "trl"]
+    [run] = [run for run in list_runs(root) if run.main.framework == "trl"]
     return run
 
 
@@ -207,12 +207,12 @@ def shown_by(root: Path, *commands: str, files: Iterable[str] = ("accelerate/zer
     ],
 )
 def test_what_an_example_gives_a_launcher_is_an_assumption(tmp_path: Path, command: str, given: str) -> None:
-    run = shown_by(tmp_path, command)
+    run = read_documented_run(tmp_path, command)
     launch, parallel = run.plan.launch, run.plan.parallel
     assert (parallel.strategy, parallel.zero_stage, launch.gpus_per_node) == ("zero", 3, 4)
     note = f"accelerate is given {given}, as an example in `README.md` shows"
     for field in ("parallel.strategy", "parallel.zero_stage"):
-        assert note in " ".join(one.note for one in behind(run, {field}))
+        assert note in " ".join(ground.note for ground in find_assumptions(run, {field}))
 
 
 @pytest.mark.parametrize(
@@ -226,6 +226,6 @@ def test_what_an_example_gives_a_launcher_is_an_assumption(tmp_path: Path, comma
 def test_an_example_that_leaves_sharding_open(
     tmp_path: Path, commands: tuple[str, ...], files: tuple[str, ...]
 ) -> None:
-    run = shown_by(tmp_path, *commands, files=files)
+    run = read_documented_run(tmp_path, *commands, files=files)
     assert run.plan.parallel.strategy is None
-    assert run.parts.unresolved == ()
+    assert run.inputs.unresolved == ()

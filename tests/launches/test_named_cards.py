@@ -1,10 +1,10 @@
-"""The cards that paths name."""
+"""GPU types named in paths."""
 
 from __future__ import annotations
 
 import pytest
 
-from cfglint_train.launches.named_cards import named
+from cfglint_train.launches.named_cards import read_path_gpus
 
 NAMED = {
     "sft.axolotl.1xMI300.yaml": {"gpu": "MI300X", "gpus-per-node": 1},
@@ -20,9 +20,9 @@ NAMED = {
 
 @pytest.mark.parametrize("path", NAMED)
 def test_the_nearest_name_counts(path):
-    facts = named(path)
+    facts = read_path_gpus(path)
     assert {name: fact.value for name, fact in facts.items()} == NAMED[path]
-    assert all("to be sure" in fact.origin.assumed for fact in facts.values())
+    assert all("to be sure" in fact.origin.assumption for fact in facts.values())
 
 
 @pytest.mark.parametrize(
@@ -30,17 +30,17 @@ def test_the_nearest_name_counts(path):
     [
         "llama3-8b.yaml",
         "lr-2e4.yaml",
-        "seed_4090.yaml",  # four digits alone are any number
+        "seed_4090.yaml",  # four digits alone may be any number
         "t4.yaml",
         "v100.yaml",  # sold with 16 and with 32 GB
-        "a100-to-h100.yaml",  # which of them?
+        "a100-to-h100.yaml",  # ambiguous
         "2xK520.sh",  # not in the table
         "bs128-len4096.yaml",
     ],
 )
 def test_what_names_no_one_card_says_nothing(path):
-    assert named(path) == {}
+    assert read_path_gpus(path) == {}
 
 
 def test_no_gpus_at_all_is_no_number_of_them():
-    assert named("0xh200.yaml").keys() == {"gpu"}
+    assert read_path_gpus("0xh200.yaml").keys() == {"gpu"}

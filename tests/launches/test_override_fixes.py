@@ -1,4 +1,4 @@
-"""Settings that a launch script lays over a file are changed in the script."""
+"""Settings that a launch script lays over a file: fixes change them in the script."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.linting import contents, fix, lint, options
+from tests.support.linting import build_options, fix, lint, read_contents
 
 AXOLOTL = """\
 base_model: meta-llama/Llama-3.1-8B
@@ -70,21 +70,21 @@ def test_the_script_gets_the_numbers_that_the_file_would_get(tmp_path: Path, tex
     (alone / "conf" / "run.yaml").write_text(
         text.replace("_size: 1\n", "_size: 16\n").replace("steps: 1\n", "steps: 2\n")
     )
-    chosen = options(select=["MEM001"], **CHOSEN)
+    chosen = build_options(select=["MEM001"], **CHOSEN)
     fix(alone, chosen)
     fix(launched, chosen)
-    [wanted], [found] = lint(alone, chosen).runs, lint(launched, chosen).runs
-    assert wanted.plan.batch.micro < 16
-    assert (found.plan.batch.micro, found.plan.batch.accumulation) == (
-        wanted.plan.batch.micro,
-        wanted.plan.batch.accumulation,
+    [expected], [actual] = lint(alone, chosen).runs, lint(launched, chosen).runs
+    assert expected.plan.batch.micro < 16
+    assert (actual.plan.batch.micro, actual.plan.batch.accumulation) == (
+        expected.plan.batch.micro,
+        expected.plan.batch.accumulation,
     )
     assert (launched / "run.sh").read_text() == line.format(
-        found.plan.batch.micro, found.plan.batch.accumulation
+        actual.plan.batch.micro, actual.plan.batch.accumulation
     ) + "\n"
-    once = contents(launched)
+    once = read_contents(launched)
     fix(launched, chosen)
-    assert contents(launched) == once
+    assert read_contents(launched) == once
 
 
 @pytest.mark.parametrize("value", ["$MICRO", "16 --micro-batch-size $MICRO"])
@@ -93,9 +93,9 @@ def test_what_the_script_does_not_decide_is_left(tmp_path: Path, value: str) -> 
     (tmp_path / "z3.json").write_text(ZERO)
     (tmp_path / "run.yaml").write_text(AXOLOTL.format(batch=AXOLOTL_BATCH.format(1, 1)))
     (tmp_path / "run.sh").write_text(f"axolotl train run.yaml --micro-batch-size {value}\n")
-    before = contents(tmp_path)
-    fix(tmp_path, options(select=["MEM001"], **CHOSEN))
-    assert contents(tmp_path) == before
+    before = read_contents(tmp_path)
+    fix(tmp_path, build_options(select=["MEM001"], **CHOSEN))
+    assert read_contents(tmp_path) == before
 
 
 def test_two_scripts_that_agree_are_left(tmp_path: Path) -> None:
@@ -104,6 +104,6 @@ def test_two_scripts_that_agree_are_left(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(AXOLOTL.format(batch=AXOLOTL_BATCH.format(1, 1)))
     for name in ("a.sh", "b.sh"):
         (tmp_path / name).write_text("axolotl train run.yaml --micro-batch-size 16\n")
-    before = contents(tmp_path)
-    fix(tmp_path, options(select=["MEM001"], **CHOSEN))
-    assert contents(tmp_path) == before
+    before = read_contents(tmp_path)
+    fix(tmp_path, build_options(select=["MEM001"], **CHOSEN))
+    assert read_contents(tmp_path) == before

@@ -1,4 +1,4 @@
-"""Commands that Python programs start."""
+"""Commands started by Python programs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from time import process_time
 
 import pytest
 
-from cfglint_train.launches.python_launches import commands
+from cfglint_train.launches.python_launches import extract_commands
 from tests.support.configs import AXOLOTL
-from tests.support.linting import lint, runs_in
+from tests.support.linting import lint, list_runs
 
 PROGRAMS = {
     "a list": ('subprocess.run(["torchrun", "train.py", "--lr", "1e-5"])', "torchrun train.py --lr 1e-5"),
@@ -39,12 +39,12 @@ IMPORTS = "import os, subprocess, sys; import subprocess as sp; from subprocess 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_words_of_a_command(name: str) -> None:
     program, expected = PROGRAMS[name]
-    assert commands(IMPORTS + program).replace("\\\n", " ").split() == expected.split()
+    assert extract_commands(IMPORTS + program).replace("\\\n", " ").split() == expected.split()
 
 
 def test_words_are_in_their_lines() -> None:
     program = 'run([\n    "a",\n    # a note\n    "--b", "c",\n])\nrun("""d \\\\\n  e""")\n'
-    text = commands("from subprocess import run\n" + program)
+    text = extract_commands("from subprocess import run\n" + program)
     assert text.split("\n") == ["", "", "    a \\", "\\", "    --b    c", "", "    d \\", "  e", ""]
 
 
@@ -55,7 +55,7 @@ def test_words_are_in_their_lines() -> None:
             'subprocess.run(["axolotl", "train", sys.argv[1]])',
             "the file that axolotl is started with (`${sys_argv_1}`) cannot",
         ),
-        ('os.system("axolotl train cfg/a.yaml")', "`cfg/a.yaml`, which axolotl is started with, was not found"),
+        ('os.system("axolotl train cfg/a.yaml")', "axolotl is started with `cfg/a.yaml`, which was not found"),
         (
             'sp.run(f"deepspeed --module openrlhf.cli.train_sft --pretrain {m} --zero_stage 3", shell=True)',
             "the options of `openrlhf.cli.train_sft` are read in shell scripts only",
@@ -73,9 +73,9 @@ def test_a_run_that_a_program_starts_is_named(tmp_path: Path, program: str, expe
     (tmp_path / ".git").mkdir()
     (tmp_path / "own.py").write_text("import mine\nmine.train()\n")
     (tmp_path / "start.py").write_text(f"{IMPORTS}{program}\n")
-    found = [(one.message, one.path, one.start.line) for one in lint(tmp_path).findings]
-    assert [(path, line) for _, path, line in found] == ([] if expected is None else [("start.py", 2)])
-    assert expected is None or found[0][0].startswith(f"run not checked: {expected}")
+    findings = [(finding.message, finding.path, finding.start.line) for finding in lint(tmp_path).findings]
+    assert [(path, line) for _, path, line in findings] == ([] if expected is None else [("start.py", 2)])
+    assert expected is None or findings[0][0].startswith(f"run not checked: {expected}")
 
 
 def test_programs_of_tests_are_left_out(tmp_path: Path) -> None:
@@ -90,11 +90,11 @@ def test_what_a_launch_in_a_program_says_is_assumed(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(AXOLOTL)
     words = '"axolotl", "train", "a.yaml", "--launcher", "torchrun", "--", "--nproc_per_node", "2"'
     (tmp_path / "start.py").write_text(f"import subprocess\nsubprocess.run([{words}])\n")
-    (run,) = runs_in(tmp_path)
+    (run,) = list_runs(tmp_path)
     assert run.plan.launch.gpus_per_node == 2
-    origin = run.origin("launch.gpus_per_node")
+    origin = run.get_origin("launch.gpus_per_node")
     assert origin is not None
-    assert "start.py:2 states" in origin.assumed
+    assert "start.py:2 states" in origin.assumption
 
 
 @pytest.mark.parametrize(
@@ -110,5 +110,5 @@ def test_what_a_launch_in_a_program_says_is_assumed(tmp_path: Path) -> None:
 )
 def test_a_program_that_grows_without_end_is_left(program: str) -> None:
     begun = process_time()
-    assert len(commands(IMPORTS + program)) < 2_000_000
+    assert len(extract_commands(IMPORTS + program)) < 2_000_000
     assert process_time() - begun < 5

@@ -1,4 +1,4 @@
-"""Job scripts that other scripts submit: the options of `sbatch` override the directives."""
+"""Job scripts that other scripts submit: options of `sbatch` override the directives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.configs import AXOLOTL
-from tests.support.linting import runs_in
+from tests.support.linting import list_runs
 
 JOB = """\
 #!/bin/bash
@@ -23,13 +23,13 @@ srun llamafactory-cli train --stage sft --do_train --model_name_or_path Qwen/Qwe
 """
 
 
-def launch(root: Path, files: dict[str, str]) -> tuple[object, ...]:
+def read_cluster(root: Path, files: dict[str, str]) -> tuple[object, ...]:
     (root / ".git").mkdir(exist_ok=True)
     for name, text in {"configs/run.yaml": AXOLOTL, "jobs/train.sbatch": JOB, **files}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    [run] = runs_in(root)
-    origin = run.origin("launch.nodes")
+    [run] = list_runs(root)
+    origin = run.get_origin("launch.nodes")
     assert origin is not None
     return run.cluster, None if origin.kind == "assumed" else origin.note
 
@@ -51,46 +51,49 @@ def launch(root: Path, files: dict[str, str]) -> tuple[object, ...]:
     ],
 )
 def test_options_of_the_submission_override_the_directives(tmp_path, command, cluster, said_in):
-    assert launch(tmp_path, {"submit.sh": f"#!/bin/bash\n{command}\n"}) == (cluster, said_in)
+    assert read_cluster(tmp_path, {"submit.sh": f"#!/bin/bash\n{command}\n"}) == (cluster, said_in)
 
 
 def test_what_the_submission_leaves_open_is_unknown_whatever_the_directive_says(tmp_path):
     job = JOB.replace(" --nnodes=$SLURM_NNODES", "").replace("srun torchrun", "srun python")
-    found = launch(tmp_path, {"submit.sh": "sbatch -N $1 jobs/train.sbatch\n", "jobs/train.sbatch": job})
-    assert found == ((None, 8), "submit.sh")
+    cluster = read_cluster(tmp_path, {"submit.sh": "sbatch -N $1 jobs/train.sbatch\n", "jobs/train.sbatch": job})
+    assert cluster == ((None, 8), "submit.sh")
 
 
 def test_what_the_programs_of_the_job_say_counts_more(tmp_path):
     job = JOB.replace("$SLURM_NNODES", "1")
-    assert launch(tmp_path, {"submit.sh": "sbatch -N 4 jobs/train.sbatch\n", "jobs/train.sbatch": job})[0] == (1, 8)
+    assert read_cluster(tmp_path, {"submit.sh": "sbatch -N 4 jobs/train.sbatch\n", "jobs/train.sbatch": job})[0] == (
+        1,
+        8,
+    )
 
 
 def test_submissions_that_differ_leave_it_unknown(tmp_path):
     small, large = "sbatch -N 2 jobs/train.sbatch\n", "sbatch -N 8 jobs/train.sbatch\n"
-    assert launch(tmp_path, {"submit.sh": small + large})[0] == (None, 8)
-    assert launch(tmp_path, {"submit.sh": small, "big.sh": large})[0] == (None, 8)
-    assert launch(tmp_path, {"submit.sh": large, "big.sh": large})[0] == (8, 8)
+    assert read_cluster(tmp_path, {"submit.sh": small + large})[0] == (None, 8)
+    assert read_cluster(tmp_path, {"submit.sh": small, "big.sh": large})[0] == (None, 8)
+    assert read_cluster(tmp_path, {"submit.sh": large, "big.sh": large})[0] == (8, 8)
 
 
 def test_the_memory_of_the_submission(tmp_path):
-    launch(tmp_path, {"submit.sh": "sbatch --mem=1800G jobs/train.sbatch\n"})
-    [run] = runs_in(tmp_path)
-    assert run.hardware.capacity("host") == 1800 * 2**30
+    read_cluster(tmp_path, {"submit.sh": "sbatch --mem=1800G jobs/train.sbatch\n"})
+    [run] = list_runs(tmp_path)
+    assert run.hardware.get_capacity("host") == 1800 * 2**30
 
 
 def test_a_submission_that_hands_the_file_on(tmp_path):
     job = JOB.replace("configs/run.yaml", '"$1"')
     files = {"submit.sh": "sbatch --nodes=4 jobs/train.sbatch configs/run.yaml\n", "jobs/train.sbatch": job}
-    assert launch(tmp_path, files)[0][0] == 4
+    assert read_cluster(tmp_path, files)[0][0] == 4
 
 
 def test_a_job_that_is_the_configuration_itself(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "job.sbatch").write_text(COMMAND)
-    [run] = runs_in(tmp_path)
+    [run] = list_runs(tmp_path)
     assert run.plan.launch.nodes == 2
     (tmp_path / "submit.sh").write_text("sbatch --nodes=6 job.sbatch\n")
-    [run] = runs_in(tmp_path)
+    [run] = list_runs(tmp_path)
     assert run.plan.launch.nodes == 6
 
 
@@ -117,7 +120,7 @@ srun {} "$1"
 )
 def test_directives_of_a_job_that_the_file_is_handed_to(tmp_path, command, program, cluster):
     files = {"submit.sh": f"#!/bin/bash\n{command}\n", "jobs/train.sbatch": HANDED.format(program)}
-    assert launch(tmp_path, files)[0] == cluster
+    assert read_cluster(tmp_path, files)[0] == cluster
 
 
 FLAGS = "--pretrain Qwen/Qwen2.5-0.5B --dataset d --prompt_data d --bf16 --zero_stage 3 --micro_train_batch_size 1"
@@ -125,10 +128,10 @@ FLAGS = "--pretrain Qwen/Qwen2.5-0.5B --dataset d --prompt_data d --bf16 --zero_
 
 @pytest.mark.parametrize(("entry", "nodes"), [("train_sft", 6), ("train_ppo_ray", 1)])
 def test_a_job_of_openrlhf(tmp_path, entry, nodes):
-    """Ray's jobs say themselves on how many nodes each model stands."""
+    """Read the nodes of each model from the flags, because Ray's jobs state them."""
     (tmp_path / ".git").mkdir()
     command = f"srun python -m openrlhf.cli.{entry} {FLAGS}"
     (tmp_path / "job.sbatch").write_text(f"#SBATCH -N 2\n#SBATCH --gres=gpu:8\n{command}\n")
     (tmp_path / "submit.sh").write_text("sbatch --nodes 6 job.sbatch\n")
-    [run] = runs_in(tmp_path)
+    [run] = list_runs(tmp_path)
     assert run.plan.launch.nodes == nodes

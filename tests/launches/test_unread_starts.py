@@ -1,4 +1,4 @@
-"""Runs that Makefiles, justfiles and jobs in YAML start and that are not read."""
+"""Runs started by Makefiles, justfiles and YAML jobs that cfglint does not read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPTIONS = "openrlhf.cli.train_sft --pretrain m --zero_stage 3"
 UNKNOWN = "the file that axolotl is started with (`{}`) cannot be determined"
 STARTS = {
     "Makefile": ("train:\n\taxolotl train $(CONFIG)\n", 2, UNKNOWN.format("${CONFIG}")),
-    "rules.mk": ("train:\n\taxolotl train cfg/b.yml\n", 2, "`cfg/b.yml`, which axolotl is started with, was not found"),
+    "rules.mk": ("train:\n\taxolotl train cfg/b.yml\n", 2, "axolotl is started with `cfg/b.yml`, which was not found"),
     "justfile": (
         f"train:\n    deepspeed --module {OPTIONS}\n",
         2,
@@ -50,8 +50,8 @@ def test_a_run_is_named_where_it_is_started(tmp_path: Path, name: str) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "own.py").write_text("import mine\nmine.train()\n")
     (tmp_path / name).write_text(text)
-    found = [(one.path, one.start.line, one.message) for one in lint(tmp_path).findings]
-    assert found == [(name, line, f"run not checked: {message}")]
+    findings = [(finding.path, finding.start.line, finding.message) for finding in lint(tmp_path).findings]
+    assert findings == [(name, line, f"run not checked: {message}")]
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -66,19 +66,19 @@ def test_files_of_the_framework_are_checked_themselves(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "a.yml").write_text(AXOLOTL)
     (tmp_path / "Makefile").write_text(STARTS["Makefile"][0])
-    assert "CHK005" not in {one.code for one in lint(tmp_path).findings}
+    assert "CHK005" not in {finding.code for finding in lint(tmp_path).findings}
 
 
 def test_a_script_without_an_extension_is_one(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "train").write_text(f"#!/bin/bash\ndeepspeed --module {OPTIONS}\n")
-    assert not [one for one in lint(tmp_path).findings if one.code == "CHK005"]
+    assert not [finding for finding in lint(tmp_path).findings if finding.code == "CHK005"]
 
 
 def test_a_file_of_unknown_name_is_named_once_in_a_file(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     recipe = "\taxolotl train $(CONFIG)\n\taxolotl train $(OTHER)\n"
     (tmp_path / "Makefile").write_text(f"a:\n{recipe}b:\n{recipe}")
-    found = [(one.start.line, one.message) for one in lint(tmp_path).findings]
+    findings = [(finding.start.line, finding.message) for finding in lint(tmp_path).findings]
     named = ((2, "${CONFIG}"), (3, "${OTHER}"))
-    assert found == [(line, f"run not checked: {UNKNOWN.format(text)}") for line, text in named]
+    assert findings == [(line, f"run not checked: {UNKNOWN.format(text)}") for line, text in named]

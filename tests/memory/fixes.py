@@ -1,4 +1,4 @@
-"""Runs of small real models on one GPU, the changes that `cfglint fit` shows of them, and the step of each plan."""
+"""Runs of small real models on one GPU, the changes that `cfglint fit` proposes for them, and the step of each plan."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from cfglint_train import api
-from cfglint_train.findings.verdicts import STEP
-from cfglint_train.fitting.alternatives import ladder
+from cfglint_train.findings.verdicts import STEP_PHASES
+from cfglint_train.fitting.alternatives import list_alternatives
 from cfglint_train.memory.components import WORKSPACES
 from cfglint_train.plan.fields import Plan
 from cfglint_train.runs.run import Run
-from tests.support.linting import working_in
+from tests.support.linting import change_directory
 
 TRACED = Path(__file__).with_name("fixes.jsonl")
 
@@ -54,7 +54,7 @@ MODELS = {
     "Qwen/Qwen3-0.6B": "qwen3-0.6b",
     "meta-llama/Llama-3.2-1B": "llama3.2-1b",
 }
-"""The model of a run -> its shape in tests/oracles/trace_rows.py."""
+"""Model of a run -> its shape in tests/oracles/trace_rows.py."""
 
 _RUNS = [
     (AXOLOTL, {"attention": "flash_attention_2", "optimizer": "adamw_torch", "accumulation": 1}),
@@ -70,7 +70,7 @@ TRACEABLE = frozenset(
 
 
 class Change(NamedTuple):
-    """One rung of a ladder: the settings that it names, and the plans before and after it."""
+    """An alternative: the settings that it names, and the runs before and after it."""
 
     model: str
     settings: tuple[str, ...]
@@ -78,49 +78,54 @@ class Change(NamedTuple):
     after: Run
 
 
-def changes() -> Iterator[Change]:
+def list_changes() -> Iterator[Change]:
     for model, (micro, length) in _SIZES.items():
-        for number, (text, more) in enumerate(_RUNS):
-            source = text.format(model=model, micro=micro, length=length, **more)
+        for number, (text, options) in enumerate(_RUNS):
+            source = text.format(model=model, micro=micro, length=length, **options)
             path = f"{number}.yaml"
-            with TemporaryDirectory() as empty, working_in(Path(empty)):
-                [one] = api.fit(path, api.Options(isolated=True), {path: source}).ladders
-            assert ladder(one.run).judgement is not None
-            for rung in one.rungs:
-                if TRACEABLE.issuperset(rung.move.changes):
-                    yield Change(MODELS[model], rung.settings, one.run, one.run.changed(rung.move.changes))
+            with TemporaryDirectory() as empty, change_directory(Path(empty)):
+                [alternatives] = api.fit(path, api.Options(isolated=True), {path: source}).ladders
+            assert list_alternatives(alternatives.run).judgement is not None
+            for alternative in alternatives.alternatives:
+                if TRACEABLE.issuperset(alternative.move.changes):
+                    yield Change(
+                        MODELS[model],
+                        alternative.settings,
+                        alternatives.run,
+                        alternatives.run.replace_fields(alternative.move.changes),
+                    )
 
 
-def step(plan: Plan) -> dict[str, Any]:
-    """The step of `step_trace.Case` that a plan describes."""
+def describe_step(plan: Plan) -> dict[str, Any]:
+    """Describe the step of a plan as arguments of `step_trace.Case`."""
     precision, activations, batch = plan.precision, plan.activations, plan.batch
-    held = {("bf16", True): "amp_bf16w", ("bf16", False): "bf16", ("fp32", True): "amp", ("fp32", False): "fp32"}
+    formats = {("bf16", True): "amp_bf16w", ("bf16", False): "bf16", ("fp32", True): "amp", ("fp32", False): "fp32"}
     return {
         "sequence": plan.sequence.length,
         "micro": batch.micro,
         "attention": {"sdpa": "flash", "flash": "fa2", "eager": "eager"}[str(activations.attention)],
         "checkpointing": activations.checkpointing == "full",
-        "precision": held[str(precision.params), bool(precision.autocast)],
+        "precision": formats[str(precision.params), bool(precision.autocast)],
         "optimizer": plan.optimizer.implementation,
         "accumulate": (batch.accumulation or 1) > 1,
         "keep_outputs": bool(activations.keeps_outputs),
     }
 
 
-def allocated(run: Run) -> int:
-    """What torch allocates at the peak of the training step, but for the kernels' workspaces, which no trace sees."""
-    peaks = [phase.gpu for phase in run.estimate.phases if phase.name in STEP and phase.gpu is not None]
+def sum_allocated(run: Run) -> int:
+    """Sum the bytes that torch allocates at the peak of the step, without kernel workspaces, which no trace sees."""
+    peaks = [phase.gpu for phase in run.estimate.phases if phase.name in STEP_PHASES and phase.gpu is not None]
     return max(
         sum(size for component, size in peak.sizes if component.counter == "allocated" and component is not WORKSPACES)
         for peak in peaks
     )
 
 
-def traced() -> dict[str, int]:
-    """Model and step -> the peak of its trace, in bytes."""
+def read_traces() -> dict[str, int]:
+    """Read the traces: model and step -> peak in bytes."""
     rows = (json.loads(line) for line in TRACED.read_text(encoding="utf-8").splitlines())
-    return {key(row["model"], row["step"]): row["peak"] for row in rows}
+    return {make_key(row["model"], row["step"]): row["peak"] for row in rows}
 
 
-def key(model: str, of: dict[str, Any]) -> str:
-    return json.dumps([model, of], sort_keys=True)
+def make_key(model: str, step: dict[str, Any]) -> str:
+    return json.dumps([model, step], sort_keys=True)

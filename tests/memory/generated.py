@@ -1,4 +1,4 @@
-"""Plans made at random from choices that reach every branch of the memory model."""
+"""Random plans, drawn from choices that reach every branch of the memory model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROLES = tuple(
     for name, trained in (("actor", True), ("critic", True), ("reference", False))
 )
 
-# Values that stand more than once are drawn more often.
+# Values that occur more than once are drawn more often.
 CHOICES: dict[Field, tuple[Any, ...]] = {
     "method.tuning": (
         "full",
@@ -213,28 +213,28 @@ CHOICES: dict[Field, tuple[Any, ...]] = {
 }
 
 
-def plans(count: int, seed: int = 7) -> Iterator[Plan]:
-    """So many plans, the same for the same seed."""
-    chances = {field: random.Random(f"{seed} {field}") for field in CHOICES}  # another field moves no draws of these
+def make_plans(count: int, seed: int = 7) -> Iterator[Plan]:
+    """Yield `count` plans, the same ones for the same seed."""
+    chances = {field: random.Random(f"{seed} {field}") for field in CHOICES}  # a new field does not change other draws
     for _ in range(count):
-        drawn = {field: chances[field].choice(values) for field, values in CHOICES.items()}
-        yield Plan().with_({field: value for field, value in drawn.items() if value is not None})
+        values_by_field = {field: chances[field].choice(values) for field, values in CHOICES.items()}
+        yield Plan().replace({field: value for field, value in values_by_field.items() if value is not None})
 
 
-def cases(count: int, seed: int = 7) -> Iterator[tuple[Plan, Architecture, Hardware | None]]:
-    """Those plans for the models in turn, with and without a known GPU."""
-    for index, plan in enumerate(plans(count, seed)):
-        architecture = lookup.find(MODELS[index % len(MODELS)])
+def make_cases(count: int, seed: int = 7) -> Iterator[tuple[Plan, Architecture, Hardware | None]]:
+    """Yield these plans with the models in turn, with and without a known GPU."""
+    for index, plan in enumerate(make_plans(count, seed)):
+        architecture = lookup.find_entry(MODELS[index % len(MODELS)])
         assert architecture is not None
         yield plan, architecture, HARDWARE[index % len(HARDWARE)]
 
 
-def estimates(count: int, seed: int = 7) -> Iterator[Estimate]:
-    """Their estimates."""
-    return (estimate(*case) for case in cases(count, seed))
+def make_estimates(count: int, seed: int = 7) -> Iterator[Estimate]:
+    """Yield the estimates of these plans."""
+    return (estimate(*case) for case in make_cases(count, seed))
 
 
-def budgets(found: Estimate) -> Iterator[Budget]:
-    """All budgets of an estimate."""
-    for phase in found.phases:
+def list_budgets(estimate_: Estimate) -> Iterator[Budget]:
+    """Yield all budgets of an estimate."""
+    for phase in estimate_.phases:
         yield from (budget for budget in (phase.gpu, phase.host, phase.disk) if budget is not None)

@@ -42,21 +42,21 @@ ZERO: dict[str, Any] = {
 }
 
 
-def plan(**changes: Any) -> Plan:
-    """A plan of one GPU with some fields changed; `__` stands for the dot."""
-    return Plan().with_({**BASE, **{name.replace("__", "."): value for name, value in changes.items()}})
+def make_plan(**changes: Any) -> Plan:
+    """Build a plan for one GPU with some fields changed; `__` in a keyword is the dot of a field."""
+    return Plan().replace({**BASE, **{name.replace("__", "."): value for name, value in changes.items()}})
 
 
-def zero(stage: int, ranks: int, **changes: Any) -> Plan:
-    """A DeepSpeed plan."""
+def make_zero(stage: int, ranks: int, **changes: Any) -> Plan:
+    """Build a DeepSpeed plan."""
     fields = {**BASE, **ZERO, "parallel.zero_stage": stage, "launch.gpus_per_node": ranks}
-    return Plan().with_({**fields, **{name.replace("__", "."): value for name, value in changes.items()}})
+    return Plan().replace({**fields, **{name.replace("__", "."): value for name, value in changes.items()}})
 
 
-def llama(
+def make_llama(
     parameters: int, layers: int, hidden: int, heads: int, kv: int, intermediate: int, vocab: int, tied: bool = False
 ) -> Architecture:
-    """A Llama with a published number of parameters."""
+    """Build a Llama with a published number of parameters."""
     head = hidden // heads
     linears = (
         Linear("q_proj", hidden, hidden, layers),
@@ -75,23 +75,23 @@ def llama(
     )  # fmt: skip
 
 
-LLAMA_3B = llama(3_212_749_824, 28, 3072, 24, 8, 8192, 128256, tied=True)
-LLAMA_8B = llama(8_030_261_248, 32, 4096, 32, 8, 14336, 128256)
+LLAMA_3B = make_llama(3_212_749_824, 28, 3072, 24, 8, 8192, 128256, tied=True)
+LLAMA_8B = make_llama(8_030_261_248, 32, 4096, 32, 8, 14336, 128256)
 
 
-def states_only(parameters: int) -> Architecture:
-    """A model whose activations do not matter: a small vocabulary and hidden size."""
-    return llama(parameters, 2, 64, 4, 4, 128, 64)._replace(largest_tensor=4096, layer_parameters=parameters // 3)
+def make_states_only(parameters: int) -> Architecture:
+    """Build a model with negligible activations: a small vocabulary and hidden size."""
+    return make_llama(parameters, 2, 64, 4, 4, 128, 64)._replace(largest_tensor=4096, layer_parameters=parameters // 3)
 
 
-def gpu(estimate: Estimate, phase: str) -> Budget:
-    """The GPU budget of a phase."""
-    found = estimate.phase(phase)
-    assert found is not None, (phase, estimate.missing)
-    assert found.gpu is not None
-    return found.gpu
+def get_gpu(estimate: Estimate, phase: str) -> Budget:
+    """Return the GPU budget of a phase."""
+    phase_ = estimate.find_phase(phase)
+    assert phase_ is not None, (phase, estimate.missing)
+    assert phase_.gpu is not None
+    return phase_.gpu
 
 
-def part(budget: Budget, *names: str) -> int:
-    """Bytes of some components."""
+def sum_parts(budget: Budget, *names: str) -> int:
+    """Sum the bytes of the named components."""
     return sum(size for component, size in budget.sizes if component.name in names)

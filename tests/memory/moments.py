@@ -1,21 +1,21 @@
-"""The moments of a training step, with everything that exists at each."""
+"""Moments of a training step, each with everything that exists then."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cfglint_train.memory.activations import activations
+from cfglint_train.memory.activations import compute_activations
 from cfglint_train.memory.component import Component
-from cfglint_train.memory.events import step_events
+from cfglint_train.memory.events import generate_step_events
 from cfglint_train.memory.job import Job
-from cfglint_train.memory.logits import head
+from cfglint_train.memory.logits import build_head
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.fields import Plan
 
 
 class Moment(NamedTuple):
-    """One event in bytes."""
+    """An event with the bytes of each component."""
 
     phase: str
     name: str
@@ -26,8 +26,13 @@ class Moment(NamedTuple):
         return sum(self.parts.values())
 
 
-def moments(setup: Setup, layers: bool = True) -> Iterator[Moment]:
-    """The events of a setup's step. `layers`: those that need the formula of the model's layers, too."""
+def list_moments(setup: Setup, layers: bool = True) -> Iterator[Moment]:
+    """Yield the events of a setup's step.
+
+    `layers`: include those that need the formula of the model's layers.
+    """
     job = Job(setup, Plan())
-    for phase, name, passing in step_events(job, setup, activations(setup) if layers else None, head(setup)):
-        yield Moment(phase, name, {**job.lasting, **passing})
+    for phase, name, transient in generate_step_events(
+        job, setup, compute_activations(setup) if layers else None, build_head(setup)
+    ):
+        yield Moment(phase, name, {**job.lasting, **transient})

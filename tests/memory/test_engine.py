@@ -1,6 +1,6 @@
-"""DeepSpeed's own engine, on a CPU with a fake process group, against the model: bytes per parameter of one rank.
+"""DeepSpeed's own engine, on a CPU with a fake process group, compared with the model: bytes per parameter of one rank.
 
-Needs torch and deepspeed, in this Python or in the one that CFGLINT_ORACLE_PYTHON names; skipped without.
+Needs torch and deepspeed, in this Python or in the one that CFGLINT_ORACLE_PYTHON names; skipped otherwise.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from cfglint_train.memory import host, transients
-from cfglint_train.memory.job import steady
-from cfglint_train.memory.setup_builder import read
-from cfglint_train.memory.states import left, states, whole_fp32_gradients
-from tests.memory.jobs import states_only, zero
-from tests.memory.moments import moments
+from cfglint_train.memory.job import list_lasting_parts
+from cfglint_train.memory.setup_builder import read_setup
+from cfglint_train.memory.states import compute_final_gradients, compute_states, has_whole_fp32_gradients
+from tests.memory.jobs import make_states_only, make_zero
+from tests.memory.moments import list_moments
 
 PYTHON = os.environ.get("CFGLINT_ORACLE_PYTHON", sys.executable)
 PROGRAM = Path(__file__).parents[1] / "oracles" / "zero_engine.py"
@@ -31,36 +31,36 @@ pytestmark = pytest.mark.oracle
 
 
 @functools.cache
-def available() -> bool:
-    words = [
+def is_available() -> bool:
+    command = [
         PYTHON,
         "-c",
         "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ('torch', 'deepspeed'))))",
     ]
-    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def engine(job: dict[str, Any]) -> dict[str, float]:
-    return _engine(json.dumps(job, sort_keys=True))
+def run_engine(job: dict[str, Any]) -> dict[str, float]:
+    return _run_engine(json.dumps(job, sort_keys=True))
 
 
 @functools.cache
-def _engine(job: str) -> dict[str, float]:
-    if not available():
+def _run_engine(job: str) -> dict[str, float]:
+    if not is_available():
         pytest.skip("needs torch and deepspeed")
-    words = [PYTHON, "-W", "ignore", str(PROGRAM), job]
-    out = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
-    told = [line for line in out.stdout.splitlines() if line.startswith("RESULT ")]
-    assert told, out.stderr[-2000:]
-    found: dict[str, float] = json.loads(told[-1].removeprefix("RESULT "))
-    return found
+    command = [PYTHON, "-W", "ignore", str(PROGRAM), job]
+    out = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    results = [line for line in out.stdout.splitlines() if line.startswith("RESULT ")]
+    assert results, out.stderr[-2000:]
+    sizes: dict[str, float] = json.loads(results[-1].removeprefix("RESULT "))
+    return sizes
 
 
 FP32 = {"precision__params": "fp32", "precision__compute": "fp32", "precision__grads": "fp32"}
 ACCUMULATED = {"settings": {"data_types": {"grad_accum_dtype": "fp32"}}}
 
-# Job, plan fields, and bytes per parameter that the engine holds beside what the model counts: the gradient of the
-# layer that runs (one of eight), or nothing where it is counted.
+# Job, plan fields, and bytes per parameter that the engine holds in addition to the model's count: the gradient of the
+# layer that runs (one of eight), or nothing if it is counted.
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("stage 0", {"stage": 0}, {}),
     ("stage 1", {"stage": 1}, {}),
@@ -82,33 +82,35 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize("world", [2, 8])
 @pytest.mark.parametrize(("name", "job", "changes"), CASES, ids=[case[0] for case in CASES])
 def test_held_bytes(name: str, job: dict[str, Any], changes: dict[str, Any], world: int) -> None:
-    """Between steps, after the backward pass, and in the step: within 1 %."""
-    found = engine({**job, "world": world})
-    shape = states_only(PARAMETERS)._replace(largest_tensor=PARAMETERS // LAYERS)
-    setup, reader = read(zero(job["stage"], world, parallel__reduce_bucket=1000, **changes), shape)
+    """Agree within 1 % between steps, after the backward pass, and in the step."""
+    measured = run_engine({**job, "world": world})
+    shape = make_states_only(PARAMETERS)._replace(largest_tensor=PARAMETERS // LAYERS)
+    setup, reader = read_setup(make_zero(job["stage"], world, parallel__reduce_bucket=1000, **changes), shape)
     assert setup is not None, reader.missing
-    held = states(setup)
-    events = {event.name: event.total for event in moments(setup, layers=False)}
-    base = sum(steady(setup, held).values()) + transients.held_bucket(setup)
-    always = held.accumulated if job["stage"] == 3 or whole_fp32_gradients(setup) else 0.0
+    state_sizes = compute_states(setup)
+    events = {event.name: event.total for event in list_moments(setup, layers=False)}
+    base = sum(list_lasting_parts(setup, state_sizes).values()) + transients.compute_lasting_bucket(setup)
+    always = state_sizes.accumulated if job["stage"] == 3 or has_whole_fp32_gradients(setup) else 0.0
     step = max(events["the update"], events.get("the gradient norm", 0.0))
-    expected = {"steady": base + always, "after backward": base + left(setup), "step": step}
+    expected = {"steady": base + always, "after backward": base + compute_final_gradients(setup), "step": step}
     for moment, size in expected.items():
-        assert size / PARAMETERS == pytest.approx(found[moment], rel=0.01, abs=0.002), moment
+        assert size / PARAMETERS == pytest.approx(measured[moment], rel=0.01, abs=0.002), moment
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("world", [2, 8])
 @pytest.mark.parametrize(("name", "job", "changes"), CASES[:8], ids=[case[0] for case in CASES[:8]])
 def test_backward_peak(name: str, job: dict[str, Any], changes: dict[str, Any], world: int) -> None:
-    """Of stages 0 to 2: up to the gradient of the layer that runs, one of eight, in the format of the model."""
-    found = engine({**job, "world": world})
-    shape = states_only(PARAMETERS)._replace(largest_tensor=PARAMETERS // LAYERS)
-    setup, _ = read(zero(job["stage"], world, parallel__reduce_bucket=1000, **changes), shape)
+    """Agree for stages 0 to 2 up to the gradient of the running layer (one of eight), in the format of the model."""
+    measured = run_engine({**job, "world": world})
+    shape = make_states_only(PARAMETERS)._replace(largest_tensor=PARAMETERS // LAYERS)
+    setup, _ = read_setup(make_zero(job["stage"], world, parallel__reduce_bucket=1000, **changes), shape)
     assert setup is not None
-    events = {event.name: event.total for event in moments(setup, layers=False)}
+    events = {event.name: event.total for event in list_moments(setup, layers=False)}
     layer = setup.formats.gradient / LAYERS
-    assert -0.01 * found["backward"] <= found["backward"] - events["the last gradients"] / PARAMETERS <= 2.1 * layer
+    assert (
+        -0.01 * measured["backward"] <= measured["backward"] - events["the last gradients"] / PARAMETERS <= 2.1 * layer
+    )
 
 
 OFFLOADED = {"zero": {"offload_optimizer": {"device": "cpu", "pin_memory": True}}}
@@ -118,14 +120,14 @@ OFFLOADED = {"zero": {"offload_optimizer": {"device": "cpu", "pin_memory": True}
 @pytest.mark.parametrize("stage", [2, 3])
 @pytest.mark.parametrize("accumulation", [1, 4])
 def test_offloaded_optimizer(stage: int, accumulation: int) -> None:
-    """GPU and host together, between steps: on a CPU they are one. Rounding of pinned blocks is CUDA's."""
-    found = engine({"stage": stage, "world": 2, "accumulation": accumulation, **OFFLOADED})
-    shape = states_only(PARAMETERS)._replace(largest_tensor=PARAMETERS // LAYERS)
+    """Add up GPU and host between steps, which share memory on a CPU; only CUDA rounds pinned blocks."""
+    measured = run_engine({"stage": stage, "world": 2, "accumulation": accumulation, **OFFLOADED})
+    shape = make_states_only(PARAMETERS)._replace(largest_tensor=PARAMETERS // LAYERS)
     changes = {"parallel__offload_optimizer": "cpu", "parallel__pin_memory": False, "batch__accumulation": accumulation}
-    setup, _ = read(zero(stage, 2, parallel__reduce_bucket=1000, **changes), shape)
+    setup, _ = read_setup(make_zero(stage, 2, parallel__reduce_bucket=1000, **changes), shape)
     assert setup is not None
-    held = states(setup)
-    expected = sum(steady(setup, held).values()) + sum(host.offloaded(setup).values()) / 2
-    # Below stage 3 two buffers of the largest parameter wait for gradients on their way (stage_1_and_2.py).
+    state_sizes = compute_states(setup)
+    expected = sum(list_lasting_parts(setup, state_sizes).values()) + sum(host.compute_offloaded(setup).values()) / 2
+    # Below stage 3 two buffers of the size of the largest parameter hold gradients in transfer (stage_1_and_2.py).
     expected += 4.0 * PARAMETERS / LAYERS if stage < 3 else 0.0
-    assert expected / PARAMETERS == pytest.approx(found["steady"], rel=0.01)
+    assert expected / PARAMETERS == pytest.approx(measured["steady"], rel=0.01)

@@ -1,4 +1,4 @@
-"""What an estimate promises whatever the plan: order, intervals, unknowns, the fields it rests on."""
+"""Properties of every estimate: order of bounds, intervals, unknown values, and the fields that it depends on."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfglint_train.calibration import report
-from cfglint_train.calibration.rows import KINDS, evidence, filed
+from cfglint_train.calibration.rows import EVIDENCE_KINDS, read_evidence, read_measured
 from cfglint_train.hardware.catalogue import Hardware
-from cfglint_train.memory.budget import verdict
-from cfglint_train.memory.calibration import table
+from cfglint_train.memory.budget import compute_verdict
+from cfglint_train.memory.calibration import load_table
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.plan.fields import Plan, Role
-from tests.memory.jobs import BASE, GIB, LLAMA_3B, LLAMA_8B, gpu, part, plan, zero
+from tests.memory.jobs import BASE, GIB, LLAMA_3B, LLAMA_8B, get_gpu, make_plan, make_zero, sum_parts
 
 STEP = ("forward", "backward", "optimizer step")
 
 
-def peak(**changes: Any) -> int:
-    found = estimate(plan(**changes), LLAMA_3B)
-    return max(gpu(found, phase).expected for phase in STEP)
+def find_peak(**changes: Any) -> int:
+    result = estimate(make_plan(**changes), LLAMA_3B)
+    return max(get_gpu(result, phase).expected for phase in STEP)
 
 
 # -- laws -------------------------------------------------------------------------------------------------------------
@@ -65,11 +65,11 @@ families = st.sampled_from(sorted(name for name, family in FAMILIES.items() if n
 @settings(max_examples=150, deadline=None)
 @given(plans, families)
 def test_every_budget_is_in_order(changes: dict[str, Any], family: str) -> None:
-    """Components add up, are never negative, have a formula, and are in the interval."""
-    found = estimate(plan(**changes), LLAMA_3B._replace(model_type=family))
-    assert not found.missing
-    assert {phase.name for phase in found.phases} >= {"load", *STEP}
-    for phase in found.phases:
+    """Make components add up, non-negative, with a formula and inside the interval."""
+    result = estimate(make_plan(**changes), LLAMA_3B._replace(model_type=family))
+    assert not result.missing
+    assert {phase.name for phase in result.phases} >= {"load", *STEP}
+    for phase in result.phases:
         for budget in (phase.gpu, phase.host, phase.disk):
             if budget is None:
                 continue
@@ -78,36 +78,38 @@ def test_every_budget_is_in_order(changes: dict[str, Any], family: str) -> None:
             assert budget.expected == sum(part.bytes for part in parts)
             assert budget.low <= budget.expected <= budget.high
             assert budget.allocated <= budget.reserved <= budget.expected
-            assert budget.more <= found.fields
+            assert budget.extra_fields <= result.fields
 
 
 @settings(max_examples=60, deadline=None)
 @given(plans, st.integers(1, 4))
 def test_more_tokens_never_need_less(changes: dict[str, Any], factor: int) -> None:
-    small = estimate(plan(**changes), LLAMA_3B)
+    small = estimate(make_plan(**changes), LLAMA_3B)
     larger = {**changes, "batch__micro": changes["batch__micro"] * factor}
-    large = estimate(plan(**larger), LLAMA_3B)
-    # A mask may come into being with the second sequence; nothing goes away.
+    large = estimate(make_plan(**larger), LLAMA_3B)
+    # A second sequence may add a mask; nothing disappears.
     for phase in STEP:
-        assert gpu(large, phase).allocated >= gpu(small, phase).allocated
+        assert get_gpu(large, phase).allocated >= get_gpu(small, phase).allocated
 
 
 @settings(max_examples=150, deadline=None)
 @given(plans)
 def test_checkpointing_never_raises_the_step(changes: dict[str, Any]) -> None:
-    """By more than one checkpoint: the first layer's input, which nothing else keeps."""
-    none = estimate(plan(**{**changes, "activations__checkpointing": "none"}), LLAMA_3B)
-    full = estimate(plan(**{**changes, "activations__checkpointing": "full"}), LLAMA_3B)
+    """Allow one checkpoint more: the first layer's input, which nothing else keeps."""
+    none = estimate(make_plan(**{**changes, "activations__checkpointing": "none"}), LLAMA_3B)
+    full = estimate(make_plan(**{**changes, "activations__checkpointing": "full"}), LLAMA_3B)
     checkpoint = changes["batch__micro"] * changes["sequence__length"] * LLAMA_3B.hidden * 4
-    most = max(gpu(none, phase).allocated for phase in STEP) + checkpoint
-    assert max(gpu(full, phase).allocated for phase in STEP) <= most
+    limit = max(get_gpu(none, phase).allocated for phase in STEP) + checkpoint
+    assert max(get_gpu(full, phase).allocated for phase in STEP) <= limit
 
 
 @pytest.mark.parametrize("strategy", ["fsdp1", "fsdp2", "zero"])
 def test_more_ranks_never_need_more(strategy: str) -> None:
     sizes = [
         max(
-            gpu(estimate(zero(3, ranks, parallel__strategy=strategy, launch__nodes=nodes), LLAMA_8B), phase).allocated
+            get_gpu(
+                estimate(make_zero(3, ranks, parallel__strategy=strategy, launch__nodes=nodes), LLAMA_8B), phase
+            ).allocated
             for phase in STEP
         )
         for nodes, ranks in ((1, 2), (1, 8), (4, 8), (16, 8))
@@ -120,51 +122,56 @@ def test_more_ranks_never_need_more(strategy: str) -> None:
 
 def test_settings_that_help() -> None:
     base = {"batch__micro": 4, "sequence__length": 4096, "activations__checkpointing": "none"}
-    assert peak(**base, activations__attention="eager") > peak(**base)
-    assert peak(**base, activations__fused_loss="liger") < peak(**base)
-    assert peak(**base, activations__liger_layers=True) < peak(**base)
-    assert peak(**{**base, "activations__checkpointing": "full"}) < peak(**base)
-    assert peak(**base, activations__keeps_outputs=True) > peak(**base)
+    assert find_peak(**base, activations__attention="eager") > find_peak(**base)
+    assert find_peak(**base, activations__fused_loss="liger") < find_peak(**base)
+    assert find_peak(**base, activations__liger_layers=True) < find_peak(**base)
+    assert find_peak(**{**base, "activations__checkpointing": "full"}) < find_peak(**base)
+    assert find_peak(**base, activations__keeps_outputs=True) > find_peak(**base)
 
 
 def test_foreach_makes_one_more_tensor_of_the_weights() -> None:
-    fused = gpu(estimate(plan(), LLAMA_8B), "optimizer step")
-    foreach = gpu(estimate(plan(optimizer__implementation="foreach"), LLAMA_8B), "optimizer step")
+    fused = get_gpu(estimate(make_plan(), LLAMA_8B), "optimizer step")
+    foreach = get_gpu(estimate(make_plan(optimizer__implementation="foreach"), LLAMA_8B), "optimizer step")
     assert foreach.allocated - fused.allocated == 2 * LLAMA_8B.parameters
 
 
 def test_states_of_optimizers() -> None:
-    def state(**changes: Any) -> float:
-        return part(gpu(estimate(plan(**changes), LLAMA_8B), "optimizer step"), "optimizer state") / LLAMA_8B.parameters
+    def compute_state(**changes: Any) -> float:
+        return (
+            sum_parts(get_gpu(estimate(make_plan(**changes), LLAMA_8B), "optimizer step"), "optimizer state")
+            / LLAMA_8B.parameters
+        )
 
-    assert state() == 4
-    assert state(precision__params="fp32") == 8
-    assert state(optimizer__state_bits=8) == pytest.approx(2, rel=0.02)
-    assert state(optimizer__name="lion") == 2
-    assert state(optimizer__name="sgd") == 0
+    assert compute_state() == 4
+    assert compute_state(precision__params="fp32") == 8
+    assert compute_state(optimizer__state_bits=8) == pytest.approx(2, rel=0.02)
+    assert compute_state(optimizer__name="lion") == 2
+    assert compute_state(optimizer__name="sgd") == 0
 
 
 def test_paged_states_are_not_counted_in_the_lower_bound() -> None:
-    paged, plain = (gpu(estimate(plan(optimizer__paged=value), LLAMA_8B), "optimizer step") for value in (True, False))
+    paged, plain = (
+        get_gpu(estimate(make_plan(optimizer__paged=value), LLAMA_8B), "optimizer step") for value in (True, False)
+    )
     assert paged.high == plain.high
     assert plain.low - paged.low == pytest.approx(4 * LLAMA_8B.parameters, rel=0.01)
 
 
 def test_lora_counts_its_matrices() -> None:
-    adapters = plan(
+    adapters = make_plan(
         method__tuning="lora", method__lora_rank=16, method__lora_targets=("all-linear",), precision__adapter="fp32"
     )
-    found = gpu(estimate(adapters, LLAMA_8B), "optimizer step")
+    budget = get_gpu(estimate(adapters, LLAMA_8B), "optimizer step")
     # 41,943,040 adapter elements for Llama-3.1-8B at rank 16: traced.
-    assert part(found, "parameters") == 41_943_040 * 4
-    assert part(found, "optimizer state") == 41_943_040 * 8
-    assert part(found, "frozen parameters") == 2 * LLAMA_8B.parameters
+    assert sum_parts(budget, "parameters") == 41_943_040 * 4
+    assert sum_parts(budget, "optimizer state") == 41_943_040 * 8
+    assert sum_parts(budget, "frozen parameters") == 2 * LLAMA_8B.parameters
 
 
 def test_quantised_base() -> None:
-    """nf4 with double quantisation: 0.516 B per element of the decoder's matrices, 16 bits for the rest."""
-    found = estimate(
-        plan(
+    """Count nf4 with double quantisation: 0.516 B per element of the decoder's matrices, 16 bits for the rest."""
+    result = estimate(
+        make_plan(
             method__tuning="lora", method__lora_rank=8, method__lora_targets=("q_proj",), precision__adapter="fp32",
             method__quantization="nf4", method__double_quantization=True,
         ),
@@ -172,14 +179,14 @@ def test_quantised_base() -> None:
     )  # fmt: skip
     matrices = sum(linear.elements for linear in LLAMA_8B.linears if linear.part == "decoder")
     expected = matrices * 0.5158691 + (LLAMA_8B.parameters - matrices) * 2
-    assert part(gpu(found, "optimizer step"), "frozen parameters") == pytest.approx(expected, rel=1e-6)
+    assert sum_parts(get_gpu(result, "optimizer step"), "frozen parameters") == pytest.approx(expected, rel=1e-6)
 
 
 def test_reference_model() -> None:
-    """A second whole model: sharded under ZeRO-3, whole on every GPU below it."""
+    """Add a second whole model: sharded under ZeRO-3, whole on every GPU below it."""
     for stage, ranks in ((2, 1), (3, 8)):
-        found = estimate(zero(stage, 8, method__reference_model="full"), LLAMA_8B)
-        assert part(gpu(found, "backward"), "reference model") == 2 * LLAMA_8B.parameters // ranks
+        result = estimate(make_zero(stage, 8, method__reference_model="full"), LLAMA_8B)
+        assert sum_parts(get_gpu(result, "backward"), "reference model") == 2 * LLAMA_8B.parameters // ranks
 
 
 def test_models_that_share_the_actors_gpus() -> None:
@@ -189,60 +196,60 @@ def test_models_that_share_the_actors_gpus() -> None:
         Role("reference", None, False, 1, 8, "all"),
         Role("reward", None, False, 1, 8, "elsewhere"),
     )
-    found = gpu(estimate(zero(3, 8, model__roles=roles), LLAMA_8B), "backward")
-    assert part(found, "other models") == pytest.approx((16 + 2) * LLAMA_8B.parameters / 8, rel=1e-6)
+    budget = get_gpu(estimate(make_zero(3, 8, model__roles=roles), LLAMA_8B), "backward")
+    assert sum_parts(budget, "other models") == pytest.approx((16 + 2) * LLAMA_8B.parameters / 8, rel=1e-6)
 
 
 def test_rollout_engine() -> None:
     card = Hardware(gpu_bytes=80 * GIB)
     colocated = {"rollout__engine": "vllm", "rollout__mode": "colocate", "rollout__utilization": 0.5}
-    awake = estimate(zero(3, 8, **colocated), LLAMA_8B, card)
-    assert part(gpu(awake, "rollout"), "rollout engine") == 40 * GIB
-    assert part(gpu(awake, "backward"), "rollout engine") == 40 * GIB
-    asleep = estimate(zero(3, 8, **colocated, rollout__sleep=True), LLAMA_8B, card)
-    assert part(gpu(asleep, "backward"), "rollout engine") < 20 * GIB
-    assert estimate(zero(3, 8, **colocated), LLAMA_8B).missing == ("rollout.utilization",)
+    awake = estimate(make_zero(3, 8, **colocated), LLAMA_8B, card)
+    assert sum_parts(get_gpu(awake, "rollout"), "rollout engine") == 40 * GIB
+    assert sum_parts(get_gpu(awake, "backward"), "rollout engine") == 40 * GIB
+    asleep = estimate(make_zero(3, 8, **colocated, rollout__sleep=True), LLAMA_8B, card)
+    assert sum_parts(get_gpu(asleep, "backward"), "rollout engine") < 20 * GIB
+    assert estimate(make_zero(3, 8, **colocated), LLAMA_8B).missing == ("rollout.utilization",)
 
 
 def test_a_model_that_is_saved_when_the_run_has_ended_is_one_copy_of_its_weights() -> None:
     last: dict[str, Any] = {"checkpoint__strategy": "no", "checkpoint__final": True}
-    found, often = (
-        estimate(plan(checkpoint__keep=4, **saved), LLAMA_8B).phase("save")
+    final, periodic = (
+        estimate(make_plan(checkpoint__keep=4, **saved), LLAMA_8B).find_phase("save")
         for saved in (last, {"checkpoint__strategy": "steps"})
     )
-    assert found is not None
-    assert often is not None
-    assert found.disk is not None
-    assert often.disk is not None
-    assert found.disk.expected == 2 * LLAMA_8B.parameters
-    assert often.disk.expected > 5 * found.disk.expected
+    assert final is not None
+    assert periodic is not None
+    assert final.disk is not None
+    assert periodic.disk is not None
+    assert final.disk.expected == 2 * LLAMA_8B.parameters
+    assert periodic.disk.expected > 5 * final.disk.expected
 
 
 def test_saving_single_gpus_and_fsdp() -> None:
-    """One GPU writes what it holds; FSDP gathers weights, then states, on rank 0 (or neither, sharded)."""
-    alone = estimate(plan(checkpoint__strategy="steps", checkpoint__keep=2), LLAMA_8B).phase("save")
+    """Write the memory of one GPU; under FSDP gather weights, then states, on rank 0 (or neither if sharded)."""
+    alone = estimate(make_plan(checkpoint__strategy="steps", checkpoint__keep=2), LLAMA_8B).find_phase("save")
     assert alone is not None
     assert alone.disk is not None
     assert alone.disk.expected == pytest.approx(3 * 6 * LLAMA_8B.parameters)
     for kind, state, whole in (("fsdp1", "full", 8), ("fsdp2", "full", 8), ("fsdp2", "sharded", 4)):
         fields = {"precision__params": "fp32", "checkpoint__strategy": "steps", "checkpoint__state_dict": state}
         fields |= {"parallel__strategy": kind, "launch__nodes": 1, "launch__gpus_per_node": 8}
-        phase = estimate(plan(**fields), LLAMA_8B).phase("save")
+        phase = estimate(make_plan(**fields), LLAMA_8B).find_phase("save")
         assert phase is not None
         assert phase.host is not None
         assert phase.host.expected == pytest.approx(whole * LLAMA_8B.parameters, rel=0.01)
-        only = estimate(plan(**fields, checkpoint__model_only=True), LLAMA_8B).phase("save")
+        only = estimate(make_plan(**fields, checkpoint__model_only=True), LLAMA_8B).find_phase("save")
         assert only is not None
         assert only.host is not None
         assert only.host.expected == pytest.approx(4 * LLAMA_8B.parameters, rel=0.01)
 
 
 def test_evaluation_holds_whole_logits() -> None:
-    found = gpu(estimate(plan(batch__eval_micro=8, activations__fused_loss="liger"), LLAMA_8B), "eval")
-    assert part(found, "logits and loss") == 8 * 2048 * 128256 * 10
+    budget = get_gpu(estimate(make_plan(batch__eval_micro=8, activations__fused_loss="liger"), LLAMA_8B), "eval")
+    assert sum_parts(budget, "logits and loss") == 8 * 2048 * 128256 * 10
     assert not [
         phase
-        for phase in estimate(plan(eval__strategy="no", batch__eval_micro=8), LLAMA_8B).phases
+        for phase in estimate(make_plan(eval__strategy="no", batch__eval_micro=8), LLAMA_8B).phases
         if phase.name == "eval"
     ]
 
@@ -250,80 +257,81 @@ def test_evaluation_holds_whole_logits() -> None:
 def test_experts_on_the_host() -> None:
     lora = {"method__tuning": "lora", "method__lora_rank": 8, "method__lora_targets": ("q_proj",)}
     shape = LLAMA_8B._replace(expert_parameters=5_000_000_000)
-    found = estimate(plan(**lora, precision__adapter="fp32", model__host_experts=True), shape)
-    assert part(gpu(found, "backward"), "frozen parameters") == 2 * (LLAMA_8B.parameters - 5_000_000_000)
-    step = found.phase("optimizer step")
+    result = estimate(make_plan(**lora, precision__adapter="fp32", model__host_experts=True), shape)
+    assert sum_parts(get_gpu(result, "backward"), "frozen parameters") == 2 * (LLAMA_8B.parameters - 5_000_000_000)
+    step = result.find_phase("optimizer step")
     assert step is not None
     assert step.host is not None
-    assert part(step.host, "experts on the host") == 10_000_000_000
+    assert sum_parts(step.host, "experts on the host") == 10_000_000_000
 
 
 # -- unknowns ---------------------------------------------------------------------------------------------------------
 
 
 def test_unknown_model() -> None:
-    found = estimate(plan(), None)
-    assert found.phases == ()
-    assert found.missing == ("model",)
+    result = estimate(make_plan(), None)
+    assert result.phases == ()
+    assert result.missing == ("model",)
 
 
 @pytest.mark.parametrize("field", ["batch.micro", "sequence.length", "method.tuning", "precision.params"])
 def test_essential_fields(field: str) -> None:
-    found = estimate(Plan().with_({**BASE, field: None}), LLAMA_8B)
-    assert found.phases == ()
-    assert field in found.missing
+    result = estimate(Plan().replace({**BASE, field: None}), LLAMA_8B)
+    assert result.phases == ()
+    assert field in result.missing
 
 
 def test_unknown_optimizer_keeps_its_phases_silent() -> None:
-    found = estimate(plan(optimizer__name="something_new"), LLAMA_8B)
-    assert found.missing == ("optimizer.name",)
-    assert {phase.name for phase in found.phases} == {"load"}
+    result = estimate(make_plan(optimizer__name="something_new"), LLAMA_8B)
+    assert result.missing == ("optimizer.name",)
+    assert {phase.name for phase in result.phases} == {"load"}
 
 
 @pytest.mark.parametrize(
     "shape", [LLAMA_8B._replace(model_type="mamba"), LLAMA_8B._replace(recurrent_layers=4)], ids=["family", "hybrid"]
 )
 def test_family_without_a_formula(shape: Any) -> None:
-    """States are exact; what needs activations is missing, not guessed."""
-    found = estimate(plan(), shape)
-    assert found.missing == ("model",)
-    assert {phase.name for phase in found.phases} == {"load", "optimizer step", "save"}
-    step = gpu(found, "optimizer step")
+    """Keep the states exact, and report what needs activations as missing instead of guessing."""
+    result = estimate(make_plan(), shape)
+    assert result.missing == ("model",)
+    assert {phase.name for phase in result.phases} == {"load", "optimizer step", "save"}
+    step = get_gpu(result, "optimizer step")
     assert step.allocated == pytest.approx(8 * LLAMA_8B.parameters, rel=0.01)
 
 
 def test_usual_values_are_named() -> None:
-    found = estimate(Plan().with_({**BASE, "activations.fused_loss": None, "batch.accumulation": None}), LLAMA_8B)
-    assert set(found.assumed) == {"activations.fused_loss", "batch.accumulation"}
+    result = estimate(Plan().replace({**BASE, "activations.fused_loss": None, "batch.accumulation": None}), LLAMA_8B)
+    assert set(result.assumed) == {"activations.fused_loss", "batch.accumulation"}
 
 
 def test_fields_say_what_the_numbers_rest_on() -> None:
-    alone = estimate(plan(launch__nodes=4, launch__gpus_per_node=8), LLAMA_8B)
+    alone = estimate(make_plan(launch__nodes=4, launch__gpus_per_node=8), LLAMA_8B)
     assert not {"launch.nodes", "launch.gpus_per_node", "parallel.zero_stage"} & alone.fields
     assert {"batch.micro", "sequence.length", "activations.checkpointing"} <= alone.fields
     assert "checkpoint.strategy" in alone.fields
     assert {"batch.steps", "batch.epochs", "checkpoint.per_epoch", "checkpoint.load_best_at_end"} <= alone.fields
-    backward = gpu(alone, "backward")
-    assert not [field for field in backward.more if field.startswith("checkpoint.")]
-    sharded = estimate(zero(3, 8), LLAMA_8B)
+    backward = get_gpu(alone, "backward")
+    assert not [field for field in backward.extra_fields if field.startswith("checkpoint.")]
+    sharded = estimate(make_zero(3, 8), LLAMA_8B)
     assert {"launch.nodes", "launch.gpus_per_node", "parallel.zero_stage"} <= sharded.fields
 
 
 def test_verdicts() -> None:
-    budget = gpu(estimate(plan(), LLAMA_8B), "optimizer step")
-    assert verdict(budget, budget.high) == "fits"
-    assert verdict(budget, budget.high - 1) == "tight"
-    assert verdict(budget, budget.expected) == "tight"
-    assert verdict(budget, budget.expected - 1) == "probably does not fit"
-    assert verdict(budget, budget.low) == "probably does not fit"
-    assert verdict(budget, budget.low - 1) == "does not fit"
+    budget = get_gpu(estimate(make_plan(), LLAMA_8B), "optimizer step")
+    assert compute_verdict(budget, budget.high) == "fits"
+    assert compute_verdict(budget, budget.high - 1) == "tight"
+    assert compute_verdict(budget, budget.expected) == "tight"
+    assert compute_verdict(budget, budget.expected - 1) == "probably does not fit"
+    assert compute_verdict(budget, budget.low) == "probably does not fit"
+    assert compute_verdict(budget, budget.low - 1) == "does not fit"
 
 
 def test_other_code_has_a_wider_interval() -> None:
-    """OLMo's own modules have the shape of the traced family and other names: the rows are not about them."""
-    own = tuple(linear._replace(name=f"own_{linear.name}") for linear in LLAMA_8B.linears)
+    """Widen the interval for OLMo's own modules: the family's shape with other names, which the rows do not cover."""
+    renamed_linears = tuple(linear._replace(name=f"own_{linear.name}") for linear in LLAMA_8B.linears)
     traced, other = (
-        gpu(estimate(plan(batch__micro=8), shape), "backward") for shape in (LLAMA_8B, LLAMA_8B._replace(linears=own))
+        get_gpu(estimate(make_plan(batch__micro=8), shape), "backward")
+        for shape in (LLAMA_8B, LLAMA_8B._replace(linears=renamed_linears))
     )
     assert traced.expected == other.expected
     assert other.low < traced.low
@@ -334,57 +342,61 @@ def test_other_code_has_a_wider_interval() -> None:
 
 
 def test_evidence_exists() -> None:
-    """Every id that a coefficient, a residual or a component names is in a file of evidence or is a coefficient."""
-    known = {row["id"] for kind in KINDS for row in evidence(kind)} | set(KINDS)
-    coefficients, residuals = table()
+    """Find each id of a coefficient, residual or component in a file of evidence or among the coefficients."""
+    ids = {row["id"] for kind in EVIDENCE_KINDS for row in read_evidence(kind)} | set(EVIDENCE_KINDS)
+    coefficients, residuals = load_table()
     for row in (*coefficients.values(), *residuals.values()):
         assert row.evidence
-        assert set(row.evidence) <= known, row.id
+        assert set(row.evidence) <= ids, row.id
         assert row.low <= row.high
-    named = known | set(coefficients)
-    found = estimate(zero(2, 8, checkpoint__strategy="steps", batch__eval_micro=1), LLAMA_8B)
-    for phase in found.phases:
+    evidence_names = ids | set(coefficients)
+    result = estimate(make_zero(2, 8, checkpoint__strategy="steps", batch__eval_micro=1), LLAMA_8B)
+    for phase in result.phases:
         for budget in (phase.gpu, phase.host, phase.disk):
             for component, _ in budget.sizes if budget else ():
-                assert set(component.evidence) <= named, component.name
+                assert set(component.evidence) <= evidence_names, component.name
 
 
 def test_verified_coefficients_name_measured_rows() -> None:
-    """A coefficient is verified on a GPU by rows that the harness wrote, and by nothing else."""
-    rows = {row.id for row in filed() if row.text("outcome") == "ok"}
-    known = table().coefficients
-    for row in known.values():
+    """Verify coefficients on a GPU only by rows that the harness wrote."""
+    rows = {row.id for row in read_measured() if row.get_text("outcome") == "ok"}
+    coefficients = load_table().coefficients
+    for row in coefficients.values():
         assert set(row.verified) <= rows, row.id
-    verified = {name for name, row in known.items() if row.verified}
+    verified = {name for name, row in coefficients.items() if row.verified}
     assert {"context", "apart", "apart-checkpointed"} <= verified
     assert not verified & {"nccl", "records", "offloaded", "worker"}
 
 
 def test_the_upper_bound_covers_what_was_reserved() -> None:
-    """Each row that verifies the allocator's coefficients lies below the bound that the verdict is made of, and the
-    interval is no wider than a third of the estimate in the median.
+    """Keep each row that verifies the allocator's coefficients below the upper bound of the verdict.
+
+    The median width of the interval is at most a third of the estimate.
     """
-    known = table().coefficients
+    coefficients = load_table().coefficients
     widths = []
-    for row in report.measured():
+    for row in report.compare_measured():
         name = row.id.removesuffix(" (reserved)")
-        if row.counter != "reserved" or name not in {*known["apart"].verified, *known["apart-checkpointed"].verified}:
+        if row.counter != "reserved" or name not in {
+            *coefficients["apart"].verified,
+            *coefficients["apart-checkpointed"].verified,
+        }:
             continue
-        assert row.inside, row.id
+        assert row.is_inside, row.id
         assert row.error is not None
         assert abs(row.error) < 0.16, row.id
         widths.append(row.width or 0.0)
     assert len(widths) > 60
-    assert report.median(widths) < 0.22
+    assert report.compute_median(widths) < 0.22
 
 
 def test_kinds_are_never_mixed() -> None:
-    """No id is in two files, and what is measured names the GPU."""
-    ids = [row["id"] for kind in KINDS for row in evidence(kind)]
+    """Keep each id in one file, and name the GPU of every measurement."""
+    ids = [row["id"] for kind in EVIDENCE_KINDS for row in read_evidence(kind)]
     assert len(ids) == len(set(ids))
-    assert all(row["device"]["driver"] for row in evidence("measured"))
+    assert all(row["device"]["driver"] for row in read_evidence("measured"))
     with pytest.raises(ValueError, match="not a kind"):
-        evidence("guessed")
+        read_evidence("guessed")
 
 
 def test_nothing_heavy_is_imported() -> None:
@@ -392,24 +404,26 @@ def test_nothing_heavy_is_imported() -> None:
         "import sys, cfglint_train.memory.estimate;"
         "print([name for name in ('torch', 'numpy', 'dataclasses', 'inspect', 'pathlib') if name in sys.modules])"
     )
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-S", "-c", f"import site; {code}"], capture_output=True, text=True, check=False
     )
-    if found.returncode:  # -S hides an editable install
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert "torch" not in found.stdout
+    if process.returncode:  # -S hides an editable install
+        process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert "torch" not in process.stdout
         return
-    assert found.stdout.strip() == "[]"
+    assert process.stdout.strip() == "[]"
 
 
 def test_offloaded_checkpoints_are_on_the_host() -> None:
-    """All but the five that OffloadActivations lets wait."""
-    kept, away = (
-        part(
-            gpu(estimate(plan(activations__checkpointing="full", activations__offload=where), LLAMA_8B), "forward"),
+    """Offload all but the five checkpoints that OffloadActivations lets wait."""
+    on_gpu, offloaded = (
+        sum_parts(
+            get_gpu(
+                estimate(make_plan(activations__checkpointing="full", activations__offload=where), LLAMA_8B), "forward"
+            ),
             "activations",
         )
         for where in ("none", "cpu")
     )
     checkpoint = 2048 * LLAMA_8B.hidden * 2
-    assert kept - away == (LLAMA_8B.layers - 5) * checkpoint
+    assert on_gpu - offloaded == (LLAMA_8B.layers - 5) * checkpoint

@@ -1,6 +1,6 @@
-"""The closed form against traced steps of every family x checkpointing x attention x precision.
+"""The closed form compared with traced steps of every family x checkpointing x attention x precision.
 
-The traces are in `grid.jsonl` (`tests/oracles/trace_grid.py` writes it); a slow test traces families anew, all of
+The traces are in `grid.jsonl` (written by `tests/oracles/trace_grid.py`); a slow test traces families again, all of
 them with CFGLINT_TRACE_ALL=1.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.calibration.traced import architecture_of, plan_of
+from cfglint_train.calibration.traced import build_plan, parse_architecture
 from cfglint_train.memory.layers.families import FAMILIES
-from cfglint_train.memory.setup_builder import read
-from tests.memory.moments import moments
+from cfglint_train.memory.setup_builder import read_setup
+from tests.memory.moments import list_moments
 from tests.memory.test_oracle import missing
 from tests.support.cases import for_each
 
@@ -33,32 +33,32 @@ MODES = {
 }
 
 
-def estimated(line: dict[str, Any], mode: str) -> list[float]:
-    """The peaks of the three phases."""
+def estimate_peaks(line: dict[str, Any], mode: str) -> list[float]:
+    """Estimate the peaks of the three phases."""
     fields = dict(HEAD["plans"][mode])
     if "method.lora_targets" in fields:
         fields["method.lora_targets"] = line["targets"]
-    setup, reader = read(plan_of(fields), architecture_of(line["architecture"]))
+    setup, reader = read_setup(build_plan(fields), parse_architecture(line["architecture"]))
     assert setup is not None, reader.missing
     best = dict.fromkeys(PHASES, 0.0)
-    for event in moments(setup):
+    for event in list_moments(setup):
         best[event.phase] = max(best[event.phase], event.total)
     return list(best.values())
 
 
-def errors(line: dict[str, Any]) -> dict[str, float]:
-    """Of the step's peak, by mode."""
-    return {mode: max(estimated(line, mode)) / max(peaks) - 1 for mode, peaks in line["peaks"].items()}
+def compute_errors(line: dict[str, Any]) -> dict[str, float]:
+    """Compute the relative error of the step's peak, by mode."""
+    return {mode: max(estimate_peaks(line, mode)) / max(peaks) - 1 for mode, peaks in line["peaks"].items()}
 
 
 def test_the_grid_is_whole() -> None:
     assert set(HEAD["plans"]) == MODES
     same_code = {"gemma": "gemma"}
     traced = {line["family"] for line in LINES}
-    own = {name for name, family in FAMILIES.items() if family.traced and ":" not in name}
-    assert traced <= own | set(same_code)
+    traceable = {name for name, family in FAMILIES.items() if family.traced and ":" not in name}
+    assert traced <= traceable | set(same_code)
     assert len(traced) >= 45
-    # Grouped products take 16-bit numbers only, and gemma2 has no flash kernel with its soft cap.
+    # Grouped products support only 16-bit numbers, and gemma2 has no flash kernel with its soft cap.
     absent = {(line["family"], mode) for line in LINES for mode in MODES - set(line["peaks"])}
     assert all(
         line["architecture"].get("experts") or line["family"] == "gemma2"
@@ -68,18 +68,18 @@ def test_the_grid_is_whole() -> None:
 
 
 def test_mean() -> None:
-    found = [abs(error) for line in LINES for error in errors(line).values()]
-    assert len(found) >= 480
-    assert sum(found) / len(found) <= 0.0005
+    magnitudes = [abs(error) for line in LINES for error in compute_errors(line).values()]
+    assert len(magnitudes) >= 480
+    assert sum(magnitudes) / len(magnitudes) <= 0.0005
 
 
 @for_each("line", LINES, ids=lambda line: line["family"])
 def test_peaks_of_a_family(line: dict[str, Any]) -> None:
-    """Within 1 %, and every phase within 7 %: what a phase that does not decide holds is known less well."""
-    for mode, error in errors(line).items():
+    """Agree within 1 % for the step and within 7 % for every phase: phases below the peak are known less exactly."""
+    for mode, error in compute_errors(line).items():
         assert abs(error) <= 0.01, mode
-        for phase, mine, peak in zip(PHASES, estimated(line, mode), line["peaks"][mode]):
-            assert mine == pytest.approx(peak, rel=0.07), (mode, phase)
+        for phase, value, peak in zip(PHASES, estimate_peaks(line, mode), line["peaks"][mode]):
+            assert value == pytest.approx(peak, rel=0.07), (mode, phase)
 
 
 PROGRAM = """
@@ -94,13 +94,13 @@ for family in sys.argv[2:] or families():
 @pytest.mark.oracle
 @pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
 def test_grid_is_what_the_model_code_does() -> None:
-    wanted = [] if os.environ.get("CFGLINT_TRACE_ALL") else ["qwen3", "glm4_moe"]
-    words = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(HERE.parent / "oracles"), *wanted]
-    out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    found = {line["family"]: line for line in map(json.loads, out.splitlines())}
-    assert len(found) >= len(wanted or LINES)
+    families = [] if os.environ.get("CFGLINT_TRACE_ALL") else ["qwen3", "glm4_moe"]
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(HERE.parent / "oracles"), *families]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    traced = {line["family"]: line for line in map(json.loads, out.splitlines())}
+    assert len(traced) >= len(families or LINES)
     stored = {line["family"]: line for line in LINES}
-    for family, line in found.items():
+    for family, line in traced.items():
         assert line["architecture"] == stored[family]["architecture"]
         assert line["peaks"].keys() == stored[family]["peaks"].keys()
         for mode, peaks in line["peaks"].items():

@@ -1,4 +1,4 @@
-"""Stages and adapters beside supervised training with LoRA."""
+"""Stages and adapters other than supervised training with LoRA."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 from cfglint_train.memory.adapters import KINDS
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.layers.families import FAMILIES
-from cfglint_train.memory.layers.layer import layer_cost
+from cfglint_train.memory.layers.layer import compute_layer_cost
 from cfglint_train.memory.layers.matrices import Matrices, Mode
-from cfglint_train.memory.setup_builder import read
+from cfglint_train.memory.setup_builder import read_setup
 from cfglint_train.memory.tape import Cost
-from cfglint_train.memory.unfrozen import trained
+from cfglint_train.memory.unfrozen import count_trained
 from cfglint_train.models.architecture import Architecture, Linear
-from cfglint_train.models.hf_config import from_config
-from cfglint_train.plan.enumerations import choices
-from tests.memory.jobs import LLAMA_8B, gpu, llama, part, plan
+from cfglint_train.models.hf_config import parse_config
+from cfglint_train.plan.enumerations import list_choices
+from tests.memory.jobs import LLAMA_8B, get_gpu, make_llama, make_plan, sum_parts
 from tests.memory.test_engine import PYTHON
 from tests.memory.test_optimizers import SMALL
 
@@ -31,29 +31,29 @@ TOKENS, WORDS = 2 * 2 * 2048, LLAMA_8B.vocab
 
 
 def test_a_reference_model_makes_logits_beside_those_of_the_policy() -> None:
-    """LLaMA-Factory's DPO: fp32 logits and their log-softmax of both models, 16 bytes per token and word."""
-    job = plan(method__stage="dpo", batch__pairs=True, batch__micro=2, activations__passing_logits=16)
-    found = gpu(estimate(job, LLAMA_8B), "forward")
-    assert part(found, "logits and loss") == TOKENS * WORDS * 16
-    phase = estimate(job, LLAMA_8B).phase("forward")
+    """Count the fp32 logits and log-softmax of both models in LLaMA-Factory's DPO: 16 bytes per token and word."""
+    job = make_plan(method__stage="dpo", batch__pairs=True, batch__micro=2, activations__passing_logits=16)
+    budget = get_gpu(estimate(job, LLAMA_8B), "forward")
+    assert sum_parts(budget, "logits and loss") == TOKENS * WORDS * 16
+    phase = estimate(job, LLAMA_8B).find_phase("forward")
     assert phase is not None
-    assert phase.event == "logits beside the loss's"
+    assert phase.event == "logits in addition to the loss's"
 
 
 @pytest.mark.parametrize("made", [0, 6])
 def test_a_reward_model_may_make_logits_for_nothing(made: int) -> None:
-    job = plan(method__stage="rm", batch__pairs=True, batch__micro=2, activations__passing_logits=made or None)
-    assert part(gpu(estimate(job, LLAMA_8B), "forward"), "logits and loss") == TOKENS * WORDS * made
-    assert part(gpu(estimate(job, LLAMA_8B), "backward"), "logits and loss") == 0
+    job = make_plan(method__stage="rm", batch__pairs=True, batch__micro=2, activations__passing_logits=made or None)
+    assert sum_parts(get_gpu(estimate(job, LLAMA_8B), "forward"), "logits and loss") == TOKENS * WORDS * made
+    assert sum_parts(get_gpu(estimate(job, LLAMA_8B), "backward"), "logits and loss") == 0
 
 
-def job(row: dict[str, Any]) -> Any:
-    """A row as a plan."""
+def make_row_plan(row: dict[str, Any]) -> Any:
+    """Build the plan of a row."""
     options = row["options"]
     kind = {"dora": "lora"}.get(row["method"], row["method"])
     oft = kind == "oft"
     rank = options.get("r", options.get("init_r", options.get("n_frequency")))
-    return plan(
+    return make_plan(
         method__tuning=kind, method__lora_rank=None if oft else rank, method__lora_dora=options.get("use_dora"),
         method__lora_targets=tuple(options.get("target_modules", ())), method__block_size=options.get("oft_block_size"),
         method__blocks=rank if oft else None, method__virtual_tokens=options.get("num_virtual_tokens"),
@@ -63,7 +63,7 @@ def job(row: dict[str, Any]) -> Any:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['method']}-{row['trained']}")
 def test_trained_parameters_are_those_of_peft(row: dict[str, Any]) -> None:
-    setup, reader = read(job(row), SMALL)
+    setup, reader = read_setup(make_row_plan(row), SMALL)
     assert setup is not None, reader.missing
     assert setup.weights.trained == row["trained"]
     assert setup.weights.frozen >= SMALL.parameters
@@ -71,20 +71,20 @@ def test_trained_parameters_are_those_of_peft(row: dict[str, Any]) -> None:
 
 def test_every_method_is_held_to_peft() -> None:
     assert {row["method"] for row in ROWS} - {"lora", "dora"} == KINDS - {"ln_tuning"}
-    assert set(choices("method.tuning") or ()) == KINDS | {"full", "freeze", "lora"}
+    assert set(list_choices("method.tuning") or ()) == KINDS | {"full", "freeze", "lora"}
 
 
 def test_a_rotation_keeps_what_a_thin_adapter_keeps() -> None:
-    found = {}
+    sizes = {}
     for row in ROWS:
         if row["method"] in ("lora", "oft", "prompt_tuning"):
-            fields = job(row).with_({"activations.checkpointing": "none"})
-            found[row["method"]] = part(gpu(estimate(fields, LLAMA_8B), "forward"), "activations")
-    assert found["prompt_tuning"] < found["oft"] < found["lora"]
+            fields = make_row_plan(row).replace({"activations.checkpointing": "none"})
+            sizes[row["method"]] = sum_parts(get_gpu(estimate(fields, LLAMA_8B), "forward"), "activations")
+    assert sizes["prompt_tuning"] < sizes["oft"] < sizes["lora"]
 
 
 def test_a_rotation_without_a_size_is_missing() -> None:
-    fields = plan(method__tuning="oft", precision__adapter="fp32")
+    fields = make_plan(method__tuning="oft", precision__adapter="fp32")
     assert "method.block_size" in estimate(fields, LLAMA_8B).missing
 
 
@@ -99,9 +99,9 @@ PATTERNS = {
 
 @pytest.mark.parametrize(("patterns", "expected"), PATTERNS.items())
 def test_patterns_of_names_say_what_is_trained(patterns: tuple[str, ...], expected: tuple[int, int] | None) -> None:
-    assert trained(SMALL, patterns) == expected
-    fields = plan(method__tuning="freeze", method__unfrozen=patterns)
-    setup, reader = read(fields, SMALL)
+    assert count_trained(SMALL, patterns) == expected
+    fields = make_plan(method__tuning="freeze", method__unfrozen=patterns)
+    setup, reader = read_setup(fields, SMALL)
     assert ("method.unfrozen" in reader.missing) is (setup is None) is (expected is None)
     if setup is not None:
         assert (setup.weights.trained, setup.weights.layers) == expected
@@ -110,40 +110,46 @@ def test_patterns_of_names_say_what_is_trained(patterns: tuple[str, ...], expect
 
 def test_unknown_names_are_known_where_whole_layers_are_trained() -> None:
     odd = SMALL._replace(linears=(*SMALL.linears, Linear("mixer", 256, 256, 1)))
-    assert trained(odd, ("model.layers.",)) == (sum(item.elements for item in odd.linear_modules()), 2)
-    assert trained(odd, ("model.layers.1.",)) is None
-    assert trained(SMALL, ("model.language_model.*",)) is None
+    assert count_trained(odd, ("model.layers.",)) == (sum(item.elements for item in odd.list_linear_modules()), 2)
+    assert count_trained(odd, ("model.layers.1.",)) is None
+    assert count_trained(SMALL, ("model.language_model.*",)) is None
 
 
 def test_a_part_of_the_layers_leaves_a_part_of_the_gradients() -> None:
     backward = []
     for patterns in (("model.layers.",), ("model.layers.[0-9]+.mlp.down_proj",)):
-        fields = plan(method__tuning="freeze", method__unfrozen=patterns)
-        backward.append(part(gpu(estimate(fields, LLAMA_8B), "backward"), "gradients"))
-    assert backward[0] == pytest.approx(2 * sum(item.elements for item in LLAMA_8B.linear_modules()), rel=0.05)
+        fields = make_plan(method__tuning="freeze", method__unfrozen=patterns)
+        backward.append(sum_parts(get_gpu(estimate(fields, LLAMA_8B), "backward"), "gradients"))
+    assert backward[0] == pytest.approx(2 * sum(item.elements for item in LLAMA_8B.list_linear_modules()), rel=0.05)
     assert backward[1] < 0.35 * backward[0]
 
 
 @pytest.mark.parametrize("frozen", ["bf16", "fp32"])
 def test_autocast_keeps_copies_of_trained_weights_alone(frozen: str) -> None:
-    """torch, autocast_mode.cpp, `cached_cast`: of fp32 leaves that require gradients. A frozen fp32 output matrix is
-    cast where it is read, one in 16 bits is not.
+    """Cache copies only of fp32 leaves that require gradients (torch, autocast_mode.cpp, `cached_cast`).
+
+    A frozen fp32 output matrix is cast when it is read; one in 16 bits is not.
     """
-    fields = plan(
+    fields = make_plan(
         method__tuning="freeze", method__trainable_layers=3, precision__params="fp32", precision__frozen=frozen,
         precision__autocast=True, activations__checkpointing="full",
     )  # fmt: skip
-    layer = sum(item.elements for item in LLAMA_8B.linear_modules()) // LLAMA_8B.layers
+    layer = sum(item.elements for item in LLAMA_8B.list_linear_modules()) // LLAMA_8B.layers
     head = LLAMA_8B.vocab * LLAMA_8B.hidden if frozen == "fp32" else 0
-    copies = part(gpu(estimate(fields, LLAMA_8B), "forward"), "weight copies")
+    copies = sum_parts(get_gpu(estimate(fields, LLAMA_8B), "forward"), "weight copies")
     assert copies == 2 * (3 * layer + head)
 
 
 def test_lisa_has_the_states_of_all_layers_and_the_gradients_of_some() -> None:
-    whole, some = (plan(method__active_layers=layers, batch__accumulation=4) for layers in (None, 2))
-    states = [part(gpu(estimate(fields, LLAMA_8B), "optimizer step"), "optimizer state") for fields in (whole, some)]
+    whole, partial = (make_plan(method__active_layers=layers, batch__accumulation=4) for layers in (None, 2))
+    states = [
+        sum_parts(get_gpu(estimate(fields, LLAMA_8B), "optimizer step"), "optimizer state")
+        for fields in (whole, partial)
+    ]
     assert states[0] == states[1]
-    gradients = [part(gpu(estimate(fields, LLAMA_8B), "optimizer step"), "gradients") for fields in (whole, some)]
+    gradients = [
+        sum_parts(get_gpu(estimate(fields, LLAMA_8B), "optimizer step"), "gradients") for fields in (whole, partial)
+    ]
     assert gradients[0] - gradients[1] == pytest.approx(2 * 30 * LLAMA_8B.layer_parameters)
 
 
@@ -162,15 +168,15 @@ for patterns in json.loads(sys.argv[1]):
 
 @pytest.mark.oracle
 def test_axolotl_unfreezes_so() -> None:
-    stated = [list(patterns) for patterns, expected in PATTERNS.items() if expected or patterns == ("layers.1.mlp",)]
+    cases = [list(patterns) for patterns, expected in PATTERNS.items() if expected or patterns == ("layers.1.mlp",)]
     out = subprocess.run(
-        [PYTHON, "-W", "ignore", "-c", UNFREEZE, json.dumps(stated)], capture_output=True, text=True, timeout=300,
+        [PYTHON, "-W", "ignore", "-c", UNFREEZE, json.dumps(cases)], capture_output=True, text=True, timeout=300,
         check=False,
     )  # fmt: skip
     if out.returncode and "ModuleNotFoundError" in out.stderr:
         pytest.skip("needs axolotl")
-    told = [int(line) for line in out.stdout.splitlines() if line.isdecimal()]
-    assert told == [(trained(SMALL, tuple(patterns)) or (0, 0))[0] for patterns in stated], out.stderr[-500:]
+    counts = [int(line) for line in out.stdout.splitlines() if line.isdecimal()]
+    assert counts == [(count_trained(SMALL, tuple(patterns)) or (0, 0))[0] for patterns in cases], out.stderr[-500:]
 
 
 QUANTIZED = [json.loads(line) for line in Path(__file__).with_name("quantized.jsonl").read_text("utf-8").splitlines()]
@@ -178,38 +184,40 @@ QUANTIZED = [json.loads(line) for line in Path(__file__).with_name("quantized.js
 
 @pytest.mark.parametrize("row", QUANTIZED, ids=lambda row: f"{row['kind']}-{row['double']}")
 def test_quantised_weights_are_those_of_bitsandbytes(row: dict[str, Any]) -> None:
-    """Its tables of code words and the numbers per row of int8 are not counted: 0.15 % of so small a model."""
+    """Leave out the tables of code words and the numbers per row of int8: 0.15 % of this small model."""
     vectors = (2 * 2 + 1) * 1024
-    shape = llama(2 * (2 * 1024 * 1024 + 2 * 1024 * 512 + 3 * 1024 * 2816) + 2 * 8000 * 1024 + vectors, 2, 1024, 16, 8,
-                  2816, 8000)  # fmt: skip
-    fields = plan(
+    parameters = 2 * (2 * 1024 * 1024 + 2 * 1024 * 512 + 3 * 1024 * 2816) + 2 * 8000 * 1024 + vectors
+    shape = make_llama(parameters, 2, 1024, 16, 8, 2816, 8000)
+    fields = make_plan(
         method__tuning="lora", method__lora_rank=8, method__lora_targets=("q_proj",), method__quantization=row["kind"],
         method__double_quantization=row["double"], precision__adapter="fp32", precision__frozen="bf16",
     )  # fmt: skip
-    setup, reader = read(fields, shape)
+    setup, reader = read_setup(fields, shape)
     assert setup is not None, reader.missing
     assert setup.frozen_bytes == pytest.approx(row["bytes"], rel=0.0015)
 
 
 @pytest.mark.oracle
-def _adapted(**changes: Any) -> Cost:
+def _measure_adapter(**changes: Any) -> Cost:
     mode = Mode(trained=False, rank=8, targets=frozenset(("q_proj",)), dropout=True, quantized=True)._replace(**changes)
     layer = Matrices(LLAMA_8B, FAMILIES["llama"], mode)
-    source = layer.tape.tensor(256, 2)
-    return layer.tape.cost(source, layer.linear(source, 384, "q_proj"), False)
+    source = layer.tape.add_tensor(256, 2)
+    return layer.tape.compute_cost(source, layer.apply_linear(source, 384, "q_proj"), False)
 
 
 def test_adapters_of_quantised_matrices_have_their_input_as_it_is() -> None:
-    """Under autocast PEFT's 4-bit layer hands on x in 16 bits, whatever the adapters' format: a run of its code on the
-    CPU has the same peaks with fp32 and with bf16 adapters (3,860, 2,324 and 3,876 bytes per token of a 256 x 384
-    matrix), and 1,545 bytes less in the forward pass than the layer of a plain matrix.
+    """Pass the input unchanged to adapters of quantised matrices.
+
+    Under autocast PEFT's 4-bit layer passes x in 16 bits for adapters of any format: its code on the CPU has the same
+    peaks with fp32 and with bf16 adapters (3,860, 2,324 and 3,876 bytes per token of a 256 x 384 matrix), and 1,545
+    bytes less in the forward pass than the layer of a plain matrix.
     """
-    given = {"autocast": True, "as_given": True, "clones": True}
-    wide, narrow = _adapted(adapter=4, **given), _adapted(adapter=2, **given)
-    assert [each for each, _ in wide.forward] == [each for each, _ in narrow.forward]
+    options = {"autocast": True, "as_given": True, "clones": True}
+    wide, narrow = _measure_adapter(adapter=4, **options), _measure_adapter(adapter=2, **options)
+    assert [size for size, _ in wide.forward] == [size for size, _ in narrow.forward]
     assert wide.saved == narrow.saved
-    plain = _adapted(adapter=4, autocast=True)
-    assert max(each for each, _ in plain.forward) - max(each for each, _ in wide.forward) == 4 * 256
+    plain = _measure_adapter(adapter=4, autocast=True)
+    assert max(size for size, _ in plain.forward) - max(size for size, _ in wide.forward) == 4 * 256
 
 
 DORA = [json.loads(line) for line in Path(__file__).with_name("dora.jsonl").read_text("utf-8").splitlines()]
@@ -220,18 +228,19 @@ DORA = [json.loads(line) for line in Path(__file__).with_name("dora.jsonl").read
 def test_dora_keeps_both_products_and_with_dropout_a_copy_of_the_weight(
     dropout: bool, adapter: int, autocast: bool
 ) -> None:
-    """What it keeps more than LoRA, as PEFT's own layer does on the CPU; three vectors of the outputs, at most 12 bytes
-    an output, are not counted.
+    """Keep more than LoRA does, as PEFT's own layer does on the CPU.
+
+    Three vectors of the outputs, at most 12 bytes per output, are not counted.
     """
-    plain, own = (
+    plain, dora_row = (
         next(row for row in DORA if row == {**row, "dora": dora, "dropout": dropout, "adapter": adapter,
                                             "autocast": autocast})
         for dora in (False, True)
     )  # fmt: skip
-    given: dict[str, Any] = {"quantized": False, "dropout": dropout, "adapter": adapter, "autocast": autocast}
-    lora, dora = _adapted(**given), _adapted(dora=True, **given)
-    assert dora.saved - lora.saved == own["saved"] - plain["saved"] == 4 * 384
-    assert 0 <= (own["fixed"] - plain["fixed"]) - (dora.copies - lora.copies) <= 12 * 384
+    options: dict[str, Any] = {"quantized": False, "dropout": dropout, "adapter": adapter, "autocast": autocast}
+    lora, dora = _measure_adapter(**options), _measure_adapter(dora=True, **options)
+    assert dora.saved - lora.saved == dora_row["saved"] - plain["saved"] == 4 * 384
+    assert 0 <= (dora_row["fixed"] - plain["fixed"]) - (dora.copies - lora.copies) <= 12 * 384
     assert (dora.copies - lora.copies) == (2 * 256 * 384 if dropout and adapter == 4 else 0)
 
 
@@ -251,11 +260,11 @@ def test_peft_keeps_as_much_for_dora_as_it_did() -> None:
     [("none", False, False), ("nf4", True, True), ("int8", True, False), ("awq", True, False), ("gptq", False, False)],
 )
 def test_which_layers_of_peft_cast(quantization: str, as_given: bool, clones: bool) -> None:
-    job = plan(
+    job = make_plan(
         method__tuning="lora", method__lora_rank=8, method__lora_targets=("all-linear",),
         method__quantization=quantization, precision__frozen="bf16", precision__adapter="fp32",
     )  # fmt: skip
-    setup, _ = read(job, LLAMA_8B)
+    setup, _ = read_setup(job, LLAMA_8B)
     assert setup is not None
     assert (setup.mode.as_given, setup.mode.clones) == (as_given, clones)
 
@@ -275,14 +284,15 @@ COMPILED = [json.loads(line) for line in Path(__file__).with_name("compiled.json
 
 @pytest.mark.parametrize("row", COMPILED, ids=lambda row: row["family"])
 def test_compiled_layers_keep_what_torchs_partitioner_keeps(row: dict[str, Any]) -> None:
-    """Bytes per token of one layer on a CPU, `tests/oracles/compiled_saves.py`; eager code beside it. Of Phi-3's joined
-    queries and keys the partitioner keeps one tensor more.
+    """Compare bytes per token of one layer on a CPU, compiled and eager (`tests/oracles/compiled_saves.py`).
+
+    The partitioner keeps one more tensor of Phi-3's joined queries and keys.
     """
     shape = Architecture("", row["family"], 2, 512, 64, 8, 8, 64, 1376, False, 10**7, 20, 10**6, 10**6)
-    for liger, told in ((False, row["eager"]), (True, row["compiled"])):
-        found = layer_cost(shape, Mode(liger=liger))
-        assert found is not None
-        assert found.saved == pytest.approx(told, rel=0.06 if liger and row["family"] == "phi3" else 0.001)
+    for liger, expected in ((False, row["eager"]), (True, row["compiled"])):
+        cost = compute_layer_cost(shape, Mode(liger=liger))
+        assert cost is not None
+        assert cost.saved == pytest.approx(expected, rel=0.06 if liger and row["family"] == "phi3" else 0.001)
 
 
 MIXTURE = {
@@ -301,13 +311,13 @@ MIXTURE = {
     ],
 )
 def test_adapters_of_experts_are_those_of_peft(modules: Any, parameters: Any, told: int) -> None:
-    """What peft 0.21.2 trains of this mixture on the meta device, with rank 8."""
-    shape = from_config(MIXTURE)
+    """Match the elements that peft 0.21.2 trains in this mixture on the meta device, with rank 8."""
+    shape = parse_config(MIXTURE)
     assert shape is not None
-    job = plan(
+    job = make_plan(
         method__tuning="lora", method__lora_rank=8, method__lora_targets=modules,
         method__lora_target_parameters=parameters, precision__adapter="fp32", precision__frozen="bf16",
     )  # fmt: skip
-    setup, reader = read(job, shape)
+    setup, reader = read_setup(job, shape)
     assert setup is not None, reader.missing
     assert setup.weights.trained == told

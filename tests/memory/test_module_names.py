@@ -1,4 +1,4 @@
-"""Full names of modules beside those of transformers' own models, made without weights."""
+"""Full names of modules compared with those of transformers' own models, built without weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.memory.module_names import MLP, part_of, share
+from cfglint_train.memory.module_names import MLP, compute_match_share, find_part
 from tests.memory.jobs import LLAMA_8B
 
 SMALL = {
@@ -36,12 +36,12 @@ def test_parts_have_the_names_that_transformers_gives_them(family: str) -> None:
     shape = LLAMA_8B._replace(model_type=family)
     parts: dict[str, set[str]] = {}
     for name, module in model.named_modules():
-        words = name.split(".")
-        if isinstance(module, torch.nn.Linear) and words[:2] == ["model", "layers"]:
-            parts.setdefault(words[-1], set()).add(words[3])
-    known = {leaf: part_of(shape, leaf) for leaf in parts if part_of(shape, leaf)}
-    assert known
-    assert {leaf: {part} for leaf, part in known.items()} == {leaf: parts[leaf] for leaf in known}
+        parts_of_name = name.split(".")
+        if isinstance(module, torch.nn.Linear) and parts_of_name[:2] == ["model", "layers"]:
+            parts.setdefault(parts_of_name[-1], set()).add(parts_of_name[3])
+    mapped = {leaf: find_part(shape, leaf) for leaf in parts if find_part(shape, leaf)}
+    assert mapped
+    assert {leaf: {part} for leaf, part in mapped.items()} == {leaf: parts[leaf] for leaf in mapped}
 
 
 @pytest.mark.parametrize(
@@ -62,15 +62,15 @@ def test_parts_have_the_names_that_transformers_gives_them(family: str) -> None:
     ],
 )
 def test_targets_are_parts_of_full_names_or_match_them(leaf: str, part: Any, targets: Any, expected: float) -> None:
-    assert share(LLAMA_8B, leaf, part, 1 if part == "head" else 32, targets) == expected
+    assert compute_match_share(LLAMA_8B, leaf, part, 1 if part == "head" else 32, targets) == expected
 
 
 def test_the_last_layers_are_meant() -> None:
-    assert share(LLAMA_8B, "up_proj", "decoder", 2, ("layers.31.",)) == 0.5
-    assert not share(LLAMA_8B, "up_proj", "decoder", 2, ("layers.29.",))
+    assert compute_match_share(LLAMA_8B, "up_proj", "decoder", 2, ("layers.31.",)) == 0.5
+    assert not compute_match_share(LLAMA_8B, "up_proj", "decoder", 2, ("layers.29.",))
 
 
 def test_families_name_their_parts_differently() -> None:
     llama4 = LLAMA_8B._replace(model_type="llama4_text")
-    assert {leaf: share(llama4, leaf, "decoder", 32, ("mlp",)) for leaf in MLP} == dict.fromkeys(MLP, 0.0)
-    assert share(llama4, "up_proj", "decoder", 32, ("feed_forward",)) == 1
+    assert {leaf: compute_match_share(llama4, leaf, "decoder", 32, ("mlp",)) for leaf in MLP} == dict.fromkeys(MLP, 0.0)
+    assert compute_match_share(llama4, "up_proj", "decoder", 32, ("feed_forward",)) == 1

@@ -1,4 +1,4 @@
-"""Need grows with the batch: no setup needs less for longer or more sequences."""
+"""Memory grows with the batch: no setup needs less for longer or more sequences."""
 
 from __future__ import annotations
 
@@ -9,76 +9,83 @@ from typing import Any
 
 import pytest
 
-from cfglint_train.calibration.rows import evidence
+from cfglint_train.calibration.rows import read_evidence
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.memory.budget import Budget
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan
-from tests.memory.generated import HARDWARE, MODELS, plans
-from tests.memory.jobs import LLAMA_8B, gpu, plan
+from tests.memory.generated import HARDWARE, MODELS, make_plans
+from tests.memory.jobs import LLAMA_8B, get_gpu, make_plan
 
 LENGTHS = (64, 256, 512, 1000, 1023, 1024, 2047, 2048, 3071, 3072, 3583, 3584, 4095, 4096, 5000, 8192, 16384)
 MICRO = (1, 2, 3, 4, 6, 8, 16)
 
-# Contexts divide tokens, and what is left over is dropped.
+# Context parallelism divides tokens and drops the remainder.
 ROUNDING = 1e-5
 
 
-def series(
+def estimate_series(
     plan: Plan, shape: Architecture, turn: int, field: Any, values: tuple[int, ...]
 ) -> Iterator[dict[str, Budget]]:
-    """The GPU's budgets for each value of a field."""
+    """Yield the GPU's budgets for each value of a field."""
     for value in values:
-        found = estimate(plan.with_({field: value}), shape, HARDWARE[turn % len(HARDWARE)])
-        yield {phase.name: phase.gpu for phase in found.phases if phase.gpu is not None}
+        result = estimate(plan.replace({field: value}), shape, HARDWARE[turn % len(HARDWARE)])
+        yield {phase.name: phase.gpu for phase in result.phases if phase.gpu is not None}
 
 
-def falls(budgets: Iterator[dict[str, Budget]]) -> Iterator[str]:
-    """Phases and bounds that are lower for a larger batch. Where torch takes another kernel of attention (for a mask
-    that a second sequence brings, or a window that a short one does not need), each of both is judged by itself.
+def find_falls(budgets: Iterator[dict[str, Budget]]) -> Iterator[str]:
+    """Yield phases and bounds that are lower for a larger batch.
+
+    If torch switches to another attention kernel (for a mask that a second sequence brings, or a window that a short
+    one does not need), each kernel is compared only with itself.
     """
     before: dict[str, Budget] = {}
-    for found in budgets:
-        for name, budget in found.items():
+    for current in budgets:
+        for name, budget in current.items():
             last = before.get(name)
-            if last is None or last.subject.mode.attention != budget.subject.mode.attention:
+            if last is None or last.setup.mode.attention != budget.setup.mode.attention:
                 continue
             for bound in ("low", "expected", "high"):
                 if getattr(budget, bound) < getattr(last, bound) * (1 - ROUNDING):
                     yield f"{name}, {bound}: {getattr(last, bound)} to {getattr(budget, bound)}"
-        before = found
+        before = current
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_need_never_falls(seed: int) -> None:
-    """Expected value and both bounds, over setups of every kind, but for Liger's distillation: it divides a batch into
-    one chunk for each full 1,024 tokens, so that 2,047 make a larger one than 2,048 (`logits.chunk_tokens`).
+    """Check the expected value and both bounds over setups of every kind, except for Liger's distillation.
+
+    It divides a batch into one chunk for each full 1,024 tokens, so that 2,047 tokens make a larger chunk than 2,048
+    (`logits.chunk_tokens`).
     """
-    chance = random.Random(seed)
+    draw = random.Random(seed)
     wrong = []
-    for turn, drawn in enumerate(plans(60, seed)):
-        shape = lookup.find(MODELS[turn % len(MODELS)])
+    for turn, base_plan in enumerate(make_plans(60, seed)):
+        shape = lookup.find_entry(MODELS[turn % len(MODELS)])
         assert shape is not None
-        if drawn.activations.fused_loss == "liger_distilled":
+        if base_plan.activations.fused_loss == "liger_distilled":
             continue
-        start = drawn.with_({"batch.micro": chance.choice(MICRO), "sequence.length": chance.choice(LENGTHS)})
-        # With a budget of tokens a length only divides it.
-        free = start.with_({"batch.tokens_per_gpu": None})
+        start = base_plan.replace({"batch.micro": draw.choice(MICRO), "sequence.length": draw.choice(LENGTHS)})
+        # With a budget of tokens the length only divides it.
+        free = start.replace({"batch.tokens_per_gpu": None})
         for plan_, field, values in ((free, "sequence.length", LENGTHS), (start, "batch.micro", MICRO)):
-            wrong += [f"{turn} {field} {one}" for one in falls(series(plan_, shape, turn, field, values))]
+            wrong += [
+                f"{turn} {field} {fall}" for fall in find_falls(estimate_series(plan_, shape, turn, field, values))
+            ]
     assert wrong == []
 
 
 def test_one_token_more_than_the_model_is_wide() -> None:
-    """Full training of 8B with 8-bit states: from 4,096 tokens on gradients fit in blocks of activations. The counter
-    is lower there, and no verdict: torch gives the blocks back.
+    """Fit the gradients of a full 8B training with 8-bit states into blocks of activations from 4,096 tokens on.
+
+    The counter is lower there, but no verdict is: torch gives the blocks back.
     """
     short, wide = (
-        gpu(
+        get_gpu(
             estimate(
-                plan(sequence__length=length, optimizer__state_bits=8, activations__checkpointing="none"), LLAMA_8B
+                make_plan(sequence__length=length, optimizer__state_bits=8, activations__checkpointing="none"), LLAMA_8B
             ),
             "backward",
         )
@@ -90,18 +97,19 @@ def test_one_token_more_than_the_model_is_wide() -> None:
     assert wide.cached == 0
 
 
-UNSHARED = [row for row in evidence("derived") if re.fullmatch(r"replay-llama3.1-8b-full-\d+x1", row["id"])]
+UNSHARED = [row for row in read_evidence("derived") if re.fullmatch(r"replay-llama3.1-8b-full-\d+x1", row["id"])]
 
 
 def test_blocks_that_no_gradient_fits_are_given_back() -> None:
-    """A card of what the allocator needs is smaller than its reserve where a batch has fewer tokens than the model is
-    wide, rounded up to whole segments.
+    """Need less than the reserve if a batch has fewer tokens than the model is wide.
+
+    Both are rounded up to whole segments.
     """
     for row in UNSHARED:
-        stated = re.search(r"reserved (\d+), allocated (\d+).* a card of (\d+) bytes is enough", row["what"])
-        if stated is None:
+        match = re.search(r"reserved (\d+), allocated (\d+).* a card of (\d+) bytes is enough", row["what"])
+        if match is None:
             continue
-        reserved, allocated, needed = (int(size) for size in stated.groups())
+        reserved, allocated, needed = (int(size) for size in match.groups())
         length = int(row["id"].rsplit("-", 1)[1][:-2])
         assert needed - allocated < 2.5 * GIB
         assert (reserved - allocated > 5 * GIB) == (length <= 2048)

@@ -1,4 +1,4 @@
-"""OLMo's checkpointers: metadata that grows with the square of the ranks."""
+"""OLMo's checkpointers: metadata that grows with the square of the number of ranks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.components import GATHERED_OPTIMIZER, HOST_METADATA, STAGED_WEIGHTS
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.explanation import explain
-from cfglint_train.memory.save import save
-from cfglint_train.memory.setup_builder import read
+from cfglint_train.memory.save import estimate_save
+from cfglint_train.memory.setup_builder import read_setup
 from cfglint_train.plan.fields import Plan
 from tests.memory.jobs import BASE, LLAMA_8B
 
 SEVEN = LLAMA_8B._replace(model_type="olmo2", parameters=7_298_011_136, tensors=259)
 
 
-def plan(nodes: int, checkpointer: str = "olmo_core", sharding: str = "full_shard") -> Plan:
-    return Plan().with_(
+def make_olmo_plan(nodes: int, checkpointer: str = "olmo_core", sharding: str = "full_shard") -> Plan:
+    return Plan().replace(
         {
             **BASE,
             "precision.params": "fp32",
@@ -43,17 +43,17 @@ def plan(nodes: int, checkpointer: str = "olmo_core", sharding: str = "full_shar
     ],
 )
 def test_metadata_of_a_node(nodes: int, sharding: str, gigabytes: float) -> None:
-    """7B, 259 tensors, 8 GPUs per node: sizes of the checkpointer's own objects, counted on a CPU."""
-    setup, _ = read(plan(nodes, sharding=sharding), SEVEN)
+    """Match the checkpointer's own objects for 7B, 259 tensors and 8 GPUs per node, counted on a CPU."""
+    setup, _ = read_setup(make_olmo_plan(nodes, sharding=sharding), SEVEN)
     assert setup is not None
-    found = save(setup, plan(nodes, sharding=sharding))
-    assert found is not None
-    assert found.host[HOST_METADATA] / 1e9 == pytest.approx(gigabytes, rel=0.06)
+    saved = estimate_save(setup, make_olmo_plan(nodes, sharding=sharding))
+    assert saved is not None
+    assert saved.host[HOST_METADATA] / 1e9 == pytest.approx(gigabytes, rel=0.06)
 
 
 def test_sixty_four_nodes_kill_a_host_of_480_gb() -> None:
-    """allenai/OLMo 788: 32 nodes were fine, 64 died at the first checkpoint."""
-    fine, dead = (estimate(plan(nodes), SEVEN).phase("save") for nodes in (32, 64))
+    """Reproduce allenai/OLMo 788: 32 nodes were fine, 64 died at the first checkpoint."""
+    fine, dead = (estimate(make_olmo_plan(nodes), SEVEN).find_phase("save") for nodes in (32, 64))
     assert fine is not None
     assert dead is not None
     assert fine.host is not None
@@ -62,35 +62,35 @@ def test_sixty_four_nodes_kill_a_host_of_480_gb() -> None:
 
 
 def test_alternatives() -> None:
-    """`local` needs neither metadata nor GPU memory; `torch_legacy` metadata that grows with the ranks only."""
-    for checkpointer, most in (("local", 1e9), ("torch_legacy", 20e9)):
-        phase = estimate(plan(64, checkpointer), SEVEN).phase("save")
+    """Need neither metadata nor GPU memory with `local`, and metadata linear in the ranks with `torch_legacy`."""
+    for checkpointer, limit in (("local", 1e9), ("torch_legacy", 20e9)):
+        phase = estimate(make_olmo_plan(64, checkpointer), SEVEN).find_phase("save")
         assert phase is not None
         assert phase.host is not None
-        assert phase.host.high < most
+        assert phase.host.high < limit
 
 
 def test_unsharded_checkpoints_stay_on_rank_0() -> None:
-    """12 B per parameter at once, not 8: the weights are still referenced while the states are gathered."""
-    whole = plan(8, "torch_legacy").with_({"checkpoint.interval_unsharded": 1000})
-    phase = estimate(whole, SEVEN).phase("save")
+    """Hold 12 B per parameter at once, not 8: the weights are still referenced while the states are gathered."""
+    unsharded = make_olmo_plan(8, "torch_legacy").replace({"checkpoint.interval_unsharded": 1000})
+    phase = estimate(unsharded, SEVEN).find_phase("save")
     assert phase is not None
     assert phase.host is not None
     assert phase.host.expected == pytest.approx(12 * SEVEN.parameters, rel=0.01)
 
 
 def test_ddp_writes_whole_checkpoints_only() -> None:
-    """Rank 0 gives tensors on its GPU to torch.save: one at a time is on the host, whatever the sharded kind is."""
+    """Save GPU tensors of rank 0 with torch.save: one at a time is on the host, for any sharded kind."""
     for checkpointer in ("torch_legacy", "olmo_core", "local"):
-        stated = plan(1, checkpointer).with_({"parallel.strategy": "ddp"})
-        setup, _ = read(stated, SEVEN)
+        fields = make_olmo_plan(1, checkpointer).replace({"parallel.strategy": "ddp"})
+        setup, _ = read_setup(fields, SEVEN)
         assert setup is not None
-        found = save(setup, stated)
-        assert found is not None
-        assert found.host == {STAGED_WEIGHTS: 4 * SEVEN.largest_tensor}
-        assert sum(found.disk.values()) == 12 * SEVEN.parameters
-    never = stated.with_({"checkpoint.interval_unsharded": 0, "checkpoint.at_start": False})
-    assert save(setup, never) is None
+        saved = estimate_save(setup, fields)
+        assert saved is not None
+        assert saved.host == {STAGED_WEIGHTS: 4 * SEVEN.largest_tensor}
+        assert sum(saved.disk.values()) == 12 * SEVEN.parameters
+    never = fields.replace({"checkpoint.interval_unsharded": 0, "checkpoint.at_start": False})
+    assert estimate_save(setup, never) is None
 
 
 _WHOLE: dict[Any, Any] = {"checkpoint.interval": 0, "checkpoint.interval_unsharded": 1000}
@@ -101,20 +101,20 @@ _WHOLE: dict[Any, Any] = {"checkpoint.interval": 0, "checkpoint.interval_unshard
     [
         ({"checkpoint.at_start": False}, False),
         ({"checkpoint.at_start": True}, True),
-        ({}, True),  # it is unknown
+        ({}, True),  # unknown
         ({"checkpoint.at_start": False, "checkpoint.interval": 1000}, True),
         ({"checkpoint.at_start": False, "checkpoint.interval_ephemeral": 100}, True),
     ],
 )
 def test_shards_are_counted_where_some_are_written(changes: dict[Any, Any], sharded: bool) -> None:
-    """Metadata of 64 nodes is on the host at the first sharded checkpoint, be it the one before the first step."""
-    stated = plan(64).with_({**_WHOLE, **changes})
-    setup, _ = read(stated, SEVEN)
+    """Hold the metadata of 64 nodes at the first sharded checkpoint, which may be the one before the first step."""
+    fields = make_olmo_plan(64).replace({**_WHOLE, **changes})
+    setup, _ = read_setup(fields, SEVEN)
     assert setup is not None
-    found = save(setup, stated)
-    assert found is not None
-    assert (HOST_METADATA in found.host) is sharded
-    assert (GATHERED_OPTIMIZER in found.host) is not sharded
+    saved = estimate_save(setup, fields)
+    assert saved is not None
+    assert (HOST_METADATA in saved.host) is sharded
+    assert (GATHERED_OPTIMIZER in saved.host) is not sharded
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_shards_are_counted_where_some_are_written(changes: dict[Any, Any], shar
         ({}, 2),
         ({"checkpoint.keep": "all"}, 1),
         ({"checkpoint.keep_unsharded": 4}, 2),  # none are written
-        ({"checkpoint.interval_ephemeral": 100}, 3),  # beside the last one of its own, or of those that are kept
+        ({"checkpoint.interval_ephemeral": 100}, 3),  # beside the last one of its kind, or of the kept ones
         ({"checkpoint.interval_ephemeral": 100, "checkpoint.keep": 0}, 2),
         ({"checkpoint.interval_ephemeral": 100, "checkpoint.keep": "all"}, 1),
         ({"checkpoint.interval_ephemeral": 100, "parallel.strategy": "ddp", "checkpoint.keep_unsharded": 3}, 4),
@@ -132,7 +132,7 @@ def test_shards_are_counted_where_some_are_written(changes: dict[Any, Any], shar
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4, "checkpoint.keep": "all"}, 6),
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": 4, "checkpoint.keep": 0}, 5),
         ({"checkpoint.interval_unsharded": 1000, "checkpoint.keep_unsharded": "all", "checkpoint.keep": "all"}, 2),
-        # Of a run of known length all of a kind count: 5 whole ones, one with shards and the one being written.
+        # In a run of known length all of a kind count: 5 whole ones, one with shards and the one being written.
         (
             {
                 "batch.steps": 10_000,
@@ -152,9 +152,9 @@ def test_shards_are_counted_where_some_are_written(changes: dict[Any, Any], shar
     ],
 )
 def test_disk_holds_both_kinds_of_checkpoints(changes: dict[Any, Any], copies: int) -> None:
-    """Those that are kept of each kind, and the one being written; of a kind without a limit one."""
-    stated = plan(1, "torch_legacy").with_(changes)
-    phase = estimate(stated, SEVEN).phase("save")
+    """Keep the retained checkpoints of each kind and the one being written; without a limit, one of that kind."""
+    fields = make_olmo_plan(1, "torch_legacy").replace(changes)
+    phase = estimate(fields, SEVEN).find_phase("save")
     assert phase is not None
     assert phase.disk is not None
     assert phase.disk.expected == copies * 12 * SEVEN.parameters
@@ -171,6 +171,6 @@ def test_disk_holds_both_kinds_of_checkpoints(changes: dict[Any, Any], copies: i
     ],
 )
 def test_every_rank_reads_the_whole_checkpoint_under_ddp(changes: dict[Any, Any], bytes_: int | None) -> None:
-    phase = estimate(plan(1, "torch_legacy").with_(changes), SEVEN).phase("resume")
-    found = None if phase is None or phase.host is None else phase.host.expected
-    assert found == (None if bytes_ is None else pytest.approx(8 * bytes_ * SEVEN.parameters))
+    phase = estimate(make_olmo_plan(1, "torch_legacy").replace(changes), SEVEN).find_phase("resume")
+    host_bytes = None if phase is None or phase.host is None else phase.host.expected
+    assert host_bytes == (None if bytes_ is None else pytest.approx(8 * bytes_ * SEVEN.parameters))

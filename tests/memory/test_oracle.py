@@ -1,6 +1,7 @@
-"""The traced rows against the model code itself: a sample is traced anew, all of them with CFGLINT_TRACE_ALL=1.
+"""Traced rows compared with the model code itself: a sample is traced again, all rows with CFGLINT_TRACE_ALL=1.
 
-Needs what `tests/oracles/step_trace.py` needs (torch 2.13.0 CPU, transformers, peft, a C++ compiler); skipped without.
+Needs what `tests/oracles/step_trace.py` needs (torch 2.13.0 CPU, transformers, peft, a C++ compiler); skipped
+otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.calibration.rows import evidence
+from cfglint_train.calibration.rows import read_evidence
 
 ORACLES = Path(__file__).parents[1] / "oracles"
 SAMPLE = (
@@ -45,17 +46,17 @@ for row in rows():
 @pytest.mark.oracle
 @pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
 def test_rows_are_what_the_model_code_does() -> None:
-    wanted = [] if os.environ.get("CFGLINT_TRACE_ALL") else list(SAMPLE)
-    found = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM, str(ORACLES), *wanted],
+    ids = [] if os.environ.get("CFGLINT_TRACE_ALL") else list(SAMPLE)
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, str(ORACLES), *ids],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    stored = {row["id"]: row for row in evidence("traced")}
-    traced = [json.loads(line) for line in found.stdout.splitlines() if line.startswith("{")]
-    assert len(traced) >= len(wanted or SAMPLE)
+    stored = {row["id"]: row for row in read_evidence("traced")}
+    traced = [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
+    assert len(traced) >= len(ids or SAMPLE)
     for row in traced:
-        known = stored[row["id"]]
-        assert row["plan"] == known["plan"]
-        assert row["architecture"] == known["architecture"]
+        expected = stored[row["id"]]
+        assert row["plan"] == expected["plan"]
+        assert row["architecture"] == expected["architecture"]
         for name, size in row["bytes"].items():
-            assert size == pytest.approx(known["bytes"][name], rel=0.001), (row["id"], name)
+            assert size == pytest.approx(expected["bytes"][name], rel=0.001), (row["id"], name)

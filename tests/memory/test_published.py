@@ -1,4 +1,4 @@
-"""Published measurements: the errors that the estimates may have, and that no verdict contradicts an outcome."""
+"""Published measurements: bounds for the errors of the estimates, and no verdict that contradicts an outcome."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from hypothesis import strategies as st
 
 from cfglint_train.calibration import foreign, measurements, peers, report
 from cfglint_train.calibration.compare import PEAK, Comparison, compare
-from cfglint_train.calibration.fit import counts, fitted, rows_of
-from cfglint_train.calibration.report import outcomes, summary
-from cfglint_train.calibration.rows import FOLDER, Row, Unreadable, parse, read
-from cfglint_train.calibration.subject import COUNTERS, UnmappedError, shape_of, subject
-from cfglint_train.calibration.traced import plan_of
+from cfglint_train.calibration.fit import fit_residuals, group_by_kind, is_fit_evidence
+from cfglint_train.calibration.report import count_outcomes, summarise_rows
+from cfglint_train.calibration.rows import DATA_FOLDER, Row, Unreadable, parse_rows, read_rows
+from cfglint_train.calibration.subject import COUNTERS, UnmappedError, build_subject, read_architecture
+from cfglint_train.calibration.traced import build_plan
 from cfglint_train.front.cli import main
 from cfglint_train.memory import transients
 from cfglint_train.memory.batch import Batch
-from cfglint_train.memory.calibration import table
-from cfglint_train.memory.comparable import residual
+from cfglint_train.memory.calibration import load_table
+from cfglint_train.memory.comparable import find_residual
 from cfglint_train.memory.formats import Formats
-from cfglint_train.memory.layers.layer import layer_cost
+from cfglint_train.memory.layers.layer import compute_layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.losses import OTHER_LOSSES
 from cfglint_train.memory.ranks import Ranks
 from cfglint_train.memory.setup import Setup, Sharding
-from cfglint_train.memory.setup_builder import read as read_setup
+from cfglint_train.memory.setup_builder import read_setup as read_setup
 from cfglint_train.memory.trained import Trained
 from cfglint_train.memory.updates import Optimizer
 from cfglint_train.models.architecture import Architecture
-from cfglint_train.models.lookup import find
-from cfglint_train.plan.enumerations import choices
+from cfglint_train.models.lookup import find_entry
+from cfglint_train.plan.enumerations import list_choices
 from cfglint_train.whatif import plan_file
-from tests.memory.jobs import zero
+from tests.memory.jobs import make_zero
 
-ROWS = report.packaged()
-STATED = {row.id: row for row in read() if isinstance(row, Row)}
-SCHEMA = json.loads(Path(FOLDER, "row.schema.json").read_text(encoding="utf-8"))
+ROWS = report.compare_published()
+STATED = {row.id: row for row in read_rows() if isinstance(row, Row)}
+SCHEMA = json.loads(Path(DATA_FOLDER, "row.schema.json").read_text(encoding="utf-8"))
 
 
-def chosen(counter: str, grade: str, single: bool) -> list[Comparison]:
+def select_rows(counter: str, grade: str, single: bool) -> list[Comparison]:
     return [
         row
         for row in ROWS
         if (row.counter, row.grade) == (counter, grade)
-        and report.one_gpu(row) == single
+        and report.is_single_gpu(row) == single
         and row.scope == PEAK
         and not row.bound
     ]
@@ -61,43 +61,49 @@ def chosen(counter: str, grade: str, single: bool) -> list[Comparison]:
     [("allocated", True, 30, 0.01, 0.035), ("reserved", True, 25, 0.06, 0.20), ("reserved", False, 40, 0.06, 0.26)],
 )
 def test_exact_rows(counter: str, single: bool, rows: int, median: float, p90: float) -> None:
-    """The project's bars are 3 % allocated and 6 % reserved in the median of groups; 12 % for nine rows of ten, which
-    the reserved counter does not meet (docs/memory/accuracy.md says which rows).
+    """Keep the project's limits: median over groups of 3 % allocated and 6 % reserved, 12 % for nine rows of ten.
+
+    The reserved counter misses the last one (docs/memory/accuracy.md lists the rows).
     """
-    found = summary(chosen(counter, "exact", single))
-    assert found is not None
-    assert found.rows >= rows
-    assert found.median <= median
-    assert found.p90 <= p90
+    totals = summarise_rows(select_rows(counter, "exact", single))
+    assert totals is not None
+    assert totals.rows >= rows
+    assert totals.median <= median
+    assert totals.p90 <= p90
 
 
 def test_intervals_are_the_residuals_of_comparable_rows() -> None:
-    """`coefficients.json` states what the packaged rows show, and names the rows."""
-    stated = {name: known for name, known in table().residuals.items() if name.startswith("published-")}
-    found = fitted(ROWS)
-    assert set(stated) == set(found)
-    for name, known in stated.items():
-        assert known.evidence == found[name].evidence
-        assert (known.low, known.high) == pytest.approx((found[name].low, found[name].high), abs=0.004)
+    """Match `coefficients.json` with the residuals of the packaged rows and the rows that it names."""
+    coefficients = {
+        name: residual_ for name, residual_ in load_table().residuals.items() if name.startswith("published-")
+    }
+    residuals = fit_residuals(ROWS)
+    assert set(coefficients) == set(residuals)
+    for name, residual_ in coefficients.items():
+        assert residual_.evidence == residuals[name].evidence
+        assert (residual_.low, residual_.high) == pytest.approx((residuals[name].low, residuals[name].high), abs=0.004)
 
 
 def test_intervals_hold_what_they_promise() -> None:
-    """Nine allocated figures of ten that are graded exact or good are in the interval that is fitted without their
-    group, which is a quarter of the estimate wide at most.
+    """Hold nine of ten allocated figures graded exact or good in the interval fitted without their group.
+
+    The interval is at most a quarter of the estimate wide.
     """
-    rows = [row for row in ROWS if counts(row)]
+    rows = [row for row in ROWS if is_fit_evidence(row)]
     assert len(rows) >= 50
-    assert sum(row.inside is True for row in rows) >= 0.9 * len(rows)
-    assert report.median([row.width or 0.0 for row in rows]) <= 0.25
+    assert sum(row.is_inside is True for row in rows) >= 0.9 * len(rows)
+    assert report.compute_median([row.width or 0.0 for row in rows]) <= 0.25
     assert all(any(name.startswith("published-") for name in row.rests_on) for row in rows)
 
 
 def test_a_row_names_what_its_interval_rests_on() -> None:
-    """Each coefficient of a step on a GPU, and each residual of what follows the tokens, is named by a row."""
-    named = {name for row in (*ROWS, *report.measured()) for name in row.rests_on}
-    known = {name for name, one in table().coefficients.items() if name in VARYING or one.verified}
-    assert known | {"traced", "untraced", "compiled"} <= named
-    by_id = {row.id: row for row in report.measured()}
+    """Name each coefficient of a step on a GPU, and each residual that depends on tokens, in at least one row."""
+    used = {name for row in (*ROWS, *report.compare_measured()) for name in row.rests_on}
+    required = {
+        name for name, coefficient in load_table().coefficients.items() if name in VARYING or coefficient.verified
+    }
+    assert required | {"traced", "untraced", "compiled"} <= used
+    by_id = {row.id: row for row in report.compare_measured()}
     assert "compiled" in by_id["compiled-1b"].rests_on
     assert "cached" in by_id["sft-1b-varying-ac"].rests_on
     assert not VARYING & set(by_id["sft-1b-amp-ac"].rests_on)
@@ -109,43 +115,46 @@ VARYING = {"records", "cached"}
 def test_a_group_is_left_out_of_its_own_interval() -> None:
     table_of = {row.id: row for row in compare(STATED.values())}
     changed = [
-        row for row in ROWS if counts(row) and (row.low, row.high) != (table_of[row.id].low, table_of[row.id].high)
+        row
+        for row in ROWS
+        if is_fit_evidence(row) and (row.low, row.high) != (table_of[row.id].low, table_of[row.id].high)
     ]
     assert changed
     assert all(row.predicted == table_of[row.id].predicted for row in ROWS if row.id in table_of)
 
 
 def test_a_kind_has_three_groups_or_the_wider_one() -> None:
-    for kind, members in rows_of(ROWS).items():
+    for kind, members in group_by_kind(ROWS).items():
         assert kind == "published-any" or len({row.group for row in members}) >= 3
-    shape = find("meta-llama/Llama-3.1-8B")
+    shape = find_entry("meta-llama/Llama-3.1-8B")
     assert shape is not None
-    setup, _ = read_setup(zero(3, 8), shape)
+    setup, _ = read_setup(make_zero(3, 8), shape)
     assert setup is not None
-    assert residual(setup, table().residuals).id == "published-several"
+    assert find_residual(setup, load_table().residuals).id == "published-several"
 
 
 def test_device_map() -> None:
-    """Accelerate puts 18 of Qwen-14B's layers on the first of two GPUs, and the head on the other; ms-swift published
-    both: 60.4 and 72.3 GiB, 132 GiB or 10 B per parameter together.
+    """Place 18 of Qwen-14B's layers on the first of two GPUs, and the head on the other, as accelerate does.
+
+    ms-swift published both: 60.4 and 72.3 GiB, 132 GiB or 10 B per parameter together.
     """
-    shape = find("Qwen/Qwen-14B-Chat")
+    shape = find_entry("Qwen/Qwen-14B-Chat")
     assert shape is not None
     rows = [row for row in ROWS if row.id.startswith("swift-qwen-14b-full-")]
     assert len(rows) == 5
     assert all(abs(row.error or 1) < 0.06 for row in rows)
-    stage = subject(STATED[rows[0].id]).architecture
+    stage = build_subject(STATED[rows[0].id]).architecture
     assert stage.layers == 22
     assert {item.part for item in stage.linears} == {"decoder", "head"}
     assert stage.parameters / shape.parameters == pytest.approx(72.31 / (60.42 + 72.31), abs=0.01)
 
 
 def test_an_unpacked_weight_stays_for_the_backward_pass() -> None:
-    """auto_gptq multiplies by a 16-bit tensor that it makes: each matrix of a layer keeps 2 B per weight."""
-    shape = find("Qwen/Qwen-14B-Chat")
+    """Keep 2 B per weight of each matrix: auto_gptq multiplies by a 16-bit tensor that it creates."""
+    shape = find_entry("Qwen/Qwen-14B-Chat")
     assert shape is not None
     mode = Mode(trained=False, rank=64, targets=frozenset(("c_attn",)), quantized=True)
-    plain, unpacked = (layer_cost(shape, mode._replace(unpacks=value)) for value in (False, True))
+    plain, unpacked = (compute_layer_cost(shape, mode._replace(unpacks=value)) for value in (False, True))
     assert plain is not None
     assert unpacked is not None
     decoder = sum(item.elements for item in shape.linears if item.part == "decoder") / shape.layers
@@ -154,8 +163,10 @@ def test_an_unpacked_weight_stays_for_the_backward_pass() -> None:
 
 
 def test_what_fsdp_leaves_behind() -> None:
-    """fsdp_qlora published the same reserved figure at 512 as at 2,048 tokens: what making the units left in the cache
-    decides. Its log says 3.72 GiB after wrapping, where the weights are less than 2.
+    """Let the cache that is left from building the units decide.
+
+    fsdp_qlora published the same reserved figure at 512 as at 2,048 tokens. Its log says 3.72 GiB after wrapping,
+    although the weights are less than 2.
     """
     rows = {row.id: row for row in ROWS}
     assert abs(rows["fsdpq-7b-lora-512"].error or 1) < 0.05
@@ -165,31 +176,31 @@ def test_what_fsdp_leaves_behind() -> None:
 
 
 def test_layers_of_two_sizes_leave_the_root_as_it_is() -> None:
-    """DeepSeek-V2-Lite's first layer is dense: embedding, head and norm are what FSDP gathers beside the layers."""
-    found = subject(STATED["titan-1513-dsv3-cp2-fullac"])
-    setup, _ = read_setup(plan_of(found.fields), found.architecture)
+    """Gather embedding, head and norm beside the layers: DeepSeek-V2-Lite's first layer is dense."""
+    mapped = build_subject(STATED["titan-1513-dsv3-cp2-fullac"])
+    setup, _ = read_setup(build_plan(mapped.fields), mapped.architecture)
     assert setup is not None
-    shape = found.architecture
-    assert transients.root_elements(setup) == 2 * shape.vocab * shape.hidden + shape.hidden
+    shape = mapped.architecture
+    assert transients.count_root_elements(setup) == 2 * shape.vocab * shape.hidden + shape.hidden
 
 
 def test_groups_without_a_system() -> None:
-    """Sweeps whose source says all that matters: no error of the same sign and size over a whole group."""
-    for group, most in (("litgpt|rt-fsdp", 0.02), ("litgpt|rt-adapter", 0.01), ("qwen1|qwen-7b-loraemb", 0.07)):
+    """Show no systematic error in a whole group of sweeps whose source states all that matters."""
+    for group, limit in (("litgpt|rt-fsdp", 0.02), ("litgpt|rt-adapter", 0.01), ("qwen1|qwen-7b-loraemb", 0.07)):
         errors = [abs(row.error) for row in ROWS if row.group == group and row.error is not None]
         assert len(errors) >= 6
-        assert report.median(errors) <= most
+        assert report.compute_median(errors) <= limit
 
 
 def test_buffers_for_the_worst_case() -> None:
-    """HybridEP has room for every token of four ranks, of which a quarter is filled."""
+    """Reserve HybridEP buffers for every token of four ranks, although a quarter is filled."""
     (row,) = [row for row in ROWS if row.id == "titan-3659-dsv3-hybridep"]
-    assert row.inside
+    assert row.is_inside
     assert abs(row.error or 1) < 0.13  # the buffer is one block, from which nothing is cut
 
 
 def test_components() -> None:
-    """Loss heads alone: what their benchmarks printed."""
+    """Match the figures that benchmarks of loss heads printed."""
     rows = [row for row in ROWS if row.scope == "component" and row.error is not None]
     assert len(rows) >= 16
     assert all(row.smaller is None for row in rows)
@@ -199,54 +210,58 @@ def test_components() -> None:
 
 
 def test_a_unit_that_is_open_is_read_in_both_ways() -> None:
-    """No reading is chosen: an error by each, and a row is inside where both are. Where a figure of the same source
-    would be above its card in GiB, none of that source is.
+    """Compute an error for each reading of an ambiguous unit, and count a row as inside only if both readings are.
+
+    If a figure of the same source would exceed its card in GiB, no figure of that source is in GiB.
     """
     content = {**STATED["qwen1-qwen-7b-lora-256"].content, "source": "a table", "flags": ["unit_ambiguous"]}
     row = Row("row", {**content, "measured_gib": 20.0, "measured_gib_lo": 20.0e9 / 2**30})
-    one = next(iter(compare([row])))
-    assert (one.measured, one.smaller) == (20.0, pytest.approx(18.63, abs=0.01))
-    assert one.error is not None
-    assert one.other_error == pytest.approx((1 + one.error) * 2**30 / 1e9 - 1)
+    comparison = next(iter(compare([row])))
+    assert (comparison.measured, comparison.smaller) == (20.0, pytest.approx(18.63, abs=0.01))
+    assert comparison.error is not None
+    assert comparison.other_error == pytest.approx((1 + comparison.error) * 2**30 / 1e9 - 1)
     above = Row("above", {**content, "flags": ["over_capacity_if_binary"]})
     same, _ = compare([row, above])
     assert same.measured == pytest.approx(20.0 * 1000 / 1024)
-    assert same.smaller == one.smaller
-    between = one._replace(low=19.0, high=21.0)
-    assert (between.inside, between.by_one_unit) == (False, True)
-    assert (one._replace(low=18.0, high=21.0).inside, one._replace(low=1.0, high=2.0).by_one_unit) == (True, False)
-    assert "or" in report._either(0.05, 0.12)
+    assert same.smaller == comparison.smaller
+    between = comparison._replace(low=19.0, high=21.0)
+    assert (between.is_inside, between.is_inside_by_one_unit) == (False, True)
+    assert (
+        comparison._replace(low=18.0, high=21.0).is_inside,
+        comparison._replace(low=1.0, high=2.0).is_inside_by_one_unit,
+    ) == (True, False)
+    assert "or" in report._format_either(0.05, 0.12)
 
 
 def test_a_length_that_is_a_limit_is_a_bound() -> None:
-    """Figures of batches that may have been shorter, or of another size, count in no error and no interval."""
+    """Exclude figures of batches that may have been shorter, or of another size, from errors and intervals."""
     for row in ROWS:
-        flags = set(STATED[row.id].words("flags"))
+        flags = set(STATED[row.id].get_words("flags"))
         assert row.bound or not flags & {"seq_upper_bound_only", "mbs_unknown"}
-        assert not (row.bound and counts(row))
+        assert not (row.bound and is_fit_evidence(row))
 
 
 def test_what_making_a_model_takes_is_no_peak_of_training() -> None:
     rows = {row.id: row for row in ROWS if row.scope == "init" and row.error is not None}
     assert len(rows) >= 3
-    assert all(row.phase.startswith("load") and not counts(row) for row in rows.values())
+    assert all(row.phase.startswith("load") and not is_fit_evidence(row) for row in rows.values())
     assert abs(rows["tune-init-l32-3b"].error or 1) < 0.01
 
 
 def test_no_false_fit() -> None:
-    found = outcomes(ROWS, "oom")
-    assert found.rows >= 5
-    assert found.fits == 0
+    totals = count_outcomes(ROWS, "oom")
+    assert totals.rows >= 5
+    assert totals.fits == 0
 
 
 def test_false_alarms_are_rare() -> None:
-    found = outcomes(ROWS, "fits")
-    assert found.rows >= 190
-    assert found.does_not_fit <= 0.05 * found.rows
+    totals = count_outcomes(ROWS, "fits")
+    assert totals.rows >= 190
+    assert totals.does_not_fit <= 0.05 * totals.rows
 
 
 def test_more_is_not_allocated_than_was_reserved() -> None:
-    """The low bound of the estimate of an exact reserved row is below the measurement."""
+    """Keep the low bound of an exact reserved row below the measurement."""
     rows = [row for row in ROWS if row.counter == "reserved" and row.grade == "exact" and row.low is not None]
     above = [row.id for row in rows if row.low > row.measured]
     assert len(rows) >= 70
@@ -254,25 +269,30 @@ def test_more_is_not_allocated_than_was_reserved() -> None:
 
 
 def test_allocated_beside_reserved() -> None:
-    """fsdp_qlora on two RTX 3090 states both counters for two rows: 8.28 and 9.16 GiB allocated."""
-    stated = [(row, row.number("allocated_gib")) for row in STATED.values()]
-    rows = [Row(row.id, {**row.content, "counter": "allocated", "measured_gib": size}) for row, size in stated if size]
-    found = list(compare(rows))
-    assert len(found) == 2
-    assert all(abs(row.error or 1) <= 0.01 for row in found)
+    """Match both counters of two rows of fsdp_qlora on two RTX 3090: 8.28 and 9.16 GiB allocated."""
+    sizes = [(row, row.get_number("allocated_gib")) for row in STATED.values()]
+    rows = [Row(row.id, {**row.content, "counter": "allocated", "measured_gib": size}) for row, size in sizes if size]
+    comparisons = list(compare(rows))
+    assert len(comparisons) == 2
+    assert all(abs(row.error or 1) <= 0.01 for row in comparisons)
 
 
 def test_errors_are_medians_of_groups_first() -> None:
-    def row(name: str, group: str, measured: float) -> Comparison:
+    def make_row(name: str, group: str, measured: float) -> Comparison:
         return ROWS[0]._replace(id=name, group=group, measured=measured, predicted=10.0, skipped="")
 
-    rows = [row("a", "one", 10.0), row("b", "one", 10.0), row("c", "one", 20.0), row("d", "two", 5.0)]
-    found = summary(rows)
-    assert found is not None
-    assert (found.rows, found.groups, found.below) == (4, 2, 1)
-    assert found.median == pytest.approx((0.0 + 1.0) / 2)
-    assert found.worst == pytest.approx(1.0)
-    assert found.p90 == pytest.approx(1.0)
+    rows = [
+        make_row("a", "one", 10.0),
+        make_row("b", "one", 10.0),
+        make_row("c", "one", 20.0),
+        make_row("d", "two", 5.0),
+    ]
+    totals = summarise_rows(rows)
+    assert totals is not None
+    assert (totals.rows, totals.groups, totals.below) == (4, 2, 1)
+    assert totals.median == pytest.approx((0.0 + 1.0) / 2)
+    assert totals.worst == pytest.approx(1.0)
+    assert totals.p90 == pytest.approx(1.0)
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -280,8 +300,8 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "allocated, exact, one GPU" in out
     assert "under-estimates" in out
-    left = out[out.index("not evaluated") :].splitlines()
-    assert {row.id for row in ROWS if row.skipped} <= {line.strip() for line in left}
+    not_evaluated = out[out.index("not evaluated") :].splitlines()
+    assert {row.id for row in ROWS if row.skipped} <= {line.strip() for line in not_evaluated}
 
 
 def test_command_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
@@ -289,13 +309,13 @@ def test_command_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> N
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(row.content) + "\n" for row in rows) + "no row\n", encoding="utf-8")
     assert main(["calibrate", "report", "--rows", str(path), "--format", "json", "--no-peers"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert len(told["rows"]) == 41
+    output = json.loads(capsys.readouterr().out)
+    assert len(output["rows"]) == 41
     assert {"id", "group", "grade", "measured", "predicted", "low", "high", "verdict", "skipped"} <= set(
-        told["rows"][0]
+        output["rows"][0]
     )
-    assert told["rows"][-1]["skipped"].startswith("not valid JSON")
-    assert told["totals"]["evaluated"] + sum(told["totals"]["skipped"].values()) == 41
+    assert output["rows"][-1]["skipped"].startswith("not valid JSON")
+    assert output["totals"]["evaluated"] + sum(output["totals"]["skipped"].values()) == 41
     assert main(["calibrate", "report", "--rows", str(tmp_path / "none.jsonl")]) == 2
 
 
@@ -309,49 +329,49 @@ _ANY = st.recursive(_VALUES, lambda inner: st.lists(inner, max_size=3) | st.dict
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, len(ROWS) - 1), st.dictionaries(st.sampled_from(sorted(SCHEMA["properties"])), _ANY, max_size=4))
 def test_no_row_stops_a_report(index: int, changes: dict[str, Any]) -> None:
-    """A row with anything in any field is evaluated or left out with a reason."""
+    """Evaluate a row with any value in any field, or skip it with a reason."""
     row = list(STATED.values())[index]
-    found = next(iter(compare([Row(row.id, {**row.content, **changes})])))
-    assert bool(found.skipped) != (found.predicted is not None)
-    json.dumps(report.document([found], None), allow_nan=False)
+    comparison = next(iter(compare([Row(row.id, {**row.content, **changes})])))
+    assert bool(comparison.skipped) != (comparison.predicted is not None)
+    json.dumps(report.build_report([comparison], None), allow_nan=False)
 
 
 @given(st.text(max_size=60))
 def test_no_line_stops_a_report(line: str) -> None:
-    for found in parse(iter([line])):
-        assert isinstance(found, Unreadable) or found.id
+    for item in parse_rows(iter([line])):
+        assert isinstance(item, Unreadable) or item.id
 
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(MAPPED), st.sampled_from(["plan", "shape", "mode", "setup"]), st.data())
 def test_no_value_stops_a_report(name: str, field: str, data: st.DataObject) -> None:
-    """Any value of any field that the memory model reads."""
+    """Survive any value of any field that the memory model reads."""
     content = STATED[name].content
     stated = content.get(field) or {"layers": 1}
     key = data.draw(st.sampled_from(sorted(stated)))
     row = Row(name, {**content, field: {**stated, key: data.draw(_ANY)}})
-    found = next(iter(compare([row])))
-    json.dumps(report.document([found], None), allow_nan=False)
+    comparison = next(iter(compare([row])))
+    json.dumps(report.build_report([comparison], None), allow_nan=False)
 
 
 def test_rows_have_the_schema() -> None:
-    """Each row states its plan, its component, or why it has neither."""
+    """State a plan, a component, or the reason for neither in each row."""
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     validator = jsonschema.Draft202012Validator(SCHEMA)
     assert [(row.id, error.message) for row in STATED.values() for error in validator.iter_errors(row.content)] == []
-    assert len(STATED) == len(read()) == 498
+    assert len(STATED) == len(read_rows()) == 498
     keys = list(SCHEMA["properties"])
-    words, data = set(keys[: keys.index("plan")]), set(keys[keys.index("plan") :])
-    for row in STATED.values():  # the source's words stand first
+    source_keys, data = set(keys[: keys.index("plan")]), set(keys[keys.index("plan") :])
+    for row in STATED.values():  # the source's words come first
         order = [key in data for key in row.content]
-        assert set(row.content) <= words | data
+        assert set(row.content) <= source_keys | data
         assert order == sorted(order), row.id
 
 
 def test_a_row_of_other_code_has_its_layers() -> None:
-    """Falcon-40B's layers are a variant in transformers, and litgpt's own here."""
-    assert shape_of(STATED["litgpt-rt-oom-falcon-40b-nf4-b1"]).formula == "litgpt:phi"
+    """Use litgpt's own layers for Falcon-40B, which is a variant in transformers."""
+    assert read_architecture(STATED["litgpt-rt-oom-falcon-40b-nf4-b1"]).formula == "litgpt:phi"
 
 
 def test_the_schema_names_fields_of_the_memory_model() -> None:
@@ -364,26 +384,26 @@ def test_the_schema_names_fields_of_the_memory_model() -> None:
 
 
 def test_plans_have_values_of_their_fields() -> None:
-    """As `cfglint estimate --plan` reads them; losses of other code aside."""
+    """Read them as `cfglint estimate --plan` does, except for losses of other code."""
     foreign.install()
-    losses = {*(choices("activations.fused_loss") or ()), *OTHER_LOSSES}
+    losses = {*(list_choices("activations.fused_loss") or ()), *OTHER_LOSSES}
     for name in MAPPED:
-        plan = dict(STATED[name].table("plan"))
+        plan = dict(STATED[name].get_table("plan"))
         assert plan.pop("activations.fused_loss", "none") in losses, name
-        plan_file.stated(plan, name)
+        plan_file.parse_plan(plan, name)
 
 
 def test_mapped_rows_are_mapped() -> None:
     for row in STATED.values():
         if row.id in MAPPED:
-            assert subject(row).counter
+            assert build_subject(row).counter
         else:
             with pytest.raises(UnmappedError):
-                subject(row)
+                build_subject(row)
 
 
 def test_no_code_depends_on_which_row_it_is() -> None:
-    """What holds for one row is a field of that row."""
+    """Put facts about one row into a field of that row."""
     for path in sorted(Path(report.__file__).parent.glob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert re.search(r"\.id\.\w+\(|\bin \w+\.id\b|\.id (==|!=|in)|\(.*r\".*\.id\)", text) is None, path.name
@@ -392,8 +412,8 @@ def test_no_code_depends_on_which_row_it_is() -> None:
                 assert not [name for name in STATED if name.startswith(node.value)], (path.name, node.value)
 
 
-def measured(**config: Any) -> Row:
-    """A row as the harness writes it."""
+def make_measured(**config: Any) -> Row:
+    """Build a row as the harness writes it."""
     case = {"model": "Qwen/Qwen2.5-0.5B", "sequence": 1024, "micro": 2, "strategy": "none", **config}
     content = {
         "schema": 1, "id": "case", "world": 2, "rank": 1, "config": case, "outcome": "ok",
@@ -405,88 +425,102 @@ def measured(**config: Any) -> Row:
 
 
 def test_measured_rows_are_stated_as_published_ones() -> None:
-    row = measured(strategy="zero2", lora=8, optimizer="8bit")
-    assert list(measurements.problems(row.content)) == []
-    published, reserved = measurements.as_published(row)
-    assert (reserved.id, reserved.number("measured_gib")) == ("case@1/2 (reserved)", 13.0)
-    assert (published.id, published.number("measured_gib")) == ("case@1/2", 12.0)
-    plan = subject(published).fields
+    row = make_measured(strategy="zero2", lora=8, optimizer="8bit")
+    assert list(measurements.find_problems(row.content)) == []
+    published, reserved = measurements.convert_to_published(row)
+    assert (reserved.id, reserved.get_number("measured_gib")) == ("case@1/2 (reserved)", 13.0)
+    assert (published.id, published.get_number("measured_gib")) == ("case@1/2", 12.0)
+    plan = build_subject(published).fields
     assert (plan["parallel.zero_stage"], plan["method.lora_rank"], plan["optimizer.state_bits"]) == (2, 8, 32)
-    found = next(compare([row]))
-    assert (found.skipped, found.counter, found.measured, found.verdict) == ("", "allocated", 12.0, "fits")
-    assert next(compare([measured(model="no/model")])).skipped == "unknown model"
-    one_rank = measured(strategy="fsdp2")
+    comparison = next(compare([row]))
+    assert (comparison.skipped, comparison.counter, comparison.measured, comparison.verdict) == (
+        "",
+        "allocated",
+        12.0,
+        "fits",
+    )
+    assert next(compare([make_measured(model="no/model")])).skipped == "unknown model"
+    one_rank = make_measured(strategy="fsdp2")
     alone = Row("case", {**one_rank.content, "world": 1})
-    assert [found.skipped for found in compare([alone])] == ["FSDP of one rank"]
+    assert [comparison.skipped for comparison in compare([alone])] == ["FSDP on one rank"]
 
 
 @pytest.mark.parametrize("micro", ["many", 0, None, True])
 def test_measured_rows_without_a_batch_are_refused(micro: Any) -> None:
-    assert list(measurements.problems(measured(micro=micro).content)) == ["config.micro is no positive whole number"]
+    assert list(measurements.find_problems(make_measured(micro=micro).content)) == [
+        "config.micro is not a positive whole number"
+    ]
 
 
 def test_measured_rows_with_words_for_tables_are_refused() -> None:
-    row = {**measured().content, "config": [1], "device": "x", "versions": 3, "peak": "all"}
-    assert {"config.micro is no positive whole number", "device.name is missing"} <= set(measurements.problems(row))
+    row = {**make_measured().content, "config": [1], "device": "x", "versions": 3, "peak": "all"}
+    assert {"config.micro is not a positive whole number", "device.name is missing"} <= set(
+        measurements.find_problems(row)
+    )
 
 
 MALFORMED = [
-    ({"lengths": 5}, "2", "config.lengths is no list of positive whole numbers"),
-    ({"lengths": [0]}, "2", "config.lengths is no list of positive whole numbers"),
-    ({"lengths": [-1, -2]}, "2", "config.lengths is no list of positive whole numbers"),
-    ({"lengths": [512, "x"]}, "2", "config.lengths is no list of positive whole numbers"),
-    ({"trainer": "dpo"}, "", "versions.trl is no release, which the trainer dpo needs"),
-    ({"trainer": "dpo"}, "newest", "versions.trl is no release, which the trainer dpo needs"),
-    ({"trainer": "sft"}, None, "versions.trl is no release, which the trainer sft needs"),
+    ({"lengths": 5}, "2", "config.lengths is not a list of positive whole numbers"),
+    ({"lengths": [0]}, "2", "config.lengths is not a list of positive whole numbers"),
+    ({"lengths": [-1, -2]}, "2", "config.lengths is not a list of positive whole numbers"),
+    ({"lengths": [512, "x"]}, "2", "config.lengths is not a list of positive whole numbers"),
+    ({"trainer": "dpo"}, "", "versions.trl is not a release; the trainer dpo needs one"),
+    ({"trainer": "dpo"}, "newest", "versions.trl is not a release; the trainer dpo needs one"),
+    ({"trainer": "sft"}, None, "versions.trl is not a release; the trainer sft needs one"),
 ]
 
 
-def with_trl(release: str | None, **config: Any) -> Row:
-    content = measured(**config).content
+def make_trl_row(release: str | None, **config: Any) -> Row:
+    content = make_measured(**config).content
     return Row("case", {**content, "versions": {**content["versions"], "trl": release}})
 
 
 @pytest.mark.parametrize(("config", "trl", "reason"), MALFORMED)
 def test_measured_rows_of_a_malformed_case_are_refused(config: dict[str, Any], trl: str | None, reason: str) -> None:
-    assert list(measurements.problems(with_trl(trl, **config).content)) == [reason]
+    assert list(measurements.find_problems(make_trl_row(trl, **config).content)) == [reason]
 
 
 @pytest.mark.parametrize(("config", "trl"), [row[:2] for row in MALFORMED if row[0] != {"trainer": "sft"}])
 def test_a_malformed_case_in_a_filed_row_stops_no_report(config: dict[str, Any], trl: str | None) -> None:
-    (found,) = compare([with_trl(trl, **config)])
-    assert found.skipped.startswith("not understood: ")
+    (comparison,) = compare([make_trl_row(trl, **config)])
+    assert comparison.skipped.startswith("not understood: ")
 
 
 def test_a_release_of_trl_whose_loss_is_unknown_is_not_evaluated() -> None:
-    row = with_trl("99.0", trainer="dpo")
-    assert list(measurements.problems(row.content)) == []
-    assert [found.skipped for found in compare([row])] == ["DPO's logits of trl 99.0 are not known"]
-    known = with_trl("1.14.1", trainer="dpo")
-    assert [found.skipped for found in compare([known])] == ["", ""]
+    row = make_trl_row("99.0", trainer="dpo")
+    assert list(measurements.find_problems(row.content)) == []
+    assert [comparison.skipped for comparison in compare([row])] == [
+        "the size of the DPO logits in trl 99.0 is unknown"
+    ]
+    supported = make_trl_row("1.14.1", trainer="dpo")
+    assert [comparison.skipped for comparison in compare([supported])] == ["", ""]
 
 
 def test_filing_rows_says_which_are_new(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
-    content = measured().content
+    content = make_measured().content
     lines = [json.dumps(row) for row in (content, {**content, "id": "another"}, content)]
 
-    def add(*given: str) -> tuple[int, str]:
-        (tmp_path / "rows.jsonl").write_text("\n".join(given), encoding="utf-8")
+    def add(*texts: str) -> tuple[int, str]:
+        (tmp_path / "rows.jsonl").write_text("\n".join(texts), encoding="utf-8")
         code = main(["calibrate", "add", str(tmp_path / "rows.jsonl"), "--into", str(tmp_path / "filed")])
         return code, capsys.readouterr().out
 
     code, out = add(lines[0])
     (filed,) = (tmp_path / "filed").iterdir()
-    assert (code, out) == (0, f"{filed}: 1 added, 0 there already\n")
-    assert add(*lines) == (0, f"{filed}: 1 added, 2 there already\n")
+    assert (code, out) == (0, f"{filed}: 1 added, 0 already there\n")
+    assert add(*lines) == (0, f"{filed}: 1 added, 2 already there\n")
     code, out = add(lines[0], "{}")
     assert code == 1
-    assert out.endswith(f"{filed}: 0 added, 1 there already\n")
+    assert out.endswith(f"{filed}: 0 added, 1 already there\n")
     assert len(filed.read_text("utf-8").splitlines()) == 2
 
 
 def test_measured_rows_of_the_first_layers() -> None:
-    """A case may build the first layers of a model: its estimate is theirs."""
-    whole, part = (subject(measurements.as_published(measured(layers=layers))[0]).architecture for layers in (0, 6))
+    """Estimate only the first layers of a model if the case builds only these."""
+    whole, part = (
+        build_subject(measurements.convert_to_published(make_measured(layers=layers))[0]).architecture
+        for layers in (0, 6)
+    )
     assert (whole.layers, part.layers) == (24, 6)
     of_layers = whole.parameters - part.parameters
     assert of_layers == 18 * whole.layer_parameters
@@ -496,23 +530,23 @@ def test_measured_rows_of_the_first_layers() -> None:
 
 @pytest.mark.slow
 def test_documentation_states_the_report() -> None:
-    """The memory model's page has the table that the command prints, the README figures of it."""
+    """Show the table that the command prints on the memory model's page, and its figures in the README."""
     root = Path(__file__).parents[2]
     page = (root / "docs" / "memory" / "accuracy.md").read_text(encoding="utf-8")
-    told = list(report.markdown([*ROWS, *report.measured()]))
+    report_lines = list(report.render_markdown([*ROWS, *report.compare_measured()]))
     start = page.index("<!-- cfglint calibrate report --format markdown -->")
     tables = page[start : page.index("<!-- end -->")].splitlines()[2:]
-    assert tables[: len(told)] == told
-    others = peers.compared(STATED.values(), ROWS)
-    asked = list(peers.markdown(others))  # of the peers that are installed here
-    assert set(asked) <= set(tables[len(told) :])
-    fits, oom = outcomes(ROWS, "fits"), outcomes(ROWS, "oom")
+    assert tables[: len(report_lines)] == report_lines
+    others = peers.compare_peers(STATED.values(), ROWS)
+    peer_lines = list(peers.render_peers_markdown(others))  # lists only the peers that are installed here
+    assert set(peer_lines) <= set(tables[len(report_lines) :])
+    fits, oom = count_outcomes(ROWS, "fits"), count_outcomes(ROWS, "oom")
     assert fits.does_not_fit == 0
     told_page, readme = (" ".join(text.split()) for text in (page, (root / "README.md").read_text(encoding="utf-8")))
     grades = f"{fits.tight} are *tight* and {fits.probably_does_not_fit} *probably do not fit*"
     assert f"reported as *does not fit*: of {fits.rows}, {grades}" in told_page
     assert f"None of the {oom.rows} that ran out of memory is reported as *fits*" in told_page
-    (fitted,) = (line for line in told if line.startswith("| rows that intervals are fitted to |"))
+    (fitted,) = (line for line in report_lines if line.startswith("| rows that intervals are fitted to |"))
     rows, inside = re.findall(r"\| (\d+)(?= \(| \|)", fitted)
     assert f"without each group of the {rows} published measurements: {inside} of them fall inside" in readme
     (left_out,) = re.findall(r"If a whole framework is left out of the fit, (\d+) of all (\d+) rows", told_page)
@@ -522,14 +556,14 @@ def test_documentation_states_the_report() -> None:
 
 @pytest.mark.parametrize(("keys", "selected"), [(2, 6944), (8, 7712)])
 def test_compiled_code_keeps_what_its_recomputation_needs(keys: int, selected: int) -> None:
-    """Bytes per token of torchtitan's compiled block, as a run on a CPU counted them (`derived-compile-selective`)."""
+    """Match bytes per token of torchtitan's compiled block, counted in a run on a CPU (`derived-compile-selective`)."""
     foreign.install()
-    llama = find("meta-llama/Meta-Llama-3-8B")
+    llama = find_entry("meta-llama/Meta-Llama-3-8B")
     assert llama is not None
     shape = llama._replace(
         model_type="torchtitan:llama", hidden=512, heads=8, kv_heads=keys, head_dim=64, intermediate=1792
     )
-    cost = layer_cost(shape, Mode(attention="efficient", liger=True))
+    cost = compute_layer_cost(shape, Mode(attention="efficient", liger=True))
     assert cost is not None
     assert cost.saved == 18984
-    assert 2 * 512 + cost.operations.kept - cost.operations.idle == selected
+    assert 2 * 512 + cost.operations.kept - cost.operations.unused == selected

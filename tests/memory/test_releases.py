@@ -1,4 +1,4 @@
-"""What releases of frameworks decide where a published row's source is silent (`calibration/data/README.md`)."""
+"""Facts that a framework's release decides if a published row's source is silent (`calibration/data/README.md`)."""
 
 from __future__ import annotations
 
@@ -8,175 +8,178 @@ import pytest
 
 from cfglint_train.calibration import peers, report
 from cfglint_train.calibration.compare import Comparison, compare
-from cfglint_train.calibration.rows import Row, read
-from cfglint_train.calibration.subject import Subject, change_setup, subject
-from cfglint_train.calibration.traced import plan_of
+from cfglint_train.calibration.rows import Row, read_rows
+from cfglint_train.calibration.subject import Subject, build_subject, change_setup
+from cfglint_train.calibration.traced import build_plan
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.setup_builder import read as read_setup
+from cfglint_train.memory.setup_builder import read_setup as read_setup
 from cfglint_train.models.architecture import Architecture
-from cfglint_train.models.lookup import find
+from cfglint_train.models.lookup import find_entry
 
-ROWS = {row.id: row for row in read() if isinstance(row, Row)}
+ROWS = {row.id: row for row in read_rows() if isinstance(row, Row)}
 
 
-def found(row: Row) -> Comparison:
+def compare_row(row: Row) -> Comparison:
     return next(iter(compare([row])))
 
 
-def fields(name: str) -> dict[str, Any]:
-    return subject(ROWS[name]).fields
+def get_fields(name: str) -> dict[str, Any]:
+    return build_subject(ROWS[name]).fields
 
 
-def setup(row: Row) -> Setup:
-    known = subject(row)
-    read, _ = read_setup(plan_of(known.fields), known.architecture)
-    assert read is not None
-    return change_setup(read, known.setup)
+def build_setup(row: Row) -> Setup:
+    row_subject = build_subject(row)
+    row_setup, _ = read_setup(build_plan(row_subject.fields), row_subject.architecture)
+    assert row_setup is not None
+    return change_setup(row_setup, row_subject.setup)
 
 
-def shape_of(name: str) -> Architecture:
-    shape = find(name)
+def find_shape(name: str) -> Architecture:
+    shape = find_entry(name)
     assert shape is not None
     return shape
 
 
 def test_galore_beside_its_readme() -> None:
-    """22.8 GB for a 7B with 8-bit states, layer by layer: nothing was fitted to it."""
-    plan = fields("galore-llama7b-4090")
+    """Predict 22.8 GB for a 7B with 8-bit states, layer by layer, although nothing was fitted to it."""
+    plan = get_fields("galore-llama7b-4090")
     assert (plan["optimizer.name"], plan["optimizer.rank"]) == ("galore_adamw_layerwise", 1024)
     assert plan["optimizer.state_bits"] == 8
-    assert abs(found(ROWS["galore-llama7b-4090"]).error or 1) < 0.05
+    assert abs(compare_row(ROWS["galore-llama7b-4090"]).error or 1) < 0.05
 
 
 def test_lisa_has_states_of_what_is_trained_first() -> None:
     row = ROWS["swift-tuner-lisa4"]
-    known = setup(row)
-    shape = known.architecture
+    row_setup = build_setup(row)
+    shape = row_setup.architecture
     trained = shape.parameters - (shape.layers - 4) * shape.layer_parameters
-    assert (known.optimizer.state or 0) * known.weights.trained == pytest.approx(4 * trained)
-    assert known.weights.active * known.weights.trained == pytest.approx(trained)
-    assert found(row).inside
+    assert (row_setup.optimizer.state or 0) * row_setup.weights.trained == pytest.approx(4 * trained)
+    assert row_setup.weights.active * row_setup.weights.trained == pytest.approx(trained)
+    assert compare_row(row).is_inside
 
 
 def test_experts_as_transformers_4_has_them() -> None:
-    """The same weights, in modules that adapters of all linear layers reach."""
+    """Place the same weights in modules that adapters of all linear layers reach."""
     row = ROWS["swift-bench-30b-z2-oom"]
-    modules, shape = subject(row).architecture, shape_of(row.text("model"))
+    modules, shape = build_subject(row).architecture, find_shape(row.get_text("model"))
     assert sum(item.elements for item in modules.linears) == sum(item.elements for item in shape.linears)
     assert any(item.experts for item in shape.linears)
     assert not any(item.experts for item in modules.linears)
     gemma = ROWS["axo-gemma4-26b-moe-bnb"]
-    assert subject(gemma).architecture == shape_of(gemma.text("model"))
+    assert build_subject(gemma).architecture == find_shape(gemma.get_text("model"))
 
 
 def test_axolotl_quantises_experts() -> None:
-    """Its files say quantize_moe_experts: without it gemma-4-26B's experts alone are more than the published figure."""
-    row = found(ROWS["axo-gemma4-26b-moe-bnb"])
+    """Quantise experts with quantize_moe_experts: otherwise those of gemma-4-26B alone exceed the published figure."""
+    row = compare_row(ROWS["axo-gemma4-26b-moe-bnb"])
     assert row.measured == 21.0
     assert row.error == pytest.approx(0.0, abs=0.12)
 
 
 def test_axolotls_experts_are_unpacked_layer_by_layer() -> None:
-    """One layer's gate, up and down of all experts in 16 bits, but where a kernel unpacks what it needs."""
+    """Hold gate, up and down of one layer's experts in 16 bits, unless a kernel unpacks only what it needs."""
     row = ROWS["axo-glm4.5-air"]
     plan = {name: value for name, value in row.content["plan"].items() if name != "method.unpacks_experts"}
-    kernels = found(Row("kernels", {**row.content, "plan": plan}))
-    unpacked = found(row)
+    kernels = compare_row(Row("kernels", {**row.content, "plan": plan}))
+    unpacked = compare_row(row)
     weights = 128 * 3 * 4096 * 1408 * 2 / 2**30
     assert unpacked.predicted is not None
     assert kernels.predicted is not None
     assert weights < unpacked.predicted - kernels.predicted < 1.3 * weights
     assert abs(unpacked.error or 1) < 0.03
-    assert "method.unpacks_experts" not in fields("axo-gemma4-26b-moe-bnb")  # ScatterMoE
+    assert "method.unpacks_experts" not in get_fields("axo-gemma4-26b-moe-bnb")  # ScatterMoE
 
 
 def test_scattermoe_makes_no_whole_weights_for_adapters() -> None:
-    """The example of axolotl 0.21.0 is said to take 21 GiB; PEFT's W + BA of a layer's experts is 1.6 GiB."""
+    """Fit 21 GiB as published for axolotl 0.21.0's example; PEFT's W + BA of a layer's experts is 1.6 GiB."""
     row = ROWS["axo-gemma4-26b-moe-bnb"]
     plan = {name: value for name, value in row.content["plan"].items() if name != "method.fuses_experts"}
-    made, fused = found(Row("made", {**row.content, "plan": plan})), found(row)
+    unfused, fused = compare_row(Row("made", {**row.content, "plan": plan})), compare_row(row)
     assert abs(fused.error or 1) < 0.02
-    assert (made.error or 0) > 0.08
+    assert (unfused.error or 0) > 0.08
 
 
 def test_a_kernel_that_is_said_to_be_off() -> None:
-    """Trinity's row says "w/o CCE": its logits are whole."""
-    assert fields("axo-trinity-nano")["activations.fused_loss"] == "none"
-    assert fields("axo-olmo3-7b")["activations.fused_loss"] == "cce"
+    """Keep whole logits for Trinity, whose row says "w/o CCE"."""
+    assert get_fields("axo-trinity-nano")["activations.fused_loss"] == "none"
+    assert get_fields("axo-olmo3-7b")["activations.fused_loss"] == "cce"
 
 
 def test_evaluation_makes_logits_that_training_does_not() -> None:
-    """ms-swift evaluates while it trains, and Liger's fused loss is one of training only."""
+    """Evaluate during training with ms-swift, where Liger's fused loss applies only to training."""
     for name in ("swiftx-full-3b-8k-liger", "swiftx-full-7b-z3-8k-liger"):
-        row = found(ROWS[name])
+        row = compare_row(ROWS[name])
         assert row.phase.startswith("eval")
-        assert row.inside
+        assert row.is_inside
     content = ROWS["swiftx-full-3b-8k-liger"].content
     plan = {name: value for name, value in content["plan"].items() if name not in ("eval.enabled", "batch.eval_micro")}
-    assert not found(Row("without", {**content, "plan": plan})).phase.startswith("eval")
-    # loss_scale: Liger's loss takes no effect
-    assert fields("swiftx-lora-3b-emb")["activations.fused_loss"] == "none"
+    assert not compare_row(Row("without", {**content, "plan": plan})).phase.startswith("eval")
+    # with loss_scale Liger's loss has no effect
+    assert get_fields("swiftx-lora-3b-emb")["activations.fused_loss"] == "none"
 
 
 def test_the_trainers_default_optimizer() -> None:
-    """adamw_torch goes over lists of tensors; the row's column has the name of a later default."""
-    assert fields("swiftx-full-7b")["optimizer.implementation"] == "foreach"
-    assert abs(found(ROWS["swiftx-full-7b"]).error or 1) < 0.1
+    """Iterate over lists of tensors with adamw_torch; the row's column has the name of a later default."""
+    assert get_fields("swiftx-full-7b")["optimizer.implementation"] == "foreach"
+    assert abs(compare_row(ROWS["swiftx-full-7b"]).error or 1) < 0.1
 
 
 def test_dropout_by_framework() -> None:
-    """Files of axolotl have it, those of mixtures aside; PEFT's comparison has none."""
+    """Use dropout for files of axolotl, except for mixtures, and none for PEFT's comparison."""
     names = ("axo-olmo3-7b", "axo-gemma4-26b-moe-bnb", "peft-mm-lora-rank32")
-    assert [fields(name)["method.lora_dropout"] for name in names] == [0.05, 0.0, 0.0]
+    assert [get_fields(name)["method.lora_dropout"] for name in names] == [0.05, 0.0, 0.0]
 
 
 def test_torchtitans_own_configuration() -> None:
-    plan = fields("titan-nvfp4-qwen3-8b-bf16")
+    plan = get_fields("titan-nvfp4-qwen3-8b-bf16")
     assert plan["activations.checkpointing"] == "selective_ops"
     assert plan["activations.fused_loss"] == "chunked_logits"
     for name in ("titan-3429-dsv3-full", "titan-822-reshard-never"):
-        assert fields(name)["activations.fused_loss"] != "chunked_logits"
-    # NVFP4's products are operations of their own, which its list of kept ones does not name.
-    assert fields("titan-nvfp4-qwen3-8b-nvfp4-tail")["activations.checkpointing"] == "selective"
-    assert fields("titan-3429-dsv3-default")["activations.checkpointing"] == "selective_ops"
-    assert fields("titan-3659-dsv3-hybridep")["activations.checkpointing"] == "full"  # its commit's command line
+        assert get_fields(name)["activations.fused_loss"] != "chunked_logits"
+    # NVFP4's products are separate operations, which its list of kept ones does not name.
+    assert get_fields("titan-nvfp4-qwen3-8b-nvfp4-tail")["activations.checkpointing"] == "selective"
+    assert get_fields("titan-3429-dsv3-default")["activations.checkpointing"] == "selective_ops"
+    assert get_fields("titan-3659-dsv3-hybridep")["activations.checkpointing"] == "full"  # its commit's command line
 
 
 def test_adapters_beside_fused_experts() -> None:
-    """Experts are named as parameters, with the rank itself, or left alone: no file of axolotl's adapts all."""
+    """Name experts as parameters with the rank itself, or leave them alone: no file of axolotl adapts all."""
     row = ROWS["axo-qwen3next-nvfp4"]
-    plan = fields(row.id)
+    plan = get_fields(row.id)
     assert "gate_proj" not in plan["method.lora_targets"]
     assert plan["method.lora_target_parameters"]
     experts = 512 * 48 * 16 * ((2048 + 1024) + (512 + 2048))
-    assert 0 < setup(row).weights.trained - experts < 0.02 * experts
-    assert found(row).inside
-    assert "method.lora_target_parameters" not in fields("axo-olmo3-7b")
-    assert fields("axo-jamba-1gpu")["method.lora_targets"] == ("all-linear",)
+    assert 0 < build_setup(row).weights.trained - experts < 0.02 * experts
+    assert compare_row(row).is_inside
+    assert "method.lora_target_parameters" not in get_fields("axo-olmo3-7b")
+    assert get_fields("axo-jamba-1gpu")["method.lora_targets"] == ("all-linear",)
 
 
 def test_scales_are_quantised_again() -> None:
-    assert fields("axo-olmo3-7b")["method.double_quantization"]
+    assert get_fields("axo-olmo3-7b")["method.double_quantization"]
 
 
 def test_pefts_comparison_sorts_its_batches() -> None:
-    """From long to short, without autocast, the cache given back now and then: nothing of other lengths piles up. Their
-    length is a limit: what was reserved may be a little less than the estimate allows.
+    """Sort batches from long to short, without autocast, and empty the cache now and then: no other lengths pile up.
+
+    Their length is a limit: the reserved memory may be a little less than the estimate allows.
     """
-    rows = [found(row) for name, row in ROWS.items() if name.startswith("peft-mm-")]
+    rows = [compare_row(row) for name, row in ROWS.items() if name.startswith("peft-mm-")]
     errors = [abs(row.error) for row in rows if row.error is not None]
     assert len(errors) >= 13
     assert max(errors) < 0.2
-    assert report.median(errors) < 0.07
+    assert report.compute_median(errors) < 0.07
     assert all((row.measured or 0.0) <= (row.high or 0.0) for row in rows if row.error is not None)
-    assert sum(row.inside is True for row in rows) >= 13
-    assert not fields("peft-mm-lora-rank32")["precision.autocast"]
-    assert fields("peft-mm-prefixtuning-lr_0.001")["method.virtual_tokens"] == 200
+    assert sum(row.is_inside is True for row in rows) >= 13
+    assert not get_fields("peft-mm-lora-rank32")["precision.autocast"]
+    assert get_fields("peft-mm-prefixtuning-lr_0.001")["method.virtual_tokens"] == 200
 
 
 def test_peers_are_asked_about_what_they_say() -> None:
-    """Accelerate's rule is Adam's, over all weights in fp32, as its command has it: not GaLore's, LISA's few layers, or
-    8-bit states. The rule of 16 bytes divides as ZeRO does.
+    """Ask each peer only about runs that its rule covers.
+
+    Accelerate's rule is Adam's, over all weights in fp32, as its command computes it: not GaLore's, LISA's few layers,
+    or 8-bit states. The rule of 16 bytes divides as ZeRO does.
     """
 
     class Accelerate:
@@ -185,33 +188,33 @@ def test_peers_are_asked_about_what_they_say() -> None:
             assert dtype == "float16"
             return {"step": 2 * size}
 
-    def asked(name: str) -> Subject:
-        return subject(ROWS[name])
+    def get_subject(name: str) -> Subject:
+        return build_subject(ROWS[name])
 
-    assert peers._accelerate(Accelerate, asked("swiftx-full-7b")) == pytest.approx(2 * 4 * 7.616e9, rel=0.01)
+    assert peers._ask_accelerate(Accelerate, get_subject("swiftx-full-7b")) == pytest.approx(2 * 4 * 7.616e9, rel=0.01)
     for name in ("galore-llama7b-4090", "swift-tuner-lisa4", "tune-l31-8b-full-a6000", "qwen1-qwen-7b-full2gpu-256"):
-        assert peers._accelerate(Accelerate, asked(name)) is None
-    whole = asked("swiftx-full-7b")
+        assert peers._ask_accelerate(Accelerate, get_subject(name)) is None
+    whole = get_subject("swiftx-full-7b")
     parameters = whole.architecture.parameters
-    assert peers._rule(whole) == 16 * parameters
+    assert peers._apply_rule_of_thumb(whole) == 16 * parameters
     ranks = {"parallel.strategy": "zero", "launch.gpus_per_node": 8, "launch.nodes": 1}
-    for stage, each in ((0, 16), (1, 4 + 12 / 8), (2, 2 + 14 / 8), (3, 16 / 8)):
+    for stage, bytes_ in ((0, 16), (1, 4 + 12 / 8), (2, 2 + 14 / 8), (3, 16 / 8)):
         spread = whole._replace(fields={**whole.fields, **ranks, "parallel.zero_stage": stage})
-        assert peers._rule(spread) == pytest.approx(each * parameters)
-    assert peers._rule(asked("swift-tuner-lisa4")) is None
+        assert peers._apply_rule_of_thumb(spread) == pytest.approx(bytes_ * parameters)
+    assert peers._apply_rule_of_thumb(get_subject("swift-tuner-lisa4")) is None
 
 
 def test_the_cookbook_is_asked_as_its_command_is() -> None:
-    """Its own parser reads the dimensions, and its own words are the answer."""
-    said: list[list[str]] = []
+    """Pass the dimensions through its own parser, and read the answer from its own output."""
+    parsed_words: list[list[str]] = []
 
     class Cookbook:
         @staticmethod
         def config_parser() -> Any:
             class Parser:
                 @staticmethod
-                def parse_args(words: list[str]) -> None:
-                    said.append(words)
+                def parse_args(arguments: list[str]) -> None:
+                    parsed_words.append(arguments)
 
             return Parser
 
@@ -219,21 +222,21 @@ def test_the_cookbook_is_asked_as_its_command_is() -> None:
         def calc_mem(_: object) -> None:
             print("Per-GPU Memory Required for Training: 12.50 GiB")
 
-    assert peers._cookbook(Cookbook, subject(ROWS["swiftx-full-7b"])) == 12.5 * 2**30
-    assert {"--num-layers=28", "--kv-size-ratio=0.14285714285714285", "--num-mlp-linears=3"} <= set(said[0])
-    assert "--checkpoint-activations" in said[0]
-    assert peers._cookbook(Cookbook, subject(ROWS["titan-822-reshard-never"])) is None
+    assert peers._ask_cookbook(Cookbook, build_subject(ROWS["swiftx-full-7b"])) == 12.5 * 2**30
+    assert {"--num-layers=28", "--kv-size-ratio=0.14285714285714285", "--num-mlp-linears=3"} <= set(parsed_words[0])
+    assert "--checkpoint-activations" in parsed_words[0]
+    assert peers._ask_cookbook(Cookbook, build_subject(ROWS["titan-822-reshard-never"])) is None
 
 
 def test_peers_are_held_against_peaks_only() -> None:
-    found = peers.compared(ROWS.values(), report.packaged())
-    assert found["16 bytes"]["installed"]
-    assert len(found["16 bytes"]["rows"]) >= 90
-    named = {entry["id"] for peer in found.values() for entry in peer["rows"]}
-    flags = {flag for name in named for flag in ROWS[name].words("flags")}
+    comparisons = peers.compare_peers(ROWS.values(), report.compare_published())
+    assert comparisons["16 bytes"]["installed"]
+    assert len(comparisons["16 bytes"]["rows"]) >= 90
+    ids = {entry["id"] for peer in comparisons.values() for entry in peer["rows"]}
+    flags = {flag for name in ids for flag in ROWS[name].get_words("flags")}
     assert not flags & {"near_capacity", "seq_upper_bound_only", "mbs_unknown"}
-    assert all(ROWS[name].text("peak_scope") == "train_peak" for name in named)
-    told = list(peers.markdown(found))
-    assert told[0].count("|") == 5
-    assert any(line.startswith("| 16 bytes |") for line in told)
-    assert any("not installed" in line or "median error" in line for line in peers.lines(found))
+    assert all(ROWS[name].get_text("peak_scope") == "train_peak" for name in ids)
+    lines = list(peers.render_peers_markdown(comparisons))
+    assert lines[0].count("|") == 5
+    assert any(line.startswith("| 16 bytes |") for line in lines)
+    assert any("not installed" in line or "median error" in line for line in peers.render_peers(comparisons))

@@ -1,4 +1,4 @@
-"""The phase that loads a checkpoint again (`test_host_save.py` holds it to real runs)."""
+"""The phase that loads a checkpoint again (`test_host_save.py` compares it with real runs)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from cfglint_train.memory.estimate import estimate
-from tests.memory.jobs import LLAMA_8B, plan, zero
+from tests.memory.jobs import LLAMA_8B, make_plan, make_zero
 
 SIZE = LLAMA_8B.parameters
 
 
-def on_host(fields: Any) -> int | None:
-    phase = estimate(fields, LLAMA_8B).phase("resume")
+def estimate_host(fields: Any) -> int | None:
+    phase = estimate(fields, LLAMA_8B).find_phase("resume")
     return None if phase is None or phase.host is None else phase.host.expected
 
 
@@ -33,22 +33,22 @@ def on_host(fields: Any) -> int | None:
     ],
 )  # fmt: skip
 def test_one_gpu(changes: dict[str, Any], expected: float | None) -> None:
-    found = on_host(plan(**changes))
-    assert found == (None if expected is None else pytest.approx(expected * SIZE, rel=0.001))
+    size = estimate_host(make_plan(**changes))
+    assert size == (None if expected is None else pytest.approx(expected * SIZE, rel=0.001))
 
 
 @pytest.mark.parametrize(("stage", "ranks", "expected"), [(2, 2, 12.0), (2, 8, 16.0), (3, 8, 12.0)])
 def test_deepspeed(stage: int, ranks: int, expected: float) -> None:
-    """12 bytes of states over the ranks, or the whole 16-bit module on each of them."""
-    found = on_host(zero(stage, ranks, checkpoint__resume_latest=True))
-    assert found == pytest.approx(expected * SIZE, rel=0.001)
+    """Load 12 bytes of states over the ranks, or the whole 16-bit module on each of them."""
+    size = estimate_host(make_zero(stage, ranks, checkpoint__resume_latest=True))
+    assert size == pytest.approx(expected * SIZE, rel=0.001)
 
 
 @pytest.mark.parametrize(("version", "kind", "expected"), [(1, "full", 16.0), (2, "full", 4.0), (2, "sharded", None)])
 def test_fsdp(version: int, kind: str, expected: float | None) -> None:
-    fields = plan(
+    fields = make_plan(
         checkpoint__resume_latest=True, parallel__strategy=f"fsdp{version}", launch__nodes=1, launch__gpus_per_node=8,
         checkpoint__state_dict=kind,
     )  # fmt: skip
-    found = on_host(fields)
-    assert found == (None if expected is None else pytest.approx(expected * SIZE, rel=0.001))
+    size = estimate_host(fields)
+    assert size == (None if expected is None else pytest.approx(expected * SIZE, rel=0.001))

@@ -1,4 +1,4 @@
-"""Which matrices get an adapter, against PEFT on models that transformers builds."""
+"""Matrices that get an adapter, compared with PEFT on models that transformers builds."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from cfglint_train.memory.estimate import estimate
-from cfglint_train.memory.setup_builder import read
+from cfglint_train.memory.setup_builder import read_setup
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Architecture
-from cfglint_train.models.hf_config import from_config
-from cfglint_train.models.modules import paths_of
-from tests.memory.jobs import plan
+from cfglint_train.models.hf_config import parse_config
+from cfglint_train.models.modules import get_module_paths
+from tests.memory.jobs import make_plan
 
 COMMON = {
     "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 32,
@@ -35,16 +35,16 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 @cache
-def config_of(model_type: str) -> Any:
+def make_config(model_type: str) -> Any:
     transformers = pytest.importorskip("transformers")
     return transformers.AutoConfig.for_model(model_type, **{**COMMON, **MODELS[model_type]})
 
 
-def of_peft(model_type: str, targets: Any) -> int | None:
-    """Trained elements; None where PEFT stops."""
+def count_by_peft(model_type: str, targets: Any) -> int | None:
+    """Count the trained elements, or return None if PEFT raises an error."""
     torch, transformers, peft = (pytest.importorskip(name) for name in ("torch", "transformers", "peft"))
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config_of(model_type))
+        model = transformers.AutoModelForCausalLM.from_config(make_config(model_type))
     try:
         model = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules=targets))
     except ValueError:
@@ -52,16 +52,16 @@ def of_peft(model_type: str, targets: Any) -> int | None:
     return int(model.get_nb_trainable_parameters()[0])
 
 
-def trained(architecture: Architecture, targets: Any) -> int | None:
-    """Trained elements; None where the run is not estimated, which names the field."""
-    one = isinstance(targets, str)
-    job = plan(
-        method__tuning="lora", method__lora_rank=4, method__lora_targets=() if one else tuple(targets),
-        method__lora_target_pattern=targets if one else None, precision__adapter="fp32",
+def count_trained(architecture: Architecture, targets: Any) -> int | None:
+    """Count the trained elements, or return None if the run is not estimated, which names the field."""
+    is_pattern = isinstance(targets, str)
+    job = make_plan(
+        method__tuning="lora", method__lora_rank=4, method__lora_targets=() if is_pattern else tuple(targets),
+        method__lora_target_pattern=targets if is_pattern else None, precision__adapter="fp32",
     )  # fmt: skip
-    setup, reader = read(job, architecture)
+    setup, reader = read_setup(job, architecture)
     if setup is None:
-        assert reader.missing == ["method.lora_target_pattern" if one else "method.lora_targets"]
+        assert reader.missing == ["method.lora_target_pattern" if is_pattern else "method.lora_targets"]
         assert not estimate(job, architecture).phases
         return None
     return setup.weights.trained
@@ -91,29 +91,29 @@ TARGETS = [
     "self_attn.q_proj",
 ]
 SOME_LAYERS = (r".*\.layers\.1\.self_attn\.q_proj", ["model.layers.0.self_attn.q_proj"])
-"""Known to PEFT, and of only some layers."""
+"""Valid for PEFT, and for only some layers."""
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("targets", TARGETS, ids=str)
 @pytest.mark.parametrize("model_type", MODELS)
 def test_an_estimate_counts_the_adapters_that_peft_makes_or_there_is_none(model_type: str, targets: Any) -> None:
-    architecture = from_config(config_of(model_type).to_dict())
+    architecture = parse_config(make_config(model_type).to_dict())
     assert architecture is not None
-    found = trained(architecture, targets)
-    assert found in (None, of_peft(model_type, targets))
+    count = count_trained(architecture, targets)
+    assert count in (None, count_by_peft(model_type, targets))
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("targets", TARGETS, ids=str)
 def test_what_chooses_whole_layers_of_a_plain_model_is_counted(targets: Any) -> None:
-    architecture = from_config(config_of("llama").to_dict())
+    architecture = parse_config(make_config("llama").to_dict())
     assert architecture is not None
-    counted = trained(architecture, targets)
+    counted = count_trained(architecture, targets)
     if targets in SOME_LAYERS or "(?!" in targets:
         assert counted is None
         return
-    assert counted == of_peft("llama", targets)
+    assert counted == count_by_peft("llama", targets)
 
 
 SEVEN = ["q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "gate_proj"]
@@ -121,23 +121,23 @@ SEVEN = ["q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj", "gate_p
 
 @pytest.mark.parametrize("root", ["model.language_model", "language_model.model"])
 def test_a_pattern_finds_the_decoder_beside_a_tower_in_any_release(root: str) -> None:
-    model = lookup.find("google/gemma-3-12b-it")
+    model = lookup.find_entry("google/gemma-3-12b-it")
     assert model is not None
     pattern = root + r".layers.[\d]+.(mlp|cross_attn|self_attn).(up|down|gate|q|k|v|o)_proj"
-    assert trained(model, pattern) == trained(model, SEVEN)
-    assert trained(model, "model.layers.*self_attn.q_proj") is None
+    assert count_trained(model, pattern) == count_trained(model, SEVEN)
+    assert count_trained(model, "model.layers.*self_attn.q_proj") is None
 
 
 def test_nearly_every_catalogued_model_has_its_paths() -> None:
-    """Families with code of their own have none; nothing is determined for a model that has others."""
+    """Find no paths for families with their own code; a model with other paths is not determined."""
     without = set()
-    for name in lookup.ids():
-        model = lookup.find(name)
+    for name in lookup.list_ids():
+        model = lookup.find_entry(name)
         assert model is not None
-        paths = paths_of(model.outer_type)
+        paths = get_module_paths(model.outer_type)
         leaves = {path.removesuffix(".*").rpartition(".")[2] for path in paths or ()}
-        if not {item.name for item in model.linear_modules(parts=("decoder", "head", "embedding"))} <= leaves:
+        if not {item.name for item in model.list_linear_modules(parts=("decoder", "head", "embedding"))} <= leaves:
             without.add(model.model_type)
-            assert trained(model, r".*self_attn\..*") is None
+            assert count_trained(model, r".*self_attn\..*") is None
     assert "llama" not in without
     assert len(without) <= 20, sorted(without)

@@ -1,6 +1,6 @@
-"""Vision towers: their blocks against traces of transformers' own, and what they add to an estimate.
+"""Vision towers: their blocks compared with traces of transformers' own, and their share of an estimate.
 
-The traces are in `towers.jsonl` (`tests/oracles/trace_towers.py` writes it); a slow test traces two kinds anew.
+The traces are in `towers.jsonl` (written by `tests/oracles/trace_towers.py`); a slow test traces two kinds again.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pytest
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.layers.families import FAMILIES
 from cfglint_train.memory.layers.matrices import Mode
-from cfglint_train.memory.vision_encoder import EncoderMemory, encoder_memory
+from cfglint_train.memory.vision_encoder import EncoderMemory, compute_encoder_memory
 from cfglint_train.models import lookup
 from cfglint_train.models.architecture import Tower
-from cfglint_train.models.towers import KINDS, vision
+from cfglint_train.models.towers import KINDS, read_vision
 from cfglint_train.plan.fields import Plan
 from tests.memory.test_oracle import missing
 from tests.support.cases import for_each
@@ -37,34 +37,34 @@ def test_every_kind_is_traced() -> None:
     assert {f"vision:{kind}" for kind in kinds} == {name for name in FAMILIES if name.startswith("vision:")}
 
 
-def estimated(kind: str, mode: str) -> tuple[EncoderMemory, float]:
-    """The formula's answer, and the bytes of one width of the residual stream."""
-    kept, precision = mode.split("-")
+def estimate_blocks(kind: str, mode: str) -> tuple[EncoderMemory, float]:
+    """Return the formula's result, and the bytes of one width of the residual stream."""
+    checkpointing, precision = mode.split("-")
     weight = 4 if precision == "amp" else 2
     tower = Tower(1, 0, SIZES["layers"], SIZES["hidden"], None, kind, SIZES["heads"], SIZES["intermediate"], 4.0, 14)
     settings = Mode(weight=weight, trained=precision != "frozen", autocast=precision == "amp")
-    found = encoder_memory(tower, settings, SIZES["patches"], kept == "full")
-    assert found is not None
-    return found, float(SIZES["hidden"] * weight * SIZES["patches"])
+    memory = compute_encoder_memory(tower, settings, SIZES["patches"], checkpointing == "full")
+    assert memory is not None
+    return memory, float(SIZES["hidden"] * weight * SIZES["patches"])
 
 
 @for_each(("kind", "mode", "traced"), CASES, ids=lambda value: str(value)[:20])
 def test_blocks(kind: str, mode: str, traced: list[int]) -> None:
-    """What is kept within 0.1 %, but for the output, which the traced program's own variable holds."""
-    found, width = estimated(kind, mode)
+    """Keep within 0.1 % of the trace, except for the output, which the traced program's own variable holds."""
+    memory, width = estimate_blocks(kind, mode)
     after, forward, backward = traced
     if "frozen" in mode:
-        assert (found.kept, found.turns) == (0, ())
+        assert (memory.kept, memory.moments) == (0, ())
         assert after == width
     else:
-        assert min(abs(found.kept + found.copies + more * width - after) for more in (0, 1)) <= 0.001 * after
-        highest = max(turn.kept + turn.copies + turn.later_gradients + turn.peak for turn in found.turns)
+        assert min(abs(memory.kept + memory.copies + outputs * width - after) for outputs in (0, 1)) <= 0.001 * after
+        highest = max(turn.kept + turn.copies + turn.later_gradients + turn.peak for turn in memory.moments)
         assert highest == pytest.approx(backward, rel=0.02, abs=3 * width)
-    assert found.forward == pytest.approx(forward, rel=0.03, abs=width)
+    assert memory.forward == pytest.approx(forward, rel=0.03, abs=width)
 
 
-def run(model: str, **fields: Any) -> Any:
-    """An estimate of a full fine-tune in bf16."""
+def estimate_run(model: str, **fields: Any) -> Any:
+    """Estimate a full fine-tune in bf16."""
     settings = {
         "method.tuning": "full",
         "precision.params": "bf16",
@@ -80,49 +80,56 @@ def run(model: str, **fields: Any) -> Any:
         "parallel.strategy": "none",
         **fields,
     }
-    return estimate(Plan().with_(settings), lookup.find(model))
+    return estimate(Plan().replace(settings), lookup.find_entry(model))
 
 
-def backward(found: Any) -> int:
-    """The expected peak of the backward pass."""
-    return next(phase.gpu.expected for phase in found.phases if phase.name == "backward")
+def get_backward_peak(result: Any) -> int:
+    """Return the expected peak of the backward pass."""
+    return next(phase.gpu.expected for phase in result.phases if phase.name == "backward")
 
 
 QWEN = "Qwen/Qwen2.5-VL-7B-Instruct"
 
 
 def test_images_of_a_trained_tower_count() -> None:
-    text, seen_ = run(QWEN, **{"sequence.image_tokens": 0}), run(QWEN, **{"sequence.image_tokens": 1024})
-    assert (text.missing, seen_.missing) == ((), ())
-    tower = lookup.find(QWEN).tower
-    cost = encoder_memory(tower, Mode(), 2 * 1024 * 4, False)
-    assert backward(seen_) - backward(text) == pytest.approx(cost.kept, rel=0.15)
+    text, multimodal = (
+        estimate_run(QWEN, **{"sequence.image_tokens": 0}),
+        estimate_run(QWEN, **{"sequence.image_tokens": 1024}),
+    )
+    assert (text.missing, multimodal.missing) == ((), ())
+    tower = lookup.find_entry(QWEN).tower
+    cost = compute_encoder_memory(tower, Mode(), 2 * 1024 * 4, False)
+    assert get_backward_peak(multimodal) - get_backward_peak(text) == pytest.approx(cost.kept, rel=0.15)
     assert cost.kept > 8 * GIB
 
 
 def test_unknown_images_are_told() -> None:
-    assert run(QWEN).missing == ("sequence.image_tokens",)
-    assert backward(run(QWEN)) == backward(run(QWEN, **{"sequence.image_tokens": 0}))
-    frozen = run(QWEN, **{"model.frozen_vision": True})
+    assert estimate_run(QWEN).missing == ("sequence.image_tokens",)
+    assert get_backward_peak(estimate_run(QWEN)) == get_backward_peak(
+        estimate_run(QWEN, **{"sequence.image_tokens": 0})
+    )
+    frozen = estimate_run(QWEN, **{"model.frozen_vision": True})
     assert frozen.missing == ()
     assert "sequence.image_tokens" in frozen.assumed
     lora = {"method.tuning": "lora", "method.lora_rank": 8, "method.lora_targets": ("q_proj",)}
-    assert run(QWEN, **lora).missing == ()
+    assert estimate_run(QWEN, **lora).missing == ()
 
 
 def test_a_frozen_tower_leaves_nothing_behind() -> None:
     frozen = {"model.frozen_vision": True}
-    assert backward(run(QWEN, **frozen, **{"sequence.image_tokens": 2048})) == backward(run(QWEN, **frozen))
+    assert get_backward_peak(estimate_run(QWEN, **frozen, **{"sequence.image_tokens": 2048})) == get_backward_peak(
+        estimate_run(QWEN, **frozen)
+    )
 
 
 def test_a_tower_without_a_formula_says_so() -> None:
-    assert "model" in run("meta-llama/Llama-3.2-11B-Vision", **{"sequence.image_tokens": 1024}).missing
+    assert "model" in estimate_run("meta-llama/Llama-3.2-11B-Vision", **{"sequence.image_tokens": 1024}).missing
 
 
 def test_models_without_a_tower_are_asked_nothing() -> None:
-    found = run("Qwen/Qwen3-8B")
-    assert found.missing == ()
-    assert "sequence.image_tokens" not in found.assumed
+    result = estimate_run("Qwen/Qwen3-8B")
+    assert result.missing == ()
+    assert "sequence.image_tokens" not in result.assumed
 
 
 @pytest.mark.parametrize(
@@ -140,7 +147,7 @@ def test_models_without_a_tower_are_asked_nothing() -> None:
     ],
 )
 def test_the_catalogue_knows_the_towers(model: str, kind: str, patches: float, tokens: int | None) -> None:
-    tower = lookup.find(model).tower
+    tower = lookup.find_entry(model).tower
     assert (tower.kind, tower.patches, tower.tokens) == (kind, patches, tokens)
 
 
@@ -157,7 +164,7 @@ def test_the_catalogue_knows_the_towers(model: str, kind: str, patches: float, t
     ],
 )
 def test_odd_configurations_have_no_tower(config: dict[str, Any]) -> None:
-    assert vision(config) is None
+    assert read_vision(config) is None
 
 
 PROGRAM = """
@@ -172,10 +179,10 @@ for kind in sys.argv[2:]:
 @pytest.mark.oracle
 @pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
 def test_the_rows_are_what_the_model_code_does() -> None:
-    words = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(HERE.parent / "oracles"), "siglip", "qwen2_5_vl"]
-    out = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, str(HERE.parent / "oracles"), "siglip", "qwen2_5_vl"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     stored = {line["kind"]: line["bytes"] for line in LINES}
-    found = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    assert len(found) == 2
-    for line in found:
+    traced = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert len(traced) == 2
+    for line in traced:
         assert line["bytes"] == stored[line["kind"]]

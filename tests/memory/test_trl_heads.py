@@ -1,9 +1,9 @@
-"""The heads of TRL's trainers: whole logits, and tiles and chunks of the output matrix.
+"""Heads of TRL's trainers: whole logits, and tiles and chunks of the output matrix.
 
-The expected bytes are those of a run on the CPU with the code of the wheels: the tiles of 1.16.0 (8,192 tokens, 65,536
+The expected bytes come from a run on the CPU with the code of the wheels: the tiles of 1.16.0 (8,192 tokens, 65,536
 words, width 512), and the chunks of 1.9.0 (512 to 1,024 tokens, 2,048 to 8,192 words, widths 128 to 3,072: the two
-moments of each format within 6 %). Whole logits are held to the rows of `trl_losses.jsonl` by
-`tests/frameworks/test_trl_losses.py`.
+moments of each format within 6 %). `tests/frameworks/test_trl_losses.py` compares whole logits with the rows of
+`trl_losses.jsonl`.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from cfglint_train.memory import logits
 from cfglint_train.memory.estimate import estimate
 from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.setup_builder import read
-from tests.memory.jobs import LLAMA_3B, plan
+from cfglint_train.memory.setup_builder import read_setup
+from tests.memory.jobs import LLAMA_3B, make_plan
 
 
-def head(**changes: Any) -> tuple[Setup, logits.Head]:
-    made, reader = read(plan(**changes), LLAMA_3B)
-    assert made is not None, reader.missing
-    return made, logits.head(made)
+def build_head(**changes: Any) -> tuple[Setup, logits.Head]:
+    setup, reader = read_setup(make_plan(**changes), LLAMA_3B)
+    assert setup is not None, reader.missing
+    return setup, logits.build_head(setup)
 
 
 def test_only_completions_have_logits() -> None:
-    _, whole = head(activations__fused_loss="rows", sequence__length=2048)
-    _, half = head(activations__fused_loss="rows", sequence__length=2048, activations__scored_tokens=1024)
+    _, whole = build_head(activations__fused_loss="rows", sequence__length=2048)
+    _, half = build_head(activations__fused_loss="rows", sequence__length=2048, activations__scored_tokens=1024)
     assert half.backward == whole.backward / 2
 
 
 def test_tiles_hold_no_logits() -> None:
-    made, found = head(activations__fused_loss="tiles", batch__micro=4, sequence__length=4096)
-    _, whole = head(activations__fused_loss="none", batch__micro=4, sequence__length=4096)
+    setup, loss_head = build_head(activations__fused_loss="tiles", batch__micro=4, sequence__length=4096)
+    _, whole = build_head(activations__fused_loss="none", batch__micro=4, sequence__length=4096)
     tile = 4096 * 32768 * 2
-    assert found.forward < 3 * tile + 64 * made.batch.tokens
-    assert found.forward < whole.forward / 10
+    assert loss_head.forward < 3 * tile + 64 * setup.batch.tokens
+    assert loss_head.forward < whole.forward / 10
     # Gradients of the input and of the matrix, summed in fp32.
-    assert found.backward >= made.batch.tokens * LLAMA_3B.hidden * 4
-    assert found.fixed_backward >= LLAMA_3B.vocab * LLAMA_3B.hidden * 4
+    assert loss_head.backward >= setup.batch.tokens * LLAMA_3B.hidden * 4
+    assert loss_head.fixed_backward >= LLAMA_3B.vocab * LLAMA_3B.hidden * 4
 
 
 @pytest.mark.parametrize(
@@ -52,40 +52,49 @@ def test_tiles_hold_no_logits() -> None:
 def test_chunks_that_are_recomputed(
     formats: dict[str, Any], forward: tuple[int, int], backward: tuple[int, int]
 ) -> None:
-    """Of a wide model, the copies of the output matrix and its gradients count more than a chunk's logits."""
-    made, found = head(activations__fused_loss="checkpointed", batch__micro=4, sequence__length=4096, **formats)
+    """Count more for the copies of a wide model's output matrix and its gradients than for a chunk's logits."""
+    setup, loss_head = build_head(
+        activations__fused_loss="checkpointed", batch__micro=4, sequence__length=4096, **formats
+    )
     chunk, matrix = 256 * LLAMA_3B.vocab, LLAMA_3B.vocab * LLAMA_3B.hidden
-    assert (found.forward - found.saved, found.fixed_forward) == (forward[0] * chunk, forward[1] * matrix)
-    assert (found.backward - 2 * found.saved, found.fixed_backward) == (backward[0] * chunk, backward[1] * matrix)
-    assert logits.evaluation_bytes(made) == 0
+    assert (loss_head.forward - loss_head.saved, loss_head.fixed_forward) == (forward[0] * chunk, forward[1] * matrix)
+    assert (loss_head.backward - 2 * loss_head.saved, loss_head.fixed_backward) == (
+        backward[0] * chunk,
+        backward[1] * matrix,
+    )
+    assert logits.compute_evaluation_bytes(setup) == 0
 
 
 def test_chunks_of_an_adapter_make_no_gradient_of_the_matrix() -> None:
-    _, found = head(
+    _, loss_head = build_head(
         activations__fused_loss="checkpointed", method__tuning="lora", method__lora_rank=8, precision__params="bf16"
     )
-    _, whole = head(activations__fused_loss="checkpointed", precision__params="bf16")
-    assert found.fixed_backward < whole.fixed_backward
+    _, whole = build_head(activations__fused_loss="checkpointed", precision__params="bf16")
+    assert loss_head.fixed_backward < whole.fixed_backward
 
 
 def test_an_evaluation_by_tiles_makes_no_logits() -> None:
-    made, _ = head(activations__fused_loss="tiles")
-    assert logits.evaluation_bytes(made) == 0
+    setup, _ = build_head(activations__fused_loss="tiles")
+    assert logits.compute_evaluation_bytes(setup) == 0
 
 
 def test_an_evaluation_with_ligers_loss_has_logits_unless_it_skips_them() -> None:
-    made, _ = head(activations__fused_loss="liger", batch__eval_micro=8)
-    assert logits.evaluation_bytes(made) == 10
-    skipping, found = head(activations__fused_loss="liger", activations__fused_evaluation=True, batch__eval_micro=8)
-    assert logits.evaluation_bytes(skipping) == 0
-    assert found.forward < logits.evaluation_chunk(skipping) < 10 * found.forward
+    setup, _ = build_head(activations__fused_loss="liger", batch__eval_micro=8)
+    assert logits.compute_evaluation_bytes(setup) == 10
+    skipping, loss_head = build_head(
+        activations__fused_loss="liger", activations__fused_evaluation=True, batch__eval_micro=8
+    )
+    assert logits.compute_evaluation_bytes(skipping) == 0
+    assert loss_head.forward < logits.compute_evaluation_chunk(skipping) < 10 * loss_head.forward
 
 
 def test_the_formula_counts_tokens_with_logits() -> None:
-    found = estimate(
-        plan(activations__fused_loss="rows", activations__scored_tokens=512, sequence__length=1024, batch__micro=8),
+    result = estimate(
+        make_plan(
+            activations__fused_loss="rows", activations__scored_tokens=512, sequence__length=1024, batch__micro=8
+        ),
         LLAMA_3B,
     )
-    budgets = [phase.gpu for phase in found.phases if phase.gpu is not None]
+    budgets = [phase.gpu for phase in result.phases if phase.gpu is not None]
     shown = [part.formula for budget in budgets for part in explain(budget) if part.name == "logits and loss"]
     assert any("4,096 tokens x vocabulary" in text for text in shown)

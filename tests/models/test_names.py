@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfglint_train.models import lookup
-from cfglint_train.models.names import component, parse
+from cfglint_train.models.names import get_component, parse_name
 from tests.support.cases import for_each
 
 
@@ -31,7 +31,7 @@ from tests.support.cases import for_each
     ],
 )
 def test_key(name, key):
-    assert parse(name).key == key
+    assert parse_name(name).key == key
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_key(name, key):
     ],
 )
 def test_number_formats(name, key, quantization, dtype):
-    parsed = parse(name)
+    parsed = parse_name(name)
     assert (parsed.key, parsed.quantization, parsed.dtype) == (key, quantization, dtype)
 
 
@@ -72,7 +72,7 @@ def test_number_formats(name, key, quantization, dtype):
     ],
 )
 def test_what_changes_the_shape_stays_in_the_key(one, other):
-    assert parse(one).key != parse(other).key
+    assert parse_name(one).key != parse_name(other).key
 
 
 names = st.one_of(
@@ -86,29 +86,29 @@ names = st.one_of(
 
 @given(names)
 def test_a_key_is_its_own_key(name):
-    key = parse(name).key
-    assert parse(key).key == key
+    key = parse_name(name).key
+    assert parse_name(key).key == key
 
 
 @given(names)
 def test_organisation_and_folder_do_not_matter(name):
-    if component(name):
-        assert parse(f"/data/org/{name}").key == parse(name).key == parse(f"{name}/").key
+    if get_component(name):
+        assert parse_name(f"/data/org/{name}").key == parse_name(name).key == parse_name(f"{name}/").key
 
 
 @given(names)
 def test_no_name_breaks_the_lookup(name):
-    found = lookup.resolve(name)
-    assert found is None or found.how in ("id", "name")
+    match = lookup.match_name(name)
+    assert match is None or match.kind in ("id", "name")
 
 
 def test_a_quantised_copy_says_so():
-    assert lookup.find("unsloth/Llama-3.2-1B-bnb-4bit").quantization == "nf4"
-    assert lookup.find("openai/gpt-oss-20b").quantization == "mxfp4"
-    assert lookup.find("unsloth/gpt-oss-20b-BF16").quantization is None
+    assert lookup.find_entry("unsloth/Llama-3.2-1B-bnb-4bit").quantization == "nf4"
+    assert lookup.find_entry("openai/gpt-oss-20b").quantization == "mxfp4"
+    assert lookup.find_entry("unsloth/gpt-oss-20b-BF16").quantization is None
 
 
 def test_near_names():
-    assert "Qwen/Qwen3-8B" in lookup.near("Qwen/Qwen3-8b-intruct")
-    assert lookup.near("meta-llama/Llama-3.2-1") != []
-    assert lookup.near("zzzzzzzz") == []
+    assert "Qwen/Qwen3-8B" in lookup.suggest_ids("Qwen/Qwen3-8b-intruct")
+    assert lookup.suggest_ids("meta-llama/Llama-3.2-1") != []
+    assert lookup.suggest_ids("zzzzzzzz") == []

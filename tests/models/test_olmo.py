@@ -1,4 +1,4 @@
-"""OLMo v1 settings: the published models, and OLMo's own class where it is installed."""
+"""OLMo v1 settings: the published models, and OLMo's own class if it is installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cfglint_train.models import lookup
-from cfglint_train.models.olmo import DEFAULTS, from_olmo
+from cfglint_train.models.olmo import DEFAULTS, build_olmo
 
 OLMO2 = {
     "activation_type": "swiglu",
@@ -58,21 +58,21 @@ OLMO1 = {
     ids=["OLMo2-7B", "OLMo2-13B", "OLMo2-1B", "OLMo-7B"],
 )
 def test_published_models(model, parameters, tensors, family):
-    found = from_olmo(model)
-    assert (found.parameters, found.tensors, found.model_type) == (parameters, tensors, family)
+    architecture = build_olmo(model)
+    assert (architecture.parameters, architecture.tensors, architecture.model_type) == (parameters, tensors, family)
 
 
 def test_agrees_with_the_converted_model():
-    """The same model in transformers' layout: as many parameters, in more tensors (separate projections)."""
-    model = from_olmo({**OLMO2, "d_model": 4096, "n_heads": 32, "n_layers": 32, "mlp_hidden_size": 22016})
-    converted = lookup.find("allenai/OLMo-2-1124-7B")
+    """Count as many parameters as for the model in transformers' layout, in fewer tensors (fused projections)."""
+    model = build_olmo({**OLMO2, "d_model": 4096, "n_heads": 32, "n_layers": 32, "mlp_hidden_size": 22016})
+    converted = lookup.find_entry("allenai/OLMo-2-1124-7B")
     for name in ("parameters", "layers", "hidden", "vocab", "heads", "kv_heads", "head_dim", "intermediate", "tied"):
         assert getattr(model, name) == getattr(converted, name), name
     assert model.tensors < converted.tensors
 
 
 def test_defaults_describe_a_model():
-    assert from_olmo({}).hidden == DEFAULTS["d_model"]
+    assert build_olmo({}).hidden == DEFAULTS["d_model"]
 
 
 @pytest.mark.parametrize(
@@ -90,17 +90,17 @@ def test_defaults_describe_a_model():
     ],
 )
 def test_what_cannot_be_told_is_unknown(change):
-    assert from_olmo({"d_model": 64, "n_heads": 4, **change}) is None
+    assert build_olmo({"d_model": 64, "n_heads": 4, **change}) is None
 
 
 @given(st.dictionaries(st.sampled_from(sorted(DEFAULTS)), st.none() | st.booleans() | st.integers() | st.text()))
 def test_no_settings_break_the_reader(model):
-    found = from_olmo(model)
-    assert found is None or found.parameters > 0
+    architecture = build_olmo(model)
+    assert architecture is None or architecture.parameters > 0
 
 
 @st.composite
-def small(draw: Any) -> dict[str, Any]:
+def draw_small(draw: Any) -> dict[str, Any]:
     heads = draw(st.sampled_from([1, 2, 4, 8]))
     model: dict[str, Any] = {
         "d_model": heads * draw(st.sampled_from([8, 16])),
@@ -134,7 +134,7 @@ def small(draw: Any) -> dict[str, Any]:
 
 @pytest.mark.oracle
 @settings(max_examples=150, deadline=None)
-@given(small())
+@given(draw_small())
 def test_counts_what_the_class_of_olmo_holds(model):
     pytest.importorskip("torch")
     olmo = pytest.importorskip("olmo.model", reason="held to OLMo's own class (pip install ai2-olmo==0.6.0)")
@@ -147,7 +147,11 @@ def test_counts_what_the_class_of_olmo_holds(model):
         return
     sizes = [parameter.numel() for parameter in built.parameters()]
     layer = max(sum(parameter.numel() for parameter in block.parameters()) for block in built.transformer.blocks)
-    found = from_olmo(model)
-    assert found is not None
-    assert (found.parameters, found.tensors, found.largest_tensor) == (sum(sizes), len(sizes), max(sizes))
-    assert found.layer_parameters == layer
+    architecture = build_olmo(model)
+    assert architecture is not None
+    assert (architecture.parameters, architecture.tensors, architecture.largest_tensor) == (
+        sum(sizes),
+        len(sizes),
+        max(sizes),
+    )
+    assert architecture.layer_parameters == layer

@@ -1,6 +1,6 @@
-"""`--online` against a Hub of our own: a server on this machine that answers what huggingface_hub asks.
+"""`--online` with a local Hub: a server on this machine that answers the requests of huggingface_hub.
 
-huggingface_hub reads `HF_ENDPOINT` and the like when it is imported, so every case is a process of its own.
+huggingface_hub reads `HF_ENDPOINT` and similar variables when it is imported, so every case runs in its own process.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ needs_hub = pytest.mark.skipif(
 
 
 class Hub:
-    """The repositories of a server, and what it was asked."""
+    """The repositories of a server, and the requests that it received."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        self.refused: dict[str, tuple[int, str]] = {}
+        self.refusals: dict[str, tuple[int, str]] = {}
         """Repository -> status and X-Error-Code."""
         self.revisions = {"main"}
         self.delay = 0.0
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.tokens: set[str] = set()
 
     def add(self, name: str, content: Any, file: str = "config.json") -> None:
-        """A file of a repository."""
+        """Add a file to a repository."""
         text = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.files[f"{name}/{file}"] = text
 
     def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body for a path of the form /organisation/name/resolve/revision/file."""
-        repository, _, rest = path.strip("/").partition("/resolve/")
-        revision, _, file = rest.partition("/")
+        """Return status, headers and body for a path of the form /organisation/name/resolve/revision/file."""
+        repository, _, revision_and_file = path.strip("/").partition("/resolve/")
+        revision, _, file = revision_and_file.partition("/")
         revision = revision.replace("%2F", "/")
-        if repository in self.refused:
-            status, code = self.refused[repository]
+        if repository in self.refusals:
+            status, code = self.refusals[repository]
             return status, {"X-Error-Code": code, "X-Error-Message": "no"}, b""
         if not any(name.startswith(repository + "/") for name in self.files):
             return 404, {"X-Error-Code": "RepoNotFound"}, b""
@@ -68,16 +68,16 @@ class Hub:
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    stand_in = Hub()
+    hub_ = Hub()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def respond(self) -> None:
-            stand_in.asked.append((self.command, self.path))
-            stand_in.tokens.add(self.headers.get("authorization", ""))
-            time.sleep(stand_in.delay)
-            status, headers, body = stand_in.answer(self.path)
+            hub_.requests.append((self.command, self.path))
+            hub_.tokens.add(self.headers.get("authorization", ""))
+            time.sleep(hub_.delay)
+            status, headers, body = hub_.answer(self.path)
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -92,9 +92,9 @@ def hub() -> Iterator[Hub]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    stand_in.url = f"http://127.0.0.1:{server.server_address[1]}"  # type: ignore[attr-defined]
+    hub_.url = f"http://127.0.0.1:{server.server_address[1]}"  # type: ignore[attr-defined]
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield stand_in
+    yield hub_
     server.shutdown()
     server.server_close()
 
@@ -114,34 +114,34 @@ bf16: true
 """
 
 
-class Told:
-    """What a command said."""
+class CommandOutput:
+    """Exit code, output and errors of a command."""
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
         self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
 
 
-def cfglint(hub: Hub | None, work: Path, *arguments: str, **more: str) -> Told:
+def run_cfglint(hub: Hub | None, work: Path, *arguments: str, **variables: str) -> CommandOutput:
     """Run the command with an empty cache and no proxy."""
     environment = {name: value for name, value in os.environ.items() if not name.upper().startswith(("HF_", "HUGG"))}
     environment = {name: value for name, value in environment.items() if not name.lower().endswith("_proxy")}
     environment |= {"HF_HOME": str(work / "hf"), "HF_HUB_DISABLE_TELEMETRY": "1"}
     if hub is not None:
         environment["HF_ENDPOINT"] = hub.url  # type: ignore[attr-defined]
-    words = [sys.executable, "-m", "cfglint_train", *arguments]
-    return Told(
-        subprocess.run(words, capture_output=True, text=True, cwd=work, env={**environment, **more}, check=False)
+    command = [sys.executable, "-m", "cfglint_train", *arguments]
+    return CommandOutput(
+        subprocess.run(command, capture_output=True, text=True, cwd=work, env={**environment, **variables}, check=False)
     )
 
 
-def models(hub: Hub | None, work: Path, name: str, **more: str) -> Told:
-    """`cfglint models NAME --online`."""
-    return cfglint(hub, work, "models", name, "--online", **more)
+def run_models(hub: Hub | None, work: Path, name: str, **variables: str) -> CommandOutput:
+    """Run `cfglint models NAME --online`."""
+    return run_cfglint(hub, work, "models", name, "--online", **variables)
 
 
-def parameters(told: Told) -> int:
-    """The count that `cfglint models` prints."""
-    line = next(line for line in told.out.splitlines() if line.startswith("parameters"))
+def read_parameters(output: CommandOutput) -> int:
+    """Read the count that `cfglint models` prints."""
+    line = next(line for line in output.out.splitlines() if line.startswith("parameters"))
     return int(line.split()[1].replace(",", ""))
 
 
@@ -153,16 +153,16 @@ def parameters(told: Told) -> int:
 def test_a_model_is_fetched_once_and_then_known(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/tiny", TINY)
     hub.add("us/tiny", b"\0" * 100, "model.safetensors")
-    told = models(hub, tmp_path, "us/tiny")
-    assert (told.code, told.err) == (0, "")
-    assert parameters(told) == TINY_PARAMETERS
-    assert {path for _, path in hub.asked} == {"/us/tiny/resolve/main/config.json"}  # nothing else
+    output = run_models(hub, tmp_path, "us/tiny")
+    assert (output.code, output.err) == (0, "")
+    assert read_parameters(output) == TINY_PARAMETERS
+    assert {path for _, path in hub.requests} == {"/us/tiny/resolve/main/config.json"}  # nothing else
     assert (tmp_path / "hf/hub/models--us--tiny/snapshots" / COMMIT / "config.json").is_file()
-    # From now on the cache has it: no network, and no --online.
-    hub.asked.clear()
-    assert parameters(cfglint(hub, tmp_path, "models", "us/tiny")) == TINY_PARAMETERS
-    assert parameters(models(hub, tmp_path, "us/tiny", HF_HUB_OFFLINE="1")) == TINY_PARAMETERS
-    assert hub.asked == []
+    # From now on the model is in the cache: no network, and no --online.
+    hub.requests.clear()
+    assert read_parameters(run_cfglint(hub, tmp_path, "models", "us/tiny")) == TINY_PARAMETERS
+    assert read_parameters(run_models(hub, tmp_path, "us/tiny", HF_HUB_OFFLINE="1")) == TINY_PARAMETERS
+    assert hub.requests == []
 
 
 @needs_hub
@@ -170,17 +170,17 @@ def test_known_models_and_paths_are_never_asked_for(hub: Hub, tmp_path: Path) ->
     (tmp_path / "a.yaml").write_text(CONFIG.format(model="Qwen/Qwen3-8B"))
     (tmp_path / "b.yaml").write_text(CONFIG.format(model="./models/mine"))
     (tmp_path / "c.yaml").write_text(CONFIG.format(model="/data/models/mine"))
-    cfglint(hub, tmp_path, "--isolated", "--online", ".")
-    assert hub.asked == []
+    run_cfglint(hub, tmp_path, "--isolated", "--online", ".")
+    assert hub.requests == []
 
 
 @needs_hub
 def test_without_the_flag_nobody_is_asked(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/tiny", TINY)
     (tmp_path / "a.yaml").write_text(CONFIG.format(model="us/tiny"))
-    told = cfglint(hub, tmp_path, "estimate", "--isolated", "a.yaml")
-    assert "not known: the shape of us/tiny" in told.out
-    assert hub.asked == []
+    output = run_cfglint(hub, tmp_path, "estimate", "--isolated", "a.yaml")
+    assert "not known: the shape of us/tiny" in output.out
+    assert hub.requests == []
 
 
 @needs_hub
@@ -188,12 +188,12 @@ def test_an_estimate_and_a_check(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/tiny", TINY)
     (tmp_path / "a.yaml").write_text(CONFIG.format(model="us/tiny"))
     (tmp_path / "b.yaml").write_text(CONFIG.format(model="us/tiny"))
-    told = cfglint(hub, tmp_path, "estimate", "--isolated", "--online", "--format", "json", "a.yaml", "b.yaml")
-    runs = json.loads(told.out)["runs"]
+    output = run_cfglint(hub, tmp_path, "estimate", "--isolated", "--online", "--format", "json", "a.yaml", "b.yaml")
+    runs = json.loads(output.out)["runs"]
     assert [run["model"] for run in runs] == [{"id": "us/tiny", "parameters": TINY_PARAMETERS}] * 2
-    assert told.code == 0
-    assert len([path for method, path in hub.asked if method == "GET"]) == 1
-    assert cfglint(hub, tmp_path, "--isolated", "--online", "--exit-zero", "a.yaml").code == 0
+    assert output.code == 0
+    assert len([path for method, path in hub.requests if method == "GET"]) == 1
+    assert run_cfglint(hub, tmp_path, "--isolated", "--online", "--exit-zero", "a.yaml").code == 0
 
 
 @needs_hub
@@ -201,15 +201,15 @@ def test_a_plan(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/tiny", TINY)
     plan = {"model.id": "us/tiny", "method.tuning": "full", "batch.micro": 1, "sequence.length": 64}
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    told = cfglint(hub, tmp_path, "estimate", "--online", "--plan", "plan.json", "--format", "json")
-    assert json.loads(told.out)["runs"][0]["model"] == {"id": "us/tiny", "parameters": TINY_PARAMETERS}
+    output = run_cfglint(hub, tmp_path, "estimate", "--online", "--plan", "plan.json", "--format", "json")
+    assert json.loads(output.out)["runs"][0]["model"] == {"id": "us/tiny", "parameters": TINY_PARAMETERS}
 
 
 @needs_hub
 def test_an_adapter_is_its_base_model(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/base", TINY)
     hub.add("us/lora", {"base_model_name_or_path": "us/base", "r": 8}, "adapter_config.json")
-    assert parameters(models(hub, tmp_path, "us/lora")) == TINY_PARAMETERS
+    assert read_parameters(run_models(hub, tmp_path, "us/lora")) == TINY_PARAMETERS
 
 
 @pytest.mark.slow
@@ -219,19 +219,19 @@ def test_a_revision(hub: Hub, tmp_path: Path) -> None:
     hub.revisions.add("v2")
     text = CONFIG.format(model="us/tiny") + "revision_of_model: v2\n"
     (tmp_path / "a.yaml").write_text(text)
-    assert cfglint(hub, tmp_path, "estimate", "--isolated", "--online", "a.yaml").code == 0
-    assert {path for _, path in hub.asked} == {"/us/tiny/resolve/v2/config.json"}
+    assert run_cfglint(hub, tmp_path, "estimate", "--isolated", "--online", "a.yaml").code == 0
+    assert {path for _, path in hub.requests} == {"/us/tiny/resolve/v2/config.json"}
     (tmp_path / "a.yaml").write_text(text.replace("v2", "v3"))
-    told = cfglint(hub, tmp_path, "estimate", "--isolated", "--online", "a.yaml")
-    assert told.code == 2
-    assert "a.yaml:1" in told.err
-    assert "no revision v3" in told.err
+    output = run_cfglint(hub, tmp_path, "estimate", "--isolated", "--online", "a.yaml")
+    assert output.code == 2
+    assert "a.yaml:1" in output.err
+    assert "no revision v3" in output.err
 
 
 @needs_hub
 def test_a_token_is_the_hubs_own_affair(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/tiny", TINY)
-    models(hub, tmp_path, "us/tiny", HF_TOKEN="hf_secret")
+    run_models(hub, tmp_path, "us/tiny", HF_TOKEN="hf_secret")
     assert hub.tokens == {"Bearer hf_secret"}
 
 
@@ -250,69 +250,69 @@ def test_a_token_is_the_hubs_own_affair(hub: Hub, tmp_path: Path) -> None:
     ],
 )
 def test_a_refusal_is_told_with_its_remedy(hub: Hub, tmp_path: Path, refusal: tuple[int, str], words: str) -> None:
-    hub.refused["us/closed"] = refusal
-    told = models(hub, tmp_path, "us/closed")
-    assert told.code == 2
-    assert told.err.startswith("cfglint: us/closed: ")
-    assert words in told.err
-    assert told.err.count("\n") == 1
+    hub.refusals["us/closed"] = refusal
+    output = run_models(hub, tmp_path, "us/closed")
+    assert output.code == 2
+    assert output.err.startswith("cfglint: us/closed: ")
+    assert words in output.err
+    assert output.err.count("\n") == 1
 
 
 @needs_hub
 def test_a_run_whose_model_is_refused_is_still_checked(hub: Hub, tmp_path: Path) -> None:
-    hub.refused["us/closed"] = 401, "GatedRepo"
+    hub.refusals["us/closed"] = 401, "GatedRepo"
     (tmp_path / "a.yaml").write_text(CONFIG.format(model="us/closed") + "gradient_checkpoint: true\n")
-    told = cfglint(hub, tmp_path, "--isolated", "--online", "a.yaml")
-    assert told.code == 2
-    assert "gradient_checkpoint" in told.out
-    assert "us/closed: " in told.out + told.err
+    output = run_cfglint(hub, tmp_path, "--isolated", "--online", "a.yaml")
+    assert output.code == 2
+    assert "gradient_checkpoint" in output.out
+    assert "us/closed: " in output.out + output.err
 
 
 @needs_hub
 def test_a_huge_configuration_is_left_where_it_is(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/huge", b" " * (5 << 20))
-    told = models(hub, tmp_path, "us/huge")
-    assert (told.code, "too many for a model configuration" in told.err) == (2, True)
-    assert [method for method, _ in hub.asked] == ["HEAD"]
+    output = run_models(hub, tmp_path, "us/huge")
+    assert (output.code, "too large for a model configuration" in output.err) == (2, True)
+    assert [method for method, _ in hub.requests] == ["HEAD"]
 
 
 @needs_hub
 @pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe", b"null"])
 def test_a_broken_configuration_names_its_file(hub: Hub, tmp_path: Path, content: bytes) -> None:
     hub.add("us/broken", content)
-    told = models(hub, tmp_path, "us/broken")
-    assert told.code == 2
-    assert "config.json: " in told.err
+    output = run_models(hub, tmp_path, "us/broken")
+    assert output.code == 2
+    assert "config.json: " in output.err
 
 
 @needs_hub
 def test_a_family_without_counts_is_unknown(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/odd", {**TINY, "model_type": "of_our_own"})
-    told = models(hub, tmp_path, "us/odd")
-    assert told.code == 2
-    assert "us/odd is not in the catalogue" in told.err
+    output = run_models(hub, tmp_path, "us/odd")
+    assert output.code == 2
+    assert "us/odd is not in the catalogue" in output.err
 
 
 @needs_hub
 def test_a_repository_without_a_configuration(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/gguf", b"\0", "model.gguf")
-    told = models(hub, tmp_path, "us/gguf")
-    assert (told.code, "no config.json in it" in told.err) == (2, True)
+    output = run_models(hub, tmp_path, "us/gguf")
+    assert (output.code, "it has no config.json" in output.err) == (2, True)
 
 
 @needs_hub
 def test_offline(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/tiny", TINY)
-    told = models(hub, tmp_path, "us/tiny", HF_HUB_OFFLINE="1")
-    assert (told.code, "HF_HUB_OFFLINE is set" in told.err) == (2, True)
-    assert hub.asked == []
+    output = run_models(hub, tmp_path, "us/tiny", HF_HUB_OFFLINE="1")
+    assert (output.code, "HF_HUB_OFFLINE is set" in output.err) == (2, True)
+    assert hub.requests == []
 
 
 @needs_hub
 def test_nobody_listens(tmp_path: Path) -> None:
-    told = models(None, tmp_path, "us/tiny", HF_ENDPOINT="http://127.0.0.1:1")
-    assert told.code == 2
-    assert "http://127.0.0.1:1 does not answer" in told.err
+    output = run_models(None, tmp_path, "us/tiny", HF_ENDPOINT="http://127.0.0.1:1")
+    assert output.code == 2
+    assert "http://127.0.0.1:1 does not answer" in output.err
 
 
 @needs_hub
@@ -320,8 +320,8 @@ def test_a_server_that_sleeps_is_left(hub: Hub, tmp_path: Path) -> None:
     hub.add("us/tiny", TINY)
     hub.delay = 60
     start = time.monotonic()
-    told = models(hub, tmp_path, "us/tiny", HF_HUB_ETAG_TIMEOUT="1", HF_HUB_DOWNLOAD_TIMEOUT="1")
-    assert (told.code, "does not answer" in told.err) == (2, True)
+    output = run_models(hub, tmp_path, "us/tiny", HF_HUB_ETAG_TIMEOUT="1", HF_HUB_DOWNLOAD_TIMEOUT="1")
+    assert (output.code, "does not answer" in output.err) == (2, True)
     assert time.monotonic() - start < hub.delay
 
 
@@ -330,11 +330,15 @@ def test_without_the_package_the_remedy_is_told(tmp_path: Path) -> None:
     hide = (
         "import sys; sys.modules['huggingface_hub'] = None; from cfglint_train.front.cli import main; sys.exit(main())"
     )
-    for words in (["models", "us/tiny"], ["a.yaml"], ["estimate", "a.yaml"]):
+    for arguments in (["models", "us/tiny"], ["a.yaml"], ["estimate", "a.yaml"]):
         done = subprocess.run(
-            [sys.executable, "-c", hide, *words, "--online"], capture_output=True, text=True, cwd=tmp_path, check=False
+            [sys.executable, "-c", hide, *arguments, "--online"],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
         )
-        assert done.returncode == 2, words
+        assert done.returncode == 2, arguments
         assert "pip install 'cfglint-train[online]'" in done.stderr
 
 
@@ -353,10 +357,10 @@ def test_what_is_no_hub_id(name: str) -> None:
 # --- --model-config --------------------------------------------------------------------------------------------------
 
 
-def estimated(work: Path, *arguments: str) -> Told:
-    """`cfglint estimate a.yaml` with further arguments."""
+def run_estimate(work: Path, *arguments: str) -> CommandOutput:
+    """Run `cfglint estimate a.yaml` with further arguments."""
     (work / "a.yaml").write_text(CONFIG.format(model="us/tiny"))
-    return cfglint(None, work, "estimate", "--isolated", "--format", "json", "a.yaml", *arguments)
+    return run_cfglint(None, work, "estimate", "--isolated", "--format", "json", "a.yaml", *arguments)
 
 
 @pytest.mark.parametrize("path", ["config.json", ".", "sub/my.json"])
@@ -365,9 +369,9 @@ def test_a_model_configuration_that_the_user_names(tmp_path: Path, path: str) ->
     file = file / "config.json" if file.is_dir() else file
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(TINY))
-    told = estimated(tmp_path, "--model-config", path)
-    assert (told.code, told.err) == (0, "")
-    assert json.loads(told.out)["runs"][0]["model"] == {"id": "us/tiny", "parameters": TINY_PARAMETERS}
+    output = run_estimate(tmp_path, "--model-config", path)
+    assert (output.code, output.err) == (0, "")
+    assert json.loads(output.out)["runs"][0]["model"] == {"id": "us/tiny", "parameters": TINY_PARAMETERS}
 
 
 @pytest.mark.parametrize(
@@ -383,26 +387,26 @@ def test_a_model_configuration_that_the_user_names(tmp_path: Path, path: str) ->
 def test_a_model_configuration_that_says_nothing(tmp_path: Path, content: str | None, reason: str) -> None:
     if content is not None:
         (tmp_path / "m.json").write_text(content)
-    told = estimated(tmp_path, "--model-config", "m.json")
-    assert told.code == 2
-    assert told.err.startswith("cfglint: --model-config m.json: ")
-    assert reason in told.err
+    output = run_estimate(tmp_path, "--model-config", "m.json")
+    assert output.code == 2
+    assert output.err.startswith("cfglint: --model-config m.json: ")
+    assert reason in output.err
 
 
 def test_a_plan_takes_it_too(tmp_path: Path) -> None:
     (tmp_path / "m.json").write_text(json.dumps(TINY))
     plan = {"method.tuning": "full", "batch.micro": 1, "sequence.length": 64}
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    words = ("estimate", "--plan", "plan.json", "--model-config", "m.json", "--format", "json")
-    told = cfglint(None, tmp_path, *words)
-    assert json.loads(told.out)["runs"][0]["model"]["parameters"] == TINY_PARAMETERS
+    arguments = ("estimate", "--plan", "plan.json", "--model-config", "m.json", "--format", "json")
+    output = run_cfglint(None, tmp_path, *arguments)
+    assert json.loads(output.out)["runs"][0]["model"]["parameters"] == TINY_PARAMETERS
 
 
 def test_a_broken_model_folder_is_named_and_the_rest_is_checked(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{")
     (tmp_path / "a.yaml").write_text(CONFIG.format(model="./model") + "gradient_checkpoint: true\n")
-    told = cfglint(None, tmp_path, "--isolated", "a.yaml")
-    assert told.code == 2
-    assert "model/config.json: " in told.out + told.err
-    assert "gradient_checkpoint" in told.out
+    output = run_cfglint(None, tmp_path, "--isolated", "a.yaml")
+    assert output.code == 2
+    assert "model/config.json: " in output.out + output.err
+    assert "gradient_checkpoint" in output.out

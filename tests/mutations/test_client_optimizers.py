@@ -1,4 +1,4 @@
-"""Programs that hand DeepSpeed an optimizer or a scheduler of their own."""
+"""Programs that pass their own optimizer or scheduler to DeepSpeed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.mutations import client_optimizers
-from cfglint_train.mutations.client_optimizers import client_optimizer, client_scheduler
+from cfglint_train.mutations.client_optimizers import has_client_optimizer, has_client_scheduler
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.texts import Texts
 from cfglint_train.settings.settings import Settings
 
 
-def handed(folder: Path, text: str, what: Callable[[RepositoryIndex], bool] = client_optimizer) -> bool:
+def has_client_object(
+    folder: Path, text: str, predicate: Callable[[RepositoryIndex], bool] = has_client_optimizer
+) -> bool:
     (folder / "train.py").write_text(text)
-    return what(RepositoryIndex(str(folder), lambda _: Settings(str(folder)), Texts()))
+    return predicate(RepositoryIndex(str(folder), lambda _: Settings(str(folder)), Texts()))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,7 @@ def handed(folder: Path, text: str, what: Callable[[RepositoryIndex], bool] = cl
     ],
 )
 def test_calls(tmp_path: Path, call: str, expected: bool) -> None:
-    assert handed(tmp_path, f"engine, optimizer, _, _ = {call}\n") is expected
+    assert has_client_object(tmp_path, f"engine, optimizer, _, _ = {call}\n") is expected
 
 
 @pytest.mark.parametrize(
@@ -46,13 +48,13 @@ def test_calls(tmp_path: Path, call: str, expected: bool) -> None:
     ],
 )
 def test_schedulers(tmp_path: Path, call: str, expected: bool) -> None:
-    assert handed(tmp_path, f"engine, _, _, scheduler = {call}\n", client_scheduler) is expected
+    assert has_client_object(tmp_path, f"engine, _, _, scheduler = {call}\n", has_client_scheduler) is expected
 
 
 def test_what_is_no_python(tmp_path: Path) -> None:
-    assert not handed(tmp_path, "deepspeed.initialize(optimizer=\n")
+    assert not has_client_object(tmp_path, "deepspeed.initialize(optimizer=\n")
 
 
 def test_more_than_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_optimizers, "MAX_FOLLOWED", 10)
-    assert handed(tmp_path, "engine, optimizer, _, _ = deepspeed.initialize(model=model)\n")
+    monkeypatch.setattr(client_optimizers, "MAX_PROGRAM_BYTES", 10)
+    assert has_client_object(tmp_path, "engine, optimizer, _, _ = deepspeed.initialize(model=model)\n")

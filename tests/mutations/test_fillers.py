@@ -1,4 +1,4 @@
-"""Templates: what scripts do with the settings of a file before the framework sees it."""
+"""Templates: changes that scripts make to the settings of a file before the framework reads it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ launcher: {nodes: 2}
 learning_rate: "fast"
 """
 
-# How a Python file handles the setting `KEY` of `configs/base.yaml`.
+# Ways in which a Python file handles the setting `KEY` of `configs/base.yaml`.
 PYTHON = {
     "pop": 'config = yaml.safe_load(open("configs/base.yaml"))\nconfig.pop("KEY")\n',
     "del": 'with open("configs/base.yaml") as file:\n    c = yaml.load(file, Loader=yaml.Loader)\ndel c["KEY"]\n',
@@ -65,19 +65,19 @@ SHELL = {
 }
 
 
-def found(folder: Path, script: tuple[str, str]) -> set[str]:
-    """The keys that KEY rules report, with their codes."""
+def lint_with_script(folder: Path, script: tuple[str, str]) -> set[str]:
+    """Return the keys that KEY rules report, with their codes."""
     (folder / "configs").mkdir(parents=True)
     (folder / ".git").mkdir()
     (folder / "configs" / "base.yaml").write_text(CONFIG)
     (folder / script[0]).write_text(script[1])
-    return found_again(folder)
+    return list_reported_keys(folder)
 
 
-def found_again(folder: Path) -> set[str]:
+def list_reported_keys(folder: Path) -> set[str]:
     lines = CONFIG.splitlines()
-    keys = [one for one in lint(folder).findings if one.code.startswith("KEY")]
-    return {f"{one.code} {lines[one.start.line - 1].partition(':')[0]}" for one in keys}
+    keys = [finding for finding in lint(folder).findings if finding.code.startswith("KEY")]
+    return {f"{finding.code} {lines[finding.start.line - 1].partition(':')[0]}" for finding in keys}
 
 
 def test_what_a_named_file_leaves_empty_is_a_blank(tmp_path: Path) -> None:
@@ -87,14 +87,14 @@ def test_what_a_named_file_leaves_empty_is_a_blank(tmp_path: Path) -> None:
     (tmp_path / "forms" / "base.yaml").write_text(text)
     lines = text.splitlines()
 
-    def refused() -> set[str]:
-        return {lines[one.start.line - 1] for one in lint(tmp_path).findings if one.code == "KEY004"}
+    def list_invalid_lines() -> set[str]:
+        return {lines[finding.start.line - 1] for finding in lint(tmp_path).findings if finding.code == "KEY004"}
 
-    assert refused() == {"base_model:", "learning_rate:", "num_epochs: many"}
+    assert list_invalid_lines() == {"base_model:", "learning_rate:", "num_epochs: many"}
     (tmp_path / "consts.py").write_text('FORM = "forms/base.yaml"\n')
-    assert refused() == {"num_epochs: many"}
+    assert list_invalid_lines() == {"num_epochs: many"}
     (tmp_path / "consts.py").write_text('FORM = "other/base.yaml"\n')
-    assert refused() == {"base_model:", "learning_rate:", "num_epochs: many"}
+    assert list_invalid_lines() == {"base_model:", "learning_rate:", "num_epochs: many"}
 
 
 ALL = {"KEY001 launcher", "KEY004 learning_rate", "KEY006 do_train"}
@@ -110,12 +110,12 @@ def test_what_a_script_handles_is_not_held_against_the_framework(
     tmp_path: Path, script: tuple[str, str], key: str, handled: str
 ) -> None:
     name, text = script
-    assert found(tmp_path / "x", (name, text.replace("KEY", key))) == ALL - {handled}
-    assert found(tmp_path / "y", (name, text.replace("KEY", f"{key}_"))) == ALL
-    assert found(tmp_path / "z", (name, text.replace("KEY", key).replace("base.yaml", "case.yaml"))) == ALL
+    assert lint_with_script(tmp_path / "x", (name, text.replace("KEY", key))) == ALL - {handled}
+    assert lint_with_script(tmp_path / "y", (name, text.replace("KEY", f"{key}_"))) == ALL
+    assert lint_with_script(tmp_path / "z", (name, text.replace("KEY", key).replace("base.yaml", "case.yaml"))) == ALL
 
 
-# What may have any key, laid over the file.
+# Mappings that may have any key, laid over the file.
 ANY = {
     "update": "c.update(more)\n",
     "update and spread": 'c.update({"KEY": 1, **more})\n',
@@ -139,7 +139,7 @@ ANY = {
     "file that is given above": "c = OmegaConf.merge(c, OmegaConf.load(sys.argv[1]))\n",
     "filled mapping": "more = {}\nmore[name] = 1\nc.update(more)\n",
 }
-# What is laid below the file, or has these keys alone.
+# Mappings laid below the file, or with only these keys.
 OTHER = {
     "update": 'c.update({"x": 1}, y=2)\n',
     "union": 'd = {"learning_rate": 1} | c\n',
@@ -154,12 +154,12 @@ OTHER = {
 
 @pytest.mark.parametrize("text", ANY.values(), ids=ANY)
 def test_a_mapping_of_any_keys_may_replace_values_and_takes_no_key_out(tmp_path: Path, text: str) -> None:
-    assert found(tmp_path, ("x.py", f'c = yaml.safe_load(open("base.yaml"))\n{text}')) == {"KEY001 launcher"}
+    assert lint_with_script(tmp_path, ("x.py", f'c = yaml.safe_load(open("base.yaml"))\n{text}')) == {"KEY001 launcher"}
 
 
 @pytest.mark.parametrize("text", OTHER.values(), ids=OTHER)
 def test_a_mapping_of_other_keys_replaces_nothing(tmp_path: Path, text: str) -> None:
-    assert found(tmp_path, ("x.py", f'c = yaml.safe_load(open("base.yaml"))\n{text}')) == ALL
+    assert lint_with_script(tmp_path, ("x.py", f'c = yaml.safe_load(open("base.yaml"))\n{text}')) == ALL
 
 
 @pytest.mark.parametrize(
@@ -176,11 +176,11 @@ def test_a_program_that_loads_what_it_is_given_counts_where_a_command_hands_it_t
     tmp_path: Path, path: str
 ) -> None:
     program = f'import argparse, sys, yaml\n{path}c = yaml.safe_load(open(path))\nc.pop("launcher")\n'
-    assert found(tmp_path / "x", ("x.py", program)) == ALL
+    assert lint_with_script(tmp_path / "x", ("x.py", program)) == ALL
     (tmp_path / "x" / "run.sh").write_text("python x.py configs/base.yaml\n")
-    assert found_again(tmp_path / "x") == ALL - {"KEY001 launcher"}
+    assert list_reported_keys(tmp_path / "x") == ALL - {"KEY001 launcher"}
     (tmp_path / "x" / "x.py").write_text(program.replace(".pop(", ".get("))
-    assert found_again(tmp_path / "x") == ALL - {"KEY001 launcher"}
+    assert list_reported_keys(tmp_path / "x") == ALL - {"KEY001 launcher"}
 
 
 def test_a_key_that_is_no_text_is_in_no_script(tmp_path: Path) -> None:
@@ -191,15 +191,15 @@ def test_a_key_that_is_no_text_is_in_no_script(tmp_path: Path) -> None:
 
 def test_a_mark_that_sed_replaces_is_no_value(tmp_path: Path) -> None:
     marks = "sed 's/fast/$1/' configs/base.yaml > x\n"
-    assert found(tmp_path / "x", ("x.sh", marks)) == ALL - {"KEY004 learning_rate"}
-    assert found(tmp_path / "y", ("x.sh", marks.replace("fast", "slow"))) == ALL
-    assert found(tmp_path / "z", ("x.sh", "sed s/nodes/$1/ configs/base.yaml > x\n")) == ALL
+    assert lint_with_script(tmp_path / "x", ("x.sh", marks)) == ALL - {"KEY004 learning_rate"}
+    assert lint_with_script(tmp_path / "y", ("x.sh", marks.replace("fast", "slow"))) == ALL
+    assert lint_with_script(tmp_path / "z", ("x.sh", "sed s/nodes/$1/ configs/base.yaml > x\n")) == ALL
 
 
 @pytest.mark.parametrize("text", READ.values(), ids=READ)
 def test_a_key_that_a_script_only_reads_reaches_the_framework(tmp_path: Path, text: str) -> None:
     for key in ("launcher", "learning_rate", "dataset"):
-        assert found(tmp_path / key, ("x.py", text.replace("KEY", key))) == ALL
+        assert lint_with_script(tmp_path / key, ("x.py", text.replace("KEY", key))) == ALL
 
 
 @pytest.mark.parametrize(
@@ -219,16 +219,16 @@ def test_a_key_that_a_script_only_reads_reaches_the_framework(tmp_path: Path, te
     ],
 )
 def test_other_scripts_say_nothing(tmp_path: Path, script: tuple[str, str]) -> None:
-    assert found(tmp_path / "x", script) == ALL
+    assert lint_with_script(tmp_path / "x", script) == ALL
 
 
 def test_a_bare_name_that_two_files_have_says_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "x"
     (folder / "more").mkdir(parents=True)
     (folder / "more" / "base.yaml").write_text("x: 1\n")
-    assert found(folder, ("x.py", PYTHON["pop"].replace("configs/", "").replace("KEY", "launcher"))) == ALL
+    assert lint_with_script(folder, ("x.py", PYTHON["pop"].replace("configs/", "").replace("KEY", "launcher"))) == ALL
 
 
 def test_a_section_is_handled_with_what_stands_in_it(tmp_path: Path) -> None:
     text = 'c = yaml.safe_load(open("base.yaml"))\ninner = c["launcher"]\ninner["nodes"] = 3\n'
-    assert found(tmp_path / "x", ("x.py", text)) == ALL - {"KEY001 launcher"}
+    assert lint_with_script(tmp_path / "x", ("x.py", text)) == ALL - {"KEY001 launcher"}

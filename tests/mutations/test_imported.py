@@ -1,4 +1,4 @@
-"""The Python files that a program of a repository imports."""
+"""Python files of a repository that a program imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cfglint_train.mutations import imported
-from cfglint_train.mutations.imported import Imported
+from cfglint_train.mutations.imported import ImportGraph
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.texts import Texts
 from cfglint_train.settings.settings import Settings
@@ -44,18 +44,18 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def reached(root: Path) -> set[str]:
+def list_imported(root: Path) -> set[str]:
     index = RepositoryIndex(str(root), lambda _: Settings(str(root)), Texts())
-    found = Imported(index).by(str(root / "src/train.py"))
-    return {os.path.relpath(path, root).replace(os.sep, "/") for path in found}
+    paths = ImportGraph(index).find_imports(str(root / "src/train.py"))
+    return {os.path.relpath(path, root).replace(os.sep, "/") for path in paths}
 
 
 def test_a_module_is_the_nearest_file_whose_path_ends_with_its_name(here):
-    assert reached(here) == REACHED
+    assert list_imported(here) == REACHED
 
 
 def test_a_program_that_imports_much_is_followed_only_so_far(here, monkeypatch):
     monkeypatch.setattr(imported, "MAX_FILES", 2)
-    assert len(reached(here)) < len(REACHED)
+    assert len(list_imported(here)) < len(REACHED)
     monkeypatch.setattr(imported, "MAX_BYTES", 1)
-    assert reached(here) == set()
+    assert list_imported(here) == set()

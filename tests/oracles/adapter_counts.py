@@ -1,4 +1,4 @@
-"""Trained parameters of PEFT's methods on a small Llama, as PEFT's own models have them.
+"""Numbers of parameters that PEFT's methods train on a small Llama, counted on PEFT's own models.
 
 Prints one JSON object per method: {"method": ..., "options": {...}, "trained": n}. Needs torch, transformers and peft.
 """
@@ -41,13 +41,13 @@ METHODS: list[tuple[str, Any, dict[str, Any]]] = [
 ]
 
 
-def trained(config: Any, options: dict[str, Any]) -> int:
-    """Elements that get a gradient."""
+def count_trained(config: Any, options: dict[str, Any]) -> int:
+    """Count the elements that get a gradient."""
     model = LlamaForCausalLM(LlamaConfig(**SHAPE))
     adapted = peft.get_peft_model(model, config(task_type="CAUSAL_LM", **options))
     return sum(parameter.numel() for parameter in adapted.parameters() if parameter.requires_grad)
 
 
 if __name__ == "__main__":
-    for name, kind, given in METHODS:
-        print(json.dumps({"method": name, "options": given, "trained": trained(kind, given)}), flush=True)
+    for name, kind, options in METHODS:
+        print(json.dumps({"method": name, "options": options, "trained": count_trained(kind, options)}), flush=True)

@@ -1,10 +1,10 @@
-"""A model of torch's CUDA caching allocator: which segments it asks the driver for, given what is allocated and freed.
+"""A model of torch's CUDA caching allocator: the segments that it requests from the driver.
 
 Written from c10/cuda/CUDACachingAllocator.cpp (torch 2.13), default settings: sizes are rounded up to 512 bytes; up to
 1 MiB they come from segments of 2 MiB, below 10 MiB from segments of 20 MiB, above from segments of their own, rounded
-up to 2 MiB; the smallest free block that is large enough serves a request and is split where enough is left; neighbours
-of one segment are joined when both are free; every stream has its own pools. When the driver has no more, wholly free
-segments are given back first.
+up to 2 MiB; the smallest free block that is large enough serves a request and is split if enough is left; neighbouring
+blocks of a segment are merged when both are free; every stream has its own pools. When the driver has no more memory,
+segments that are entirely free are given back first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SMALL = MIB
 
 
 class OutOfMemoryError(Exception):
-    """A request that the card cannot serve even with all cached segments given back."""
+    """Request that the card cannot serve even after all cached segments are given back."""
 
 
 class _Block:
@@ -29,18 +29,18 @@ class _Block:
         self.before: _Block | None = None
         self.after: _Block | None = None
         self.key: tuple[int, int] | None = None
-        """Its place among the free blocks; None while it is allocated."""
+        """Position among the free blocks, or None while the block is allocated."""
 
 
 class CachingAllocator:
-    """Allocations by name; all amounts are bytes."""
+    """An allocator whose allocations have names; all amounts are bytes."""
 
     def __init__(self, capacity: int | None = None) -> None:
         self.capacity = capacity
         self.reserved = self.allocated = 0
         self.peak_reserved = self.peak_allocated = 0
         self.retries = 0
-        """How often cached segments had to be given back."""
+        """Number of times that cached segments had to be given back."""
         self._serial = 0
         self._live: dict[Hashable, _Block] = {}
         self._free: dict[tuple[bool, Hashable], list[tuple[int, int, _Block]]] = {}
@@ -49,30 +49,36 @@ class CachingAllocator:
         return name in self._live
 
     def malloc(self, name: Hashable, size: int, stream: Hashable = 0) -> None:
-        """Allocate. Raises OutOfMemoryError."""
+        """Allocate `size` bytes under `name`.
+
+        Raise OutOfMemoryError if the card has no room.
+        """
         size = max(512, -(-size // 512) * 512)
         pool = (size <= SMALL, stream)
         free = self._free.setdefault(pool, [])
-        place = bisect.bisect_left(free, (size,))
-        if place < len(free):
-            block = free.pop(place)[2]
+        index = bisect.bisect_left(free, (size,))
+        if index < len(free):
+            block = free.pop(index)[2]
             block.key = None
         else:
-            block = _Block(self._segment(size), pool)
-        rest = block.size - size
-        if rest >= 512 if pool[0] else rest > SMALL:
-            left = _Block(rest, pool)
-            left.before, left.after = block, block.after
+            block = _Block(self._reserve_segment(size), pool)
+        surplus = block.size - size
+        if surplus >= 512 if pool[0] else surplus > SMALL:
+            remainder = _Block(surplus, pool)
+            remainder.before, remainder.after = block, block.after
             if block.after is not None:
-                block.after.before = left
-            block.after, block.size = left, size
-            self._release(left)
+                block.after.before = remainder
+            block.after, block.size = remainder, size
+            self._release(remainder)
         self._live[name] = block
         self.allocated += block.size
         self.peak_allocated = max(self.peak_allocated, self.allocated)
 
     def free(self, name: Hashable) -> None:
-        """Give a block back. Raises KeyError for a name that is not allocated."""
+        """Free the block of `name`.
+
+        Raise KeyError if the name is not allocated.
+        """
         block = self._live.pop(name)
         self.allocated -= block.size
         for neighbour in (block.before, block.after):
@@ -90,16 +96,16 @@ class CachingAllocator:
                     block.after.before = block
         self._release(block)
 
-    def _segment(self, size: int) -> int:
-        wanted = 2 * MIB if size <= SMALL else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
-        if self.capacity is not None and self.reserved + wanted > self.capacity:
+    def _reserve_segment(self, size: int) -> int:
+        segment_size = 2 * MIB if size <= SMALL else 20 * MIB if size < 10 * MIB else -(-size // (2 * MIB)) * 2 * MIB
+        if self.capacity is not None and self.reserved + segment_size > self.capacity:
             self.retries += 1
             self._empty_cache()
-            if self.reserved + wanted > self.capacity:
-                raise OutOfMemoryError(f"{wanted} bytes beside {self.reserved} of {self.capacity}")
-        self.reserved += wanted
+            if self.reserved + segment_size > self.capacity:
+                raise OutOfMemoryError(f"{segment_size} bytes beside {self.reserved} of {self.capacity}")
+        self.reserved += segment_size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
-        return wanted
+        return segment_size
 
     def _empty_cache(self) -> None:
         for free in self._free.values():

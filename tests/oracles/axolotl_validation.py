@@ -1,7 +1,7 @@
-"""Runs axolotl's own validation over configurations: one JSON object a line in, one verdict a line out.
+"""Run axolotl's own validation over configurations: one JSON object per line in, one verdict per line out.
 
-Needs axolotl itself (without its dependencies), torch, transformers, datasets, accelerate, addict and pillow. What
-axolotl imports beyond that is replaced by empty modules: nothing of it is called while a configuration is validated.
+Needs axolotl itself (without its dependencies), torch, transformers, datasets, accelerate, addict and pillow. All other
+imports of axolotl are replaced by empty modules: validation calls none of them.
 
     python tests/oracles/axolotl_validation.py < configurations.jsonl
     {"accepted": true, "kept": ["base_model", ...], "values": {"base_model": "gpt2", ...}, "why": null, "errors": []}
@@ -32,11 +32,11 @@ class _Anything(type):
         return _Anything(name, (), {})
 
     def __call__(cls, *values: Any, **named: Any) -> Any:
-        """A decorator leaves what it is given; anything else makes an object."""
+        """Return the argument, as a decorator does, or a new object if there is none."""
         return values[0] if values else object()
 
 
-class _Empty(ModuleType):
+class _EmptyModule(ModuleType):
     __path__: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -45,8 +45,8 @@ class _Empty(ModuleType):
         return _Anything(name, (), {})
 
 
-class _Absent:
-    """Finds an empty module for every dependency that is left out."""
+class _EmptyModuleFinder:
+    """An import hook that finds an empty module for every missing dependency."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name.split(".")[0] in ABSENT:
@@ -54,13 +54,13 @@ class _Absent:
         return None
 
     def create_module(self, spec: Any) -> ModuleType:
-        return _Empty(spec.name)
+        return _EmptyModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         pass
 
 
-def verdict(config: dict[str, Any]) -> dict[str, Any]:
+def validate(config: dict[str, Any]) -> dict[str, Any]:
     from axolotl.integrations.base import PluginManager
     from axolotl.utils.config import validate_config
     from axolotl.utils.dict import DictDefault
@@ -70,28 +70,28 @@ def verdict(config: dict[str, Any]) -> dict[str, Any]:
     for name in config.get("plugins") or []:
         plugins.register(name)
     try:
-        kept = validate_config(
+        validated = validate_config(
             DictDefault(config),
             capabilities={"bf16": True, "fp8": True, "tf32": True, "n_gpu": 8, "compute_capability": "sm_90"},
             env_capabilities={"torch_version": "2.13.0"},
         )
-    except Exception as refused:  # whatever its validators raise, a DeprecationWarning among them
-        why = f"{type(refused).__name__}: {refused}"
-        return {"accepted": False, "kept": [], "values": {}, "why": why, "errors": _errors(refused)}
-    return {"accepted": True, "kept": sorted(kept), "values": dict(kept), "why": None, "errors": []}
+    except Exception as error:  # its validators raise anything, DeprecationWarning included
+        why = f"{type(error).__name__}: {error}"
+        return {"accepted": False, "kept": [], "values": {}, "why": why, "errors": _list_errors(error)}
+    return {"accepted": True, "kept": sorted(validated), "values": dict(validated), "why": None, "errors": []}
 
 
-def _errors(refused: Exception) -> list[dict[str, Any]]:
-    """Where pydantic found what: the route of the key and the kind of the error."""
-    if not hasattr(refused, "errors"):
+def _list_errors(error: Exception) -> list[dict[str, Any]]:
+    """List pydantic's errors: the route of the key and the kind of the error."""
+    if not hasattr(error, "errors"):
         return []
-    return [{"at": list(error["loc"]), "type": error["type"]} for error in refused.errors()]
+    return [{"at": list(detail["loc"]), "type": detail["type"]} for detail in error.errors()]
 
 
 def main() -> None:
-    sys.meta_path.append(_Absent())  # type: ignore[arg-type]
+    sys.meta_path.append(_EmptyModuleFinder())  # type: ignore[arg-type]
     for line in sys.stdin:
-        print(json.dumps(verdict(json.loads(line)), default=str), flush=True)
+        print(json.dumps(validate(json.loads(line)), default=str), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The buckets through which torch's FSDP1 broadcasts a unit's weights, as its own function makes them.
+"""Buckets in which torch's FSDP1 broadcasts a unit's weights, computed by torch's own function.
 
-python tests/oracles/broadcast_buckets.py BYTES ...  prints the bytes in each bucket, of tensors of so many bytes in
-this order. Needs torch; run under 2.13.0.
+python tests/oracles/broadcast_buckets.py BYTES ...  prints the bytes in each bucket for tensors of these sizes in this
+order. Needs torch; run under 2.13.0.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from torch.distributed.fsdp._init_utils import PARAM_BROADCAST_BUCKET_SIZE
 
 
 def main(sizes: list[int]) -> None:
-    """Buckets as lists of bytes, and whether one tensor is flattened without a copy."""
+    """Print the buckets as lists of bytes, and whether a single tensor is flattened without a copy."""
     tensors = [torch.empty(size // 2, dtype=torch.bfloat16, device="meta") for size in sizes]
     buckets, _ = dist._compute_bucket_assignment_by_size(tensors, [PARAM_BROADCAST_BUCKET_SIZE])
-    one = torch.empty(4)
+    single = torch.empty(4)
     print(
         json.dumps(
             {
                 "buckets": [[sizes[index] for index in bucket] for bucket in buckets],
-                "view": _flatten_dense_tensors([one]).data_ptr() == one.data_ptr(),
+                "view": _flatten_dense_tensors([single]).data_ptr() == single.data_ptr(),
             }
         )
     )

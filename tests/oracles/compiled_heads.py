@@ -1,9 +1,8 @@
-"""What a compiled output layer keeps of its logits where it computes the loss itself, as OLMo-core's does: AOTAutograd
-with inductor's decompositions and partitioner, without its kernels.
+"""Logits memory of a compiled output layer that computes the loss itself, as OLMo-core's does.
 
-The graphs' inputs and outputs of the logits' size are counted in bytes per token and word: what the forward graph
-makes, what it keeps for the backward graph, and the element of the gradient that the backward graph multiplies with
-the output matrix.
+Runs AOTAutograd with inductor's decompositions and partitioner, without its kernels. The graphs' inputs and outputs
+that have the size of the logits are counted in bytes per token and word: outputs of the forward graph, tensors kept for
+the backward graph, and the element size of the gradient that the backward graph multiplies by the output matrix.
 
 Needs torch; a minute:
     python compiled_heads.py > tests/memory/compiled_heads.jsonl
@@ -24,7 +23,7 @@ TOKENS, WORDS, HIDDEN = 512, 4096, 128
 
 
 class Head(torch.nn.Module):
-    """Norm, output matrix, cross-entropy in fp32 and, where `squared`, the squared log of the softmax's sum."""
+    """Norm, output matrix, cross-entropy in fp32 and, if `squared`, the squared log of the softmax's sum."""
 
     def __init__(self, dtype: torch.dtype, squared: bool) -> None:
         super().__init__()
@@ -40,30 +39,32 @@ class Head(torch.nn.Module):
         return loss + 1e-5 * (logits.logsumexp(-1).pow(2) * (labels != -100)).sum()
 
 
-def _elements(nodes: Any) -> list[int]:
+def _list_element_sizes(nodes: Any) -> list[int]:
     values = (node.meta.get("val") for node in nodes if isinstance(node, torch.fx.Node))
-    return [one.element_size() for one in values if isinstance(one, torch.Tensor) and one.numel() == TOKENS * WORDS]
+    return [
+        value.element_size() for value in values if isinstance(value, torch.Tensor) and value.numel() == TOKENS * WORDS
+    ]
 
 
-def graphs(dtype: torch.dtype, squared: bool) -> dict[str, Any]:
-    """One row."""
+def measure_graphs(dtype: torch.dtype, squared: bool) -> dict[str, Any]:
+    """Compile the head and return one row."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     row: dict[str, Any] = {"dtype": str(dtype).removeprefix("torch."), "squared": squared}
 
-    def forward(graph: Any, _: Any) -> Any:
+    def count_forward(graph: Any, _: Any) -> Any:
         (outputs,) = next(node for node in graph.graph.nodes if node.op == "output").args
-        row["made"] = sum(_elements(set(outputs)))
+        row["made"] = sum(_list_element_sizes(set(outputs)))
         return graph
 
-    def backward(graph: Any, _: Any) -> Any:
-        row["kept"] = sum(_elements(node for node in graph.graph.nodes if node.op == "placeholder"))
+    def count_backward(graph: Any, _: Any) -> Any:
+        row["kept"] = sum(_list_element_sizes(node for node in graph.graph.nodes if node.op == "placeholder"))
         products = [node for node in graph.graph.nodes if node.target is torch.ops.aten.mm.default]
-        row["product"] = _elements(products[-1].args)[0]
+        row["product"] = _list_element_sizes(products[-1].args)[0]
         return graph
 
     backend = aot_autograd(
-        fw_compiler=forward, bw_compiler=backward, partition_fn=min_cut_rematerialization_partition,
+        fw_compiler=count_forward, bw_compiler=count_backward, partition_fn=min_cut_rematerialization_partition,
         decompositions=select_decomp_table(),
     )  # fmt: skip
     hidden = torch.randn(TOKENS, HIDDEN, dtype=dtype, requires_grad=True)
@@ -75,4 +76,4 @@ def graphs(dtype: torch.dtype, squared: bool) -> dict[str, Any]:
 if __name__ == "__main__":
     for number in (torch.bfloat16, torch.float32):
         for addition in (False, True):
-            print(json.dumps(graphs(number, addition)), flush=True)
+            print(json.dumps(measure_graphs(number, addition)), flush=True)

@@ -1,11 +1,11 @@
-"""What a compiled model's own loss keeps of its logits, as the graphs of AOTAutograd show it: inductor's decompositions
-and partitioner, without its kernels.
+"""Logits memory of a compiled model's own loss, read from the graphs of AOTAutograd.
 
-The graphs' inputs and outputs of the logits' size are counted in bytes per token and word: what the forward graph
-makes, what it keeps for the backward graph, and what that is given, the gradient of zeros for the logits among it.
-`product` is the element of the gradient that the backward graph multiplies with the output matrix. `mask`: bytes per
-token and key of the attention mask that is kept. `trainer`: as accelerate's autocast prepares a model, whose outputs
-become fp32.
+Inductor's decompositions and partitioner run without its kernels. The graphs' inputs and outputs that have the size of
+the logits are counted in bytes per token and word: `made` are outputs of the forward graph, `kept` are tensors kept for
+the backward graph, `given` are all inputs of the backward graph, including the gradient of zeros for the logits.
+`product` is the element size of the gradient that the backward graph multiplies by the output matrix. `mask`: bytes per
+token and key of the attention mask that is kept. `trainer`: the model as accelerate's autocast prepares it, with
+outputs converted to fp32.
 
 Needs torch, transformers and accelerate; a minute:
     python compiled_losses.py > tests/memory/compiled_losses.jsonl
@@ -35,18 +35,18 @@ SHAPE: dict[str, Any] = {
 CASES = {"bf16": (torch.bfloat16, False), "fp32": (torch.float32, False), "trainer": (torch.float32, True)}
 
 
-def _of_logits(nodes: Any) -> dict[str, int]:
-    """Bytes of the element of each tensor of the logits' size, by its name."""
-    return _elements(nodes, BATCH * TOKENS * WORDS)
+def _find_logits(nodes: Any) -> dict[str, int]:
+    """Find the tensors that have the size of the logits: name -> bytes per element."""
+    return _find_element_sizes(nodes, BATCH * TOKENS * WORDS)
 
 
-def _elements(nodes: Any, size: int) -> dict[str, int]:
+def _find_element_sizes(nodes: Any, size: int) -> dict[str, int]:
     values = {node.name: node.meta["val"] for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)}
     return {name: value.element_size() for name, value in values.items() if value.numel() == size}
 
 
-def graphs(case: str, tied: bool) -> dict[str, Any]:
-    """One row."""
+def measure_graphs(case: str, tied: bool) -> dict[str, Any]:
+    """Compile the model and return one row."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     dtype, autocast = CASES[case]
@@ -59,33 +59,33 @@ def graphs(case: str, tied: bool) -> dict[str, Any]:
         model.forward = MethodType(convert_outputs_to_fp32(model.forward.__func__), model)
     row: dict[str, Any] = {"case": case, "tied": tied}
 
-    def forward(graph: Any, _: Any) -> Any:
+    def count_forward(graph: Any, _: Any) -> Any:
         (outputs,) = next(node for node in graph.graph.nodes if node.op == "output").args
-        made = [node for node in outputs if isinstance(node, torch.fx.Node)]
-        bases = {node.args[0] if node.target is torch.ops.aten.view.default else node for node in made}
-        row["made"] = sum(_of_logits(bases).values())
+        tensors = [node for node in outputs if isinstance(node, torch.fx.Node)]
+        bases = {node.args[0] if node.target is torch.ops.aten.view.default else node for node in tensors}
+        row["made"] = sum(_find_logits(bases).values())
         return graph
 
-    def backward(graph: Any, _: Any) -> Any:
+    def count_backward(graph: Any, _: Any) -> Any:
         inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
-        given = _of_logits(inputs)
-        row["kept"] = sum(size for name, size in given.items() if not name.startswith("tangents"))
-        row["given"] = sum(given.values())
-        row["mask"] = sum(_elements(inputs, BATCH * TOKENS * TOKENS).values())
+        logits = _find_logits(inputs)
+        row["kept"] = sum(size for name, size in logits.items() if not name.startswith("tangents"))
+        row["given"] = sum(logits.values())
+        row["mask"] = sum(_find_element_sizes(inputs, BATCH * TOKENS * TOKENS).values())
         products = [node for node in graph.graph.nodes if node.target is torch.ops.aten.mm.default]
-        row["product"] = next(iter(_of_logits(products[0].args).values()))
+        row["product"] = next(iter(_find_logits(products[0].args).values()))
         return graph
 
     backend = aot_autograd(
-        fw_compiler=forward, bw_compiler=backward, partition_fn=min_cut_rematerialization_partition,
+        fw_compiler=count_forward, bw_compiler=count_backward, partition_fn=min_cut_rematerialization_partition,
         decompositions=select_decomp_table(),
     )  # fmt: skip
-    words = torch.randint(0, WORDS, (BATCH, TOKENS))
-    torch.compile(model, backend=backend)(input_ids=words, labels=words, use_cache=False).loss.backward()
+    token_ids = torch.randint(0, WORDS, (BATCH, TOKENS))
+    torch.compile(model, backend=backend)(input_ids=token_ids, labels=token_ids, use_cache=False).loss.backward()
     return row
 
 
 if __name__ == "__main__":
     for name in CASES:
         for matrix in (True, False):
-            print(json.dumps(graphs(name, matrix)), flush=True)
+            print(json.dumps(measure_graphs(name, matrix)), flush=True)

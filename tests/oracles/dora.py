@@ -1,8 +1,9 @@
-"""What a matrix with PEFT's DoRA leaves for the backward pass, on the CPU: one JSON row per setting.
+"""Memory that a matrix with PEFT's DoRA keeps for the backward pass, on the CPU: one JSON row per setting.
 
     python dora.py
 
-`saved`: bytes per token, the input apart; `fixed`: bytes whatever the tokens. A matrix of 256 x 384 in 16 bits, rank 8.
+`saved`: bytes per token, without the input; `fixed`: bytes that do not depend on the tokens. A matrix of 256 x 384 in
+16 bits, rank 8.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ class Layer(torch.nn.Module):
         return self.q_proj(x)
 
 
-class Held:
+class HeldTensor:
     """A tensor that the graph keeps."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
 
 
-def left(tokens: int, dora: bool, dropout: float, adapter: torch.dtype, autocast: bool) -> int:
-    """Bytes of the storages that the graph holds, the parameters and the input apart."""
+def measure_saved(tokens: int, dora: bool, dropout: float, adapter: torch.dtype, autocast: bool) -> int:
+    """Measure the bytes of the storages that the graph holds, without the parameters and the input."""
     torch.manual_seed(0)
     model: Any = get_peft_model(
         Layer().to(torch.bfloat16),
@@ -45,28 +46,28 @@ def left(tokens: int, dora: bool, dropout: float, adapter: torch.dtype, autocast
         if parameter.requires_grad:
             parameter.data = parameter.data.to(adapter)
     model.train()
-    held: weakref.WeakSet[Held] = weakref.WeakSet()
+    tensors: weakref.WeakSet[HeldTensor] = weakref.WeakSet()
 
-    def pack(tensor: torch.Tensor) -> Held:
-        one = Held(tensor)
-        held.add(one)
-        return one
+    def pack(tensor: torch.Tensor) -> HeldTensor:
+        item = HeldTensor(tensor)
+        tensors.add(item)
+        return item
 
     x = torch.randn(tokens, FAN_IN, dtype=torch.bfloat16, requires_grad=True)
-    known = {one.untyped_storage().data_ptr() for one in (x, *model.parameters())}
+    excluded = {item.untyped_storage().data_ptr() for item in (x, *model.parameters())}
     cast = torch.autocast("cpu", torch.bfloat16) if autocast else nullcontext()
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda one: one.tensor), cast:
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda item: item.tensor), cast:
         out = model(x)
-    sizes = {one.tensor.untyped_storage().data_ptr(): one.tensor.untyped_storage().nbytes() for one in held}
+    sizes = {item.tensor.untyped_storage().data_ptr(): item.tensor.untyped_storage().nbytes() for item in tensors}
     del out
-    return sum(size for place, size in sizes.items() if place not in known)
+    return sum(size for pointer, size in sizes.items() if pointer not in excluded)
 
 
 def main() -> None:
     for dora in (False, True):
         for dropout in (0.0, 0.1):
             for adapter, autocast in ((torch.float32, True), (torch.bfloat16, True), (torch.bfloat16, False)):
-                few, many = (left(tokens, dora, dropout, adapter, autocast) for tokens in (512, 1024))
+                few, many = (measure_saved(tokens, dora, dropout, adapter, autocast) for tokens in (512, 1024))
                 saved = (many - few) / 512
                 row = {"dora": dora, "dropout": bool(dropout), "adapter": adapter.itemsize, "autocast": autocast}
                 print(json.dumps({**row, "saved": saved, "fixed": few - 512 * saved}))

@@ -1,10 +1,10 @@
-"""Which keys LLaMA-Factory's own parser takes: one JSON object a line in, a verdict a line out.
+"""Keys that LLaMA-Factory's own parser accepts: one JSON object per line in, a verdict per line out.
 
     python tests/oracles/llamafactory_arguments.py < configurations.jsonl
     {"accepted": false, "unused": ["save_safetensors"], "values": {}, "why": null}
 
-`HfArgumentParser.parse_dict` over the dataclasses of `llamafactory-cli train`, with whatever transformers is installed.
-What the dataclasses check of values once they are filled asks for devices and libraries, and is left out.
+Runs `HfArgumentParser.parse_dict` over the dataclasses of `llamafactory-cli train`, with the installed transformers.
+The dataclasses' checks of values after parsing need devices and libraries, and are left out.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from typing import Any
 os.environ.update(DISABLE_VERSION_CHECK="1", HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="critical")
 
 
-def verdict(parser: Any, config: dict[str, Any]) -> dict[str, Any]:
+def parse_config(parser: Any, config: dict[str, Any]) -> dict[str, Any]:
     try:
         filled = parser.parse_dict(config)
     except ValueError as refusal:
-        told = str(refusal)
-        if "not used by the HfArgumentParser" not in told:
-            return {"accepted": False, "unused": [], "values": {}, "why": told}
-        unused = sorted(ast.literal_eval(told.partition(": ")[2]))
+        message = str(refusal)
+        if "not used by the HfArgumentParser" not in message:
+            return {"accepted": False, "unused": [], "values": {}, "why": message}
+        unused = sorted(ast.literal_eval(message.partition(": ")[2]))
         return {"accepted": False, "unused": unused, "values": {}, "why": None}
-    except TypeError as refusal:  # a key that must be given
+    except TypeError as refusal:  # a required key is missing
         return {"accepted": False, "unused": [], "values": {}, "why": str(refusal)}
-    values = {name: value for one in filled for name, value in vars(one).items()}
+    values = {name: value for arguments in filled for name, value in vars(arguments).items()}
     return {"accepted": True, "unused": [], "values": values, "why": None}
 
 
@@ -39,9 +39,9 @@ def main() -> None:
 
     for dataclass in parser._TRAIN_ARGS:
         dataclass.__post_init__ = lambda self: None
-    asked = HfArgumentParser(parser._TRAIN_ARGS)
+    argument_parser = HfArgumentParser(parser._TRAIN_ARGS)
     for line in sys.stdin:
-        print(json.dumps(verdict(asked, json.loads(line)), default=str), flush=True)
+        print(json.dumps(parse_config(argument_parser, json.loads(line)), default=str), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Parameters that one rank has under OLMo-core's tensor and pipeline parallelism: its own code on the meta device.
+"""Parameters of one rank under OLMo-core's tensor and pipeline parallelism: its own code on the meta device.
 
 Prints JSON: {"whole": n, "tensor": {degree: n}, "stages": {"degree stages-per-rank": [n of each stage]}}. Needs
 ai2-olmo-core 3.0.0.
@@ -18,31 +18,31 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 SHAPE = {"d_model": 1024, "n_layers": 16, "n_heads": 16, "n_kv_heads": 8, "vocab_size": 32000}
-"""Grouped queries; OLMo-core's rule makes the MLP's width of it."""
+"""Grouped queries; OLMo-core's rule derives the MLP's width from the hidden size."""
 
 
-def built() -> Any:
-    """The model on the meta device."""
+def build_model() -> Any:
+    """Build the model on the meta device."""
     return TransformerConfig.llama_like(**SHAPE).build(init_device="meta")
 
 
-def elements(model: Any) -> int:
-    """Elements of this rank's parameters."""
+def count_elements(model: Any) -> int:
+    """Count the elements of this rank's parameters."""
     return sum(
         (parameter.to_local() if isinstance(parameter, DTensor) else parameter).numel()
         for parameter in model.parameters()
     )
 
 
-def tensor(degree: int) -> int:
-    """Under tensor parallelism of `degree` ranks."""
-    model = built()
+def count_tensor_parallel(degree: int) -> int:
+    """Count a rank's elements under tensor parallelism of `degree` ranks."""
+    model = build_model()
     model.apply_tp(init_device_mesh("cpu", (degree,), mesh_dim_names=("tp",)))
-    return elements(model)
+    return count_elements(model)
 
 
-def stages(degree: int, schedule: str) -> list[int]:
-    """Layers between the split points of a pipeline."""
+def count_stage_layers(degree: int, schedule: str) -> list[int]:
+    """Count the layers between the split points of a pipeline."""
     config = TransformerPipelineParallelConfig(degree=degree, schedule=PipelineScheduleType(schedule))
     points = [0, *config.get_split_points(SHAPE["n_layers"]), SHAPE["n_layers"]]
     return [after - before for before, after in zip(points, points[1:])]
@@ -50,13 +50,15 @@ def stages(degree: int, schedule: str) -> list[int]:
 
 if __name__ == "__main__":
     dist.init_process_group("fake", rank=0, world_size=8, store=FakeStore())
-    whole = built()
-    told = {
-        "whole": elements(whole),
+    whole = build_model()
+    result = {
+        "whole": count_elements(whole),
         "width": whole.blocks["0"].feed_forward.hidden_size,
-        "tensor": {degree: tensor(degree) for degree in (8,)},
+        "tensor": {degree: count_tensor_parallel(degree) for degree in (8,)},
         "stages": {
-            f"{degree} {name}": stages(degree, name) for degree in (2, 4) for name in ("1F1B", "Interleaved1F1B")
+            f"{degree} {name}": count_stage_layers(degree, name)
+            for degree in (2, 4)
+            for name in ("1F1B", "Interleaved1F1B")
         },
     }
-    print(json.dumps(told))
+    print(json.dumps(result))

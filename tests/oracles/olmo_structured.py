@@ -1,10 +1,10 @@
-"""Whether OLMo's own loader takes a configuration: one JSON object a line in, a verdict a line out.
+"""Run OLMo's own configuration loader: one JSON object per line in, a verdict per line out.
 
     python tests/oracles/olmo_structured.py < configurations.jsonl
     {"accepted": false, "values": {}, "why": "ConfigKeyError: Key 'max_len' not in 'TrainConfig'"}
 
-As `TrainConfig.load` does it: legacy settings updated, then merged into the structured configuration by OmegaConf, then
-made into objects.
+Follows `TrainConfig.load`: update legacy settings, merge them into the structured configuration with OmegaConf, then
+build objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 os.environ.update(HF_HUB_OFFLINE="1")
 
 
-def verdict(config: dict[str, Any]) -> dict[str, Any]:
+def load_config(config: dict[str, Any]) -> dict[str, Any]:
     import omegaconf
     from olmo.config import TrainConfig
     from omegaconf import OmegaConf
@@ -34,7 +34,7 @@ def verdict(config: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     for line in sys.stdin:
-        print(json.dumps(verdict(json.loads(line)), default=str), flush=True)
+        print(json.dumps(load_config(json.loads(line)), default=str), flush=True)
 
 
 if __name__ == "__main__":

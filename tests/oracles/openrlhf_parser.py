@@ -1,12 +1,12 @@
-"""Runs the argument parsers of one OpenRLHF release: a command line a line in, a verdict a line out.
+"""Run the argument parsers of one OpenRLHF release: one command line per line in, a verdict per line out.
 
     python tests/oracles/openrlhf_parser.py FOLDER < command_lines.jsonl
     {"entry": "train_sft", "words": ["--pretrain", "gpt2"]}
     {"accepted": true, "values": {"pretrain": "gpt2", ...}, "why": null}
 
-FOLDER holds the release's `openrlhf` package. Of an entry point only the statements that build its parser are executed,
-those of its main block up to `parse_args`; names that they borrow from elsewhere are empty objects. Neither OpenRLHF's
-modules nor what they import are loaded.
+FOLDER holds the release's `openrlhf` package. Only those statements of an entry point run that build its parser: its
+main block up to `parse_args`. Names that they borrow from elsewhere are empty objects. Neither OpenRLHF's modules nor
+their imports are loaded.
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ class _Names(dict[str, Any]):
         return builtins[name] if name in builtins else _Anything()
 
 
-def parser_of(text: str) -> argparse.ArgumentParser | None:
-    """The parser that a script builds in its main block; None where it has none, or fails to build it."""
+def build_parser(text: str) -> argparse.ArgumentParser | None:
+    """Return the parser that a script builds in its main block, or None if it has none or cannot build it."""
     for statement in ast.parse(text).body:
         if isinstance(statement, ast.If) and "__main__" in ast.dump(statement.test):
-            return _built(statement.body)
+            return _run_statements(statement.body)
     return None
 
 
-def _built(statements: list[ast.stmt]) -> argparse.ArgumentParser | None:
-    kept: list[ast.stmt] = []
+def _run_statements(statements: list[ast.stmt]) -> argparse.ArgumentParser | None:
+    builders: list[ast.stmt] = []
     for statement in statements:
         if "parse_args" in ast.dump(statement):
             break
-        kept.append(statement)
+        builders.append(statement)
     names = _Names(argparse=argparse, datetime=datetime.datetime, os=os, math=math)
     try:
-        exec(compile(ast.Module(kept, []), "parser", "exec"), names)
+        exec(compile(ast.Module(builders, []), "parser", "exec"), names)
     except argparse.ArgumentError:
-        return None  # the program fails at its start, whatever it is given
-    found = names.get("parser")
-    return found if isinstance(found, argparse.ArgumentParser) else None
+        return None  # the program fails at its start with any arguments
+    parser = names.get("parser")
+    return parser if isinstance(parser, argparse.ArgumentParser) else None
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
     parsers: dict[str, argparse.ArgumentParser | None] = {}
     for line in sys.stdin:
-        asked = json.loads(line)
-        entry = asked["entry"]
+        command = json.loads(line)
+        entry = command["entry"]
         if entry not in parsers:
             path = next(iter(sorted(folder.rglob(f"{entry}.py"), key=lambda path: "cli" not in path.parts)), None)
-            parsers[entry] = None if path is None else parser_of(path.read_text(encoding="utf-8"))
+            parsers[entry] = None if path is None else build_parser(path.read_text(encoding="utf-8"))
         parser = parsers[entry]
         if parser is None:
             print(json.dumps({"accepted": None, "values": {}, "why": "it has no parser"}), flush=True)
@@ -79,7 +79,7 @@ def main() -> None:
         complaint = io.StringIO()
         try:
             with contextlib.redirect_stderr(complaint), contextlib.redirect_stdout(complaint):
-                values = vars(parser.parse_args(asked["words"]))
+                values = vars(parser.parse_args(command["words"]))
         except SystemExit:
             why = complaint.getvalue().strip().rpartition("error: ")[2]
             print(json.dumps({"accepted": False, "values": {}, "why": why}), flush=True)

@@ -1,6 +1,6 @@
-"""How many stages' activations a rank of a pipeline holds at once, in the order that torch's own schedules run.
+"""Stages whose activations a pipeline rank holds at once, in the order that torch's own schedules run.
 
-Prints JSON: [schedule, ranks, stages per rank, micro batches, [most at once, of each rank]]. Needs torch alone.
+Prints JSON: [schedule, ranks, stages per rank, micro batches, [most at once, for each rank]]. Needs only torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CASES = [
 
 
 class Stage:
-    """What a schedule asks of a stage before it runs."""
+    """A stage with the attributes that a schedule reads before it runs."""
 
     def __init__(self, index: int, ranks: int, total: int) -> None:
         self.stage_index, self.num_stages = index, total
@@ -35,38 +35,38 @@ class Stage:
         self.group_rank = self.stage_index_to_group_rank[index]
 
 
-def most(name: str, ranks: int, each: int, count: int) -> list[int]:
-    """The most forward passes of stages without their backward pass, for each rank."""
+def count_in_flight(name: str, ranks: int, stages_per_rank: int, count: int) -> list[int]:
+    """Count, for each rank, the most forward passes of stages that wait for their backward pass."""
     kind = schedules.get_schedule_class(name)
-    if each == 1:
-        found = []
+    if stages_per_rank == 1:
+        peaks = []
         for rank in range(ranks):
             schedule = kind(Stage(rank, ranks, ranks), n_microbatches=count, loss_fn=lambda *_: 0)
-            found.append(_most(schedule._get_pipeline_order()[rank]))
-        return found
-    total = ranks * each
-    mine = (0, total - 1) if name == "ZBVZeroBubble" else range(0, total, ranks)
-    stages = [Stage(index, ranks, total) for index in mine]
-    if name == "ZBVZeroBubble":  # in the shape of a V: the first rank has the first stage and the last
+            peaks.append(_find_peak(schedule._get_pipeline_order()[rank]))
+        return peaks
+    total = ranks * stages_per_rank
+    indices = (0, total - 1) if name == "ZBVZeroBubble" else range(0, total, ranks)
+    stages = [Stage(index, ranks, total) for index in indices]
+    if name == "ZBVZeroBubble":  # in the shape of a V: the first rank has the first and the last stage
         for stage in stages:
             stage.stage_index_to_group_rank = {index: min(index, total - 1 - index) for index in range(total)}
             stage.group_rank = 0
     schedule = kind(stages, n_microbatches=count, loss_fn=lambda *_: 0)
-    return [_most(schedule.pipeline_order[rank]) for rank in range(ranks)]
+    return [_find_peak(schedule.pipeline_order[rank]) for rank in range(ranks)]
 
 
-def _most(actions: list[Any]) -> int:
-    held = peak = 0
+def _find_peak(actions: list[Any]) -> int:
+    running = peak = 0
     for action in actions:
         word = re.sub(r"\d+", "", str(action)) if action is not None else ""
         if word == "F":
-            held += 1
-            peak = max(peak, held)
-        elif word in ("B", "W"):  # both parts of the backward pass, or the second one
-            held -= 1
+            running += 1
+            peak = max(peak, running)
+        elif word in ("B", "W"):  # both parts of the backward pass, or only the second
+            running -= 1
     return peak
 
 
 if __name__ == "__main__":
     for case in CASES:
-        print(json.dumps([*case, most(*case)]), flush=True)
+        print(json.dumps([*case, count_in_flight(*case)]), flush=True)

@@ -1,10 +1,10 @@
-"""What torch reserves beyond what it allocates: real steps replayed through the allocator (`allocator.py`).
+"""Memory that torch reserves beyond what it allocates: real steps replayed through the allocator (`allocator.py`).
 
-A step of transformers' own code runs on fake tensors (`step_trace.py`); the order in which its storages appear and die
-goes through a model of the caching allocator, three steps in a row, the optimizer's states made in the first, as on a
-GPU. With `lengths` every step has another length, drawn evenly from 128 to the given one; sizes in between are
-interpolated, since every storage grows with the tokens. As a program it prints the rows of `ROWS` as JSON lines:
-python reserve_rows.py [ID ...]
+A step of transformers' own code runs on fake tensors (`step_trace.py`). The order in which its storages are allocated
+and freed is replayed through a model of the caching allocator, three steps in a row; the first creates the optimizer's
+states, as on a GPU. With `lengths` every step has another length, drawn uniformly from 128 to the row's sequence
+length; sizes in between are interpolated, because every storage grows with the tokens. As a program it prints the rows
+of `ROWS` as JSON lines: python reserve_rows.py [ID ...]
 """
 
 from __future__ import annotations
@@ -51,12 +51,11 @@ class Row(NamedTuple):
     sequence: int
     micro: int = 1
     lengths: int = 0
-    """Steps of different lengths; 0 is three steps of one."""
+    """Number of steps of different lengths; 0 means three steps of one length."""
     seed: int = 0
 
     @property
     def id(self) -> str:
-        """The row's name."""
         varying = f"-{self.lengths}lengths-{self.seed}" if self.lengths else ""
         return f"replay-{self.shape}-{self.mode}-{self.sequence}x{self.micro}{varying}"
 
@@ -78,8 +77,8 @@ ROWS = [
 ]
 
 
-class Rig:
-    """A model whose steps can be recorded."""
+class StepRecorder:
+    """A model whose steps are recorded."""
 
     def __init__(self, row: Row) -> None:
         import step_trace
@@ -97,9 +96,9 @@ class Rig:
         self.case = step_trace.Case("llama", config, row.sequence, row.micro, **MODES[row.mode])
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.tracker = step_trace.LiveStorages(False)
-        held = {"bf16": torch.bfloat16, "amp_bf16w": torch.bfloat16, "amp": torch.float32}[self.case.precision]
+        weight_dtype = {"bf16": torch.bfloat16, "amp_bf16w": torch.bfloat16, "amp": torch.float32}[self.case.precision]
         with self.fake:
-            model = step_trace._build(self.case, held)
+            model = step_trace._build(self.case, weight_dtype)
             if self.case.lora:
                 model = step_trace._adapt(self.case, model)
             if self.case.checkpointing:
@@ -114,8 +113,8 @@ class Rig:
             for tensor in (*model.parameters(), *model.buffers()):
                 self.tracker.add(tensor, "held")
 
-    def step(self, length: int) -> None:
-        """One step of `length` tokens per sequence, onto the tracker's events."""
+    def run_step(self, length: int) -> None:
+        """Run one step of `length` tokens per sequence and record it in the tracker's events."""
         import torch
 
         amp = self.case.precision.startswith("amp")
@@ -132,8 +131,8 @@ class Rig:
             del ids, loss
 
 
-def replayed(allocator: CachingAllocator, events: Events, prefix: object) -> None:
-    """Run recorded events; what is left alive stays."""
+def replay(allocator: CachingAllocator, events: Events, prefix: object) -> None:
+    """Replay recorded events; storages that no event frees stay allocated."""
     for serial, size in events:
         name = (prefix, serial)
         if size:
@@ -142,23 +141,24 @@ def replayed(allocator: CachingAllocator, events: Events, prefix: object) -> Non
             allocator.free(name)
 
 
-def fixed(row: Row) -> dict[str, Any]:
-    """Three steps of one length."""
-    rig = Rig(row)
+def replay_fixed(row: Row) -> dict[str, Any]:
+    """Replay three steps of one length."""
+    recorder = StepRecorder(row)
     for _ in range(3):
-        rig.step(row.sequence)
+        recorder.run_step(row.sequence)
 
     def run(capacity: int | None) -> CachingAllocator:
         allocator = CachingAllocator(capacity)
-        replayed(allocator, rig.tracker.events, 0)
+        replay(allocator, recorder.tracker.events, 0)
         return allocator
 
-    return {"id": row.id, **figures(run)}
+    return {"id": row.id, **compute_figures(run)}
 
 
-def figures(run: Callable[[int | None], CachingAllocator]) -> dict[str, Any]:
-    """What `run` allocates and reserves on a card of any size, and the smallest card on which it runs; shares are of
-    what comes and goes, which is the peak less what lasts between steps.
+def compute_figures(run: Callable[[int | None], CachingAllocator]) -> dict[str, Any]:
+    """Measure what `run` allocates and reserves on an unlimited card, and the smallest card on which it runs.
+
+    Shares are relative to the transient memory: the peak minus what lasts between steps.
     """
     free = run(None)
     low, high = free.peak_allocated, free.peak_reserved
@@ -177,20 +177,20 @@ def figures(run: Callable[[int | None], CachingAllocator]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def varying(row: Row, cache: dict[tuple[str, str], Any]) -> dict[str, Any]:
-    """Steps of many lengths: what torch reserves, and the smallest card on which all of them run."""
+def replay_varying(row: Row, cache: dict[tuple[str, str], Any]) -> dict[str, Any]:
+    """Replay steps of many lengths and return the reserved bytes and the smallest card on which all of them run."""
     key = row.shape, row.mode
     if key not in cache:
-        rig = Rig(row)
-        rig.step(1024)  # makes the optimizer's states
-        start = len(rig.tracker.events)
+        recorder = StepRecorder(row)
+        recorder.run_step(1024)  # creates the optimizer's states
+        start = len(recorder.tracker.events)
         marks = []
         for length in (1024, 2048):
-            rig.step(length)
-            marks.append(len(rig.tracker.events))
-        short, long = rig.tracker.events[start : marks[0]], rig.tracker.events[marks[0] : marks[1]]
-        cache[key] = rig.tracker.events[:start], short, long
-    held, short, long = cache[key]
+            recorder.run_step(length)
+            marks.append(len(recorder.tracker.events))
+        short, long = recorder.tracker.events[start : marks[0]], recorder.tracker.events[marks[0] : marks[1]]
+        cache[key] = recorder.tracker.events[:start], short, long
+    initial, short, long = cache[key]
     first = {serial: index for index, (serial, size) in enumerate(short) if size}
     second = {index: serial for index, (serial, size) in enumerate(long) if size}
     same = {first[serial]: serial for serial in first}
@@ -198,35 +198,35 @@ def varying(row: Row, cache: dict[tuple[str, str], Any]) -> dict[str, Any]:
     assert len(short) == len(long)
     assert sorted(same) == sorted(second)
 
-    def events(length: int) -> Events:
+    def interpolate_events(length: int) -> Events:
         share = (length - 1024) / 1024
-        made: Events = []
+        interpolated: Events = []
         for serial, size in short:
-            known = pairs.get(serial)
-            if known is None or max(known) < 2**18:
+            sizes = pairs.get(serial)
+            if sizes is None or max(sizes) < 2**18:
                 continue
-            made.append((serial, int(known[0] + share * (known[1] - known[0])) if size else 0))
-        return made
+            interpolated.append((serial, int(sizes[0] + share * (sizes[1] - sizes[0])) if size else 0))
+        return interpolated
 
     draw = random.Random(row.seed)
     lengths = [draw.randint(128, row.sequence) for _ in range(row.lengths)]
 
     def run(capacity: int | None) -> CachingAllocator:
         allocator = CachingAllocator(capacity)
-        replayed(allocator, held, "held")
+        replay(allocator, initial, "held")
         for turn, length in enumerate(lengths):
-            replayed(allocator, events(length), turn)
+            replay(allocator, interpolate_events(length), turn)
         return allocator
 
-    return {"id": row.id, **figures(run)}
+    return {"id": row.id, **compute_figures(run)}
 
 
-def main(wanted: list[str]) -> None:
-    """Print the wanted rows (all by default)."""
+def main(requested: list[str]) -> None:
+    """Print the requested rows (all by default)."""
     cache: dict[tuple[str, str], Any] = {}
     for row in ROWS:
-        if not wanted or any(name in row.id for name in wanted):
-            print(json.dumps(varying(row, cache) if row.lengths else fixed(row)), flush=True)
+        if not requested or any(name in row.id for name in requested):
+            print(json.dumps(replay_varying(row, cache) if row.lengths else replay_fixed(row)), flush=True)
 
 
 if __name__ == "__main__":

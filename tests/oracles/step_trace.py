@@ -1,8 +1,8 @@
-"""The memory of one real training step, without a GPU: transformers' own code on fake tensors of a fake CUDA device.
+"""Memory of one real training step, without a GPU: transformers' own code on fake tensors of a fake CUDA device.
 
 `trace(case)` builds the model from a configuration, runs forward, loss, backward, clipping and the optimizer step under
 `FakeTensorMode` (no storage is ever allocated) and follows the lifetime of every storage, rounded up to 512 bytes as
-the CUDA allocator does. What it cannot see: workspaces inside kernels, fragmentation, the CUDA context.
+the CUDA allocator does. It cannot see workspaces inside kernels, fragmentation or the CUDA context.
 
 Needs torch 2.13.0 (CPU build), transformers 5.x, peft and, once, a C++ compiler for `fake_cuda.cpp`. As a program it
 writes the rows of `TRACES` as JSON lines:  python step_trace.py OUT.jsonl
@@ -35,7 +35,7 @@ BLOCK = 512
 
 
 class Case(NamedTuple):
-    """One step. `config` are the arguments of the family's transformers configuration."""
+    """One step; `config` holds the arguments of the family's transformers configuration."""
 
     family: str
     config: dict[str, Any]
@@ -60,7 +60,7 @@ class Case(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Bytes at the ends and peaks of the step's parts, and what was alive (op, dtype, shape) -> (count, bytes)."""
+    """Bytes at the ends and peaks of the step's phases, and live storages (op, dtype, shape) -> (count, bytes)."""
 
     parameters: int
     trainable: int
@@ -77,7 +77,7 @@ class Trace(NamedTuple):
 
 
 class LiveStorages(TorchDispatchMode):
-    """Counts the bytes of distinct live storages, per phase and at the peak."""
+    """A counter of the bytes of distinct live storages, per phase and at the peak."""
 
     def __init__(self, detail: bool) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class LiveStorages(TorchDispatchMode):
         self.at_peak: dict[tuple[str, str, tuple[int, ...]], tuple[int, int]] = {}
         self.mode: Any = None
         self.events: list[tuple[int, int]] = []
-        """(serial number, bytes) where a storage appears, (serial number, 0) where it dies."""
+        """(serial number, bytes) when a storage appears, (serial number, 0) when it is freed."""
         self.serial = 0
 
     def __enter__(self) -> LiveStorages:
@@ -99,37 +99,37 @@ class LiveStorages(TorchDispatchMode):
         return super().__enter__()
 
     def add(self, tensor: torch.Tensor, op: str) -> None:
-        """Follow a tensor's storage until it dies."""
+        """Follow a tensor's storage until it is freed."""
         storage = tensor.untyped_storage()
         key = id(storage)
-        known = self.live.get(key)
-        if known is not None and known[0]() is storage:
+        entry_before = self.live.get(key)
+        if entry_before is not None and entry_before[0]() is storage:
             return
         size = -(-storage.size() // BLOCK) * BLOCK
         self.serial += 1
         serial = self.serial
         self.events.append((serial, size))
 
-        def gone(_: object, key: int = key) -> None:
+        def forget(_: object, key: int = key) -> None:
             entry = self.live.pop(key, None)
             if entry is not None:
                 self.bytes -= entry[1]
                 self.events.append((serial, 0))
 
         dtype = str(tensor.dtype).removeprefix("torch.")
-        self.live[key] = (weakref.ref(storage, gone), size, op, dtype, tuple(tensor.shape), self.phase)
+        self.live[key] = (weakref.ref(storage, forget), size, op, dtype, tuple(tensor.shape), self.phase)
         self.bytes += size
 
     def note(self, op: str) -> None:
-        """Take the present total into the peaks."""
+        """Update the peaks with the current total."""
         self.peaks[self.phase] = max(self.peaks[self.phase], self.bytes)
         if self.bytes > self.peak:
             self.peak, self.peak_op = self.bytes, op
             if self.detail:
-                self.at_peak = self.alive()
+                self.at_peak = self.group_live()
 
-    def alive(self, phase: str | None = None) -> dict[tuple[str, str, tuple[int, ...]], tuple[int, int]]:
-        """What is alive now, grouped."""
+    def group_live(self, phase: str | None = None) -> dict[tuple[str, str, tuple[int, ...]], tuple[int, int]]:
+        """Group the live storages by operation, dtype and shape."""
         groups: dict[tuple[str, str, tuple[int, ...]], tuple[int, int]] = {}
         for _, size, op, dtype, shape, made in list(self.live.values()):
             if phase is None or made == phase:
@@ -149,7 +149,7 @@ class LiveStorages(TorchDispatchMode):
 
 @functools.cache
 def install_fake_cuda() -> None:
-    """Build and load the shim, and give the CUDA device the answers that training code asks for."""
+    """Build and load the shim, and patch the CUDA functions that training code calls."""
     from torch.utils.cpp_extension import load
 
     folder = Path(os.environ.get("FAKE_CUDA_BUILD", Path(tempfile.gettempdir()) / "fake_cuda_build"))
@@ -177,7 +177,7 @@ def install_fake_cuda() -> None:
 
 
 def attention_op(kind: str) -> Any:
-    """`scaled_dot_product_attention` that calls the kernel which a GPU would choose."""
+    """Return a `scaled_dot_product_attention` that calls the kernel which a GPU would choose."""
 
     def attend(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):  # type: ignore[no-untyped-def]
         device = query.device.type
@@ -201,7 +201,7 @@ def attention_op(kind: str) -> Any:
             attn_mask = attn_mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
         if key.shape[1] != query.shape[1]:  # no kernel broadcasts heads
             op = torch.ops.aten._scaled_dot_product_attention_math
-            with torch.autocast(device, enabled=False):  # a kernel is chosen below autocast
+            with torch.autocast(device, enabled=False):  # below autocast, as for a real kernel
                 return op(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
         op = torch.ops.aten._scaled_dot_product_efficient_attention
         needs = query.requires_grad or key.requires_grad
@@ -211,7 +211,10 @@ def attention_op(kind: str) -> Any:
 
 
 def flash_attention_2(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **_):  # type: ignore[no-untyped-def]
-    """What flash-attention 2 keeps: query, key, value as [batch, length, heads, width], output, log-sum-exp."""
+    """Run attention and keep the same tensors as flash-attention 2.
+
+    These are query, key and value as [batch, length, heads, width], the output, and the log-sum-exp.
+    """
     query, key, value = (item.transpose(1, 2).contiguous() for item in (query, key, value))
     width, values = query.shape[-1], value.shape[-1]
     if values != width:
@@ -227,9 +230,9 @@ def _build(case: Case, dtype: torch.dtype) -> Any:
 
     ALL_ATTENTION_FUNCTIONS.register("traced_fa2", flash_attention_2)
     masking.ALL_MASK_ATTENTION_FUNCTIONS.register("traced_fa2", masking.flash_attention_mask)
-    # transformers takes fake tensors for graph tracing and then makes masks that a real run does without.
+    # For fake tensors transformers assumes graph tracing and makes masks that a real run does without.
     masking.find_packed_sequence_indices = lambda _: None
-    masking._ignore_causal_mask_sdpa = lambda padding_mask, q, kv, *a, **k: _no_mask(case, kv, a, k)
+    masking._ignore_causal_mask_sdpa = lambda padding_mask, q, kv, *a, **k: _can_skip_mask(case, kv, a, k)
     config = configuration(case.family, case.config)
     config.use_cache = False
     config._attn_implementation = {"eager": "eager", "fa2": "traced_fa2"}.get(case.attention, "sdpa")
@@ -239,7 +242,7 @@ def _build(case: Case, dtype: torch.dtype) -> Any:
         "llama4_text",
         "longcat_flash",
         "step3p5",
-    ):  # whose experts have one implementation
+    ):  # their experts have one implementation
         config.get_text_config()._experts_implementation = "grouped_mm"
     functional.scaled_dot_product_attention = attention_op("efficient" if case.attention == "efficient" else "flash")
     with torch.device("cuda"):
@@ -249,11 +252,11 @@ def _build(case: Case, dtype: torch.dtype) -> Any:
 
 
 WRAPPED = {"step3p5": "step3p7", "mistral4": "mistral3", "glm4v_text": "glm4v", "mllama_text_model": "mllama"}
-"""Decoders that transformers has only as a part of a model with a tower -> that model."""
+"""Decoders that transformers offers only as part of a multimodal model -> that model."""
 
 
 def configuration(family: str, arguments: dict[str, Any]) -> Any:
-    """The configuration of a decoder, in that of the model around it where it is found nowhere else."""
+    """Return the configuration of a decoder, wrapped in that of its multimodal model if there is no other."""
     import transformers
 
     if family not in WRAPPED:
@@ -262,7 +265,7 @@ def configuration(family: str, arguments: dict[str, Any]) -> Any:
 
 
 def built(config: Any, dtype: torch.dtype) -> Any:
-    """The model of a configuration, without a tower."""
+    """Build the model of a configuration, without a vision tower."""
     import transformers
 
     if config.model_type not in WRAPPED.values():
@@ -274,7 +277,7 @@ def built(config: Any, dtype: torch.dtype) -> Any:
     return model
 
 
-def _no_mask(case: Case, length: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _can_skip_mask(case: Case, length: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     window = kwargs.get("local_attention_size", args[2] if len(args) > 2 else None)
     return not case.padding and (window is None or length < window)
 
@@ -283,7 +286,7 @@ def _adapt(case: Case, model: Any) -> Any:
     from peft import LoraConfig, get_peft_model
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    # Fake tensors cannot be moved by Module.to: the adapters are made on the device, in fp32, as peft leaves them.
+    # Module.to cannot move fake tensors: the adapters are made on the device, in fp32, as peft leaves them.
     BaseTunerLayer._move_adapter_to_device_of_base_layer = lambda *_, **__: None
     to, torch.nn.Module.to = torch.nn.Module.to, lambda self, *_, **__: self
     targets: Any = case.lora_targets if case.lora_targets == "all-linear" else case.lora_targets.split(",")
@@ -356,9 +359,9 @@ def trace(case: Case, detail: bool = False) -> Trace:
             loss = out.loss
             if not case.keep_outputs:
                 del out
-            after_forward, saved = live.bytes, live.alive("forward") if detail else {}
+            after_forward, saved = live.bytes, live.group_live("forward") if detail else {}
             live.phase = "backward"
-            # In the caller's thread, where code that runs again may make tensors from numbers.
+            # In the caller's thread, so that recomputed code may make tensors from numbers.
             with torch.autograd.set_multithreading_enabled(False):
                 loss.backward()
             after_backward = live.bytes

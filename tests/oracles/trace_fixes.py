@@ -1,5 +1,6 @@
-"""Traces steps of published models: one JSON object a line in, one with the peak a line out. Needs what `step_trace.py`
-needs.
+"""Trace steps of published models: one JSON object per line in, the same with its peak out.
+
+Needs what `step_trace.py` needs.
 
     {"model": "qwen2.5-0.5b", "step": {"sequence": 1024, "micro": 4}}
     {"model": "qwen2.5-0.5b", "step": {"sequence": 1024, "micro": 4}, "peak": 11548475904}
@@ -16,10 +17,10 @@ from trace_rows import MODELS
 
 def main() -> None:
     for line in sys.stdin:
-        asked = json.loads(line)
-        family, arguments = MODELS[asked["model"]]
-        peak = trace(Case(family, dict(arguments), **asked["step"])).peak
-        print(json.dumps({**asked, "peak": peak}), flush=True)
+        request = json.loads(line)
+        family, arguments = MODELS[request["model"]]
+        peak = trace(Case(family, dict(arguments), **request["step"])).peak
+        print(json.dumps({**request, "peak": peak}), flush=True)
 
 
 if __name__ == "__main__":

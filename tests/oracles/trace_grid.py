@@ -1,7 +1,7 @@
-"""Every family with a traced formula x checkpointing x attention x precision: the grid that holds the closed form.
+"""Traces of every family with a formula x checkpointing x attention x precision, for the test of the closed form.
 
 python tests/oracles/trace_grid.py tests/memory/grid.jsonl [FAMILY ...]  (needs what `step_trace.py` needs; ten minutes
-for all). In these shapes a layer's terms decide as often as the loss: a hidden width of 1,024, 8,192 words.
+for all). In these shapes a layer's terms weigh as much as the loss: a hidden width of 1,024 and 8,192 words.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WIDTHS: Final = (
 )  # fmt: skip
 VOCABULARY: Final = 8192
 
-# What PEFT's `all-linear` would not name alike in all releases: mixtures have their targets written out.
+# PEFT's `all-linear` differs between releases for mixtures, so their targets are written out.
 ATTENTION_MATRICES: Final = ("q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "q_b_proj", "kv_b_proj")
 _GATED: Final = ("gate_proj", "up_proj", "down_proj")
 EXPERTS: Final[dict[str, tuple[str, ...]]] = {
@@ -52,90 +52,95 @@ ATTENTION: Final = {"flash": {}, "eager": {"attention": "eager"}}
 PRECISION: Final = {"bf16": {}, "amp": {"precision": "amp"}, "lora": {"lora": 16, "precision": "amp_bf16w"}}
 
 
-def shape(family: str) -> dict[str, Any]:
-    """The family's small shape, twice as wide, with a larger vocabulary."""
+def build_shape(family: str) -> dict[str, Any]:
+    """Return the family's small shape with doubled widths and a larger vocabulary."""
     small = SMALL.get(family) or SMALL_EAGER[family]
-    wide = {key: _twice(value) if key in WIDTHS and value else value for key, value in small.items()}
+    wide = {key: _double(value) if key in WIDTHS and value else value for key, value in small.items()}
     wide["vocab_size"] = VOCABULARY
     if "head_dim" in small:
         wide["head_dim"] = small["head_dim"] if family != "helium" else 64
     return wide
 
 
-def _twice(value: Any) -> Any:
-    return [2 * each for each in value] if isinstance(value, list) else 2 * value
+def _double(value: Any) -> Any:
+    return [2 * item for item in value] if isinstance(value, list) else 2 * value
 
 
-def rows() -> Iterator[Row]:
-    """The whole grid. Families without an sdpa path have eager rows only."""
+def list_rows() -> Iterator[Row]:
+    """Yield the whole grid; families without an sdpa path have eager rows only."""
     for family in (*SMALL, *SMALL_EAGER):
-        for kept, attention, precision in product(CHECKPOINTING, ATTENTION, PRECISION):
+        for checkpointing, attention, precision in product(CHECKPOINTING, ATTENTION, PRECISION):
             if attention == "flash" and family in SMALL_EAGER:
                 continue
-            step: dict[str, Any] = {**CHECKPOINTING[kept], **ATTENTION[attention], **PRECISION[precision]}
+            step: dict[str, Any] = {**CHECKPOINTING[checkpointing], **ATTENTION[attention], **PRECISION[precision]}
             if precision == "lora" and family in EXPERTS:
                 step["lora_targets"] = ",".join((*ATTENTION_MATRICES, *EXPERTS[family]))
-            yield Row(f"{family}-{kept}-{attention}-{precision}", family, {"sequence": 1024, "micro": 4, **step})
+            yield Row(
+                f"{family}-{checkpointing}-{attention}-{precision}", family, {"sequence": 1024, "micro": 4, **step}
+            )
 
 
 def families() -> list[str]:
-    """The families of the grid."""
+    """List the families of the grid."""
     return [*SMALL, *SMALL_EAGER]
 
 
-def mode_of(row: Row) -> str:
-    """A row's place in the grid beside its family."""
+def get_mode(row: Row) -> str:
+    """Return a row's checkpointing, attention and precision as one word."""
     return row.id.removeprefix(f"{row.model}-")
 
 
-def traced(row: Row) -> list[int]:
-    """The peaks of one step of the real code: of its three phases."""
+def trace_peaks(row: Row) -> list[int]:
+    """Trace one step of the real code and return the peaks of its three phases."""
     from step_trace import Case, trace
 
-    result = trace(Case(row.model, shape(row.model), **row.step))
+    result = trace(Case(row.model, build_shape(row.model), **row.step))
     return [result.forward_peak, result.backward_peak, result.optimizer_peak]
 
 
-def described(family: str) -> dict[str, Any]:
-    """The family's architecture as the estimate takes it, its linear layers included."""
+def describe_architecture(family: str) -> dict[str, Any]:
+    """Return the family's architecture, including its linear layers, in the estimate's terms."""
     import trace_rows
 
-    trace_rows.MODELS[family] = (family, shape(family))
+    trace_rows.MODELS[family] = (family, build_shape(family))
     return architecture(Row(family, family, {"lora": 1}))
 
 
 def line(family: str) -> dict[str, Any]:
-    """Everything about a family. What cannot run is left out: grouped products take 16-bit numbers only."""
+    """Return all data of a family.
+
+    Modes that cannot run are left out: grouped products support only 16-bit numbers.
+    """
     peaks: dict[str, list[int]] = {}
-    for row in rows():
+    for row in list_rows():
         if row.model == family:
             try:
-                peaks[mode_of(row)] = traced(row)
+                peaks[get_mode(row)] = trace_peaks(row)
             except (RuntimeError, AttributeError) as error:
                 print(row.id, str(error)[:200], file=sys.stderr)
     targets = (*ATTENTION_MATRICES, *EXPERTS[family]) if family in EXPERTS else ("all-linear",)
-    return {"family": family, "architecture": described(family), "targets": targets, "peaks": peaks}
+    return {"family": family, "architecture": describe_architecture(family), "targets": targets, "peaks": peaks}
 
 
-def plans() -> dict[str, dict[str, Any]]:
-    """Plan fields of every mode; the targets of adapters are the family's."""
-    return {mode_of(row): plan(row.step) for row in rows() if row.model == "llama"}
+def list_plans() -> dict[str, dict[str, Any]]:
+    """List the plan fields of every mode; the targets of adapters are the family's."""
+    return {get_mode(row): plan(row.step) for row in list_rows() if row.model == "llama"}
 
 
-def main(out: Path, wanted: list[str]) -> None:
-    """Trace the wanted families (all by default); the others' lines stay as they are."""
-    known: dict[str, str] = {}
+def main(out: Path, requested: list[str]) -> None:
+    """Trace the requested families (all by default); the lines of others stay as they are."""
+    lines: dict[str, str] = {}
     if out.exists():
         for text in out.read_text(encoding="utf-8").splitlines()[1:]:
-            known[json.loads(text)["family"]] = text
-    for family in wanted or families():
-        known[family] = json.dumps(line(family))
-    ordered = [known[family] for family in families() if family in known]
-    out.write_text("\n".join([json.dumps({"tool": tool(), "plans": plans()}), *ordered]) + "\n", encoding="utf-8")
+            lines[json.loads(text)["family"]] = text
+    for family in requested or families():
+        lines[family] = json.dumps(line(family))
+    ordered = [lines[family] for family in families() if family in lines]
+    out.write_text("\n".join([json.dumps({"tool": tool(), "plans": list_plans()}), *ordered]) + "\n", encoding="utf-8")
 
 
 def tool() -> str:
-    """What traced."""
+    """Return the releases that produced the traces."""
     import peft
     import torch
     import transformers

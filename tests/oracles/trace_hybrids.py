@@ -1,9 +1,9 @@
-"""Decoders outside the grid, and the layers of those that have several kinds, each kind alone (`hybrids.jsonl`).
+"""Traces of decoders outside the grid, and of hybrids' layers with each kind alone (`hybrids.jsonl`).
 
 python tests/oracles/trace_hybrids.py tests/memory/hybrids.jsonl [NAME ...]  (needs what `step_trace.py` needs). A line
-is a small model, often of one kind of layer: of hybrids those with attention, and LFM2's short convolutions. Gated
-delta rules and Mamba run kernels that no trace on fake tensors sees, and Step 3.7's and LongCat's code runs experts one
-by one, which none can follow.
+is a small model, often with one kind of layer: for hybrids those with attention, and LFM2's short convolutions. Traces
+on fake tensors cannot see the kernels of gated delta rules and Mamba, and cannot follow the code of Step 3.7 and
+LongCat, which runs experts one by one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ HYBRIDS: Final[dict[str, tuple[str, dict[str, Any], list[Any] | None]]] = {
     ),
     "nemotron_h mlp": ("nemotron_h", {**_SMALL, "head_dim": 64, "layers_block_type": ["mlp"] * 4}, None),
 }
-"""Name -> family, configuration, and the mixer where it is no attention."""
+"""Name -> family, configuration, and the mixer if it is not attention."""
 
 _GEMMA4: Final = {
     **_WIDE,
@@ -172,7 +172,7 @@ HYBRIDS["gpt_neo"] = (
 
 
 def line(name: str) -> dict[str, Any]:
-    """The traces of one model."""
+    """Trace one model."""
     family, config, recurrent = HYBRIDS[name]
     small = trace_rows.SMALL_EAGER if FAMILIES[family].kernel == "eager" else trace_rows.SMALL
     small[family] = config
@@ -183,15 +183,18 @@ def line(name: str) -> dict[str, Any]:
     return {"name": name, "recurrent": recurrent, **trace_grid.line(family)}
 
 
-def main(out: Path, wanted: list[str]) -> None:
-    """Trace the wanted kinds (all by default); the others' lines stay as they are."""
-    known: dict[str, str] = {}
+def main(out: Path, requested: list[str]) -> None:
+    """Trace the requested kinds (all by default); the lines of others stay as they are."""
+    lines_by_name: dict[str, str] = {}
     if out.exists():
         for text in out.read_text(encoding="utf-8").splitlines()[1:]:
-            known[json.loads(text)["name"]] = text
-    for name in wanted or HYBRIDS:
-        known[name] = json.dumps(line(name))
-    lines = [json.dumps({"tool": trace_grid.tool()}), *(known[name] for name in HYBRIDS if name in known)]
+            lines_by_name[json.loads(text)["name"]] = text
+    for name in requested or HYBRIDS:
+        lines_by_name[name] = json.dumps(line(name))
+    lines = [
+        json.dumps({"tool": trace_grid.tool()}),
+        *(lines_by_name[name] for name in HYBRIDS if name in lines_by_name),
+    ]
     out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -1,7 +1,7 @@
-"""The steps that are traced for `lint/cfglint_train/calibration/data/traced.jsonl`, and the program that traces them.
+"""Steps that are traced for `lint/cfglint_train/calibration/data/traced.jsonl`, and the program that traces them.
 
 python tests/oracles/trace_rows.py [ID ...]  (all rows by default; needs what `step_trace.py` needs). Rows that are not
-traced anew stay as they are, so that a run over some ids leaves the others alone.
+traced again stay as they are, so a run over some ids leaves the others alone.
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cfglint_train.models.attentions import attention, sparse_layers
+from cfglint_train.models.attentions import count_sparse_layers, read_attention
 from cfglint_train.models.dimensions import SHARED_WIDTH
-from cfglint_train.models.hf_config import variant
+from cfglint_train.models.hf_config import get_variant
 
 TRACED = Path(__file__).parents[2] / "lint" / "cfglint_train" / "calibration" / "data" / "traced.jsonl"
 
 
 class Row(NamedTuple):
-    """One step to trace: the published model or small shape it runs on, and the case."""
+    """A step to trace: the published model or small shape that it runs on, and the case."""
 
     id: str
     model: str
     step: dict[str, Any]
 
 
-def _llama(hidden: int, layers: int, heads: int, kv: int, intermediate: int, vocab: int, **more: Any) -> dict[str, Any]:
+def _build_llama(
+    hidden: int, layers: int, heads: int, kv: int, intermediate: int, vocab: int, **options: Any
+) -> dict[str, Any]:
     return {
         "hidden_size": hidden,
         "num_hidden_layers": layers,
@@ -35,7 +37,7 @@ def _llama(hidden: int, layers: int, heads: int, kv: int, intermediate: int, voc
         "num_key_value_heads": kv,
         "intermediate_size": intermediate,
         "vocab_size": vocab,
-        **more,
+        **options,
     }
 
 
@@ -44,33 +46,33 @@ _UNTIED = {"tie_word_embeddings": False}
 
 # Published shapes: (family, arguments of its configuration).
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "llama3.2-1b": ("llama", _llama(2048, 16, 32, 8, 8192, 128256, head_dim=64, **_TIED)),
-    "llama3.2-3b": ("llama", _llama(3072, 28, 24, 8, 8192, 128256, head_dim=128, **_TIED)),
-    "llama3.1-8b": ("llama", _llama(4096, 32, 32, 8, 14336, 128256, **_UNTIED)),
-    "llama3.1-70b": ("llama", _llama(8192, 80, 64, 8, 28672, 128256, **_UNTIED)),
-    "llama2-7b": ("llama", _llama(4096, 32, 32, 32, 11008, 32000, **_UNTIED)),
-    "mistral-7b": ("mistral", _llama(4096, 32, 32, 8, 14336, 32768, sliding_window=None, **_UNTIED)),
-    "qwen2.5-0.5b": ("qwen2", _llama(896, 24, 14, 2, 4864, 151936, **_TIED)),
-    "qwen2.5-7b": ("qwen2", _llama(3584, 28, 28, 4, 18944, 152064, **_UNTIED)),
-    "qwen3-0.6b": ("qwen3", _llama(1024, 28, 16, 8, 3072, 151936, head_dim=128, **_TIED)),
-    "qwen3-8b": ("qwen3", _llama(4096, 36, 32, 8, 12288, 151936, head_dim=128, **_UNTIED)),
-    "gemma2-9b": ("gemma2", _llama(3584, 42, 16, 8, 14336, 256000, head_dim=256, **_TIED)),
-    "gemma3-4b": ("gemma3_text", _llama(2560, 34, 8, 4, 10240, 262208, head_dim=256, **_TIED)),
-    "phi3-mini": ("phi3", _llama(3072, 32, 32, 32, 8192, 32064, pad_token_id=0, **_UNTIED)),
+    "llama3.2-1b": ("llama", _build_llama(2048, 16, 32, 8, 8192, 128256, head_dim=64, **_TIED)),
+    "llama3.2-3b": ("llama", _build_llama(3072, 28, 24, 8, 8192, 128256, head_dim=128, **_TIED)),
+    "llama3.1-8b": ("llama", _build_llama(4096, 32, 32, 8, 14336, 128256, **_UNTIED)),
+    "llama3.1-70b": ("llama", _build_llama(8192, 80, 64, 8, 28672, 128256, **_UNTIED)),
+    "llama2-7b": ("llama", _build_llama(4096, 32, 32, 32, 11008, 32000, **_UNTIED)),
+    "mistral-7b": ("mistral", _build_llama(4096, 32, 32, 8, 14336, 32768, sliding_window=None, **_UNTIED)),
+    "qwen2.5-0.5b": ("qwen2", _build_llama(896, 24, 14, 2, 4864, 151936, **_TIED)),
+    "qwen2.5-7b": ("qwen2", _build_llama(3584, 28, 28, 4, 18944, 152064, **_UNTIED)),
+    "qwen3-0.6b": ("qwen3", _build_llama(1024, 28, 16, 8, 3072, 151936, head_dim=128, **_TIED)),
+    "qwen3-8b": ("qwen3", _build_llama(4096, 36, 32, 8, 12288, 151936, head_dim=128, **_UNTIED)),
+    "gemma2-9b": ("gemma2", _build_llama(3584, 42, 16, 8, 14336, 256000, head_dim=256, **_TIED)),
+    "gemma3-4b": ("gemma3_text", _build_llama(2560, 34, 8, 4, 10240, 262208, head_dim=256, **_TIED)),
+    "phi3-mini": ("phi3", _build_llama(3072, 32, 32, 32, 8192, 32064, pad_token_id=0, **_UNTIED)),
     "mixtral-8x7b": (
         "mixtral",
-        _llama(4096, 32, 32, 8, 14336, 32000, num_local_experts=8, num_experts_per_tok=2, **_UNTIED),
+        _build_llama(4096, 32, 32, 8, 14336, 32000, num_local_experts=8, num_experts_per_tok=2, **_UNTIED),
     ),
     "qwen3-30b-a3b": (
         "qwen3_moe",
-        _llama(
+        _build_llama(
             2048, 48, 32, 4, 6144, 151936, head_dim=128, moe_intermediate_size=768, num_experts=128,
             num_experts_per_tok=8, norm_topk_prob=True, **_UNTIED,
         ),
     ),
     "deepseek-v2-lite": (
         "deepseek_v2",
-        _llama(
+        _build_llama(
             2048, 27, 16, 16, 10944, 102400, moe_intermediate_size=1408, n_routed_experts=64, n_shared_experts=2,
             num_experts_per_tok=6, kv_lora_rank=512, q_lora_rank=None, qk_nope_head_dim=128, qk_rope_head_dim=64,
             v_head_dim=128, first_k_dense_replace=1, **_UNTIED,
@@ -78,7 +80,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }  # fmt: skip
 
-_SMALL = _llama(512, 4, 16, 4, 1408, 512, **_UNTIED)
+_SMALL = _build_llama(512, 4, 16, 4, 1408, 512, **_UNTIED)
 _WIDE = {**_SMALL, "head_dim": 64}
 _MIXTURE = {**_SMALL, "num_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size": 384}
 _LOCAL = {**_SMALL, "num_local_experts": 32, "num_experts_per_tok": 4, "intermediate_size": 384}
@@ -87,7 +89,7 @@ _ROUTED = {**_SMALL, "n_routed_experts": 32, "num_experts_per_tok": 4, "moe_inte
 _LATENT = {**_ROUTED, "num_key_value_heads": 16, "kv_lora_rank": 128, "q_lora_rank": 192, "qk_nope_head_dim": 32,
            "qk_rope_head_dim": 16, "v_head_dim": 32}  # fmt: skip
 
-# Small shapes, one per family: the vocabulary is tiny, so that a layer and not the loss decides the peak.
+# Small shapes, one per family: the vocabulary is tiny, so that a layer, not the loss, determines the peak.
 SMALL: dict[str, dict[str, Any]] = {
     "llama": _SMALL,
     "mistral": {**_SMALL, "sliding_window": None},
@@ -174,8 +176,8 @@ _DENSE = ("llama", "qwen3", "gemma", "phi3", "olmo2", "gpt_neox", "cohere")
 _MIXTURES = ("mixtral", "qwen3_moe", "deepseek_v3")
 
 
-def small_rows() -> Iterator[Row]:
-    """One small shape per family, plain and checkpointed; the other modes for families that differ in kind."""
+def list_small_rows() -> Iterator[Row]:
+    """Yield each family's small shape, plain and checkpointed, and other modes for families that differ in kind."""
     for family in SMALL:
         modes = [*_EVERYWHERE]
         if family in _DENSE:
@@ -189,8 +191,8 @@ def small_rows() -> Iterator[Row]:
             yield Row(f"{family}-{mode}", family, {"sequence": 2048, "micro": 4, **_MODES[mode]})
 
 
-def model_rows() -> Iterator[Row]:
-    """Published shapes at lengths and batches as they are trained."""
+def list_model_rows() -> Iterator[Row]:
+    """Yield published shapes with the lengths and batches that people train them with."""
     for model, *steps in (
         ("llama3.2-1b", (2048, 1, {}), (512, 1, {}), (2048, 8, {}), (8192, 2, {"checkpointing": True}),
          (2048, 4, {"attention": "eager"}), (4096, 1, {"attention": "eager", "checkpointing": True}),
@@ -225,46 +227,46 @@ def model_rows() -> Iterator[Row]:
         ("qwen3-30b-a3b", (4096, 1, {}), (4096, 4, {"checkpointing": True})),
         ("deepseek-v2-lite", (4096, 1, {}), (4096, 4, {"checkpointing": True})),
     ):  # fmt: skip
-        for sequence, micro, more in steps:
-            words = [f"{key}-{value}" if value is not True else key for key, value in more.items()]
+        for sequence, micro, options in steps:
+            words = [f"{key}-{value}" if value is not True else key for key, value in options.items()]
             yield Row(
                 "-".join([model, f"{sequence}x{micro}", *words]).replace(",", "+"),
                 model,
-                {"sequence": sequence, "micro": micro, **more},
+                {"sequence": sequence, "micro": micro, **options},
             )
 
 
 def rows() -> list[Row]:
-    """Every row."""
-    return [*model_rows(), *small_rows()]
+    """List every row."""
+    return [*list_model_rows(), *list_small_rows()]
 
 
-def configuration(row: Row) -> tuple[str, dict[str, Any]]:
-    """Family and configuration arguments of a row's model."""
+def get_configuration(row: Row) -> tuple[str, dict[str, Any]]:
+    """Return the family and configuration arguments of a row's model."""
     if row.model in MODELS:
         return MODELS[row.model]
     return row.model, SMALL.get(row.model) or SMALL_EAGER[row.model]
 
 
 def architecture(row: Row) -> dict[str, Any]:
-    """The row's model in the words of `lint.models.architecture`, parameter counts from the model class itself."""
+    """Describe the row's model as `lint.models.architecture` does, with parameter counts of the model class."""
     import step_trace
     import torch
 
-    family, arguments = configuration(row)
+    family, arguments = get_configuration(row)
     whole = step_trace.configuration(family, arguments)
     with torch.device("meta"):
         model = step_trace.built(whole, torch.bfloat16)
     config = whole.get_text_config()
 
-    stated = config.to_dict()  # attributes that differ from layer to layer cannot be asked for
+    fields = config.to_dict()  # attributes that differ from layer to layer cannot be read
 
-    def first(*names: str, default: Any = None) -> Any:
-        found = (stated[name] if name in stated else getattr(config, name, None) for name in names)
-        return next((value for value in found if value is not None), default)
+    def get_first(*names: str, default: Any = None) -> Any:
+        values = (fields[name] if name in fields else getattr(config, name, None) for name in names)
+        return next((value for value in values if value is not None), default)
 
-    layers, hidden = first("num_hidden_layers", "n_layer"), first("hidden_size", "n_embd")
-    heads = first("num_attention_heads", "n_head")
+    layers, hidden = get_first("num_hidden_layers", "n_layer"), get_first("hidden_size", "n_embd")
+    heads = get_first("num_attention_heads", "n_head")
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     per_layer: dict[str, int] = {}
     for name, size in sizes.items():
@@ -279,75 +281,79 @@ def architecture(row: Row) -> dict[str, Any]:
         "hidden": hidden,
         "vocab": config.vocab_size,
         "heads": heads,
-        "kv_heads": 1 if getattr(config, "multi_query", False) else first("num_key_value_heads", default=heads),
-        "head_dim": first("head_dim", default=hidden // heads),
-        "intermediate": _widest(first("intermediate_size", "n_inner", "ffn_dim", default=4 * hidden)),
+        "kv_heads": 1 if getattr(config, "multi_query", False) else get_first("num_key_value_heads", default=heads),
+        "head_dim": get_first("head_dim", default=hidden // heads),
+        "intermediate": _find_width(get_first("intermediate_size", "n_inner", "ffn_dim", default=4 * hidden)),
         "tied": bool(config.tie_word_embeddings),
         "parameters": sum(sizes.values()),
         "tensors": len(sizes),
         "largest_tensor": max(sizes.values()),
         "layer_parameters": max(per_layer.values()),
     }
-    experts = first("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+    experts = get_first("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
     if experts:
-        width = first("moe_intermediate_size", "intermediate_size")
+        width = get_first("moe_intermediate_size", "intermediate_size")
         shared = (
-            first(
+            get_first(
                 "n_shared_experts", "num_shared_experts", "moe_num_shared_experts", default=int(family == "llama4_text")
             )
             * width
         )
         result["experts"] = {
             "count": experts,
-            "per_token": first("num_experts_per_tok", "moe_k", "top_k_experts"),
+            "per_token": get_first("num_experts_per_tok", "moe_k", "top_k_experts"),
             "intermediate": width,
-            "shared_intermediate": first(*SHARED_WIDTH, default=shared),
+            "shared_intermediate": get_first(*SHARED_WIDTH, default=shared),
             "dense_layers": max(
-                first("first_k_dense_replace", default=0), (first("mlp_layer_types") or []).count("dense")
+                get_first("first_k_dense_replace", default=0), (get_first("mlp_layer_types") or []).count("dense")
             ),
         }
-    if first("kv_lora_rank"):
+    if get_first("kv_lora_rank"):
         result["latent"] = {
-            "q_rank": first("q_lora_rank", default=0),
+            "q_rank": get_first("q_lora_rank", default=0),
             "kv_rank": config.kv_lora_rank,
             "nope_dim": config.qk_nope_head_dim,
             "rope_dim": config.qk_rope_head_dim,
             "v_dim": config.v_head_dim,
         }
-    few = {"streams": first("altup_num_inputs"), "sparse_layers": sparse_layers(stated), "variant": variant(stated)}
-    result |= {name: value for name, value in few.items() if value}
-    uneven = attention(stated)
+    optional = {
+        "streams": get_first("altup_num_inputs"),
+        "sparse_layers": count_sparse_layers(fields),
+        "variant": get_variant(fields),
+    }
+    result |= {name: value for name, value in optional.items() if value}
+    uneven = read_attention(fields)
     if uneven is not None:
         result["attention"] = list(uneven)
     kinds = getattr(config, "layer_types", None) or []
     if "sliding_attention" in kinds and "full_attention" in kinds:
         result["window"], result["full_attention_layers"] = config.sliding_window, kinds.count("full_attention")
     if row.step.get("lora"):
-        result["linears"] = linears(model)
+        result["linears"] = list_linears(model)
     return result
 
 
-def _widest(widths: Any) -> int:
-    """The width of all layers, or the largest where each has its own."""
+def _find_width(widths: Any) -> int:
+    """Return the width of all layers, or the largest if each layer has its own."""
     return int(max(widths) if isinstance(widths, list) else widths)
 
 
-def linears(model: Any) -> list[list[Any]]:
-    """(leaf name, inputs, outputs, count) of the decoder's linear layers."""
+def list_linears(model: Any) -> list[list[Any]]:
+    """List (leaf name, inputs, outputs, count) of the decoder's linear layers."""
     import torch
     from transformers.pytorch_utils import Conv1D
 
-    found: dict[tuple[str, int, int], int] = {}
+    counts: dict[tuple[str, int, int], int] = {}
     head = model.get_output_embeddings()
     for name, module in model.named_modules():
         if isinstance(module, (torch.nn.Linear, Conv1D)) and module is not head:
             inputs, outputs = module.weight.shape[:: 1 if isinstance(module, Conv1D) else -1]
             key = (name.rsplit(".", 1)[-1], inputs, outputs)
-            found[key] = found.get(key, 0) + 1
-    modules: list[list[Any]] = [[*key, count] for key, count in found.items()]
+            counts[key] = counts.get(key, 0) + 1
+    modules: list[list[Any]] = [[*key, count] for key, count in counts.items()]
     fused: dict[tuple[str, int, int, int], int] = {}
     for name, parameter in model.named_parameters():
-        if parameter.dim() == 3:  # experts
+        if parameter.dim() == 3:
             wide = (name.rsplit(".", 1)[-1], *parameter.shape[1:], parameter.shape[0])
             fused[wide] = fused.get(wide, 0) + 1
     return modules + [[*wide, count, "decoder", experts] for (*wide, experts), count in fused.items()]
@@ -357,17 +363,17 @@ _DTYPES = {"bf16": "bf16", "amp_bf16w": "bf16", "fp32": "fp32", "amp": "fp32"}
 
 
 def plan(step: dict[str, Any]) -> dict[str, Any]:
-    """A row's step as plan fields."""
+    """Return a row's step as plan fields."""
     lora, precision, padding = step.get("lora"), step.get("precision", "bf16"), step.get("padding", False)
-    held = _DTYPES[precision]
+    weight_format = _DTYPES[precision]
     attention = {"flash": "sdpa", "efficient": "sdpa", "fa2": "flash", "eager": "eager"}
     fields: dict[str, Any] = {
         "method.tuning": "lora" if lora else "full",
-        "precision.params": held,
-        "precision.frozen": held,
+        "precision.params": weight_format,
+        "precision.frozen": weight_format,
         "precision.compute": "fp32" if precision == "fp32" else "bf16",
         "precision.autocast": precision.startswith("amp"),
-        "precision.grads": "fp32" if lora else held,
+        "precision.grads": "fp32" if lora else weight_format,
         "precision.master": "none",
         "optimizer.name": "adamw",
         "optimizer.implementation": step.get("optimizer", "fused"),
@@ -397,7 +403,7 @@ def traced(row: Row) -> dict[str, Any]:
     import transformers
     from step_trace import Case, trace
 
-    family, arguments = configuration(row)
+    family, arguments = get_configuration(row)
     result = trace(Case(family, dict(arguments), **row.step))
     return {
         "id": row.id,
@@ -411,17 +417,17 @@ def traced(row: Row) -> dict[str, Any]:
     }
 
 
-def main(wanted: list[str]) -> None:
-    """Trace the wanted rows (all by default) and write the file anew."""
-    known: dict[str, str] = {}
+def main(requested: list[str]) -> None:
+    """Trace the requested rows (all by default) and rewrite the file."""
+    lines: dict[str, str] = {}
     if TRACED.exists():
         for line in TRACED.read_text(encoding="utf-8").splitlines():
-            known[json.loads(line)["id"]] = line
+            lines[json.loads(line)["id"]] = line
     for row in rows():
-        if not wanted or row.id in wanted:
-            known[row.id] = json.dumps(traced(row), sort_keys=False)
-            print(row.id, json.loads(known[row.id])["bytes"]["peak"], flush=True)
-    TRACED.write_text("\n".join(known.values()) + "\n", encoding="utf-8")
+        if not requested or row.id in requested:
+            lines[row.id] = json.dumps(traced(row), sort_keys=False)
+            print(row.id, json.loads(lines[row.id])["bytes"]["peak"], flush=True)
+    TRACED.write_text("\n".join(lines.values()) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

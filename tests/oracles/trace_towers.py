@@ -1,7 +1,7 @@
-"""Blocks of vision towers on fake tensors: what they keep, and their peaks (`tests/memory/towers.jsonl`).
+"""Blocks of vision towers on fake tensors: bytes that they keep, and their peaks (`tests/memory/towers.jsonl`).
 
 python tests/oracles/trace_towers.py tests/memory/towers.jsonl  (needs what `step_trace.py` needs). A tower's blocks run
-alone, so that neither grids of images nor the decoder behind them matter: input, blocks, backward pass.
+alone, so that neither grids of images nor the decoder matter: input, blocks, backward pass.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ MODES: Final = {
 }
 
 
-class _Lengths:
-    """Replaces the cumulative lengths of one image: their differences are the whole."""
+class _SingleImageLengths:
+    """A stand-in for the cumulative lengths of one image: every difference is the whole length."""
 
-    def __getitem__(self, _: Any) -> _Lengths:
+    def __getitem__(self, _: Any) -> _SingleImageLengths:
         return self
 
-    def __sub__(self, _: Any) -> _Lengths:
+    def __sub__(self, _: Any) -> _SingleImageLengths:
         return self
 
     def tolist(self) -> list[int]:
         return [SIZES["patches"]]
 
 
-def _block(kind: str) -> tuple[Any, Any]:
+def _find_block(kind: str) -> tuple[Any, Any]:
     module, block, configuration = KINDS[kind]
     code = importlib.import_module(f"transformers.models.{module}")
     config = getattr(code, configuration)(
@@ -65,13 +65,13 @@ def _block(kind: str) -> tuple[Any, Any]:
 
 
 def traced(kind: str, checkpointing: bool, precision: str) -> list[int]:
-    """Bytes on top of weights and input: after the forward pass, its peak, and the peak of the backward pass."""
+    """Trace the bytes on top of weights and input: after the forward pass, its peak, and the backward peak."""
     import torch
     from step_trace import FakeTensorMode, LiveStorages, attention_op, install_fake_cuda
 
     install_fake_cuda()
     torch.nn.functional.scaled_dot_product_attention = attention_op("flash")
-    block, config = _block(kind)
+    block, config = _find_block(kind)
     patches, hidden = SIZES["patches"], SIZES["hidden"]
     head = hidden // SIZES["heads"]
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device("cuda"):
@@ -89,7 +89,7 @@ def traced(kind: str, checkpointing: bool, precision: str) -> list[int]:
         if kind == "pixtral":
             extra["position_embeddings"] = (angles, angles.clone())
         if flat:
-            extra = {"cu_seqlens": _Lengths(), "position_embeddings": (angles, angles.clone())}
+            extra = {"cu_seqlens": _SingleImageLengths(), "position_embeddings": (angles, angles.clone())}
         if kind == "llama4":
             extra = {"freqs_ci": torch.empty(patches, 1, head // 2, dtype=torch.complex64)}
         if kind == "internvl":
@@ -105,11 +105,11 @@ def traced(kind: str, checkpointing: bool, precision: str) -> list[int]:
             live.phase = "forward"
             with cast:
                 x = pixels
-                for one in blocks:
+                for layer in blocks:
                     x = (
-                        torch.utils.checkpoint.checkpoint(one, x, use_reentrant=False, **extra)
+                        torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False, **extra)
                         if checkpointing
-                        else one(x, **extra)
+                        else layer(x, **extra)
                     )
                     x = x[0] if isinstance(x, tuple) else x
             after = live.bytes

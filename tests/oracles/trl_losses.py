@@ -1,10 +1,10 @@
-"""What the losses of TRL's trainers hold of logits, as a CPU runs the functions of its wheels.
+"""Logits memory of the losses of TRL's trainers, measured on the functions of its wheels on a CPU.
 
-The loss functions of a release are taken from its source (`trainer/*_trainer.py`, `experimental/*/`,
-`trainer/utils.py`) and called for a model of one matrix, whose vocabulary is so much wider than its states that all
-bytes are those of logits. The profiler's memory events give bytes per token and word: at the peak of the forward pass,
-at its end, and at the peak of the backward pass. Kernels of triton are replaced by functions that compute nothing; what
-they allocate is the wheel's own code around them.
+The loss functions of a release are read from its source (`trainer/*_trainer.py`, `experimental/*/`, `trainer/utils.py`)
+and called for a model of one matrix, whose vocabulary is so much wider than its states that all bytes are those of
+logits. The profiler's memory events give bytes per token and word: at the peak of the forward pass, at its end, and at
+the peak of the backward pass. Triton kernels are replaced by functions that compute nothing; what they allocate is the
+wheel's own code around them.
 
 Needs torch 2.13.0 (CPU build), transformers, accelerate, and unpacked wheels (WHEELS/0.24.0/trl/...); half an hour.
 Writes the rows of `tests/memory/trl_losses.jsonl`:  python trl_losses.py WHEELS OUT.jsonl [TRAINER [RELEASE...]]
@@ -45,11 +45,11 @@ RELEASES = {
     "orpo": "0.9.6 0.14.0 0.16.1 0.28.0 1.16.0",
     "cpo": "0.9.6 0.14.0 0.16.1 0.24.0 1.16.0",
 }
-"""The first and the last of a stretch of releases whose functions hold the same, where both were at hand."""
+"""First and last of a range of releases with the same functions, if both were available."""
 
 
 class Model(nn.Module):
-    """An output matrix, wrapped as accelerate does where the run is in mixed precision."""
+    """An output matrix, wrapped as accelerate does if the run is in mixed precision."""
 
     def __init__(self, mixed: bool) -> None:
         super().__init__()
@@ -64,44 +64,44 @@ class Model(nn.Module):
         logits = self.head(states[:, -keep:] if keep else states)
         return CausalLMOutput(None if labels is None else ForCausalLMLoss(logits, labels, WORDS), logits)
 
-    def forward(self, input_ids: Any, attention_mask: Any = None, **given: Any) -> Any:
-        keep = given.get("logits_to_keep") or given.get("num_logits_to_keep") or 0
+    def forward(self, input_ids: Any, attention_mask: Any = None, **options: Any) -> Any:
+        keep = options.get("logits_to_keep") or options.get("num_logits_to_keep") or 0
         if not self.mixed:
-            return self._run(input_ids, given.get("labels"), keep)
+            return self._run(input_ids, options.get("labels"), keep)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            found = self._run(input_ids, given.get("labels"), keep)
-        return convert_to_fp32(found)
+            outputs = self._run(input_ids, options.get("labels"), keep)
+        return convert_to_fp32(outputs)
 
 
 # --- the functions of a wheel ---------------------------------------------------------------------------------------
 
 
-class _Launch:
+class _KernelStub:
     """A kernel that computes nothing."""
 
     def __getitem__(self, grid: Any) -> Callable[..., None]:
-        return lambda *given, **named: None
+        return lambda *arguments, **named: None
 
 
-def _names() -> dict[str, Any]:
-    """What the functions look up in their modules."""
-    found: dict[str, Any] = {**vars(typing), "torch": torch, "nn": nn, "F": functional, "transformers": transformers}
-    found.update(amp=torch.amp, defaultdict=defaultdict, nullcontext=nullcontext, contextmanager=contextmanager)
-    found.update(Version=Version, PreTrainedModel=nn.Module, PeftModel=type("PeftModel", (), {}))
-    found.update(FDivergenceType=MagicMock(), FDivergenceConstants=MagicMock())
+def _list_names() -> dict[str, Any]:
+    """Return the names that the functions look up in their modules."""
+    names: dict[str, Any] = {**vars(typing), "torch": torch, "nn": nn, "F": functional, "transformers": transformers}
+    names.update(amp=torch.amp, defaultdict=defaultdict, nullcontext=nullcontext, contextmanager=contextmanager)
+    names.update(Version=Version, PreTrainedModel=nn.Module, PeftModel=type("PeftModel", (), {}))
+    names.update(FDivergenceType=MagicMock(), FDivergenceConstants=MagicMock())
     no = ("is_peft_model", "is_torch_xla_available", "is_torch_xpu_available", "is_torch_npu_available")
-    return {**found, **dict.fromkeys(no, lambda *given: False), "is_triton_available": lambda: True}
+    return {**names, **dict.fromkeys(no, lambda *arguments: False), "is_triton_available": lambda: True}
 
 
-def _define(node: ast.FunctionDef, names: dict[str, Any]) -> None:
-    """Define a function without what it says of types."""
+def _define_function(node: ast.FunctionDef, names: dict[str, Any]) -> None:
+    """Define a function without its annotations and decorators."""
     node.decorator_list, node.returns = [], None
     for argument in (*node.args.args, *node.args.kwonlyargs):
         argument.annotation = None
     exec(compile(ast.Module([node], []), "wheel", "exec"), names)
 
 
-def _source(folder: Path, trainer: str) -> str:
+def _read_source(folder: Path, trainer: str) -> str:
     homes = (folder / "experimental" / trainer, folder / "trainer")
     texts = [
         (home / f"{trainer}_trainer.py").read_text() for home in homes if (home / f"{trainer}_trainer.py").exists()
@@ -109,33 +109,36 @@ def _source(folder: Path, trainer: str) -> str:
     return max(texts, key=len).replace("super().compute_loss(", "self.whole(")
 
 
-def functions(folder: Path, trainer: str) -> dict[str, tuple[Any, bool]]:
-    """The methods of a trainer, and whether each is static."""
-    names, text = _names(), _source(folder, trainer)
+def read_functions(folder: Path, trainer: str) -> dict[str, tuple[Any, bool]]:
+    """Return the methods of a trainer, and whether each is static."""
+    names, text = _list_names(), _read_source(folder, trainer)
     helpers = ("trainer/utils.py", "core.py", "experimental/utils.py")
     texts = [(folder / name).read_text() for name in helpers if (folder / name).exists()]
     for tree in map(ast.parse, (*texts, text)):
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and node.name not in names:
-                _define(node, names)
-    names.update(disable_gradient_checkpointing=lambda *given: nullcontext(), _fused_logprob_entropy=None)
-    names["_supports_trl_loss_kernel"] = lambda *given: True
+                _define_function(node, names)
+    names.update(disable_gradient_checkpointing=lambda *arguments: nullcontext(), _fused_logprob_entropy=None)
+    names["_supports_trl_loss_kernel"] = lambda *arguments: True
     kernel = folder / "kernels" / "logprob_entropy.py"
     if kernel.exists():
-        own: dict[str, Any] = {"torch": torch, "triton": SimpleNamespace(jit=lambda made: made, cdiv=lambda *given: 1)}
-        own["tl"] = SimpleNamespace(constexpr=int)
+        kernel_names: dict[str, Any] = {
+            "torch": torch,
+            "triton": SimpleNamespace(jit=lambda function: function, cdiv=lambda *arguments: 1),
+        }
+        kernel_names["tl"] = SimpleNamespace(constexpr=int)
         tree = ast.parse(kernel.read_text())
         tree.body = [node for node in tree.body if not isinstance(node, (ast.Import, ast.ImportFrom))]
-        exec(compile(tree, "kernel", "exec"), own)
-        own["_forward_kernel"] = own["_backward_kernel"] = _Launch()
-        names["_fused_logprob_entropy"] = own["selective_log_softmax_and_entropy"]
+        exec(compile(tree, "kernel", "exec"), kernel_names)
+        kernel_names["_forward_kernel"] = kernel_names["_backward_kernel"] = _KernelStub()
+        names["_fused_logprob_entropy"] = kernel_names["selective_log_softmax_and_entropy"]
     methods = {}
     for owner in ast.parse(text).body:
         if isinstance(owner, ast.ClassDef) and owner.name == f"{trainer.upper()}Trainer":
             for node in owner.body:
                 if isinstance(node, ast.FunctionDef) and node.name != "__init__":
                     static = "staticmethod" in map(ast.unparse, node.decorator_list)
-                    _define(node, names)
+                    _define_function(node, names)
                     methods[node.name] = names[node.name], static
     return methods
 
@@ -143,19 +146,19 @@ def functions(folder: Path, trainer: str) -> dict[str, tuple[Any, bool]]:
 # --- a step ----------------------------------------------------------------------------------------------------------
 
 
-def _trainer(methods: dict[str, tuple[Any, bool]], model: Model, reference: Model | None, **given: Any) -> Any:
-    """A trainer's attributes, as its functions look them up."""
-    self = SimpleNamespace(**given)
-    for name, (made, static) in methods.items():
-        setattr(self, name, made if static else MethodType(made, self))
+def _build_trainer(methods: dict[str, tuple[Any, bool]], model: Model, reference: Model | None, **options: Any) -> Any:
+    """Build a trainer with the attributes that its functions look up."""
+    self = SimpleNamespace(**options)
+    for name, (method, static) in methods.items():
+        setattr(self, name, method if static else MethodType(method, self))
     self.accelerator = MagicMock(device=torch.device("cpu"))
-    self.accelerator.gather_for_metrics = self.accelerator.gather = lambda found, *given: found
-    self.accelerator.unwrap_model = lambda found, **given: found
+    self.accelerator.gather_for_metrics = self.accelerator.gather = lambda value_, *options: value_
+    self.accelerator.unwrap_model = lambda value_, **options: value_
     off = dict.fromkeys(("use_liger_kernel", "use_liger_loss", "padding_free", "sync_ref_model"), False)
     none = dict.fromkeys(("rpo_alpha", "max_length", "ld_alpha", "gradient_checkpointing_kwargs"))
     self.args = MagicMock(device=torch.device("cpu"), truncation_mode="keep_end", **off, **none)
-    self.store_metrics = lambda *given, **named: None
-    self.whole = lambda model, inputs, **given: (lambda found: (found.loss, found))(model(**inputs))
+    self.store_metrics = lambda *options, **named: None
+    self.whole = lambda model, inputs, **options: (lambda value_: (value_.loss, value_))(model(**inputs))
     self.model, self.ref_model, self.state, self.control = (
         model,
         reference,
@@ -186,121 +189,121 @@ def _trainer(methods: dict[str, tuple[Any, bool]], model: Model, reference: Mode
     return self
 
 
-def _ids(sequences: int = SEQUENCES, length: int = LENGTH) -> Any:
+def _make_ids(sequences: int = SEQUENCES, length: int = LENGTH) -> Any:
     return torch.randint(1, 60, (sequences, length))
 
 
-def _pairs() -> dict[str, Any]:
-    found = {}
+def _make_pairs() -> dict[str, Any]:
+    batch = {}
     for name in ("chosen", "rejected"):
-        ids = _ids(SEQUENCES // 2)
-        found.update({f"{name}_input_ids": ids, f"{name}_attention_mask": torch.ones_like(ids)})
-        found[f"{name}_labels"] = ids.clone()
-    prompt = _ids(SEQUENCES // 2, 4)
-    return {**found, "prompt_input_ids": prompt, "prompt_attention_mask": torch.ones_like(prompt)}
+        ids = _make_ids(SEQUENCES // 2)
+        batch.update({f"{name}_input_ids": ids, f"{name}_attention_mask": torch.ones_like(ids)})
+        batch[f"{name}_labels"] = ids.clone()
+    prompt = _make_ids(SEQUENCES // 2, 4)
+    return {**batch, "prompt_input_ids": prompt, "prompt_attention_mask": torch.ones_like(prompt)}
 
 
-def _unpaired() -> dict[str, Any]:
-    found = {}
+def _make_unpaired() -> dict[str, Any]:
+    batch = {}
     for name in ("", "KL_"):
-        ids = _ids()
+        ids = _make_ids()
         for part in ("", "completion_"):
-            found.update({f"{name}{part}input_ids": ids, f"{name}{part}attention_mask": torch.ones_like(ids)})
-        found.update({f"{name}completion_mask": torch.ones_like(ids), f"{name}completion_labels": ids.clone()})
-    return found
+            batch.update({f"{name}{part}input_ids": ids, f"{name}{part}attention_mask": torch.ones_like(ids)})
+        batch.update({f"{name}completion_mask": torch.ones_like(ids), f"{name}completion_labels": ids.clone()})
+    return batch
 
 
-def _loss(trainer: str, release: Version, self: Any) -> Callable[[], Any]:
-    """One call of a trainer's loss."""
-    model, few = self.model, torch.zeros(SEQUENCES // 2)
+def _make_loss(trainer: str, release: Version, self: Any) -> Callable[[], Any]:
+    """Return a function that calls the trainer's loss once."""
+    model, zeros = self.model, torch.zeros(SEQUENCES // 2)
     if trainer == "sft":
-        ids = _ids()
+        ids = _make_ids()
         whole = {"input_ids": ids, "attention_mask": ids * 0 + 1, "labels": ids}
-        if not hasattr(self, "compute_loss"):  # the Trainer's own
+        if not hasattr(self, "compute_loss"):  # the Trainer's own loss
             return lambda: model(**whole).loss
         return lambda: self.compute_loss(model, dict(whole))
     if trainer in ("grpo", "rloo"):
-        ids = _ids()
-        rest = {} if hasattr(self, "_get_per_token_logps") else {"compute_entropy": True}
+        ids = _make_ids()
+        options = {} if hasattr(self, "_get_per_token_logps") else {"compute_entropy": True}
         call = getattr(self, "_get_per_token_logps", None) or self._get_per_token_logps_and_entropies
 
-        def scored() -> Any:
-            found = call(model, ids, torch.ones_like(ids), LENGTH - 1, **rest)
-            return (found["logps"] if isinstance(found, dict) else found[0] if rest else found).sum()
+        def score() -> Any:
+            outputs = call(model, ids, torch.ones_like(ids), LENGTH - 1, **options)
+            return (outputs["logps"] if isinstance(outputs, dict) else outputs[0] if options else outputs).sum()
 
-        return scored
+        return score
     if trainer == "kto":
-        given = _unpaired()
+        batch = _make_unpaired()
         answers = [True, False] * (SEQUENCES // 2)
-        given["label"] = answers if release < Version("1.5") else torch.tensor(answers)
+        batch["label"] = answers if release < Version("1.5") else torch.tensor(answers)
         if self.ref_model is None:
             names = ("reference_logps", "reference_KL_logps", "ref_logps", "ref_KL_logps")
-            given.update(dict.fromkeys(names, torch.zeros(SEQUENCES)))
+            batch.update(dict.fromkeys(names, torch.zeros(SEQUENCES)))
     elif trainer == "dpo" and not hasattr(self, "get_batch_loss_metrics"):
-        ids = _ids()
-        given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "completion_mask": torch.ones_like(ids)}
+        ids = _make_ids()
+        batch = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "completion_mask": torch.ones_like(ids)}
     else:
-        given = _pairs()
+        batch = _make_pairs()
     if self.ref_model is None:
         names = ("ref_chosen_logps", "ref_rejected_logps", "reference_chosen_logps", "reference_rejected_logps")
-        given.update(dict.fromkeys(names, few) if trainer == "dpo" else {})
+        batch.update(dict.fromkeys(names, zeros) if trainer == "dpo" else {})
     call = getattr(self, "get_batch_loss_metrics", None) or self._compute_loss
-    more = [False] if "return_outputs" in inspect.signature(call).parameters else []
+    arguments = [False] if "return_outputs" in inspect.signature(call).parameters else []
 
-    def pairs() -> Any:
-        found = call(model, dict(given), *more)
-        return found[0] if isinstance(found, tuple) else found
+    def score_pairs() -> Any:
+        outputs = call(model, dict(batch), *arguments)
+        return outputs[0] if isinstance(outputs, tuple) else outputs
 
-    return pairs
+    return score_pairs
 
 
-def measure(model: Model, loss: Callable[[], Any], words: int) -> tuple[float, float, float]:
-    """Bytes per token and word: at the peak of the forward pass, at its end, at the peak of the backward pass."""
+def measure(model: Model, loss: Callable[[], Any], divisor: int) -> tuple[float, float, float]:
+    """Measure the bytes per token and word: at the forward peak, at the end of it, and at the backward peak."""
     loss().backward()
     model.zero_grad(set_to_none=True)
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as run:
         with record_function("FORWARD"):
-            found = loss()
+            result = loss()
         with record_function("BACKWARD"):
-            found.backward()
-        del found
+            result.backward()
+        del result
     events = run.profiler.kineto_results.events()  # type: ignore[union-attr]
     ends = {event.name(): event.end_ns() for event in events if event.name() in ("FORWARD", "BACKWARD")}
     now = forward = saved = backward = 0
-    for event in sorted((one for one in events if one.name() == "[memory]"), key=lambda one: one.start_ns()):
+    for event in sorted((item for item in events if item.name() == "[memory]"), key=lambda item: item.start_ns()):
         now += event.nbytes()
         if event.start_ns() <= ends["FORWARD"]:
             forward, saved = max(forward, now), now
         elif event.start_ns() <= ends["BACKWARD"]:
             backward = max(backward, now)
-    return round(forward / words, 2), round(saved / words, 2), round(backward / words, 2)
+    return round(forward / divisor, 2), round(saved / divisor, 2), round(backward / divisor, 2)
 
 
-def rows(folder: Path, trainer: str, release: str) -> Iterator[dict[str, Any]]:
-    """The rows of one trainer of one release."""
-    methods = functions(folder / release / "trl", trainer)
+def measure_rows(folder: Path, trainer: str, release: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one trainer in one release."""
+    methods = read_functions(folder / release / "trl", trainer)
     for mixed in (True, False):
         for reference in (True, False) if trainer in ("dpo", "kto") else (False,):
             torch.manual_seed(0)
             model = Model(mixed)
-            other = Model(mixed).requires_grad_(False) if reference else None
+            reference_model = Model(mixed).requires_grad_(False) if reference else None
             kinds = {"kto": "kto", "cpo": "sigmoid"}
             several = ["sigmoid"] if Version(release) >= Version("0.21") else "sigmoid"
-            self = _trainer(methods, model, other, loss_type=kinds.get(trainer, several))
+            self = _build_trainer(methods, model, reference_model, loss_type=kinds.get(trainer, several))
             joined = trainer == "dpo" and "get_batch_loss_metrics" in methods and Version(release) >= Version("0.12")
             tokens = SEQUENCES * (LENGTH - 1 if trainer in ("grpo", "rloo") else LENGTH + 4 * joined)
-            found = measure(model, _loss(trainer, Version(release), self), tokens * WORDS)
+            sizes = measure(model, _make_loss(trainer, Version(release), self), tokens * WORDS)
             row = {"trainer": trainer, "release": release, "logits": "fp32" if mixed else "16 bits"}
-            yield {**row, "reference": reference, **dict(zip(("forward", "saved", "backward"), found))}
+            yield {**row, "reference": reference, **dict(zip(("forward", "saved", "backward"), sizes))}
 
 
 def main() -> None:
     """Write all rows."""
-    folder, out, *wanted = sys.argv[1:]
-    with Path(out).open("a" if wanted else "w") as file:
-        for trainer in wanted[:1] or RELEASES:
-            for release in wanted[1:] or RELEASES[trainer].split():
-                for row in rows(Path(folder), trainer, release):
+    folder, out, *requested = sys.argv[1:]
+    with Path(out).open("a" if requested else "w") as file:
+        for trainer in requested[:1] or RELEASES:
+            for release in requested[1:] or RELEASES[trainer].split():
+                for row in measure_rows(Path(folder), trainer, release):
                     file.write(json.dumps(row) + "\n")
                     file.flush()
 

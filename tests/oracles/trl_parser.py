@@ -1,12 +1,12 @@
-"""What TRL's own parser makes of recipes: one JSON object a line in, a verdict a line out.
+"""Run TRL's own parser over recipes: one JSON object per line in, a verdict per line out.
 
     python tests/oracles/trl_parser.py SOURCE < recipes.jsonl
     in:  {"trainer": "sft", "ranks": 1, "config": {"packing": "yes"}, "plain": false}
     out: {"accepted": true, "unused": [], "values": {"packing": true, ...}, "why": null}
 
-`plain`: as a script calls it that does not ask for what is left over. SOURCE is a folder that holds the package `trl`
-of a release. Its dataclasses and `TrlParser` run as they are; packages that do no more than import trainers are stood
-in for, and what the Trainer's own class checks of devices is left out.
+`plain`: call it as a script does that ignores unused arguments. SOURCE is a folder that holds the package `trl` of a
+release. Its dataclasses and `TrlParser` run unchanged; packages that only import trainers are replaced by empty ones,
+and the Trainer's own checks of devices are left out.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RANKS = [1]
 
 
 def stand_in(folder: Path) -> None:
-    """Every package of TRL without what its `__init__` imports."""
+    """Replace every package of TRL by an empty one that runs none of its `__init__`."""
     for path in sorted((folder / "trl").rglob("__init__.py")):
         name = ".".join(path.parent.relative_to(folder).parts)
         module = types.ModuleType(name)
@@ -46,7 +46,7 @@ def stand_in(folder: Path) -> None:
 
 
 def trainer_class(trainer: str) -> Any:
-    """The class of a trainer's arguments."""
+    """Import the class of a trainer's arguments."""
     name = CLASSES[trainer]
     try:
         inner = importlib.import_module(f"trl.experimental.{trainer}.{trainer}_config")
@@ -56,8 +56,8 @@ def trainer_class(trainer: str) -> Any:
     return getattr(importlib.import_module(f"trl.trainer.{trainer}_config"), name)
 
 
-def script_classes(folder: Path, trainer: str) -> list[Any]:
-    """The other classes that the script parses, by the names in its text; its own ones are run from there."""
+def list_script_classes(folder: Path, trainer: str) -> list[Any]:
+    """Return the other classes that the script parses, by the names in its text; its own classes run from there."""
     homes = [importlib.import_module("trl.trainer.model_config")]
     for name in ("trl.scripts.utils", "trl.utils", "trl.commands.cli_utils"):
         with contextlib.suppress(ImportError):
@@ -71,39 +71,39 @@ def script_classes(folder: Path, trainer: str) -> list[Any]:
         and CLASSES[trainer] in [getattr(item, "id", "") for item in node.elts]
         and "ModelConfig" in [getattr(item, "id", "") for item in node.elts]
     )
-    found = []
+    classes = []
     for name in (getattr(item, "id", "") for item in listed.elts):
-        own = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name), None)
+        definition = next((node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name), None)
         home = next((home for home in homes if hasattr(home, name)), None)
-        if own is not None:
-            known = {key: value for home in homes for key, value in vars(home).items()}
+        if definition is not None:
+            globals_ = {key: value for home in homes for key, value in vars(home).items()}
             script = sys.modules[f"{trainer}_script"] = types.ModuleType(f"{trainer}_script")
             words = {"dataclass": dataclasses.dataclass, "field": dataclasses.field}
-            vars(script).update({**vars(typing), **known, **words, "__name__": script.__name__})
-            exec(compile(ast.Module([own], []), name, "exec"), vars(script))
-            found.append(getattr(script, name))
+            vars(script).update({**vars(typing), **globals_, **words, "__name__": script.__name__})
+            exec(compile(ast.Module([definition], []), name, "exec"), vars(script))
+            classes.append(getattr(script, name))
         elif home is not None:
-            found.append(getattr(home, name))
-    return found
+            classes.append(getattr(home, name))
+    return classes
 
 
-def parser_class() -> Any:
+def import_parser_class() -> Any:
     try:
         return importlib.import_module("trl.scripts.utils").TrlParser
     except ImportError:
         return importlib.import_module("trl.commands.cli_utils").TrlParser
 
 
-def verdict(classes: list[Any], path: str, asked: dict[str, Any]) -> dict[str, Any]:
-    Path(path).write_text(json.dumps(asked["config"]), encoding="utf-8")  # JSON is YAML, but for 1e-5
-    RANKS[0] = asked["ranks"]
-    parser = parser_class()(classes)
+def parse_recipe(classes: list[Any], path: str, recipe: dict[str, Any]) -> dict[str, Any]:
+    Path(path).write_text(json.dumps(recipe["config"]), encoding="utf-8")  # JSON is YAML, except for 1e-5
+    RANKS[0] = recipe["ranks"]
+    parser = import_parser_class()(classes)
     sys.argv = ["script.py", "--config", path]
     errors = io.StringIO()
     unused: list[str] = []
     try:
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
-            if asked.get("plain") or hasattr(parser, "yaml_parser"):
+            if recipe.get("plain") or hasattr(parser, "yaml_parser"):
                 filled = parser.parse_args_and_config()
             else:
                 *filled, remaining = parser.parse_args_and_config(return_remaining_strings=True)
@@ -111,16 +111,16 @@ def verdict(classes: list[Any], path: str, asked: dict[str, Any]) -> dict[str, A
     except SystemExit:
         return {"accepted": False, "unused": [], "values": {}, "why": errors.getvalue().strip().splitlines()[-1]}
     except Exception as refusal:
-        told = str(refusal)
-        if told.startswith("Unknown arguments from config file: "):
-            left = ast.literal_eval(told.partition(": ")[2].partition("]")[0] + "]")
-            unused = sorted(word.removeprefix("--") for word in left[::2])
+        message = str(refusal)
+        if message.startswith("Unknown arguments from config file: "):
+            words = ast.literal_eval(message.partition(": ")[2].partition("]")[0] + "]")
+            unused = sorted(word.removeprefix("--") for word in words[::2])
             return {"accepted": False, "unused": unused, "values": {}, "why": None}
-        if "not used by the TrlParser" in told:
-            unused = sorted(ast.literal_eval(told.partition(": ")[2]))
+        if "not used by the TrlParser" in message:
+            unused = sorted(ast.literal_eval(message.partition(": ")[2]))
             return {"accepted": False, "unused": unused, "values": {}, "why": None}
-        return {"accepted": False, "unused": [], "values": {}, "why": f"{type(refusal).__name__}: {told}"}
-    values = {name: value for one in filled for name, value in vars(one).items()}
+        return {"accepted": False, "unused": [], "values": {}, "why": f"{type(refusal).__name__}: {message}"}
+    values = {name: value for arguments in filled for name, value in vars(arguments).items()}
     return {"accepted": not unused, "unused": sorted(unused), "values": values, "why": None}
 
 
@@ -133,15 +133,18 @@ def main() -> None:
     TrainingArguments.__post_init__ = lambda self: None
     TrainingArguments.world_size = property(lambda self: RANKS[0])
     TrainingArguments.device = property(lambda self: types.SimpleNamespace(type="cpu"))
-    known: dict[str, list[Any]] = {}
-    with tempfile.TemporaryDirectory() as made:
+    classes: dict[str, list[Any]] = {}
+    with tempfile.TemporaryDirectory() as folder_name:
         for line in sys.stdin:
-            asked = json.loads(line)
-            trainer = asked["trainer"]
-            if trainer not in known:
-                others = script_classes(folder, trainer)
-                known[trainer] = [others[0], trainer_class(trainer), *others[1:]]
-            print(json.dumps(verdict(known[trainer], f"{made}/config.yaml", asked), default=str), flush=True)
+            recipe = json.loads(line)
+            trainer = recipe["trainer"]
+            if trainer not in classes:
+                others = list_script_classes(folder, trainer)
+                classes[trainer] = [others[0], trainer_class(trainer), *others[1:]]
+            print(
+                json.dumps(parse_recipe(classes[trainer], f"{folder_name}/config.yaml", recipe), default=str),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

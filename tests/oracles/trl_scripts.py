@@ -1,11 +1,11 @@
-"""What TRL's own classes hold after a script has made them: one script and its words a line in, the values a line out.
+"""Values that TRL's own classes hold after a script has made them: one script with its words in, the values out.
 
     python tests/oracles/trl_scripts.py SOURCE < scripts.jsonl
     in:  {"text": "from trl import ...", "words": ["--lr", "1e-5"]}
     out: [{"trainer": "SFTTrainer", "values": {"packing": true, ...}, "adapter": {"r": 8, ...}, "model": {...}}]
 
-SOURCE is a folder that holds the package `trl` of a release. Its classes of arguments and PEFT's `LoraConfig` run as
-they are, on 8 ranks; trainers, models and bitsandbytes' class are stand-ins that keep what they are given.
+SOURCE is a folder that holds the package `trl` of a release. Its argument classes and PEFT's `LoraConfig` run
+unchanged, on 8 ranks; trainers, models and bitsandbytes' class are stand-ins that keep their arguments.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from trl_parser import CLASSES, stand_in, trainer_class
 MADE: list[dict[str, Any]] = []
 
 
-class Kept:
+class ArgumentRecorder:
     """A stand-in that keeps its arguments."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        self.given, self.named = given, named
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        self.positional, self.named = positional, named
 
 
-class Model(Kept):
+class Model(ArgumentRecorder):
     @classmethod
-    def from_pretrained(cls, *given: Any, **named: Any) -> Model:
-        return cls(*given, **named)
+    def from_pretrained(cls, *positional: Any, **named: Any) -> Model:
+        return cls(*positional, **named)
 
 
-def trainer(name: str) -> type:
+def make_trainer(name: str) -> type:
     def start(self: Any, model: Any, args: Any = None, peft_config: Any = None, **_: Any) -> None:
         loaded = isinstance(model, Model)
         MADE.append(
@@ -54,8 +54,8 @@ def trainer(name: str) -> type:
     return type(name, (), {"__init__": start, "train": lambda self: None})
 
 
-def modules(folder: Path) -> None:
-    """The packages that the scripts import, with what they take from them."""
+def install_modules(folder: Path) -> None:
+    """Install the packages that the scripts import, with the names that they use."""
     sys.path.insert(0, str(folder))
     stand_in(folder)
     transformers = importlib.import_module("transformers")
@@ -68,29 +68,31 @@ def modules(folder: Path) -> None:
             setattr(trl, title, trainer_class(name))
         except ModuleNotFoundError:
             continue
-        made = title.replace("Config", "Trainer")
-        setattr(trl, made, trainer(made))
-    given = types.ModuleType("transformers")
-    vars(given).update(
-        AutoModelForCausalLM=Model, BitsAndBytesConfig=Kept, TrainingArguments=transformers.TrainingArguments
+        class_name = title.replace("Config", "Trainer")
+        setattr(trl, class_name, make_trainer(class_name))
+    stand_in_module = types.ModuleType("transformers")
+    vars(stand_in_module).update(
+        AutoModelForCausalLM=Model,
+        BitsAndBytesConfig=ArgumentRecorder,
+        TrainingArguments=transformers.TrainingArguments,
     )
-    sys.modules["transformers"] = given
+    sys.modules["transformers"] = stand_in_module
 
 
 def main() -> None:
-    modules(Path(sys.argv[1]))
+    install_modules(Path(sys.argv[1]))
     importlib.import_module("peft.tuners.lora.config")
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         MADE.clear()
-        sys.argv = ["train.py", *asked["words"]]
+        sys.argv = ["train.py", *request["words"]]
         with redirect_stdout(io.StringIO()):
-            exec(compile(asked["text"], "train.py", "exec"), {"__name__": "__main__"})
-        print(json.dumps(MADE, default=shown), flush=True)
+            exec(compile(request["text"], "train.py", "exec"), {"__name__": "__main__"})
+        print(json.dumps(MADE, default=encode), flush=True)
 
 
-def shown(value: Any) -> Any:
-    if isinstance(value, Kept):
+def encode(value: Any) -> Any:
+    if isinstance(value, ArgumentRecorder):
         return value.named
     return sorted(value) if isinstance(value, set) else str(value)
 

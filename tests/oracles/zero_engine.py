@@ -1,9 +1,9 @@
-"""DeepSpeed's own engine on a CPU, for any number of ranks in one process: what one rank holds, in bytes.
+"""DeepSpeed's own engine on a CPU, for any number of ranks in one process: bytes that one rank holds.
 
-torch's "fake" process group replaces the other ranks: its collectives move nothing, so sizes are right and values
-are not; clipping and overflow checks are off. Sizes are those of live storages, which on a GPU would be the allocated
-bytes; with offload the engine's host buffers are distinguished by what it pins. As a program it takes one JSON object
-and prints one:  python zero_engine.py '{"world": 8, "stage": 2, "settings": {...}}'
+torch's "fake" process group replaces the other ranks: its collectives move nothing, so sizes are right and values are
+not; clipping and overflow checks are off. Sizes are those of live storages, which would be the allocated bytes on a
+GPU; with offload the engine's host buffers are recognised because they are pinned. As a program it takes one JSON
+object and prints one:  python zero_engine.py '{"world": 8, "stage": 2, "settings": {...}}'
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ LAYERS = 8
 PARAMETERS = LAYERS * WIDTH * WIDTH
 
 
-def settings_of(job: dict[str, Any]) -> dict[str, Any]:
-    """DeepSpeed's settings: small buckets, nothing prefetched, and what the job adds."""
+def build_settings(job: dict[str, Any]) -> dict[str, Any]:
+    """Build DeepSpeed's settings: small buckets, no prefetch, and the job's own settings."""
     settings: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": 1,
         "gradient_accumulation_steps": job.get("accumulation", 1),
@@ -45,7 +45,7 @@ def settings_of(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(job: dict[str, Any]) -> dict[str, float]:
-    """Bytes per parameter of one rank: held between steps, after the backward pass, and the peaks."""
+    """Measure the bytes per parameter of one rank: between steps, after the backward pass, and at the peaks."""
     world = job["world"]
     os.environ.update(
         DS_ACCELERATOR="cpu", RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(world), LOCAL_SIZE=str(world),
@@ -62,11 +62,11 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
     import deepspeed
 
-    # The shared-memory communicator waits for ranks that are not there.
+    # The shared-memory communicator waits for ranks that do not exist.
     sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
     deepspeed.init_distributed(dist_backend="fake", dist_init_required=False, verbose=False)
 
-    class Live(TorchDispatchMode):
+    class LiveStorages(TorchDispatchMode):
         """Live storages and their highest total."""
 
         def __init__(self) -> None:
@@ -75,7 +75,7 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
             self.peak = 0
 
         def see(self, tensor: Any) -> None:
-            if tensor.device.type != "cpu":  # shapes that the engine remembers as meta tensors
+            if tensor.device.type != "cpu":  # the engine keeps shapes as meta tensors
                 return
             storage = tensor.untyped_storage()
             if storage.nbytes() and (storage._cdata not in self.known or self.known[storage._cdata][0].expired()):
@@ -105,23 +105,23 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
             self.peak = max(self.peak, self.total())
             return result
 
-    def model() -> Any:
+    def build_model() -> Any:
         return torch.nn.Sequential(*[torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)])
 
-    settings = settings_of(job)
-    live = Live()
+    settings = build_settings(job)
+    live = LiveStorages()
     with live:
         if job["stage"] == 3:
             with deepspeed.zero.Init(config_dict_or_path=settings):
-                built = model()
+                built = build_model()
         else:
-            built = model() if job.get("fp32") else model().bfloat16()
+            built = build_model() if job.get("fp32") else build_model().bfloat16()
         choice = {"fused": {"fused": True}, "foreach": {"foreach": True}, "single": {"foreach": False}}
         optimizer = torch.optim.AdamW(built.parameters(), lr=1e-4, **choice[job.get("optimizer", "fused")])
         engine = deepspeed.initialize(model=built, config=settings, optimizer=optimizer)[0]
         gc.collect()
         live.everything()
-        found: dict[str, float] = {}
+        sizes: dict[str, float] = {}
         rows = torch.randn(1, WIDTH, dtype=torch.float32 if job.get("fp32") else torch.bfloat16)
         for _ in range(3):
             for _ in range(job.get("accumulation", 1)):
@@ -131,11 +131,11 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
                 del loss
                 gc.collect()
                 live.everything()
-                found["backward"], found["after backward"] = live.lap(), live.total()
+                sizes["backward"], sizes["after backward"] = live.lap(), live.total()
                 engine.step()
             gc.collect()
-            found["step"], found["steady"] = live.lap(), live.total()
-    return {name: size / PARAMETERS for name, size in found.items()}
+            sizes["step"], sizes["steady"] = live.lap(), live.total()
+    return {name: size / PARAMETERS for name, size in sizes.items()}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The names of plan fields and of their values: written once, and held to what the frameworks' lenses really read."""
+"""Names of plan fields and of their values: written once, and compared with what the frameworks' lenses read."""
 
 from __future__ import annotations
 
@@ -8,51 +8,53 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tools.plan_names import TARGET, names
+from tools.plan_names import TARGET, format_names
 
 from cfglint_train.foundation import typed
 from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZERS
 from cfglint_train.plan import choices as aliases
-from cfglint_train.plan.enumerations import choices
+from cfglint_train.plan.enumerations import list_choices
 from cfglint_train.plan.fields import FIELDS, Plan
 from tests.support import corpus
-from tests.support.linting import runs_in
+from tests.support.linting import list_runs
 
 ROOT = Path(__file__).parents[2]
-ENUMERATED = {field: known for field in FIELDS if (known := choices(field)) is not None}
+ENUMERATED = {field: values for field in FIELDS if (values := list_choices(field)) is not None}
 
 
 def test_the_names_are_up_to_date() -> None:
-    assert TARGET.read_text(encoding="utf-8") == names(), "python -m tools.plan_names"
+    assert TARGET.read_text(encoding="utf-8") == format_names(), "python -m tools.plan_names"
 
 
 def test_every_enumeration_belongs_to_a_field() -> None:
-    named = {name for name, value in vars(aliases).items() if isinstance(value, typed.Literal) and name != "Field"}
+    enumerations = {
+        name for name, value in vars(aliases).items() if isinstance(value, typed.Literal) and name != "Field"
+    }
     used = {
         annotation.removesuffix(" | None")
         for record in Plan._field_defaults.values()
         for annotation in type(record).__annotations__.values()
     }
-    assert named <= used
+    assert enumerations <= used
     assert len(ENUMERATED) > 20
 
 
-def folders() -> Iterator[Path]:
+def list_folders() -> Iterator[Path]:
     yield ROOT / "fixtures"
-    yield from sorted({file.parent for file in corpus.files(".yaml", ".yml", ".json", ".sh", ".py")})
+    yield from sorted({file.parent for file in corpus.list_corpus_files(".yaml", ".yml", ".json", ".sh", ".py")})
 
 
 @pytest.mark.slow
 def test_lenses_read_the_named_values_only() -> None:
     seen: dict[str, set[str]] = {field: set() for field in ENUMERATED}
-    for folder in folders():
-        for run in runs_in(folder):
+    for folder in list_folders():
+        for run in list_runs(folder):
             for field in ENUMERATED:
-                value = run.reading.get(field)
+                value = run.resolved_plan.get(field)
                 if value is not None:
                     seen[field].add(value)
-    strangers = {field: values - set(ENUMERATED[field]) for field, values in seen.items()}
-    assert not {field: values for field, values in strangers.items() if values}
+    unnamed = {field: values - set(ENUMERATED[field]) for field, values in seen.items()}
+    assert not {field: values for field, values in unnamed.items() if values}
     assert sum(len(values) > 1 for values in seen.values()) > 15, "the corpus reaches most enumerations"
 
 
@@ -67,7 +69,7 @@ from cfglint_train.runs.run import Run
 
 
 def check(run: Run, plan: Plan) -> bool:
-    run.place("{field}")
+    run.find_place("{field}")
     return plan.activations.checkpointing == "{value}"
 """
 
@@ -77,7 +79,7 @@ def check(run: Run, plan: Plan) -> bool:
     ("field", "value", "complaint"),
     [
         ("logging.count_tokens", "full", None),
-        ("logging.count_tokenz", "full", 'Argument 1 to "place"'),
+        ("logging.count_tokenz", "full", 'Argument 1 to "find_place"'),
         ("logging.count_tokens", "fulll", "Non-overlapping equality check"),
     ],
 )

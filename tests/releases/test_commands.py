@@ -1,4 +1,4 @@
-"""Releases from where people install them: scripts, jobs, read-me files, notebooks and images of Modal."""
+"""Releases from install commands: scripts, jobs, read-me files, notebooks and Modal images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.configs import AXOLOTL
-from tests.support.linting import lint, runs_in
+from tests.support.linting import lint, list_runs
 
 MODAL = """\
 import modal
@@ -53,7 +53,7 @@ TEXTS = {
 }
 
 
-def repository(folder: Path, **files: str) -> Path:
+def write_repository(folder: Path, **files: str) -> Path:
     (folder / ".git").mkdir(parents=True)
     for name, text in {"config.yaml": AXOLOTL, **files}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -61,25 +61,25 @@ def repository(folder: Path, **files: str) -> Path:
     return folder
 
 
-def release(folder: Path, package: str = "axolotl") -> tuple[str, str]:
-    found = runs_in(folder)[0].main.releases.known[package]
-    return found.version, found.origin.note
+def get_release(folder: Path, package: str = "axolotl") -> tuple[str, str]:
+    resolved = list_runs(folder)[0].main.releases.by_package[package]
+    return resolved.version, resolved.origin.note
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_what_a_command_installs_is_the_release(tmp_path: Path, name: str) -> None:
     path, text, version, place = TEXTS[name]
-    found, note = release(repository(tmp_path / "x", **{path: text}))
-    assert found == version
+    resolved, note = get_release(write_repository(tmp_path / "x", **{path: text}))
+    assert resolved == version
     assert place in note
 
 
 def test_an_image_counts_as_a_whole_and_alone(tmp_path: Path) -> None:
-    """What the image for serving pins is no evidence for the one that trains."""
-    folder = repository(tmp_path / "x", **{"run.py": MODAL})
-    assert release(folder, "transformers")[0] == "4.51.3"
-    assert release(folder, "peft")[0] == "0.15.2"
-    assert "torch" not in runs_in(folder)[0].main.releases.known
+    """Ignore the pins of the serving image, which are no evidence for the training image."""
+    folder = write_repository(tmp_path / "x", **{"run.py": MODAL})
+    assert get_release(folder, "transformers")[0] == "4.51.3"
+    assert get_release(folder, "peft")[0] == "0.15.2"
+    assert "torch" not in list_runs(folder)[0].main.releases.by_package
 
 
 IMAGES = {
@@ -91,26 +91,26 @@ IMAGES = {
 @pytest.mark.parametrize("name", IMAGES)
 def test_the_day_of_an_image_tells_the_releases_next_to_it(tmp_path: Path, name: str) -> None:
     image, version, bounds = IMAGES[name]
-    folder = repository(tmp_path / "x", **{"train.sh": f"docker run {image} axolotl train config.yaml\n"})
-    found, note = release(folder)
-    assert found == version
+    folder = write_repository(tmp_path / "x", **{"train.sh": f"docker run {image} axolotl train config.yaml\n"})
+    resolved, note = get_release(folder)
+    assert resolved == version
     assert f"train.sh:1 ({bounds})" in note
-    assert release(folder, "torch")[0] in ("2.4.1", "2.6.0")
+    assert get_release(folder, "torch")[0] in ("2.4.1", "2.6.0")
     (folder / "Dockerfile").write_text(f"FROM {image}\n")
-    assert f"Dockerfile:1 ({bounds})" in release(folder)[1]
+    assert f"Dockerfile:1 ({bounds})" in get_release(folder)[1]
 
 
 def test_a_digest_is_the_tag_that_its_comment_names(tmp_path: Path) -> None:
     text = '# corresponds to main-20240705-py3.11-cu121-2.3.0\nSHA = "9578"\n'
-    folder = repository(
+    folder = write_repository(
         tmp_path / "x", **{"run.py": text + 'x = Image.from_registry(f"winglian/axolotl@sha256:{SHA}")\n'}
     )
-    assert release(folder)[0] == "0.5.2"
-    assert [one.code for one in lint(folder).findings if one.code == "CHK003"] == ["CHK003"]
+    assert get_release(folder)[0] == "0.5.2"
+    assert [finding.code for finding in lint(folder).findings if finding.code == "CHK003"] == ["CHK003"]
     (folder / "run.py").write_text(
         text.replace("main", "see main of") + 'x = from_registry(f"winglian/axolotl@{SHA}")\n'
     )
-    assert "run.py" not in release(folder)[1]
+    assert "run.py" not in get_release(folder)[1]
 
 
 PLACES = {
@@ -135,7 +135,7 @@ PLACES = {
 
 @pytest.mark.parametrize("name", PLACES)
 def test_where_commands_may_be(tmp_path: Path, name: str) -> None:
-    assert release(repository(tmp_path / "x", **PLACES[name]))[0] == "0.9.2"
+    assert get_release(write_repository(tmp_path / "x", **PLACES[name]))[0] == "0.9.2"
 
 
 BETWEEN = {
@@ -147,9 +147,9 @@ BETWEEN = {
 
 @pytest.mark.parametrize("name", BETWEEN)
 def test_of_commands_that_disagree_any_may_be_the_trainings(tmp_path: Path, name: str) -> None:
-    one, other, between = BETWEEN[name]
-    files = {"a.sh": f"pip install '{one}'\n", "sky.yaml": f"setup: pip install '{other}'\n"}
-    assert f"({between})" in release(repository(tmp_path / "x", **files))[1]
+    first, second, between = BETWEEN[name]
+    files = {"a.sh": f"pip install '{first}'\n", "sky.yaml": f"setup: pip install '{second}'\n"}
+    assert f"({between})" in get_release(write_repository(tmp_path / "x", **files))[1]
 
 
 NOTHING = {
@@ -183,13 +183,16 @@ NOTHING = {
 
 @pytest.mark.parametrize("name", NOTHING)
 def test_what_tells_no_release(tmp_path: Path, name: str) -> None:
-    folder = repository(tmp_path / "x", **NOTHING[name])
-    assert release(folder)[0] == "0.21.0"
-    assert release(folder, "transformers")[0] != "4.51.3"
+    folder = write_repository(tmp_path / "x", **NOTHING[name])
+    assert get_release(folder)[0] == "0.21.0"
+    assert get_release(folder, "transformers")[0] != "4.51.3"
 
 
 def test_the_nearest_installation_counts(tmp_path: Path) -> None:
-    files = {f"{one}/setup.sh": f"pip install axolotl==0.{number}.0\n" for number, one in ((9, "a"), (10, "b"))}
-    folder = repository(tmp_path / "x", **files, **{"a/config.yaml": AXOLOTL, "b/runs/config.yaml": AXOLOTL})
+    files = {
+        f"{folder_name}/setup.sh": f"pip install axolotl==0.{number}.0\n"
+        for number, folder_name in ((9, "a"), (10, "b"))
+    }
+    folder = write_repository(tmp_path / "x", **files, **{"a/config.yaml": AXOLOTL, "b/runs/config.yaml": AXOLOTL})
     (folder / "config.yaml").unlink()
-    assert [run.main.releases.known["axolotl"].version for run in runs_in(folder)] == ["0.9.0", "0.10.0"]
+    assert [run.main.releases.by_package["axolotl"].version for run in list_runs(folder)] == ["0.9.0", "0.10.0"]

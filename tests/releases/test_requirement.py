@@ -1,4 +1,4 @@
-"""One requirement in every notation."""
+"""Requirements in every notation."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from packaging.requirements import Requirement as Reference
 from cfglint_train.releases.pins import requirement
 from cfglint_train.releases.pins.requirement import (
     PACKAGES,
-    holds_on_linux,
-    of_address,
-    of_conda,
-    of_path,
-    of_pip,
-    of_poetry,
+    can_install_on_linux,
+    parse_address,
+    parse_conda_requirement,
+    parse_path_requirement,
+    parse_pip_requirement,
+    parse_poetry_requirement,
 )
 from tests.support.cases import for_each
 
 
-def shown(found: requirement.Requirement | None) -> str | None:
-    if found is None:
+def format_requirement(parsed: requirement.Requirement | None) -> str | None:
+    if parsed is None:
         return None
-    return f"{found.package} from {found.fork}" if found.fork else f"{found.package}{found.constraint}"
+    return f"{parsed.package} from {parsed.fork}" if parsed.fork else f"{parsed.package}{parsed.constraint}"
 
 
 @for_each(
@@ -58,7 +58,7 @@ def shown(found: requirement.Requirement | None) -> str | None:
     ],
 )  # fmt: skip
 def test_pip(text: str, expected: str | None) -> None:
-    assert shown(of_pip(text)) == expected
+    assert format_requirement(parse_pip_requirement(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,14 @@ def test_pip(text: str, expected: str | None) -> None:
     ],
 )
 def test_address(text: str, expected: str | None) -> None:
-    assert shown(of_address(text)) == expected
+    assert format_requirement(parse_address(text)) == expected
 
 
 def test_wheel_on_disk() -> None:
-    assert shown(of_path("./wheels/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl")) == "torch==2.6.0"
+    assert (
+        format_requirement(parse_path_requirement("./wheels/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl"))
+        == "torch==2.6.0"
+    )
 
 
 @for_each(
@@ -99,7 +102,7 @@ def test_wheel_on_disk() -> None:
     ],
 )
 def test_poetry(name: str, text: str, expected: str | None) -> None:
-    assert shown(of_poetry(name, text)) == expected
+    assert format_requirement(parse_poetry_requirement(name, text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,7 @@ def test_poetry(name: str, text: str, expected: str | None) -> None:
     ],
 )
 def test_conda(text: str, expected: str | None) -> None:
-    assert shown(of_conda(text)) == expected
+    assert format_requirement(parse_conda_requirement(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ def test_conda(text: str, expected: str | None) -> None:
     ],
 )
 def test_markers_leave_out_what_linux_never_installs(marker: str, held: bool) -> None:
-    assert holds_on_linux(marker) is held
+    assert can_install_on_linux(marker) is held
 
 
 @settings(max_examples=500)
@@ -151,13 +154,13 @@ def test_markers_leave_out_what_linux_never_installs(marker: str, held: bool) ->
 )
 def test_what_packaging_reads_is_read_alike(name: str, parts: list[tuple[str, str]], space: str) -> None:
     text = name + space + ",".join(f"{operator}{space}{release}" for operator, release in parts)
-    found = of_pip(text)
+    parsed = parse_pip_requirement(text)
     try:
         reference = Reference(text)
     except InvalidRequirement:
         return
     if any("===" in operator or "+" in release for operator, release in parts):
         return  # local labels are left out on purpose
-    assert found is not None
+    assert parsed is not None
     for release in ("0.12.0", "1.0", "2.6.0", "2.6.1", "3.1", "4.45.1", "4.46"):
-        assert found.constraint.allows(release) == reference.specifier.contains(release, prereleases=True)
+        assert parsed.constraint.is_satisfied_by(release) == reference.specifier.contains(release, prereleases=True)

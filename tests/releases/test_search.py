@@ -1,4 +1,4 @@
-"""Requirement files of every kind, and what those of one folder say together."""
+"""Requirement files of every kind, and the pins that the files of one folder give together."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ from textwrap import dedent
 import pytest
 
 from cfglint_train.foundation.roots import Roots
-from cfglint_train.releases.pins.search import ResolvedPin, pins_of
+from cfglint_train.releases.pins.search import ResolvedPin, read_folder_pins
 from cfglint_train.releases.requirements import Requirements
 
 
-def written(folder: Path, **files: str) -> None:
+def write_files(folder: Path, **files: str) -> None:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(dedent(text), encoding="utf-8")
 
 
-def told(folder: Path) -> dict[str, str]:
-    return {package: shown(settled, folder) for package, settled in pins_of(str(folder), os.listdir(folder)).items()}
+def list_pins(folder: Path) -> dict[str, str]:
+    return {
+        package: format_pin(pin, folder) for package, pin in read_folder_pins(str(folder), os.listdir(folder)).items()
+    }
 
 
-def shown(settled: ResolvedPin, folder: Path) -> str:
-    places = ", ".join(f"{Path(pin.path).relative_to(folder)}:{pin.line}" for pin in settled.pins)
-    return f"{settled.constraint if settled.agreed else '?'} ({places})"
+def format_pin(resolved: ResolvedPin, folder: Path) -> str:
+    places = ", ".join(f"{Path(pin.path).relative_to(folder)}:{pin.line}" for pin in resolved.pins)
+    return f"{resolved.constraint if resolved.is_consistent else '?'} ({places})"
 
 
 def test_requirements_with_options_hashes_and_includes(tmp_path: Path) -> None:
-    written(
+    write_files(
         tmp_path,
         **{
             "requirements.txt": """\
@@ -48,7 +50,7 @@ def test_requirements_with_options_hashes_and_includes(tmp_path: Path) -> None:
                 """,
         },
     )
-    assert told(tmp_path) == {
+    assert list_pins(tmp_path) == {
         "deepspeed": "==0.16.4 (base/common.txt:2)",
         "llamafactory": "==0.9.3 (requirements.txt:7)",
         "torch": "==2.6.0 (requirements.txt:4)",
@@ -57,7 +59,7 @@ def test_requirements_with_options_hashes_and_includes(tmp_path: Path) -> None:
 
 
 def test_pyproject_in_every_dialect(tmp_path: Path) -> None:
-    written(
+    write_files(
         tmp_path,
         **{
             "pyproject.toml": """\
@@ -81,7 +83,7 @@ def test_pyproject_in_every_dialect(tmp_path: Path) -> None:
                 """
         },
     )
-    assert told(tmp_path) == {
+    assert list_pins(tmp_path) == {
         "accelerate": ">=1.6,<1.7 (pyproject.toml:16)",
         "axolotl": "==0.12.2 (pyproject.toml:12)",
         "openrlhf": "==0.8.0 (pyproject.toml:17)",
@@ -93,8 +95,8 @@ def test_pyproject_in_every_dialect(tmp_path: Path) -> None:
 
 
 def test_the_frameworks_own_repository_is_its_release(tmp_path: Path) -> None:
-    written(tmp_path, **{"pyproject.toml": '[project]\nname = "axolotl"\nversion = "0.13.0.dev0"\n'})
-    assert told(tmp_path) == {"axolotl": "==0.13.0.dev0 (pyproject.toml:3)"}
+    write_files(tmp_path, **{"pyproject.toml": '[project]\nname = "axolotl"\nversion = "0.13.0.dev0"\n'})
+    assert list_pins(tmp_path) == {"axolotl": "==0.13.0.dev0 (pyproject.toml:3)"}
 
 
 LOCK = """\
@@ -128,10 +130,10 @@ LOCK = """\
 @pytest.mark.parametrize("name", ["uv.lock", "poetry.lock", "pdm.lock", "pylock.toml", "pylock.train.toml"])
 def test_lock_files_settle_what_the_others_allow(tmp_path: Path, name: str) -> None:
     lock = LOCK.replace("[[package]]", "[[packages]]") if name.startswith("pylock") else LOCK
-    written(
+    write_files(
         tmp_path, **{name: lock, "pyproject.toml": '[project]\ndependencies = ["torch>=2.4", "transformers>=4.45"]\n'}
     )
-    assert told(tmp_path) == {"torch": f"==2.6.0 ({name}:12)", "transformers": f"==4.52.4 ({name}:23)"}
+    assert list_pins(tmp_path) == {"torch": f"==2.6.0 ({name}:12)", "transformers": f"==4.52.4 ({name}:23)"}
 
 
 ENVIRONMENTS = {
@@ -190,10 +192,10 @@ ENVIRONMENTS = {
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_environments_of_other_tools(tmp_path: Path, name: str) -> None:
-    """What other systems install does not count, nor does a section about something else."""
-    written(tmp_path, **{name: ENVIRONMENTS[name]})
-    found = Requirements(Roots()).around(str(tmp_path / "train.yaml"))
-    assert {package: str(one.constraint) for package, one in found.items()} == {
+    """Ignore requirements for other systems and sections about something else."""
+    write_files(tmp_path, **{name: ENVIRONMENTS[name]})
+    pins = Requirements(Roots()).collect_pins(str(tmp_path / "train.yaml"))
+    assert {package: str(pin.constraint) for package, pin in pins.items()} == {
         "torch": "==2.6.0",
         "transformers": "==4.52.4",
     }
@@ -214,8 +216,8 @@ FORKED = {
 
 @pytest.mark.parametrize("name", FORKED)
 def test_forks_in_environments_of_other_tools(tmp_path: Path, name: str) -> None:
-    written(tmp_path, **{name: FORKED[name]})
-    fork = pins_of(str(tmp_path), [name])["axolotl"].fork
+    write_files(tmp_path, **{name: FORKED[name]})
+    fork = read_folder_pins(str(tmp_path), [name])["axolotl"].fork
     assert fork is not None
     assert fork.fork == "github.com/lab/ax@moe"
 
@@ -232,12 +234,12 @@ def test_poetry_writes_its_markers_as_one_text(tmp_path: Path) -> None:
         version = "2.6.0"
         markers = "sys_platform != \\"darwin\\""
         """
-    written(tmp_path, **{"poetry.lock": lock})
-    assert told(tmp_path) == {"torch": "==2.6.0 (poetry.lock:7)"}
+    write_files(tmp_path, **{"poetry.lock": lock})
+    assert list_pins(tmp_path) == {"torch": "==2.6.0 (poetry.lock:7)"}
 
 
 def test_conda_environments(tmp_path: Path) -> None:
-    written(
+    write_files(
         tmp_path,
         **{
             "environment.yml": """\
@@ -255,7 +257,7 @@ def test_conda_environments(tmp_path: Path) -> None:
                 """
         },
     )
-    assert told(tmp_path) == {
+    assert list_pins(tmp_path) == {
         "deepspeed": "==0.16.4 (environment.yml:9)",
         "peft": "==0.15.2 (environment.yml:11)",
         "torch": "==2.4.* (environment.yml:5)",
@@ -264,7 +266,7 @@ def test_conda_environments(tmp_path: Path) -> None:
 
 
 def test_dockerfiles(tmp_path: Path) -> None:
-    written(
+    write_files(
         tmp_path,
         **{
             "docker/Dockerfile": """\
@@ -280,7 +282,7 @@ def test_dockerfiles(tmp_path: Path) -> None:
                 """
         },
     )
-    assert told(tmp_path) == {
+    assert list_pins(tmp_path) == {
         "accelerate": "==1.6.0 (docker/Dockerfile:7)",
         "deepspeed": "==0.16.4 (docker/Dockerfile:4)",
         "llamafactory": "==0.9.3 (docker/Dockerfile:8)",
@@ -307,20 +309,20 @@ def test_dockerfiles(tmp_path: Path) -> None:
     ],
 )
 def test_images_whose_tags_are_releases(tmp_path: Path, image: str, expected: dict[str, str]) -> None:
-    written(tmp_path, Dockerfile=f"FROM {image} AS base\n")
-    found = pins_of(str(tmp_path), os.listdir(tmp_path))
-    assert {package: str(settled.constraint) for package, settled in found.items()} == expected
+    write_files(tmp_path, Dockerfile=f"FROM {image} AS base\n")
+    pins = read_folder_pins(str(tmp_path), os.listdir(tmp_path))
+    assert {package: str(pin.constraint) for package, pin in pins.items()} == expected
 
 
 def test_files_that_disagree_tell_nothing_and_say_so(tmp_path: Path) -> None:
-    written(
+    write_files(
         tmp_path,
         **{
             "requirements-cu118.txt": "torch==2.4.0\n",
             "requirements-cu124.txt": "torch==2.6.0\ntransformers==4.50.0\n",
         },
     )
-    assert told(tmp_path) == {
+    assert list_pins(tmp_path) == {
         "torch": "? (requirements-cu118.txt:1, requirements-cu124.txt:1)",
         "transformers": "==4.50.0 (requirements-cu124.txt:2)",
     }
@@ -329,16 +331,18 @@ def test_files_that_disagree_tell_nothing_and_say_so(tmp_path: Path) -> None:
 def test_an_extra_counts_where_nothing_else_speaks(tmp_path: Path) -> None:
     extra = '[project.optional-dependencies]\nold = ["torch<2.3", "peft==0.14.0"]\n'
     text = f'[project]\ndependencies = ["torch>=2.4"]\n{extra}'
-    written(tmp_path, **{"pyproject.toml": text})
-    assert told(tmp_path) == {"torch": ">=2.4 (pyproject.toml:2)", "peft": "==0.14.0 (pyproject.toml:4)"}
-    assert [settled.optional for _, settled in sorted(pins_of(str(tmp_path), ["pyproject.toml"]).items())] == [
+    write_files(tmp_path, **{"pyproject.toml": text})
+    assert list_pins(tmp_path) == {"torch": ">=2.4 (pyproject.toml:2)", "peft": "==0.14.0 (pyproject.toml:4)"}
+    assert [
+        settled.is_optional for _, settled in sorted(read_folder_pins(str(tmp_path), ["pyproject.toml"]).items())
+    ] == [
         True,
         False,
     ]
 
 
 def test_files_of_other_kinds_and_broken_ones_tell_nothing(tmp_path: Path) -> None:
-    written(
+    write_files(
         tmp_path,
         **{
             "notes.txt": "torch==1.0\n",
@@ -350,7 +354,7 @@ def test_files_of_other_kinds_and_broken_ones_tell_nothing(tmp_path: Path) -> No
     )
     (tmp_path / "environment.yaml").write_bytes(b"\xff\xfe\x00torch")
     (tmp_path / "constraints.txt").mkdir()
-    assert told(tmp_path) == {}
+    assert list_pins(tmp_path) == {}
 
 
 def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
@@ -358,4 +362,4 @@ def test_a_long_line_takes_no_long_time(tmp_path: Path) -> None:
     (tmp_path / "environment.yml").write_text("dependencies:\n  - torch" + " " * 300_000 + "\n")
     (tmp_path / "Dockerfile").write_text("ARG A=" + "a" * 100_000 + "\nRUN pip install " + "$A" * 100_000 + " torch\n")
     (tmp_path / "uv.lock").write_text('[[package]]\nname = "torch"\nversion = "2.6.0"\n' + "markers\n" * 100_000)
-    assert told(tmp_path) == {"torch": "==2.6.0 (uv.lock:2)"}
+    assert list_pins(tmp_path) == {"torch": "==2.6.0 (uv.lock:2)"}

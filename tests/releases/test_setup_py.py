@@ -1,4 +1,4 @@
-"""Requirements of a `setup.py`, however they are written."""
+"""Requirements in a `setup.py`, however they are written."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cfglint_train.releases.pins.setup_py import asked
+from cfglint_train.releases.pins.setup_py import find_requirements
 from tests.support.configs import AXOLOTL
-from tests.support.linting import runs_in
+from tests.support.linting import list_runs
 
 TABLE = """\
 import re
@@ -41,9 +41,9 @@ def test_a_setup_file_pins_the_release(text: str, line: int, tmp_path: Path) -> 
     (tmp_path / ".git").mkdir()
     (tmp_path / "setup.py").write_text(text)
     (tmp_path / "run.yaml").write_text(AXOLOTL)
-    (run,) = runs_in(tmp_path)
-    found = run.main.releases.known["axolotl"]
-    assert (found.version, found.origin.note.endswith(f"setup.py:{line}")) == ("0.9.2", True), found.origin.note
+    (run,) = list_runs(tmp_path)
+    release = run.main.releases.by_package["axolotl"]
+    assert (release.version, release.origin.note.endswith(f"setup.py:{line}")) == ("0.9.2", True), release.origin.note
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,16 @@ def test_a_setup_file_pins_the_release(text: str, line: int, tmp_path: Path) -> 
     ],
 )
 def test_what_is_not_written_there_is_not_known(text: str) -> None:
-    assert list(asked(text)) == []
+    assert list(find_requirements(text)) == []
 
 
 def test_the_table_gives_each_requirement_once() -> None:
-    found = [(one.text, one.optional) for one in asked(TABLE)]
-    assert found == [("axolotl==0.9.2", False), ("torch>=2.1", False), ("ruff", True)]
+    requirements = [(requirement.text, requirement.is_optional) for requirement in find_requirements(TABLE)]
+    assert requirements == [("axolotl==0.9.2", False), ("torch>=2.1", False), ("ruff", True)]
 
 
 def test_lists_of_a_table_are_followed_once() -> None:
-    """As open-r1's file has it: with hundreds of packages, each by the table, this would never end otherwise."""
+    """Expand each list once, because lists of hundreds of packages by table (as in open-r1) would never end."""
     names = [f"package-{number}" for number in range(300)]
     text = "\n".join((
         f"_deps = {[f'{name}=={number}.0' for number, name in enumerate(names)]!r}",
@@ -76,4 +76,6 @@ def test_lists_of_a_table_are_followed_once() -> None:
         "most = [" + ", ".join(["*more"] * 50) + "]",
         "setup(install_requires=most)",
     ))  # fmt: skip
-    assert [one.text for one in asked(text)] == [f"{name}=={number}.0" for number, name in enumerate(names)]
+    assert [requirement.text for requirement in find_requirements(text)] == [
+        f"{name}=={number}.0" for number, name in enumerate(names)
+    ]

@@ -1,4 +1,4 @@
-"""The answer first: whether a run fits, in the words and with the figures of the details below it."""
+"""First line of the output: whether a run fits, with the same words and figures as the details below it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 
 FITS = """\
 base_model: meta-llama/Llama-3.2-3B
@@ -40,37 +40,37 @@ def here(tmp_path) -> Path:
     return tmp_path
 
 
-def first(*arguments: str, cwd: Path) -> str:
-    return cfglint(*arguments, cwd=cwd).lines[0]
+def get_first_line(*arguments: str, cwd: Path) -> str:
+    return run_cfglint(*arguments, cwd=cwd).lines[0]
 
 
 def test_what_fits_says_how_much_more_would(here):
-    answer = first("estimate", "config.yaml", *CLUSTER, cwd=here)
-    found = re.fullmatch(
+    answer = get_first_line("estimate", "config.yaml", *CLUSTER, cwd=here)
+    match = re.fullmatch(
         r"fits: ([\d.]+) of ([\d.]+) GiB; largest micro batch (\d+); (tight|\w.*fit) from ([\d,]+) tokens", answer
     )
-    assert found is not None, answer
-    expected, capacity, batch, verdict, tokens = found.groups()
-    assert first("fit", "config.yaml", *CLUSTER, cwd=here) == answer
-    assert first("config.yaml", *CLUSTER, cwd=here) == f"fits: {expected} of {capacity} GiB"
-    # The same figures and words as below it, and as the commands for each of them give.
+    assert match is not None, answer
+    expected, capacity, batch, verdict, tokens = match.groups()
+    assert get_first_line("fit", "config.yaml", *CLUSTER, cwd=here) == answer
+    assert get_first_line("config.yaml", *CLUSTER, cwd=here) == f"fits: {expected} of {capacity} GiB"
+    # The details below have the same figures and words, and so do the commands for each figure.
     report = json.loads(
-        cfglint("fit", "config.yaml", *CLUSTER, "--max", "micro_batch", "--format", "json", cwd=here).out
+        run_cfglint("fit", "config.yaml", *CLUSTER, "--max", "micro_batch", "--format", "json", cwd=here).out
     )
     assert report["runs"][0]["verdict"] == "fits"
     assert f"{report['runs'][0]['expected'] / 2**30:.1f}" == expected
     assert report["runs"][0]["largest"] == int(batch)
     length = int(tokens.replace(",", ""))
-    for size, said in ((length, verdict), (length - 200, "fits")):
+    for size, expected_verdict in ((length, verdict), (length - 200, "fits")):
         (here / "config.yaml").write_text(FITS.replace("4096", str(size)))
-        assert first("config.yaml", *CLUSTER, cwd=here).startswith(f"{said}: "), size
+        assert get_first_line("config.yaml", *CLUSTER, cwd=here).startswith(f"{expected_verdict}: "), size
 
 
 def test_what_is_tight_says_where_it_ends(here):
-    answer = first("estimate", "config.yaml", *CLUSTER, cwd=here)
+    answer = get_first_line("estimate", "config.yaml", *CLUSTER, cwd=here)
     length = int(re.search(r"from ([\d,]+) tokens", answer)[1].replace(",", ""))
     (here / "config.yaml").write_text(FITS.replace("4096", str(length)))
-    answer = first("estimate", "config.yaml", *CLUSTER, cwd=here)
+    answer = get_first_line("estimate", "config.yaml", *CLUSTER, cwd=here)
     assert re.fullmatch(
         r"tight: [\d.]+ of [\d.]+ GiB in the backward pass; largest micro batch 1; "
         r"(probably )?does not fit from [\d,]+ tokens",
@@ -80,43 +80,48 @@ def test_what_is_tight_says_where_it_ends(here):
 
 def test_what_does_not_fit_says_the_smallest_change(here):
     (here / "config.yaml").write_text(DOES_NOT)
-    answer = first("fit", "config.yaml", *CLUSTER, cwd=here)
+    answer = get_first_line("fit", "config.yaml", *CLUSTER, cwd=here)
     assert re.fullmatch(r"does not fit: [\d.]+ of [\d.]+ GiB in the backward pass; smallest change: \S.+", answer)
-    assert first("estimate", "config.yaml", *CLUSTER, cwd=here) == answer
-    outcome = cfglint("config.yaml", *CLUSTER, cwd=here)
+    assert get_first_line("estimate", "config.yaml", *CLUSTER, cwd=here) == answer
+    outcome = run_cfglint("config.yaml", *CLUSTER, cwd=here)
     assert outcome.lines[:2] == [answer, ""]
     assert outcome.lines[2].startswith("config.yaml:")
-    # Rules that do not estimate do not pay for an answer.
-    assert "fit" not in cfglint("config.yaml", *CLUSTER, "--select", "SYN", cwd=here).out
+    # Rules that do not estimate do not compute an answer.
+    assert "fit" not in run_cfglint("config.yaml", *CLUSTER, "--select", "SYN", cwd=here).out
 
 
 def test_an_assumed_gpu_is_marked(here):
-    assert re.match(r"fits: [\d.]+ of [\d.]+ GiB \(80 GB GPU assumed; set --gpu\)", first("config.yaml", cwd=here))
+    assert re.match(
+        r"fits: [\d.]+ of [\d.]+ GiB \(80 GB GPU assumed; set --gpu\)", get_first_line("config.yaml", cwd=here)
+    )
 
 
 def test_what_was_not_estimated_says_why(here):
     (here / "config.yaml").write_text(FITS.replace("Llama-3.2-3B", "Unknown-3B"))
     answer = "not estimated: `meta-llama/Unknown-3B` is not in the catalogue of models"
     for command in ([], ["estimate"], ["fit"]):
-        assert first(*command, "config.yaml", *CLUSTER, cwd=here) == answer
+        assert get_first_line(*command, "config.yaml", *CLUSTER, cwd=here) == answer
 
 
 def test_a_companion_alone_has_no_answer(here):
-    assert cfglint("z3.json", cwd=here).lines == ["No findings in 1 file."]
+    assert run_cfglint("z3.json", cwd=here).lines == ["No findings in 1 file."]
     for command in ("estimate", "fit"):
-        assert first(command, "z3.json", cwd=here) == "not estimated: the file describes no training run by itself"
+        assert (
+            get_first_line(command, "z3.json", cwd=here)
+            == "not estimated: the file does not describe a training run by itself"
+        )
 
 
 def test_the_worst_of_several_runs_is_named_first(here):
     (here / "worse.yaml").write_text(DOES_NOT)
     for command in ("estimate", "fit"):
-        answer = first(command, "config.yaml", "worse.yaml", *CLUSTER, cwd=here)
+        answer = get_first_line(command, "config.yaml", "worse.yaml", *CLUSTER, cwd=here)
         assert answer.startswith("worst of 2 runs: worse.yaml: does not fit: ")
 
 
 def test_a_misspelt_key_counts_as_what_it_is_meant_to_be(here):
     (here / "config.yaml").write_text(DOES_NOT.replace("micro_batch_size", "micro_batch_sze"))
-    assert first("config.yaml", *CLUSTER, cwd=here).startswith("does not fit: ")
+    assert get_first_line("config.yaml", *CLUSTER, cwd=here).startswith("does not fit: ")
 
 
 def test_a_plan_gets_an_answer(here):
@@ -135,19 +140,19 @@ def test_a_plan_gets_an_answer(here):
             }
         )
     )
-    answer = first("estimate", "--plan", "plan.json", "--gpu", "H100", cwd=here)
+    answer = get_first_line("estimate", "--plan", "plan.json", "--gpu", "H100", cwd=here)
     assert re.fullmatch(r"fits: [\d.]+ of [\d.]+ GiB; largest micro batch \d+; \w+ from [\d,]+ tokens", answer)
 
 
 def test_reports_for_programs_have_no_answer(here):
     for form in ("concise", "grouped", "github", "json-lines"):
-        assert "fits:" not in cfglint("config.yaml", *CLUSTER, "--output-format", form, cwd=here).out
-    assert "fits:" not in cfglint("config.yaml", *CLUSTER, "--quiet", cwd=here).out
+        assert "fits:" not in run_cfglint("config.yaml", *CLUSTER, "--output-format", form, cwd=here).out
+    assert "fits:" not in run_cfglint("config.yaml", *CLUSTER, "--quiet", cwd=here).out
     (here / "other.yaml").write_text(FITS.replace("output_dir: out", "output_dir: other"))
-    assert "fits:" not in cfglint("config.yaml", "other.yaml", *CLUSTER, cwd=here).out
+    assert "fits:" not in run_cfglint("config.yaml", "other.yaml", *CLUSTER, cwd=here).out
 
 
-# --- the tables below ------------------------------------------------------------------------------------------------
+# --- tables below the answer -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 200])
@@ -157,13 +162,13 @@ def test_tables_keep_to_the_width(here, columns, terminal):
     environment = {"COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
     grid = ("--what-if", "micro_batch=1,2,4", "sequence=1024,2048,4096,8192")
     for command in (("estimate",), ("fit",), ("fit", "--max", "micro_batch"), ("estimate", *grid)):
-        outcome = cfglint(*command, "config.yaml", cwd=here, environment=environment, terminal=terminal)
+        outcome = run_cfglint(*command, "config.yaml", cwd=here, environment=environment, terminal=terminal)
         assert max(map(len, outcome.lines)) <= columns, command
         assert len(outcome.lines) > 5
 
 
 def test_no_row_is_empty_and_no_interval_without_width(here):
-    out = cfglint("estimate", "config.yaml", *CLUSTER, cwd=here).out
+    out = run_cfglint("estimate", "config.yaml", *CLUSTER, cwd=here).out
     assert " 0.00 GiB" not in out
     assert all(low != high for low, high in re.findall(r"\(([\d.]+) to ([\d.]+)\)", out))
     assert re.search(r"^    save +#+\.* +35\.9 GiB$", out, re.M)

@@ -1,4 +1,4 @@
-"""`cfglint estimate` for people: assumed facts are marked, misspelt keys named, bars and lines fit the terminal."""
+"""`cfglint estimate` in a terminal: assumptions are marked, misspelt keys named, bars and lines fit the width."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from cfglint_train import api
-from cfglint_train.foundation.sizes import parameters
-from cfglint_train.front.terminal import style_of
+from cfglint_train.foundation.sizes import format_parameters
+from cfglint_train.front.terminal import detect_style
 from cfglint_train.memory.budget import VERDICTS
 from cfglint_train.reports import estimate
 from cfglint_train.reports.style import Style
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 
 TEXT = """\
 base_model: Qwen/Qwen2.5-0.5B
@@ -32,30 +32,30 @@ def here(tmp_path) -> Path:
 
 
 def test_assumed_facts_are_marked_where_they_stand(here):
-    lines = cfglint("estimate", "config.yaml", cwd=here).lines
+    lines = run_cfglint("estimate", "config.yaml", cwd=here).lines
     assert any(line.startswith("  job     1 (assumed) x 8 (assumed) GPUs") for line in lines)
     assert any(line.startswith("  one GPU of 79.1 GiB (assumed)") for line in lines)
     assert "  assumed: 8 GPUs per node; set `gpus-per-node` to be sure" in lines
-    (run,) = json.loads(cfglint("estimate", "--format", "json", "config.yaml", cwd=here).out)["runs"]
+    (run,) = json.loads(run_cfglint("estimate", "--format", "json", "config.yaml", cwd=here).out)["runs"]
     assert {"gpu", "launch.nodes", "launch.gpus_per_node"} <= set(run["assumed"])
-    page = cfglint("estimate", "--format", "html", "config.yaml", cwd=here).out
+    page = run_cfglint("estimate", "--format", "html", "config.yaml", cwd=here).out
     assert "1 (assumed) x 8 (assumed) A100-80GB (assumed)" in page or "1 (assumed) x 8 (assumed) GPUs (assumed)" in page
 
 
 def test_stated_facts_are_not_marked(here):
-    stated = ("--gpu", "H100", "--nodes", "1", "--gpus-per-node", "8")
+    cluster = ("--gpu", "H100", "--nodes", "1", "--gpus-per-node", "8")
     for form in ("text", "html"):
-        text = cfglint("estimate", *stated, "--format", form, "config.yaml", cwd=here).out
+        text = run_cfglint("estimate", *cluster, "--format", form, "config.yaml", cwd=here).out
         assert "1 x 8" in text
         assert "8 (assumed)" not in text
         assert "GiB (assumed)" not in text
-    (run,) = json.loads(cfglint("estimate", *stated, "--format", "json", "config.yaml", cwd=here).out)["runs"]
+    (run,) = json.loads(run_cfglint("estimate", *cluster, "--format", "json", "config.yaml", cwd=here).out)["runs"]
     assert {"gpu", "launch.nodes", "launch.gpus_per_node"}.isdisjoint(run["assumed"])
 
 
 def test_misspelt_keys_are_named(here):
     (here / "config.yaml").write_text(TEXT.replace("micro_batch_size", "micro_batch_sze"))
-    outcome = cfglint("estimate", "config.yaml", cwd=here)
+    outcome = run_cfglint("estimate", "config.yaml", cwd=here)
     assert "  not counted: `micro_batch_sze`; did you mean `micro_batch_size`?" in outcome.lines
     (run,) = api.estimate(here / "config.yaml").runs
     assert run.not_counted == ("`micro_batch_sze`; did you mean `micro_batch_size`?",)
@@ -65,9 +65,9 @@ def test_misspelt_keys_are_named(here):
 
 def test_lines_are_broken_at_the_edge_of_the_terminal(here):
     runs = api.estimate(here / "config.yaml").raw.runs
-    wide = list(estimate.table(runs))
-    narrow = list(estimate.table(runs, Style(width=80)))
-    # The path has a line of its own, whatever its length.
+    wide = list(estimate.render_table(runs))
+    narrow = list(estimate.render_table(runs, Style(width=80)))
+    # The path has its own line, whatever its length.
     longest, short = (max(len(line) for line in lines if "config.yaml" not in line) for lines in (wide, narrow))
     assert longest > 80 >= short
     assert "".join(" ".join(narrow).split()) == "".join(" ".join(wide).split())
@@ -75,12 +75,12 @@ def test_lines_are_broken_at_the_edge_of_the_terminal(here):
 
 def test_bars_are_blocks_in_the_colour_of_the_verdict(here):
     runs = api.estimate(here / "config.yaml").raw.runs
-    bars = [line for line in estimate.table(runs, Style(color=True, blocks=True)) if "\u2591" in line]
+    bars = [line for line in estimate.render_table(runs, Style(color=True, blocks=True)) if "\u2591" in line]
     assert bars
     assert all("\x1b[32m" in line for line in bars if "fits" in line)
     full = api.estimate(here / "config.yaml", api.Options(gpu="4GB", gpus_per_node=8, nodes=1)).raw.runs
-    assert any("\x1b[31m" in line for line in estimate.table(full, Style(color=True, blocks=True)))
-    plain = "\n".join(estimate.table(runs))
+    assert any("\x1b[31m" in line for line in estimate.render_table(full, Style(color=True, blocks=True)))
+    plain = "\n".join(estimate.render_table(runs))
     assert "#" in plain
     assert plain.isascii()
 
@@ -88,46 +88,49 @@ def test_bars_are_blocks_in_the_colour_of_the_verdict(here):
 @pytest.mark.parametrize(("encoding", "blocks"), [("utf-8", True), ("ascii", False), ("latin-1", False)])
 def test_blocks_need_an_encoding_that_has_them(encoding, blocks):
     stream = io.TextIOWrapper(io.BytesIO(), encoding)
-    assert style_of(stream, "always").blocks is blocks
-    assert not style_of(stream, "never").blocks
+    assert detect_style(stream, "always").blocks is blocks
+    assert not detect_style(stream, "never").blocks
 
 
 def test_axes_without_effect_are_named(here):
     axes = ("sequence=512,1024", "data.workers=1,2")
     assert (
         "  data.workers has no effect on this estimate"
-        in cfglint("estimate", "--what-if", *axes, "config.yaml", cwd=here).lines
+        in run_cfglint("estimate", "--what-if", *axes, "config.yaml", cwd=here).lines
     )
-    told = json.loads(cfglint("estimate", "--format", "json", "--what-if", *axes, "config.yaml", cwd=here).out)
-    assert told["runs"][0]["without_effect"] == ["data.workers"]
-    outcome = cfglint("estimate", "--what-if", "sequence=1,2", "sequence_length=3,4", "config.yaml", cwd=here)
+    report = json.loads(run_cfglint("estimate", "--format", "json", "--what-if", *axes, "config.yaml", cwd=here).out)
+    assert report["runs"][0]["without_effect"] == ["data.workers"]
+    outcome = run_cfglint("estimate", "--what-if", "sequence=1,2", "sequence_length=3,4", "config.yaml", cwd=here)
     assert outcome.code == 2
-    outcome = cfglint("estimate", "--what-if", "sequence=1,2", "--what-if", "sequence=3,4", "config.yaml", cwd=here)
+    outcome = run_cfglint("estimate", "--what-if", "sequence=1,2", "--what-if", "sequence=3,4", "config.yaml", cwd=here)
     assert outcome.err.startswith("cfglint: --what-if sequence=3,4: sequence.length is given twice")
 
 
-# --- names that are nearly right -------------------------------------------------------------------------------------
+# --- misspelt names --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("estimat", "estimate"), ("chec", "check"), ("Rules", "rules"), ("initt", "init")]
+    ("word", "suggestion"), [("estimat", "estimate"), ("chec", "check"), ("Rules", "rules"), ("initt", "init")]
 )
-def test_a_misspelt_command_is_no_file(here, word, meant):
-    outcome = cfglint(word, "config.yaml", cwd=here)
+def test_a_misspelt_command_is_no_file(here, word, suggestion):
+    outcome = run_cfglint(word, "config.yaml", cwd=here)
     assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err == f"cfglint: unknown command {word}; did you mean {meant}?\n"
+    assert outcome.err == f"cfglint: unknown command {word}; did you mean {suggestion}?\n"
 
 
 def test_a_folder_with_such_a_name_is_one(here):
     (here / "estimat").mkdir()
-    assert cfglint("estimat", cwd=here).code == 0
-    assert "unknown command" not in cfglint("configs", cwd=here).err
+    assert run_cfglint("estimat", cwd=here).code == 0
+    assert "unknown command" not in run_cfglint("configs", cwd=here).err
 
 
-@pytest.mark.parametrize(("given", "said"), [("MEMM", "did you mean MEM?"), ("MEM0001", "did you mean MEM001?")])
-def test_a_misspelt_code(here, given, said):
-    assert cfglint("--select", given, cwd=here).err == f"cfglint: --select {given}: unknown rule {given}; {said}\n"
-    assert cfglint("rule", given, cwd=here).err == f"cfglint: unknown rule {given}; {said}\n"
+@pytest.mark.parametrize(("selector", "message"), [("MEMM", "did you mean MEM?"), ("MEM0001", "did you mean MEM001?")])
+def test_a_misspelt_code(here, selector, message):
+    assert (
+        run_cfglint("--select", selector, cwd=here).err
+        == f"cfglint: --select {selector}: unknown rule {selector}; {message}\n"
+    )
+    assert run_cfglint("rule", selector, cwd=here).err == f"cfglint: unknown rule {selector}; {message}\n"
 
 
 @pytest.mark.parametrize(
@@ -140,13 +143,13 @@ def test_a_misspelt_code(here, given, said):
     ],
 )
 def test_rules_are_found_by_words(here, words, first):
-    outcome = cfglint("rule", *words, cwd=here)
+    outcome = run_cfglint("rule", *words, cwd=here)
     assert outcome.code == 0
     assert outcome.lines[0].startswith(f"{first}  ")
-    assert cfglint("rule", "zzzz", cwd=here).code == 2
+    assert run_cfglint("rule", "zzzz", cwd=here).code == 2
 
 
-# --- what writes, and what only shows --------------------------------------------------------------------------------
+# --- options that write, and options that only show ------------------------------------------------------------------
 
 WRITING = ("--fix", "--fix-only", "--diff", "--add-ignore", "--write-baseline")
 SHOWING = ("--statistics", "--show-files", "--show-settings", "--explain-origins", "--explain=SYN003:5")
@@ -157,10 +160,10 @@ SHOWING = ("--statistics", "--show-files", "--show-settings", "--explain-origins
 def test_what_writes_is_refused_beside_what_only_shows(here, writing, showing):
     text = TEXT + "micro_batch_size: 1\n"
     (here / "config.yaml").write_text(text)
-    outcome = cfglint(writing, showing, "config.yaml", cwd=here)
+    outcome = run_cfglint(writing, showing, "config.yaml", cwd=here)
     assert (outcome.code, outcome.out) == (2, "")
     shown = showing.partition("=")[0]
-    assert outcome.err == f"cfglint: {writing} cannot be used with {shown}, which only shows\n"
+    assert outcome.err == f"cfglint: {writing} cannot be used with {shown}, which changes nothing\n"
     assert sorted(path.name for path in here.iterdir()) == [".git", "config.yaml"]
     assert (here / "config.yaml").read_text() == text
 
@@ -168,42 +171,44 @@ def test_what_writes_is_refused_beside_what_only_shows(here, writing, showing):
 @pytest.mark.parametrize("writing", ["--fix", "--fix-only"])
 def test_diff_wins_over_fix(here, writing):
     (here / "config.yaml").write_text(TEXT.replace("micro_batch_size", "micro_batch_sze"))
-    outcome = cfglint("--select", "KEY001", "--diff", writing, "config.yaml", cwd=here)
+    outcome = run_cfglint("--select", "KEY001", "--diff", writing, "config.yaml", cwd=here)
     assert "+micro_batch_size: 2" in outcome.lines
     assert "micro_batch_sze" in (here / "config.yaml").read_text()
 
 
 @pytest.mark.parametrize("word", VERDICTS)
 def test_every_report_has_the_same_word(here, word):
-    """The verdict of a run, on a card of a size between its bounds."""
+    """Report the same verdict for a card whose size is between two bounds of the run."""
     text = TEXT.replace(
         "micro_batch_size: 2",
         "micro_batch_size: 8\nsequence_len: 2048\nsample_packing: true\npad_to_sequence_len: true",
     )
     (here / "config.yaml").write_text(text)
 
-    def peak(gpu: str) -> dict:
-        outcome = cfglint("estimate", "--gpu", gpu, "--gpus-per-node", "1", "--format", "json", "config.yaml", cwd=here)
+    def estimate_peak(gpu: str) -> dict:
+        outcome = run_cfglint(
+            "estimate", "--gpu", gpu, "--gpus-per-node", "1", "--format", "json", "config.yaml", cwd=here
+        )
         (run,) = json.loads(outcome.out)["runs"]
         phases = [phase for phase in run["phases"] if phase["gpu"] is not None]
-        return max((phase["gpu"] for phase in phases), key=lambda one: one["expected"])
+        return max((phase["gpu"] for phase in phases), key=lambda gpu_line: gpu_line["expected"])
 
-    known = peak("200GB")
+    bounds = estimate_peak("200GB")
     edges = {
-        "fits": known["high"] * 1.01,
-        "tight": (known["expected"] + known["high"]) / 2,
-        "probably does not fit": (known["low"] + known["expected"]) / 2,
-        "does not fit": known["low"] * 0.98,
+        "fits": bounds["high"] * 1.01,
+        "tight": (bounds["expected"] + bounds["high"]) / 2,
+        "probably does not fit": (bounds["low"] + bounds["expected"]) / 2,
+        "does not fit": bounds["low"] * 0.98,
     }
     gpu = f"{edges[word] / 2**30:.3f}GiB"
-    stated = ("--gpu", gpu, "--gpus-per-node", "1", "config.yaml")
-    assert peak(gpu)["verdict"] == word
-    assert any(line.endswith(f")  {word}") for line in cfglint("estimate", *stated, cwd=here).lines)
-    (fit,) = json.loads(cfglint("fit", "--format", "json", *stated, cwd=here).out)["runs"]
+    cluster = ("--gpu", gpu, "--gpus-per-node", "1", "config.yaml")
+    assert estimate_peak(gpu)["verdict"] == word
+    assert any(line.endswith(f")  {word}") for line in run_cfglint("estimate", *cluster, cwd=here).lines)
+    (fit,) = json.loads(run_cfglint("fit", "--format", "json", *cluster, cwd=here).out)["runs"]
     assert fit["verdict"] == word
-    said = [line for line in cfglint("check", *stated, cwd=here).lines if "MEM001" in line]
-    assert len(said) == (word != "fits")
-    assert all(f" pass {'is tight' if word == 'tight' else word} on one GPU" in line for line in said)
+    findings = [line for line in run_cfglint("check", *cluster, cwd=here).lines if "MEM001" in line]
+    assert len(findings) == (word != "fits")
+    assert all(f" pass {'is tight' if word == 'tight' else word} on one GPU" in line for line in findings)
 
 
 @pytest.mark.parametrize(
@@ -211,4 +216,4 @@ def test_every_report_has_the_same_word(here, word):
     [(494_032_768, "494 M"), (999_600_000, "1 B"), (8_030_261_248, "8.03 B"), (1_026_000_000_000, "1.03 T")],
 )
 def test_parameters_are_counted_without_an_exponent(count: int, shown: str) -> None:
-    assert parameters(count) == shown
+    assert format_parameters(count) == shown

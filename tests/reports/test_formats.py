@@ -1,10 +1,11 @@
-"""Every format as those read it who it is for: their schemas, their columns, and edits that do what they say."""
+"""Report formats as their consumers read them: schemas, columns, and edits that do what they claim."""
 
 from __future__ import annotations
 
 import html
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,14 +27,14 @@ from cfglint_train.findings.finding import SEVERITIES, FileEdit, Finding, Relate
 from cfglint_train.judging.result import CheckedFile, Result, Trouble
 from cfglint_train.plan.origin import Place
 from cfglint_train.reports import fixes, formats, markdown, places
-from cfglint_train.reports.line_hash import line_hashes
+from cfglint_train.reports.line_hash import compute_line_hashes
 from cfglint_train.reports.style import Style
 from cfglint_train.settings.settings import FORMATS
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, DEEPSPEED, LIMITED, REMOTE_CODE, TWICE, UNKNOWN_MODEL
 from tests.support.corpus import REPOSITORY
-from tests.support.hostile import RESULTS, everything, printed
-from tests.support.linting import working_in
+from tests.support.hostile import RESULTS, render_report, write_folder_with_all_kinds
+from tests.support.linting import change_directory
 
 OFFICIAL = Path(__file__).parents[1].joinpath("official")
 SARIF = Draft7Validator(json.loads((OFFICIAL / "sarif-2.1.0.json").read_text()))
@@ -42,7 +43,7 @@ JUNIT = xmlschema.XMLSchema(str(OFFICIAL / "junit-10.xsd"))
 _LINE = {"type": "integer", "minimum": 1}
 _POSITION = {"type": "object", "required": ["line"], "properties": {"line": _LINE, "column": _LINE}}
 
-# docs.gitlab.com, "Code Quality": what an imported report must have. GitLab ignores other keys.
+# docs.gitlab.com, "Code Quality": required keys of an imported report. GitLab ignores other keys.
 GITLAB = Draft202012Validator(
     {
         "type": "array",
@@ -81,7 +82,7 @@ GITLAB = Draft202012Validator(
     }
 )
 
-# reviewdog `proto/rdf/reviewdog.proto`: reviewdog refuses keys that its release does not know.
+# reviewdog `proto/rdf/reviewdog.proto`: reviewdog rejects keys that its release does not know.
 _RANGE = {
     "type": "object",
     "required": ["start"],
@@ -136,13 +137,13 @@ PAGES = Style(pages="https://example.org/rules/{code}")
 
 
 def lint(folder: Path, form: str, *arguments: str, **environment: str) -> str:
-    return cfglint("--output-format", form, *arguments, cwd=folder, environment=environment).out
+    return run_cfglint("--output-format", form, *arguments, cwd=folder, environment=environment).out
 
 
 def test_the_settings_name_every_format():
     assert tuple(sorted(FORMATS)) == tuple(sorted(formats._REPORTERS))
     for form in FORMATS:
-        assert callable(formats.reporter(form))
+        assert callable(formats.find_reporter(form))
 
 
 # --- SARIF -----------------------------------------------------------------------------------------------------------
@@ -151,12 +152,12 @@ def test_the_settings_name_every_format():
 @settings(max_examples=25, deadline=None)
 @given(RESULTS)
 def test_sarif_is_valid_whatever_the_text(result):
-    log = json.loads(printed(result, "sarif", PAGES))
+    log = json.loads(render_report(result, "sarif", PAGES))
     SARIF.validate(log)
     assert len(log["runs"][0]["results"]) == len(result.findings)
 
 
-def run_of(folder: Path, *arguments: str, **environment: str) -> dict[str, Any]:
+def lint_to_sarif(folder: Path, *arguments: str, **environment: str) -> dict[str, Any]:
     log = json.loads(lint(folder, "sarif", *arguments, **environment))
     SARIF.validate(log)
     [run] = log["runs"]
@@ -164,7 +165,7 @@ def run_of(folder: Path, *arguments: str, **environment: str) -> dict[str, Any]:
 
 
 def test_sarif_of_real_files(tmp_path):
-    run = run_of(everything(tmp_path))
+    run = lint_to_sarif(write_folder_with_all_kinds(tmp_path))
     rules = run["tool"]["driver"]["rules"]
     assert run["columnKind"] == "utf16CodeUnits"
     for result in run["results"]:
@@ -173,15 +174,16 @@ def test_sarif_of_real_files(tmp_path):
     for rule in rules:
         assert "## What it does" in rule["help"]["markdown"]
         assert rule["shortDescription"]["text"]
-    found = {
-        (one["ruleId"], one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]) for one in run["results"]
+    reported = {
+        (entry["ruleId"], entry["locations"][0]["physicalLocation"]["artifactLocation"]["uri"])
+        for entry in run["results"]
     }
-    assert {("SYN003", "a.yaml"), ("XFL001", "c/ds.json"), ("SYN002", "d.yaml")} <= found
+    assert {("SYN003", "a.yaml"), ("XFL001", "c/ds.json"), ("SYN002", "d.yaml")} <= reported
     assert run["invocations"][0]["executionSuccessful"] is False
     clean = tmp_path / "clean"
     (clean / ".git").mkdir(parents=True)
     (clean / "a.yaml").write_text(AXOLOTL)
-    assert run_of(clean, "--select", "SYN") == {
+    assert lint_to_sarif(clean, "--select", "SYN") == {
         "columnKind": "utf16CodeUnits",
         "tool": run["tool"] | {"driver": run["tool"]["driver"] | {"rules": []}},
         "invocations": [{"executionSuccessful": True}],
@@ -193,25 +195,25 @@ def test_a_finding_across_files_tells_both_places(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "main.yaml").write_text(AXOLOTL + "deepspeed: ds.json\n")
     (tmp_path / "ds.json").write_text(CONTRADICTED)
-    [result] = run_of(tmp_path, "--select", "XFL001")["results"]
+    [result] = lint_to_sarif(tmp_path, "--select", "XFL001")["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "ds.json"
-    related = [one["physicalLocation"]["artifactLocation"]["uri"] for one in result["relatedLocations"]]
+    related = [location["physicalLocation"]["artifactLocation"]["uri"] for location in result["relatedLocations"]]
     assert "main.yaml" in related
-    assert len({one["id"] for one in result["relatedLocations"]}) == len(related)
+    assert len({location["id"] for location in result["relatedLocations"]}) == len(related)
 
 
-def units(text: str) -> bytes:
+def encode_units(text: str) -> bytes:
     return text.encode("utf-16-le")
 
 
-def region_text(source: str, region: dict[str, int]) -> str:
-    """What a SARIF region covers, counted as GitHub does: lines, then UTF-16 code units."""
+def extract_region(source: str, region: dict[str, int]) -> str:
+    """Return the text of a SARIF region, counted as GitHub does: lines, then UTF-16 code units."""
     lines = source.removeprefix("\ufeff").split("\n")
     if region["startLine"] == region["endLine"]:
-        line = units(lines[region["startLine"] - 1])
+        line = encode_units(lines[region["startLine"] - 1])
         return line[2 * (region["startColumn"] - 1) : 2 * (region["endColumn"] - 1)].decode("utf-16-le")
-    first = units(lines[region["startLine"] - 1])[2 * (region["startColumn"] - 1) :].decode("utf-16-le")
-    last = units(lines[region["endLine"] - 1] if region["endLine"] <= len(lines) else "")
+    first = encode_units(lines[region["startLine"] - 1])[2 * (region["startColumn"] - 1) :].decode("utf-16-le")
+    last = encode_units(lines[region["endLine"] - 1] if region["endLine"] <= len(lines) else "")
     between = lines[region["startLine"] : region["endLine"] - 1]
     return "\n".join([first, *between, last[: 2 * (region["endColumn"] - 1)].decode("utf-16-le")])
 
@@ -222,41 +224,44 @@ def test_columns_of_sarif_are_utf_16(tmp_path, head):
     source = f'{head}deepspeed: {{"\U0001f600é": 1, "train_batch_size": 100, "train_micro_batch_size_per_gpu": 8, '
     source += '"gradient_accumulation_steps": 4}\n' + AXOLOTL
     (tmp_path / "config.yaml").write_bytes(source.encode())
-    for result in run_of(tmp_path, "--select", "BAT001,XFL001,SYN")["results"]:
+    for result in lint_to_sarif(tmp_path, "--select", "BAT001,XFL001,SYN")["results"]:
         region = result["locations"][0]["physicalLocation"]["region"]
-        text = region_text(source.replace("\r\n", "\n"), region)
+        text = extract_region(source.replace("\r\n", "\n"), region)
         assert text.strip('"').startswith(("train_", "gradient_")), text
 
 
 def test_the_documents_columns():
     document = Document("x", "\ufeffa\U0001f600é: b\r\n\U0001f600".encode())
-    assert places.utf16_column(document, Position(1, 5)) == 6
-    assert places.utf8_column(document, Position(1, 5)) == 9
-    assert places.utf16_column(document, Position(2, 2)) == 3
-    assert places.utf8_column(document, Position(2, 2)) == 5
-    assert places.utf8_column(document, Position(9, 7)) == 7
-    assert places.utf16_column(None, Position(3, 7)) == 7
-    assert places.line_of(document, 1) == "a\U0001f600é: b"
-    assert places.line_of(document, 3) == ""
+    assert places.compute_utf16_column(document, Position(1, 5)) == 6
+    assert places.compute_utf8_column(document, Position(1, 5)) == 9
+    assert places.compute_utf16_column(document, Position(2, 2)) == 3
+    assert places.compute_utf8_column(document, Position(2, 2)) == 5
+    assert places.compute_utf8_column(document, Position(9, 7)) == 7
+    assert places.compute_utf16_column(None, Position(3, 7)) == 7
+    assert places.get_line_text(document, 1) == "a\U0001f600é: b"
+    assert places.get_line_text(document, 3) == ""
 
 
-def replaced(source: str, replacements: list[dict[str, Any]]) -> str:
-    """A text with the replacements of a SARIF fix."""
+def apply_replacements(source: str, replacements: list[dict[str, Any]]) -> str:
+    """Apply the replacements of a SARIF fix to the text."""
     lines = source.split("\n")
 
-    def offset(line: int, column: int) -> int:
-        before = sum(len(units(one)) + 2 for one in lines[: line - 1])
+    def get_offset(line: int, column: int) -> int:
+        before = sum(len(encode_units(change)) + 2 for change in lines[: line - 1])
         return before + 2 * (column - 1)
 
-    data = units(source)
-    for one in sorted(
+    data = encode_units(source)
+    for change in sorted(
         replacements,
-        key=lambda one: offset(one["deletedRegion"]["startLine"], one["deletedRegion"]["startColumn"]),
+        key=lambda change: get_offset(change["deletedRegion"]["startLine"], change["deletedRegion"]["startColumn"]),
         reverse=True,
     ):
-        region = one["deletedRegion"]
-        start, end = offset(region["startLine"], region["startColumn"]), offset(region["endLine"], region["endColumn"])
-        data = data[:start] + units(one["insertedContent"]["text"]) + data[end:]
+        region = change["deletedRegion"]
+        start, end = (
+            get_offset(region["startLine"], region["startColumn"]),
+            get_offset(region["endLine"], region["endColumn"]),
+        )
+        data = data[:start] + encode_units(change["insertedContent"]["text"]) + data[end:]
     return data.decode("utf-16-le")
 
 
@@ -272,54 +277,56 @@ def replaced(source: str, replacements: list[dict[str, Any]]) -> str:
 def test_the_fixes_of_sarif_do_what_they_say(tmp_path, name, text, code):
     (tmp_path / ".git").mkdir()
     (tmp_path / name).write_text(text)
-    [result] = run_of(tmp_path, "--select", code)["results"]
+    [result] = lint_to_sarif(tmp_path, "--select", code)["results"]
     [fix] = result["fixes"]
     [change] = fix["artifactChanges"]
     assert change["artifactLocation"]["uri"] == name
-    cfglint("--fix", "--unsafe-fixes", "--select", code, cwd=tmp_path)
-    assert replaced(text, change["replacements"]) == (tmp_path / name).read_text()
+    run_cfglint("--fix", "--unsafe-fixes", "--select", code, cwd=tmp_path)
+    assert apply_replacements(text, change["replacements"]) == (tmp_path / name).read_text()
 
 
-def prints(folder: Path, *arguments: str) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for result in run_of(folder, *arguments)["results"]:
+def list_fingerprints(folder: Path, *arguments: str) -> dict[str, list[str]]:
+    fingerprints: dict[str, list[str]] = {}
+    for result in lint_to_sarif(folder, *arguments)["results"]:
         path = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-        found.setdefault(path, []).append(result["partialFingerprints"]["cfglint/v1"])
-    return found
+        fingerprints.setdefault(path, []).append(result["partialFingerprints"]["cfglint/v1"])
+    return fingerprints
 
 
 def test_fingerprints_survive_what_happens_around_a_finding(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "a.yaml").write_text(REMOTE_CODE)
     (tmp_path / "b.yaml").write_text(REMOTE_CODE)
-    before = prints(tmp_path, "--select", "SEC001")
+    before = list_fingerprints(tmp_path, "--select", "SEC001")
     assert before["a.yaml"] != before["b.yaml"]
     (tmp_path / "a.yaml").write_text(f"# another line\n{REMOTE_CODE.replace('num_epochs: 1', 'num_epochs: 2')}")
-    assert prints(tmp_path, "--select", "SEC001") == before
+    assert list_fingerprints(tmp_path, "--select", "SEC001") == before
     (tmp_path / "a.yaml").write_text(REMOTE_CODE.replace("trust_remote_code: true", "trust_remote_code: yes"))
-    assert prints(tmp_path, "--select", "SEC001")["a.yaml"] != before["a.yaml"]
+    assert list_fingerprints(tmp_path, "--select", "SEC001")["a.yaml"] != before["a.yaml"]
 
 
 def test_equal_lines_have_fingerprints_of_their_own(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "a.yaml").write_text(AXOLOTL + "test_datasets:\n" + "  - path: a\n    path: a\n" * 2)
-    found = prints(tmp_path, "--select", "SYN003")["a.yaml"]
-    assert len(set(found)) == len(found) == 2
+    fingerprints = list_fingerprints(tmp_path, "--select", "SYN003")["a.yaml"]
+    assert len(set(fingerprints)) == len(fingerprints) == 2
 
 
 def test_paths_are_given_from_the_root_of_the_checkout(tmp_path):
     (tmp_path / "check out" / "é").mkdir(parents=True)
     (tmp_path / "check out" / "é" / "100%.yaml").write_text(TWICE)
-    run = run_of(tmp_path, "--select", "SYN", "check out", GITHUB_WORKSPACE=str(tmp_path / "check out"))
+    run = lint_to_sarif(tmp_path, "--select", "SYN", "check out", GITHUB_WORKSPACE=str(tmp_path / "check out"))
     uri = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert uri == "%C3%A9/100%25.yaml"
     assert unquote(uri) == "é/100%.yaml"
-    outside = run_of(tmp_path, "--select", "SYN", str(tmp_path / "check out"), GITHUB_WORKSPACE=str(tmp_path / "other"))
+    outside = lint_to_sarif(
+        tmp_path, "--select", "SYN", str(tmp_path / "check out"), GITHUB_WORKSPACE=str(tmp_path / "other")
+    )
     uri = outside["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     assert uri.startswith("file:///")
 
 
-# Computed by github/codeql-action's own `src/fingerprints.ts` (its unit tests).
+# Expected values of the unit tests of `src/fingerprints.ts` in github/codeql-action.
 _GREETINGS = [
     "e9496ae3ebfced30:1", "fb7c023a8b9ccb3f:1", "ce8ba1a563dcdaca:1", "e20e36e16fcb0cc8:1", "b3edc88f2938467e:1",
     "c8e28b0b4002a3a0:1", "c129715d7a2bc9a3:1",
@@ -345,10 +352,10 @@ _GREETINGS = [
     ],
 )  # fmt: skip
 def test_the_hash_of_a_line_is_githubs(text, expected):
-    every = range(1, len(expected) + 1)
-    assert list(line_hashes(text, every).values()) == expected
-    assert line_hashes(text, [len(expected)]) == {len(expected): expected[-1]}
-    assert line_hashes(text, [len(expected) + 1]) == {}
+    line_numbers = range(1, len(expected) + 1)
+    assert list(compute_line_hashes(text, line_numbers).values()) == expected
+    assert compute_line_hashes(text, [len(expected)]) == {len(expected): expected[-1]}
+    assert compute_line_hashes(text, [len(expected) + 1]) == {}
 
 
 # --- GitLab ----------------------------------------------------------------------------------------------------------
@@ -357,20 +364,20 @@ def test_the_hash_of_a_line_is_githubs(text, expected):
 @settings(max_examples=25, deadline=None)
 @given(RESULTS)
 def test_gitlab_is_valid_whatever_the_text(result):
-    issues = json.loads(printed(result, "gitlab"))
+    issues = json.loads(render_report(result, "gitlab"))
     GITLAB.validate(issues)
     assert len({issue["fingerprint"] for issue in issues}) == len(issues)
 
 
 def test_gitlab_of_real_files(tmp_path):
-    folder = everything(tmp_path)
+    folder = write_folder_with_all_kinds(tmp_path)
     issues = json.loads(lint(folder, "gitlab"))
     GITLAB.validate(issues)
     places = {(issue["check_name"], issue["location"]["path"]) for issue in issues}
     assert {("SYN003", "a.yaml"), ("XFL001", "c/ds.json"), ("SYN002", "d.yaml")} <= places
     within = json.loads(lint(folder / "c", "gitlab", CI_PROJECT_DIR=str(folder)))
     assert {issue["location"]["path"] for issue in within} <= {"c/ds.json", "c/main.yaml"}
-    # Where cfglint was started does not matter to the fingerprints.
+    # Fingerprints do not depend on the directory that cfglint runs in.
     assert {issue["fingerprint"] for issue in within} <= {issue["fingerprint"] for issue in issues}
 
 
@@ -380,7 +387,7 @@ def test_gitlab_of_real_files(tmp_path):
 @settings(max_examples=25, deadline=None)
 @given(RESULTS)
 def test_junit_is_valid_whatever_the_text(result):
-    output = printed(result, "junit")
+    output = render_report(result, "junit")
     root = ElementTree.fromstring(output)
     JUNIT.validate(root)
     assert len(root.findall(".//failure")) == len(result.findings) == int(root.attrib["failures"])
@@ -389,7 +396,7 @@ def test_junit_is_valid_whatever_the_text(result):
 
 
 def test_junit_of_real_files(tmp_path):
-    folder = everything(tmp_path)
+    folder = write_folder_with_all_kinds(tmp_path)
     (folder / "clean.yaml").write_text(AXOLOTL)
     root = ElementTree.fromstring(lint(folder, "junit", "--select", "SYN,XFL"))
     suites = {suite.attrib["name"]: suite for suite in root}
@@ -397,9 +404,9 @@ def test_junit_of_real_files(tmp_path):
     assert [case.attrib["name"] for case in suites["clean.yaml"]] == ["cfglint"]
     [failure] = suites["a.yaml"].findall("testcase/failure")
     assert failure.attrib["type"] == "warning"
-    headline, *more = failure.text.splitlines()
+    headline, *locations = failure.text.splitlines()
     assert headline == f"a.yaml, line 10, column 1: {failure.attrib['message']}"
-    assert more == ["a.yaml:6:1: first here"]
+    assert locations == ["a.yaml:6:1: first here"]
 
 
 # --- rdjson ----------------------------------------------------------------------------------------------------------
@@ -408,11 +415,11 @@ def test_junit_of_real_files(tmp_path):
 @settings(max_examples=25, deadline=None)
 @given(RESULTS)
 def test_rdjson_is_valid_whatever_the_text(result):
-    RDJSON.validate(json.loads(printed(result, "rdjson", PAGES)))
+    RDJSON.validate(json.loads(render_report(result, "rdjson", PAGES)))
 
 
-def suggested(source: str, suggestion: dict[str, Any]) -> str:
-    """A text with a suggestion applied: whole lines, the last one included, without their ending."""
+def apply_suggestion(source: str, suggestion: dict[str, Any]) -> str:
+    """Apply a suggestion to the text: whole lines, including the last, without their line ending."""
     assert set(suggestion["range"]["start"]) == set(suggestion["range"]["end"]) == {"line"}
     lines = source.split("\n")
     first, last = suggestion["range"]["start"]["line"], suggestion["range"]["end"]["line"]
@@ -434,8 +441,8 @@ def test_the_suggestions_of_rdjson_do_what_they_say(tmp_path, text):
     (tmp_path / "ds.json").write_text(text)
     [diagnostic] = json.loads(lint(tmp_path, "rdjson", "--select", "BAT001"))["diagnostics"]
     [suggestion] = diagnostic["suggestions"]
-    cfglint("--fix", "--select", "BAT001", cwd=tmp_path)
-    assert suggested(text, suggestion) == (tmp_path / "ds.json").read_text()
+    run_cfglint("--fix", "--select", "BAT001", cwd=tmp_path)
+    assert apply_suggestion(text, suggestion) == (tmp_path / "ds.json").read_text()
 
 
 def test_unsafe_fixes_are_not_suggested(tmp_path):
@@ -448,13 +455,13 @@ def test_columns_of_rdjson_are_bytes(tmp_path):
     (tmp_path / "ds.json").write_text('{"\U0001f600é": 1, ' + DEEPSPEED.replace("\n", "").removeprefix("{"))
     [diagnostic] = json.loads(lint(tmp_path, "rdjson", "--select", "BAT001"))["diagnostics"]
     line = (tmp_path / "ds.json").read_bytes()
-    at = diagnostic["location"]["range"]
-    assert line[at["start"]["column"] - 1 : at["end"]["column"] - 1].startswith(b'"train_batch_size"')
+    span = diagnostic["location"]["range"]
+    assert line[span["start"]["column"] - 1 : span["end"]["column"] - 1].startswith(b'"train_batch_size"')
 
 
-def edit_at(document: Document, start: int, end: int, text: str) -> FileEdit:
+def build_edit(document: Document, start: int, end: int, text: str) -> FileEdit:
     edit = Edit(Span(start, end), text)
-    return FileEdit(document.path, edit, document.position(start), document.position(end))
+    return FileEdit(document.path, edit, document.locate(start), document.locate(end))
 
 
 @given(
@@ -466,21 +473,23 @@ def edit_at(document: Document, start: int, end: int, text: str) -> FileEdit:
 def test_hunks_are_the_lines_that_edits_change(lines, newline, ended, data):
     source = newline.join(lines) + newline * ended
     whole = source.encode()
-    starts = [len(source[:at].encode()) for at in range(len(source) + 1) if source[at - 1 : at + 1] != "\r\n"]
+    starts = [
+        len(source[:offset].encode()) for offset in range(len(source) + 1) if source[offset - 1 : offset + 1] != "\r\n"
+    ]
     cuts = sorted(data.draw(st.lists(st.sampled_from(starts), min_size=2, max_size=6)))
     document = Document("x.yaml", whole)
-    edits, expected, at = [], b"", 0
+    edits, expected, offset = [], b"", 0
     for start, end in zip(cuts[::2], cuts[1::2]):
-        if start < at or (edits and start == at):
+        if start < offset or (edits and start == offset):
             continue
         text = data.draw(st.sampled_from(["", "b", f"b{newline}", f"b{newline}c"]))
-        edits.append(edit_at(document, start, end, text))
-        expected += whole[at:start] + text.encode()
-        at = end
-    expected += whole[at:]
+        edits.append(build_edit(document, start, end, text))
+        expected += whole[offset:start] + text.encode()
+        offset = end
+    expected += whole[offset:]
     result, line = b"", 1
     parts = whole.splitlines(keepends=True)
-    for hunk in fixes.hunks(edits, {"x.yaml": document}):
+    for hunk in fixes.build_hunks(edits, {"x.yaml": document}):
         result += b"".join(parts[line - 1 : hunk.line - 1])
         assert "".join(hunk.before).encode() == b"".join(parts[hunk.line - 1 : hunk.line - 1 + len(hunk.before)])
         result += "".join(hunk.after).encode()
@@ -494,11 +503,11 @@ def test_hunks_are_the_lines_that_edits_change(lines, newline, ended, data):
 @settings(max_examples=20, deadline=None)
 @given(RESULTS)
 def test_json_lines_are_the_records_of_the_object(result):
-    whole = json.loads(printed(result, "json"))
-    rows = [json.loads(line) for line in printed(result, "json-lines").splitlines()]
+    report = json.loads(render_report(result, "json"))
+    rows = [json.loads(line) for line in render_report(result, "json-lines").splitlines()]
     for kind, name in (("file", "files"), ("finding", "findings"), ("not_checked", "not_checked"), ("error", "errors")):
-        mine = [{key: value for key, value in row.items() if key != "type"} for row in rows if row["type"] == kind]
-        assert mine == whole[name]
+        records = [{key: value for key, value in row.items() if key != "type"} for row in rows if row["type"] == kind]
+        assert records == report[name]
 
 
 # --- grouped ---------------------------------------------------------------------------------------------------------
@@ -519,10 +528,10 @@ def test_grouped_findings(tmp_path):
 # --- Markdown --------------------------------------------------------------------------------------------------------
 
 
-def rendered(text: str) -> ElementTree.Element:
-    """As GitHub renders it; HTML in it is kept, so that whatever was smuggled in shows."""
+def render_markdown(text: str) -> ElementTree.Element:
+    """Render the text as GitHub does; HTML in it is kept, so that smuggled tags show."""
     page = cmarkgfm.github_flavored_markdown_to_html(text, options=CommonMark.CMARK_OPT_UNSAFE)
-    page = page.replace("<br>", "<br/>").translate({0xFFFE: "?", 0xFFFF: "?"})  # XML has no place for those
+    page = page.replace("<br>", "<br/>").translate({0xFFFE: "?", 0xFFFF: "?"})  # XML does not allow these
     return ElementTree.fromstring(f"<div>{page}</div>")
 
 
@@ -535,7 +544,7 @@ OURS = {
 @settings(max_examples=40, deadline=None)
 @given(RESULTS)
 def test_markdown_makes_nothing_of_what_files_say(result):
-    root = rendered(printed(result, "markdown"))
+    root = render_markdown(render_report(result, "markdown"))
     assert {element.tag for element in root.iter()} <= OURS
     rows = [row for table in root.iter("table") for row in table.iter("tr")]
     assert all(len(list(row)) in (3, 7) for row in rows)
@@ -543,10 +552,21 @@ def test_markdown_makes_nothing_of_what_files_say(result):
     assert cells == len(result.findings)
 
 
+def test_words_in_backticks_are_code_in_pages_and_summaries(tmp_path):
+    folder = write_folder_with_all_kinds(tmp_path)
+    for output_format in ("markdown", "html"):
+        output = lint(folder, output_format, "--gpu", "H100", "--nodes", "1", "--gpus-per-node", "8")
+        body = re.sub(r"(?s)<script.*?</script>|<pre.*?</pre>|<style.*?</style>|```diff.*?```", "", output)
+        assert "<code>train_batch_size</code>" in html.unescape(body)
+        assert "&#96;" not in body
+        if output_format == "html":
+            assert "`" not in body
+
+
 def test_markdown_of_real_files(tmp_path):
-    folder = everything(tmp_path)
+    folder = write_folder_with_all_kinds(tmp_path)
     output = lint(folder, "markdown", "--gpu", "H100", "--nodes", "1", "--gpus-per-node", "8")
-    root = rendered(output)
+    root = render_markdown(output)
     text = "".join(root.itertext())
     assert "Runs" in text
     assert "axolotl" in text
@@ -560,7 +580,7 @@ def test_markdown_of_real_files(tmp_path):
 def test_a_summary_stays_below_what_github_takes():
     document = Document("x.yaml", b"key: value\n" * 2000)
     place = Place(document, Span(0, 3))
-    many = [
+    findings = [
         Finding(
             "MEM001",
             "step-exceeds-gpu",
@@ -574,56 +594,58 @@ def test_a_summary_stays_below_what_github_takes():
         for number in range(300)
         for severity in reversed(SEVERITIES)
     ]
-    many.sort(key=lambda finding: finding.order)
-    output = printed(Result((), tuple(many), (), (), (), frozenset()), "markdown")
+    findings.sort(key=lambda finding: finding.sort_key)
+    output = render_report(Result((), tuple(findings), (), (), (), frozenset()), "markdown")
     assert 100_000 < len(output.encode()) < markdown.MAX_BYTES + 1000 < 2**20
     assert output.rstrip().endswith("The log of the step has everything.")
-    short = [finding._replace(message="m") for finding in many]
-    output = printed(Result((), tuple(short), (), (), (), frozenset()), "markdown")
+    short = [finding._replace(message="m") for finding in findings]
+    output = render_report(Result((), tuple(short), (), (), (), frozenset()), "markdown")
     assert output.count("| 1 |") == markdown.MAX_FINDINGS
     assert "700 more findings are not listed." in output
-    # The gravest are.
+    # The most severe are listed.
     assert output.count("❌ error") == markdown.MAX_FINDINGS
 
 
 def test_a_fence_is_longer_than_what_it_holds():
     document = Document("x.yaml", b"a: 1\n")
-    edit = edit_at(document, 0, 4, "a: ````` </details> **b**")
-    found = Finding(
+    edit = build_edit(document, 0, 4, "a: ````` </details> **b**")
+    finding = Finding(
         "MEM001", "step-exceeds-gpu", "error", "m", "x.yaml", Position(1, 1), Position(1, 2),
         Place(document, Span(0, 1)), Remedy("safe", "x", (edit,)),
     )  # fmt: skip
-    root = rendered(printed(Result((), (found,), (), (), (), frozenset()), "markdown"))
+    root = render_markdown(render_report(Result((), (finding,), (), (), (), frozenset()), "markdown"))
     [pre] = root.iter("pre")
     assert "".join(pre.itertext()) == "@@ x.yaml:1 @@\n-a: 1\n+a: ````` </details> **b**\n"
 
 
 def test_rules_are_linked_where_somebody_says_where_they_are():
-    found = Finding("MEM001", "step-exceeds-gpu", "error", "m", "x.yaml", Position(1, 1), Position(1, 2))
-    result = Result((), (found,), (), (), (), frozenset())
+    finding = Finding("MEM001", "step-exceeds-gpu", "error", "m", "x.yaml", Position(1, 1), Position(1, 2))
+    result = Result((), (finding,), (), (), (), frozenset())
     address = "https://example.org/rules/MEM001"
     for form in ("json", "json-lines", "sarif", "gitlab", "junit", "github", "rdjson", "html"):
-        assert address in printed(result, form, PAGES), form
-        assert "https://example.org" not in printed(result, form), form
-    assert json.loads(printed(result, "json", PAGES))["findings"][0]["url"] == address
-    assert [link.attrib["href"] for link in rendered(printed(result, "markdown", PAGES)).iter("a")] == [address]
-    assert address in printed(result, "text", PAGES._replace(links=True))
-    assert address not in printed(result, "text", PAGES)
+        assert address in render_report(result, form, PAGES), form
+        assert "https://example.org" not in render_report(result, form), form
+    assert json.loads(render_report(result, "json", PAGES))["findings"][0]["url"] == address
+    assert [link.attrib["href"] for link in render_markdown(render_report(result, "markdown", PAGES)).iter("a")] == [
+        address
+    ]
+    assert address in render_report(result, "text", PAGES._replace(links=True))
+    assert address not in render_report(result, "text", PAGES)
 
 
-# --- all of them -----------------------------------------------------------------------------------------------------
+# --- all formats -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_the_order_of_arguments_does_not_matter(tmp_path, form):
-    folder = everything(tmp_path)
+    folder = write_folder_with_all_kinds(tmp_path)
     assert lint(folder, form) == lint(folder, form, "d.yaml", "c", "b", "a.yaml")
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_nothing_found_is_told_in_every_format(tmp_path, form):
     (tmp_path / "config.yaml").write_text(AXOLOTL)
-    outcome = cfglint("--output-format", form, "--select", "SYN", cwd=tmp_path)
+    outcome = run_cfglint("--output-format", form, "--select", "SYN", cwd=tmp_path)
     assert outcome.code == 0
     if form in ("json", "gitlab", "rdjson", "sarif"):
         json.loads(outcome.out)
@@ -632,25 +654,25 @@ def test_nothing_found_is_told_in_every_format(tmp_path, form):
 
 
 def test_what_could_not_be_read_is_in_every_format():
-    trouble = Trouble("x.yaml", "the lens fell", Position(3, 1), "MEM001", ours=True)
+    trouble = Trouble("x.yaml", "the lens fell", Position(3, 1), "MEM001", is_internal=True)
     result = Result((CheckedFile("x.yaml", "axolotl", "main"),), (), (trouble,), (), (), frozenset())
     for form in FORMATS:
-        assert "the lens fell" in printed(result, form), form
+        assert "the lens fell" in render_report(result, form), form
 
 
 LINE_PER_FINDING = ("concise", "grouped")
-"""Formats that show a headline and no more."""
+"""Formats that show only a headline."""
 
 
 @pytest.mark.parametrize("form", [form for form in FORMATS if form not in LINE_PER_FINDING])
 def test_help_notes_and_related_places_are_in_every_report(form):
-    one, other = Document("a.yaml", b"a: 1\n"), Document("b.yaml", b"b: 2\n")
-    found = Finding(
+    document, other_document = Document("a.yaml", b"a: 1\n"), Document("b.yaml", b"b: 2\n")
+    finding = Finding(
         "XFL001", "deepspeed-contradicts", "error", "m", "a.yaml", Position(1, 1), Position(1, 2),
-        Place(one, Span(0, 1)), related=(Related(Place(other, Span(0, 1)), "and this"),), help="do that",
+        Place(document, Span(0, 1)), related=(Related(Place(other_document, Span(0, 1)), "and this"),), help="do that",
         notes=("a first note", "a second one"), fix=Remedy("display", "or so"),
     )  # fmt: skip
-    report = html.unescape(printed(Result((), (found,), (), (), (), frozenset()), form))
+    report = html.unescape(render_report(Result((), (finding,), (), (), (), frozenset()), form))
     for part in ("b.yaml", "and this", "do that", "a first note", "a second one"):
         assert part in report, part
     assert "or so" in report
@@ -658,24 +680,25 @@ def test_help_notes_and_related_places_are_in_every_report(form):
 
 def test_certainty_and_what_a_finding_rests_on_are_in_the_reports(tmp_path):
     (tmp_path / "config.yaml").write_text(LIMITED)
-    only = ("--isolated", "--select", "MEM001")
-    [finding] = json.loads(lint(tmp_path, "json", *only))["findings"]
+    arguments = ("--isolated", "--select", "MEM001")
+    [finding] = json.loads(lint(tmp_path, "json", *arguments))["findings"]
     assert finding["certainty"] == "assumed"
     [length] = [ground for ground in finding["rests_on"] if ground["fact"] == "sequence.length"]
     assert (length["value"], length["grade"]) == (32768, "assumed")
     [note] = [note for note in finding["notes"] if "cutoff_len" in note]
     assert note == f"assumes {length['note']}"
 
-    [result] = run_of(tmp_path, *only)["results"]
+    [result] = lint_to_sarif(tmp_path, *arguments)["results"]
     assert result["properties"]["certainty"] == "assumed"
     assert "sequence.length (assumed)" in result["properties"]["restsOn"]
     assert note in result["message"]["text"]
 
-    page = html.unescape(lint(tmp_path, "html", *only))
+    page = html.unescape(lint(tmp_path, "html", *arguments))
     assert '<span class="certainty">assumed</span>' in page
-    assert f"<li>sequence.length = 32768 (assumed): {length['note']}</li>" in page
-    assert f"note: {note}" in lint(tmp_path, "text", *only)
-    with working_in(tmp_path):
+    words = re.sub("`([^`]+)`", r"<code>\1</code>", length["note"])
+    assert f"<li>sequence.length = 32768 (assumed): {words}</li>" in page
+    assert f"note: {note}" in lint(tmp_path, "text", *arguments)
+    with change_directory(tmp_path):
         [record] = api.lint("config.yaml", api.Options(isolated=True, select=["MEM001"])).findings
     assert record.certainty == "assumed"
     assert "sequence.length" in {ground.fact for ground in record.rests_on}
@@ -706,7 +729,7 @@ def test_the_copies_of_official_schemas_are_what_their_list_says():
 
 @pytest.mark.slow
 def test_a_report_is_the_same_in_every_process():
-    """Sets have another order wherever Python's hashes have another seed."""
+    """Compare processes with different hash seeds, in which sets have a different order."""
     command = [sys.executable, "-m", "cfglint_train", "--isolated", "--output-format", "json", "fixtures"]
     reports = {
         subprocess.run(

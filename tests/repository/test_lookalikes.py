@@ -1,4 +1,4 @@
-"""Files that no framework recognises: which tool they look like, and where that is reported."""
+"""Files that no framework recognises: the tool that they look like, and where that is reported."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import re
 
 from cfglint_train import api
-from cfglint_train.repository.lookalikes import looks_like
+from cfglint_train.repository.lookalikes import identify_tool
 from tests.support.cases import for_each
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, LIMITED
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import working_in
+from tests.support.linting import change_directory
 
 MKDOCS = "site_name: Meadow\nnav:\n  - index.md\n"
 VERL = "actor_rollout_ref:\n  actor:\n    strategy: fsdp\n"
@@ -65,26 +65,28 @@ SAMPLES = [
 
 @for_each(("name", "text", "tool"), SAMPLES)
 def test_each_tool_is_known_by_its_words(name, text, tool):
-    assert looks_like(name, text.encode()) == tool
+    assert identify_tool(name, text.encode()) == tool
 
 
 def test_no_clue_begins_in_two_ways():
-    """A text without the word that a clue begins with is not searched for the clue."""
+    """Require a plain first word, because a text without it is not searched for the clue."""
     content = json.loads((REPOSITORY / "lint/cfglint_train/repository/lookalikes.json").read_text())
     clues = [clue for tool in content.values() for groups in tool.values() for group in groups for clue in group]
     assert len(clues) > 50
     for clue in clues:
-        outside = clue
-        while (without := re.sub(r"\([^()]*\)", "", outside)) != outside:
-            outside = without
-        assert "|" not in outside, clue
-        assert re.search(r"\(\?[a-zA-Z-]", clue) is None, clue  # its flags would let it begin with other letters
+        outer_pattern = clue
+        while (stripped := re.sub(r"\([^()]*\)", "", outer_pattern)) != outer_pattern:
+            outer_pattern = stripped
+        assert "|" not in outer_pattern, clue
+        assert re.search(r"\(\?[a-zA-Z-]", clue) is None, clue  # flags would let the clue begin with other letters
 
 
 def test_no_file_of_another_kind_looks_like_a_tool():
     others = REPOSITORY / "fixtures" / "others"
-    found = {path.name: looks_like(path.name, path.read_bytes()) for path in others.rglob("*") if path.is_file()}
-    assert {name: tool for name, tool in found.items() if tool} == {}
+    tool_by_name = {
+        path.name: identify_tool(path.name, path.read_bytes()) for path in others.rglob("*") if path.is_file()
+    }
+    assert {name: tool for name, tool in tool_by_name.items() if tool} == {}
 
 
 def test_a_script_that_starts_a_framework_names_the_file(tmp_path):
@@ -92,14 +94,19 @@ def test_a_script_that_starts_a_framework_names_the_file(tmp_path):
     (tmp_path / "run.sh").write_text("cd jobs\naxolotl train ../a.yaml\naxolotl train missing.yaml\n")
     (tmp_path / "jobs").mkdir()
     (tmp_path / "a.yaml").write_text(AXOLOTL)
-    first = (
-        "run.sh:3:15: info CHK004 run not checked: `missing.yaml`, which axolotl is started with, was not found"
+    missing_line = (
+        "run.sh:3:15: info CHK004 run not checked: axolotl is started with `missing.yaml`, which was not found"
         " (file-not-found)"
     )
-    assert first in cfglint("--isolated", "run.sh", cwd=tmp_path).out.splitlines()
+    assert missing_line in run_cfglint("--isolated", "run.sh", cwd=tmp_path).out.splitlines()
     (tmp_path / "jobs" / "missing.yaml").write_text(AXOLOTL)
-    there = "run.sh: not recognised as a training configuration (it starts axolotl with `../a.yaml`, which is checked)"
-    assert cfglint("--isolated", "run.sh", cwd=tmp_path).out.splitlines() == [there, "No findings in 2 files."]
+    started_line = (
+        "run.sh: not recognised as a training configuration (it starts axolotl with `../a.yaml`, which is checked)"
+    )
+    assert run_cfglint("--isolated", "run.sh", cwd=tmp_path).out.splitlines() == [
+        started_line,
+        "No findings in 2 files.",
+    ]
 
 
 def test_files_in_a_folder_are_counted_and_never_a_finding(tmp_path):
@@ -107,14 +114,14 @@ def test_files_in_a_folder_are_counted_and_never_a_finding(tmp_path):
         (tmp_path / name).write_text(VERL)
     (tmp_path / "run.sh").write_text("swift sft --model x\n")
     (tmp_path / "mkdocs.yml").write_text(MKDOCS)
-    assert cfglint("--isolated", cwd=tmp_path) == (
+    assert run_cfglint("--isolated", cwd=tmp_path) == (
         0,
         "1 file looks like ms-swift, which is not supported\n"
         "3 files look like verl, which is not supported\n"
-        "warning: no training config found: looked at 5 files, and cfglint recognises none (--verbose says why)\n",
+        "warning: no training config found in 5 files (--verbose says why)\n",
         "",
     )
-    report = json.loads(cfglint("--isolated", "--output-format", "json", cwd=tmp_path).out)
+    report = json.loads(run_cfglint("--isolated", "--output-format", "json", cwd=tmp_path).out)
     assert report["findings"] == []
     assert report["unsupported"] == [
         {"framework": "ms-swift", "paths": ["run.sh"]},
@@ -127,32 +134,34 @@ def test_a_file_that_a_person_names_is_said_to_be_left_out(tmp_path):
     (tmp_path / "ppo.yaml").write_text(VERL)
     (tmp_path / "train.yaml").write_text(AXOLOTL)
     for form in ("text", "concise", "grouped"):
-        outcome = cfglint("--isolated", "--output-format", form, "train.yaml", "mkdocs.yml", "ppo.yaml", cwd=tmp_path)
-        said = [line for line in outcome.lines if "not recognised" in line]
-        assert said[0].startswith("mkdocs.yml: not recognised as a training configuration (")
-        assert "looks like verl" in said[1]
-        assert len(said) == 2
+        outcome = run_cfglint(
+            "--isolated", "--output-format", form, "train.yaml", "mkdocs.yml", "ppo.yaml", cwd=tmp_path
+        )
+        reported = [line for line in outcome.lines if "not recognised" in line]
+        assert reported[0].startswith("mkdocs.yml: not recognised as a training configuration (")
+        assert "looks like verl" in reported[1]
+        assert len(reported) == 2
 
 
 def test_files_of_a_hook_and_of_a_folder_stay_silent(tmp_path):
     (tmp_path / "mkdocs.yml").write_text(MKDOCS)
-    assert cfglint("--isolated", "--force-exclude", "mkdocs.yml", cwd=tmp_path).lines == [
-        "warning: no training config found: looked at 1 file, and cfglint recognises none (--verbose says why)"
+    assert run_cfglint("--isolated", "--force-exclude", "mkdocs.yml", cwd=tmp_path).lines == [
+        "warning: no training config found in 1 file (--verbose says why)"
     ]
-    assert "mkdocs" not in cfglint("--isolated", ".", cwd=tmp_path).out
+    assert "mkdocs" not in run_cfglint("--isolated", ".", cwd=tmp_path).out
 
 
 def test_a_pattern_that_names_many_files_does_not_bury_the_rest(tmp_path):
     names = [f"{number}.yaml" for number in range(8)]
     for name in names:
         (tmp_path / name).write_text(MKDOCS)
-    outcome = cfglint("--isolated", *names, cwd=tmp_path)
+    outcome = run_cfglint("--isolated", *names, cwd=tmp_path)
     assert len(outcome.lines) == 7
     assert outcome.lines[5].startswith("3 more files not recognised")
 
 
 def test_the_api_has_them(tmp_path):
     (tmp_path / "ppo.yaml").write_text(VERL)
-    with working_in(tmp_path):
+    with change_directory(tmp_path):
         checked = api.lint(".", api.Options(isolated=True))
     assert checked.unsupported == (api.UnsupportedFiles("verl", ("ppo.yaml",)),)

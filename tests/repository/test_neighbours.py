@@ -1,4 +1,4 @@
-"""Which files of a lint one process reads after each other."""
+"""Order of files that one process reads after each other."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import pytest
 
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.options import LintOptions
-from cfglint_train.repository.scheduling import neighbours
+from cfglint_train.repository.scheduling import sort_turns
 from tests.support.configs import AXOLOTL
-from tests.support.linting import working_in
+from tests.support.linting import change_directory
 
 STARTS = "#!/bin/bash\naccelerate launch --config_file all/fsdp.yaml -m axolotl.cli.train {}\n"
 
 
-def order(folder: Path) -> list[str]:
-    """The names of all files, as processes share them."""
-    with working_in(folder):
-        workspace = dispatch.workspace_for(LintOptions())
+def list_order(folder: Path) -> list[str]:
+    """Return the names of all files in the order in which processes share them."""
+    with change_directory(folder):
+        workspace = dispatch.open_workspace(LintOptions())
         turns = list(enumerate(workspace.collect(["."])))
-        found = neighbours(turns, workspace.repositories)
-        assert sorted(found) == turns
-        return [os.path.basename(path) for _, path in found]
+        sorted_turns = sort_turns(turns, workspace.repositories)
+        assert sorted(sorted_turns) == turns
+        return [os.path.basename(path) for _, path in sorted_turns]
 
 
 @pytest.fixture
@@ -37,17 +37,17 @@ def here(tmp_path: Path) -> Path:
 
 
 def test_a_script_stands_behind_the_configuration_that_it_starts(here: Path) -> None:
-    """Not behind the launcher's file, which all of them name."""
+    """Keep it away from the launcher's file, which all scripts name."""
     for number in (2, 0, 1):
         (here / f"jobs/{9 - number}.sh").write_text(STARTS.format(f"all/run{number}.yaml"))
-    assert order(here) == ["fsdp.yaml", "run0.yaml", "9.sh", "run1.yaml", "8.sh", "run2.yaml", "7.sh"]
+    assert list_order(here) == ["fsdp.yaml", "run0.yaml", "9.sh", "run1.yaml", "8.sh", "run2.yaml", "7.sh"]
 
 
 def test_a_script_that_names_itself_stands_behind_what_it_starts(here: Path) -> None:
     (here / "jobs/a.sh").write_text("#!/bin/bash\n# sbatch jobs/a.sh\naxolotl train all/run1.yaml\n")
-    assert order(here) == ["fsdp.yaml", "run0.yaml", "run1.yaml", "a.sh", "run2.yaml"]
+    assert list_order(here) == ["fsdp.yaml", "run0.yaml", "run1.yaml", "a.sh", "run2.yaml"]
 
 
 def test_other_scripts_stay_where_they_are(here: Path) -> None:
     (here / "jobs/a.sh").write_text("#!/bin/bash\naxolotl train $1\n")
-    assert order(here) == ["fsdp.yaml", "run0.yaml", "run1.yaml", "run2.yaml", "a.sh"]
+    assert list_order(here) == ["fsdp.yaml", "run0.yaml", "run1.yaml", "run2.yaml", "a.sh"]

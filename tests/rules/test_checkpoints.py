@@ -1,11 +1,11 @@
-"""Checkpoints beyond what the fixtures of one rule show."""
+"""Checkpoints beyond the fixtures of a single rule."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import fix, lint, options
+from tests.support.linting import build_options, fix, lint
 
 RUN = """\
 model_name_or_path: Qwen/Qwen2.5-7B
@@ -29,23 +29,25 @@ SHARDS = """\
 """
 
 
-@pytest.mark.parametrize(("after", "told"), [("", 1), ("python out/zero_to_fp32.py out out/whole\n", 0)])
-def test_a_script_that_converts_the_shards_needs_no_gathering(after, told, tmp_path):
+@pytest.mark.parametrize(("after", "count"), [("", 1), ("python out/zero_to_fp32.py out out/whole\n", 0)])
+def test_a_script_that_converts_the_shards_needs_no_gathering(after, count, tmp_path):
     (tmp_path / "run.yaml").write_text(RUN)
     (tmp_path / "z3.json").write_text(SHARDS)
     (tmp_path / "train.sh").write_text(f"llamafactory-cli train run.yaml\n{after}")
-    found = lint(tmp_path, options(("KEY006",))).findings
-    assert len([one for one in found if "in shards of ZeRO-3" in one.message]) == told
+    findings = lint(tmp_path, build_options(("KEY006",))).findings
+    assert len([finding for finding in findings if "in shards of ZeRO-3" in finding.message]) == count
 
 
 def test_of_a_resumed_run_whose_host_is_too_small_nothing_is_changed(tmp_path):
-    """CKP006 asks for the optimizer's states, which do not fit; CKP003 does not take them out."""
+    """Keep the run as it is: CKP006 asks for optimizer states that do not fit, and CKP003 does not remove them."""
     text = (REPOSITORY / "fixtures" / "rules" / "CKP003" / "fires" / "resumed.yaml").read_text()
     (tmp_path / "run.yaml").write_text(f"{text}save_only_model: true\n")
-    done = fix(tmp_path, options(("CKP003", "CKP006")), unsafe=True)
-    assert (done.applied, done.result.troubles) == ((), ())
-    assert [(one.code, one.reason.split(":")[0]) for one in done.refused] == [("CKP006", "it would bring CKP003")]
+    outcome = fix(tmp_path, build_options(("CKP003", "CKP006")), unsafe=True)
+    assert (outcome.applied, outcome.result.troubles) == ((), ())
+    assert [(fix_refused.code, fix_refused.reason.split(":")[0]) for fix_refused in outcome.refused] == [
+        ("CKP006", "it would cause CKP003")
+    ]
     (tmp_path / "run.yaml").write_text(text)
-    done = fix(tmp_path, options(("CKP003", "CKP006")), unsafe=True)
-    assert (done.applied, done.result.troubles) == ((), ())
-    assert [finding.code for finding in done.result.findings] == ["CKP003"]
+    outcome = fix(tmp_path, build_options(("CKP003", "CKP006")), unsafe=True)
+    assert (outcome.applied, outcome.result.troubles) == ((), ())
+    assert [finding.code for finding in outcome.result.findings] == ["CKP003"]

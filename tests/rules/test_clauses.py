@@ -1,4 +1,4 @@
-"""The files of clauses against their schema, and the words and operators that they are written in."""
+"""Clause files against their schema, and the words and operators that clauses use."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from cfglint_rules.vocabulary.operators import OPERATORS, RELATIONS, WORDS, passes, relations
-from cfglint_rules.vocabulary.table import Kind, table
+from cfglint_rules.vocabulary.operators import OPERATORS, RELATIONS, WORDS, evaluate_test, list_relations
+from cfglint_rules.vocabulary.table import TableKind, load_table
 from cfglint_train import frameworks
 from cfglint_train.documents.document import MISSING
-from cfglint_train.frameworks.registry import listed
-from cfglint_train.plan.fields import named
+from cfglint_train.frameworks.registry import list_frameworks
+from cfglint_train.plan.fields import get_field
 from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 
 FOLDER = Path(frameworks.__path__[0])
 SCHEMA = json.loads((FOLDER / "clauses.schema.json").read_text(encoding="utf-8"))
 FILES = sorted(path for kind in ("refusals", "idle") for path in FOLDER.rglob(f"*{kind}.json"))
-KINDS: tuple[Kind, ...] = ("refusals", "idle")
-TABLES = [(framework, kind) for framework in listed() for kind in KINDS if table(framework, kind).rows]
+KINDS: tuple[TableKind, ...] = ("refusals", "idle")
+TABLES = [(framework, kind) for framework in list_frameworks() for kind in KINDS if load_table(framework, kind).rows]
 NO_KEYS = (
     "@ranks",
     "@eval_batch",
@@ -42,18 +42,18 @@ NO_KEYS = (
 )
 
 
-def content(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+def load_clause_file(path: Path) -> dict[str, Any]:
+    clauses: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return clauses
 
 
-def settings_of(row: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The settings of a clause, each with its test."""
+def list_tests(row: dict[str, Any]) -> list[tuple[str, Any]]:
+    """List the settings of a clause, each with its test."""
     return [entry for tests in (row["when"], *row.get("either", ())) for entry in tests.items()]
 
 
-def conditions(path: Path) -> set[str]:
-    """The public functions of a module of conditions."""
+def list_conditions(path: Path) -> set[str]:
+    """Return the names of the public functions of a module of conditions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name[0] != "_"}
 
@@ -64,29 +64,29 @@ def test_the_schema_is_one():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FOLDER)))
 def test_files_follow_the_schema(path):
-    rows = content(path)
+    rows = load_clause_file(path)
     errors = Draft202012Validator(SCHEMA).iter_errors(rows)
     assert [f"{error.json_path}: {error.message[:200]}" for error in errors] == []
     assert (path.parent / rows["$schema"]).samefile(FOLDER / "clauses.schema.json")
-    own = [row["name"] for row in rows["clauses"]]
-    assert len(own) == len(set(own))
+    names = [row["name"] for row in rows["clauses"]]
+    assert len(names) == len(set(names))
 
 
 def test_every_file_is_loaded():
-    shared = {(path.parent / name).resolve() for path in FILES for name in content(path).get("include", ())}
+    shared = {(path.parent / name).resolve() for path in FILES for name in load_clause_file(path).get("include", ())}
     loaded = {(FOLDER / framework / f"{kind}.json").resolve() for framework, kind in TABLES}
     assert {path.resolve() for path in FILES} == shared | loaded
     for framework, kind in TABLES:
-        own = [row["name"] for row in table(framework, kind).rows]
-        assert len(own) == len(set(own))
+        names = [row["name"] for row in load_table(framework, kind).rows]
+        assert len(names) == len(set(names))
 
 
 def test_the_documentation_shows_a_clause_that_is_there():
     page = (REPOSITORY / "docs" / "contributing" / "clause.md").read_text(encoding="utf-8")
-    shown = re.findall(r'^```json title="([^"]+)"\n(.+?)^```', page, re.M | re.S)
-    assert shown
-    for name, text in shown:
-        assert json.loads(text) in content(REPOSITORY / name)["clauses"]
+    examples = re.findall(r'^```json title="([^"]+)"\n(.+?)^```', page, re.M | re.S)
+    assert examples
+    for name, text in examples:
+        assert json.loads(text) in load_clause_file(REPOSITORY / name)["clauses"]
 
 
 @for_each("change", [
@@ -110,25 +110,27 @@ def test_the_schema_has_the_words_and_operators_that_are_computed():
 
 @pytest.mark.parametrize(("framework", "kind"), TABLES)
 def test_clauses_hold_only_where_their_first_setting_is_given(framework, kind):
-    """The table is searched by it."""
-    for row in table(framework, kind).rows:
+    """Require it, because the table is searched by the first setting."""
+    for row in load_table(framework, kind).rows:
         name, test = next(iter(row["when"].items()))
         assert name[0] != "@", row["name"]
-        assert not passes(test, MISSING), row["name"]
+        assert not evaluate_test(test, MISSING), row["name"]
 
 
 @pytest.mark.parametrize(("framework", "kind"), TABLES)
 def test_clauses_name_what_exists(framework, kind):
-    for row in table(framework, kind).rows:
-        names = [name for name, test in settings_of(row) for name in (name, *(other for _, other in relations(test)))]
+    for row in load_table(framework, kind).rows:
+        names = [
+            name for name, test in list_tests(row) for name in (name, *(related for _, related in list_relations(test)))
+        ]
         for name in (*names, *re.findall(r"[\[<](@[^\]>]*)[\]>]", row["message"])):
-            assert name[0] != "@" or name in NO_KEYS or named(name[1:])
+            assert name[0] != "@" or name in NO_KEYS or get_field(name[1:])
 
 
 @pytest.mark.parametrize(("framework", "kind"), TABLES)
 def test_brackets_in_texts_hold_the_name_of_one_setting(framework, kind):
-    """`[a, b]` would lose its brackets."""
-    for row in table(framework, kind).rows:
+    """Allow one name per pair, because `[a, b]` would lose its brackets."""
+    for row in load_table(framework, kind).rows:
         for text in (row["message"], row.get("help", ""), row.get("cure", {}).get("message", "")):
             assert [
                 name for name in re.findall(r"[\[<]([^\]>]*)[\]>]", text) if not re.fullmatch(r"[\w.@-]+", name)
@@ -137,26 +139,26 @@ def test_brackets_in_texts_hold_the_name_of_one_setting(framework, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_flags_in_texts_take_the_spelling_of_the_script(kind):
-    for row in table("openrlhf", kind).rows:
+    for row in load_table("openrlhf", kind).rows:
         for text in (row["message"], row.get("help", ""), row.get("cure", {}).get("message", "")):
             assert not re.search(r"(?<![\[<])--[a-z]", text), row["name"]
 
 
-@pytest.mark.parametrize("framework", listed())
+@pytest.mark.parametrize("framework", list_frameworks())
 def test_conditions_that_are_code_are_there_and_used(framework):
-    used = {row["also"] for kind in KINDS for row in table(framework, kind).rows if "also" in row}
+    used = {row["also"] for kind in KINDS for row in load_table(framework, kind).rows if "also" in row}
     module = FOLDER / framework / "conditions.py"
-    assert used == (conditions(module) if module.exists() else set())
+    assert used == (list_conditions(module) if module.exists() else set())
 
 
-@pytest.mark.parametrize("framework", listed())
+@pytest.mark.parametrize("framework", list_frameworks())
 def test_no_effect_is_no_refusal(framework):
-    """A clause is an error unless it states another level, which a setting without effect seldom is."""
-    assert [row["name"] for row in table(framework, "idle").rows if "severity" not in row] == []
+    """Require another level of idle clauses, because a clause is an error unless it states one."""
+    assert [row["name"] for row in load_table(framework, "idle").rows if "severity" not in row] == []
 
 
 def test_nearly_all_clauses_are_data_alone():
-    rows = [row for path in FILES for row in content(path)["clauses"]]
+    rows = [row for path in FILES for row in load_clause_file(path)["clauses"]]
     coded = [row["name"] for row in rows if "also" in row]
     assert len(rows) >= 347
     assert len(coded) <= 15
@@ -192,8 +194,8 @@ def test_nearly_all_clauses_are_data_alone():
     ({"all": ["on", "integer"]}, [1, True], [0, "a", MISSING]),
 ], ids=str)  # fmt: skip
 def test_words_and_operators(test, good, bad):
-    assert [value for value in good if not passes(test, value)] == []
-    assert [value for value in bad if passes(test, value)] == []
+    assert [value for value in good if not evaluate_test(test, value)] == []
+    assert [value for value in bad if evaluate_test(test, value)] == []
 
 
 @pytest.mark.parametrize(("relation", "good", "bad"), [
@@ -204,6 +206,6 @@ def test_words_and_operators(test, good, bad):
     ("not-as-many-as", [("a,b", "a"), ([1], [1, 2])], [("a,b", [1, 2]), (MISSING, "a"), (1, [1, 2])]),
 ])  # fmt: skip
 def test_relations(relation, good, bad):
-    assert list(relations({relation: "other"})) == [(relation, "other")]
+    assert list(list_relations({relation: "other"})) == [(relation, "other")]
     assert [pair for pair in good if not RELATIONS[relation](*pair)] == []
     assert [pair for pair in bad if RELATIONS[relation](*pair)] == []

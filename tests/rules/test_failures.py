@@ -1,4 +1,4 @@
-"""`docs/failures.md`: each rule and clause that it names for a framework is there."""
+"""Rules and clauses that `docs/failures.md` names for a framework."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 import pytest
 
 from cfglint_rules import registry
-from cfglint_rules.vocabulary.table import table
-from cfglint_train.frameworks.registry import listed
+from cfglint_rules.vocabulary.table import load_table
+from cfglint_train.frameworks.registry import list_frameworks
 from tests.support.cases import for_each
 from tests.support.corpus import REPOSITORY
 
@@ -21,7 +21,7 @@ CELLS = [
     if row != HEAD
     for framework, cell in zip(HEAD[1:], row[1:], strict=True)
 ]
-NAMES = {one.title: name for name, one in listed().items()}
+NAMES = {one.title: name for name, one in list_frameworks().items()}
 
 
 def test_the_tables_have_every_bullet_of_both_kinds():
@@ -32,9 +32,9 @@ def test_the_tables_have_every_bullet_of_both_kinds():
 @for_each(("framework", "cell"), CELLS)
 def test_what_a_cell_names_exists(framework, cell):
     name = NAMES.get(framework, framework.lower().replace("-", "_"))
-    clauses = {row["name"] for kind in ("refusals", "idle") for row in table(name, kind).rows}
+    clauses = {row["name"] for kind in ("refusals", "idle") for row in load_table(name, kind).rows}
     codes = set(re.findall(r"\b[A-Z]{3}\d{3}\b", cell))
-    named = set(re.findall(r"`([^`]+)`", cell))
+    clause_names = set(re.findall(r"`([^`]+)`", cell))
     assert codes <= set(registry.RULES)
-    assert named <= clauses
-    assert codes or named or cell in ("-", "*not provable*", "*not read*")
+    assert clause_names <= clauses
+    assert codes or clause_names or cell in ("-", "*not provable*", "*not read*")

@@ -1,11 +1,12 @@
-"""Every rule against its fixtures: configurations where it must fire, where it must stay silent, and the fixed files.
+"""Every rule against its fixtures: configs where it must fire, where it must stay silent, and the fixed files.
 
-fixtures/rules/<CODE>/fires/     each recognised file has a finding of the rule; `expected.txt` beside the folders lists
-                                 path, line, message, fix, help and notes
-fixtures/rules/<CODE>/silent/    none has
-fixtures/rules/<CODE>/fixed/     `fires/` after `--fix --unsafe-fixes --select CODE`, byte for byte, where it fixes
+    fixtures/rules/<CODE>/fires/     each recognised file has a finding of the rule; `expected.txt` beside the
+                                     folders lists path, line, message, fix, help and notes
+    fixtures/rules/<CODE>/silent/    no file has a finding of the rule
+    fixtures/rules/<CODE>/fixed/     `fires/` after `--fix --unsafe-fixes --select CODE`, byte for byte, if the rule
+                                     has a fix
 
-`CFGLINT_UPDATE=1 pytest tests/rules` writes `expected.txt` and `fixed/` anew; read the difference before committing.
+`CFGLINT_UPDATE=1 pytest tests/rules` rewrites `expected.txt` and `fixed/`; review the diff before committing.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ import pytest
 from cfglint_rules import registry
 from cfglint_train.findings.finding import SEVERITIES
 from tests.support.cases import for_each
-from tests.support.linting import NEEDED, contents, copied, fix, lint, options
+from tests.support.linting import NEEDED_RULES, build_options, copy_folder, fix, lint, read_contents
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
 UPDATE = bool(os.environ.get("CFGLINT_UPDATE"))
 CODES = sorted(registry.RULES)
 
 
-def told(result, code: str) -> list[str]:
-    return [line for finding in result.findings if finding.code == code for line in described(finding)]
+def describe_findings(result, code: str) -> list[str]:
+    return [line for finding in result.findings if finding.code == code for line in describe_finding(finding)]
 
 
-def described(finding):
+def describe_finding(finding):
     """Yield the message of a finding with its place, then its fix, help and notes."""
     fix = finding.fix
     ending = f" [{fix.applicability}]" if fix is not None else ""
@@ -42,9 +43,9 @@ def described(finding):
         yield from f"  {kind}: {text}".splitlines()
 
 
-def grounds(result, code: str) -> list[tuple[object, ...]]:
+def list_grounds(result, code: str) -> list[tuple[object, ...]]:
     return [
-        (finding.path, finding.start, finding.rests_on, finding.reads)
+        (finding.path, finding.start, finding.rests_on, finding.fields_read)
         for finding in result.findings
         if finding.code == code
     ]
@@ -59,16 +60,16 @@ def test_every_rule_has_fixtures(code):
 
 @pytest.fixture
 def repository(tmp_path):
-    """The root of a checkout, so that nothing else in this one is read for a fixture."""
+    """Return the root of a checkout, so that no other file of this repository is read for a fixture."""
     (tmp_path / ".git").mkdir()
     return tmp_path
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_fires_where_it_must(code, repository):
-    folder = copied(FOLDER / code / "fires", repository / "fires")
+    folder = copy_folder(FOLDER / code / "fires", repository / "fires")
     result = lint(folder)
-    lines = told(result, code)
+    lines = describe_findings(result, code)
     expected = FOLDER / code / "expected.txt"
     if UPDATE:
         expected.write_text("".join(f"{line}\n" for line in lines))
@@ -79,14 +80,16 @@ def test_fires_where_it_must(code, repository):
     pointed = {finding.path for finding in result.findings if finding.code == code}
     pointed |= {finding.run.main.document.path for finding in result.findings if finding.code == code and finding.run}
     assert mains <= pointed, "a configuration in fires/ has no finding"
-    alone = lint(folder, options(select=[code, *NEEDED.get(code, ())]))
-    assert grounds(alone, code) == grounds(result, code), "the rules that run beside it change what it rests on"
+    single_result = lint(folder, build_options(select=[code, *NEEDED_RULES.get(code, ())]))
+    assert list_grounds(single_result, code) == list_grounds(result, code), (
+        "the rules that run beside it change what it rests on"
+    )
 
 
 @pytest.mark.parametrize("code", CODES)
 def test_stays_silent_where_it_must(code, repository):
-    result = lint(copied(FOLDER / code / "silent", repository / "silent"))
-    assert told(result, code) == []
+    result = lint(copy_folder(FOLDER / code / "silent", repository / "silent"))
+    assert describe_findings(result, code) == []
     assert [trouble for trouble in result.troubles if trouble.rule is not None] == []
     assert result.files or registry.RULES[code].scope == "file", "nothing in silent/ was recognised"
 
@@ -96,30 +99,30 @@ FIXABLE = [code for code in CODES if registry.RULES[code].fix is not None]
 
 @pytest.mark.parametrize("code", FIXABLE)
 def test_fix_writes_exactly_the_fixed_files_and_nothing_twice(code, repository):
-    folder = copied(FOLDER / code / "fires", repository / "work")
+    folder = copy_folder(FOLDER / code / "fires", repository / "work")
     before = lint(folder)
-    only = options(select=[code, *NEEDED.get(code, ())])
-    fixed = fix(folder, only, unsafe=True)
+    selection = build_options(select=[code, *NEEDED_RULES.get(code, ())])
+    fixed = fix(folder, selection, unsafe=True)
     assert fixed.refused == ()
     if UPDATE:
         shutil.rmtree(FOLDER / code / "fixed", ignore_errors=True)
         shutil.copytree(folder, FOLDER / code / "fixed")
-    assert contents(folder) == contents(FOLDER / code / "fixed")
-    again = fix(folder, only, unsafe=True)
+    assert read_contents(folder) == read_contents(FOLDER / code / "fixed")
+    again = fix(folder, selection, unsafe=True)
     assert again.applied == ()
-    assert contents(folder) == contents(FOLDER / code / "fixed")
-    # What the fix claimed to settle is settled, and nothing new is as grave.
+    assert read_contents(folder) == read_contents(FOLDER / code / "fixed")
+    # The fixed findings are gone, and no new finding is as severe.
     after = lint(folder)
     claimed = [finding for finding in before.findings if finding.code == code and finding.fix and finding.fix.edits]
-    left = [finding for finding in after.findings if finding.code == code and finding.fix and finding.fix.edits]
+    unfixed = [finding for finding in after.findings if finding.code == code and finding.fix and finding.fix.edits]
     assert claimed
-    assert left == []
+    assert unfixed == []
     worst = min(SEVERITIES.index(finding.severity) for finding in claimed)
-    known = {(finding.path, finding.code) for finding in before.findings}
+    reported = {(finding.path, finding.code) for finding in before.findings}
     new = [
         finding
         for finding in after.findings
-        if (finding.path, finding.code) not in known and SEVERITIES.index(finding.severity) <= worst
+        if (finding.path, finding.code) not in reported and SEVERITIES.index(finding.severity) <= worst
     ]
     assert new == []
 
@@ -127,7 +130,7 @@ def test_fix_writes_exactly_the_fixed_files_and_nothing_twice(code, repository):
 @for_each("code", CODES)
 def test_documentation_has_its_sections(code):
     rule = registry.RULES[code]
-    text = registry.module(rule).__doc__
+    text = registry.load_module(rule).__doc__
     assert text.startswith(f"{code} {rule.name}: ")
     for section in ("## What it does", "## Why is this bad?", "## Example"):
         assert section in text

@@ -1,4 +1,4 @@
-"""The help of HST001 names what lowers the run's own need."""
+"""Help of HST001, which names only changes that lower this run's host memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import lint, options
+from tests.support.linting import build_options, lint
 
 FIRES = REPOSITORY / "fixtures" / "rules" / "HST001" / "fires"
 
-# Every rank builds the model on its host (init_device: cpu), so that fewer of them need less.
+# Every rank builds the model on its host (init_device: cpu), so fewer ranks need less memory.
 COPIES = """\
 run_name: seven
 model:
@@ -36,40 +36,40 @@ fsdp:
 """
 
 
-def offloading(folder: Path) -> Path:
-    """The run of the fixtures that offloads."""
+def write_offloading_run(folder: Path) -> Path:
+    """Copy the offloading run of the fixtures."""
     folder.mkdir()
     for source in sorted(FIRES.glob("offload.*")):
         (folder / source.name).write_bytes(source.read_bytes())
     return folder
 
 
-def helped(folder, **facts) -> str:
-    (finding,) = lint(folder, options(("HST001",), gpu="A100-80GB", **facts)).findings
+def get_help(folder, **facts) -> str:
+    (finding,) = lint(folder, build_options(("HST001",), gpu="A100-80GB", **facts)).findings
     return finding.help or ""
 
 
 def test_sharded_states_do_not_shrink_with_the_ranks_of_a_node(tmp_path):
-    said = helped(offloading(tmp_path / "fires"), host_memory="1TB", nodes="1", gpus_per_node="8")
-    assert said == "use more nodes or less offloading"
+    help_text = get_help(write_offloading_run(tmp_path / "fires"), host_memory="1TB", nodes="1", gpus_per_node="8")
+    assert help_text == "use more nodes, or offload less"
 
 
 def test_copies_of_the_ranks_do(tmp_path):
     (tmp_path / "olmo.yaml").write_text(COPIES)
-    said = helped(tmp_path, host_memory="512GB", nodes="2", gpus_per_node="8")
-    assert "fewer ranks per node" in said
-    assert "offloading" not in said
+    help_text = get_help(tmp_path, host_memory="512GB", nodes="2", gpus_per_node="8")
+    assert "fewer ranks per node" in help_text
+    assert "offloading" not in help_text
 
 
 @pytest.mark.parametrize(("stated", "codes"), [("", ["CHK002"]), ("4TB", [])])
 def test_what_cannot_be_compared_is_said_once(tmp_path, stated, codes):
-    offloading(tmp_path / "fires")
+    write_offloading_run(tmp_path / "fires")
     config = tmp_path / "fires" / "offload.yaml"
     config.write_text(config.read_text().replace("host-memory=1TB", f"host-memory={stated}" if stated else ""))
-    found = lint(tmp_path / "fires", options(("HST001", "CHK002"))).findings
-    assert [(finding.code, finding.severity) for finding in found] == [(code, "info") for code in codes]
+    findings = lint(tmp_path / "fires", build_options(("HST001", "CHK002"))).findings
+    assert [(finding.code, finding.severity) for finding in findings] == [(code, "info") for code in codes]
 
 
 def test_one_rank_that_reads_the_weights_is_a_remedy(tmp_path):
     (tmp_path / "copies.yaml").write_bytes((FIRES / "copies.yaml").read_bytes())
-    assert "one rank of a node to read the weights" in helped(tmp_path)
+    assert "let one rank per node load the weights" in get_help(tmp_path)

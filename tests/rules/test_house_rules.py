@@ -1,4 +1,4 @@
-"""House rules: what they may say, what they ask of keys, flags and fields, and how certain they are."""
+"""House rules: valid definitions, checks of keys, flags and fields, and certainty of their findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 
 AXOLOTL = """\
 base_model: Qwen/Qwen2.5-0.5B
@@ -30,10 +30,10 @@ def here(tmp_path) -> Path:
     return tmp_path
 
 
-def said(here: Path, rule: str, *arguments: str) -> list[dict]:
-    """The findings of one house rule."""
+def lint_with_rule(here: Path, rule: str, *arguments: str) -> list[dict]:
+    """Return the findings of one house rule."""
     (here / "cfglint.toml").write_text(f"[[require]]\n{rule}\n")
-    outcome = cfglint("--select", "HSE", "--output-format", "json", *arguments, cwd=here)
+    outcome = run_cfglint("--select", "HSE", "--output-format", "json", *arguments, cwd=here)
     assert outcome.code in (0, 1), outcome
     return json.loads(outcome.out)["findings"]
 
@@ -43,54 +43,54 @@ def said(here: Path, rule: str, *arguments: str) -> list[dict]:
     [
         ('key = "learning_rate"\nat-most = 1e-4', "`learning_rate` is 0.0002; a house rule allows at most 0.0001"),
         ('key = "learning_rate"\nat-most = 2e-4', None),
-        ('key = "learning_rate"\nat-least = 1e-3', "`learning_rate` is 0.0002; a house rule asks for at least 0.001"),
+        ('key = "learning_rate"\nat-least = 1e-3', "`learning_rate` is 0.0002; a house rule requires at least 0.001"),
         ('key = "learning_rate"\nat-least = 1e-5\nat-most = 1e-3', None),
         ('key = "bf16"\nequals = true', None),
-        ('key = "bf16"\nequals = 1', "`bf16` is true; a house rule asks for 1"),
+        ('key = "bf16"\nequals = 1', "`bf16` is true; a house rule requires 1"),
         ('key = "bf16"\none-of = ["auto", true]', None),
         ('key = "bf16"\nabsent = true', "`bf16` is set; a house rule forbids it"),
         ('key = "seed"\nabsent = true', None),
         ('key = "seed"\nequals = 1', None),
-        ('key = "seed"\npresent = true', "`seed` is not set; a house rule asks for it"),
-        ('key = "seed"\npresent = true\nequals = 1', "`seed` is not set; a house rule asks for it"),
-        ('key = "bf16"\npresent = true\nequals = false', "`bf16` is true; a house rule asks for false"),
+        ('key = "seed"\npresent = true', "`seed` is not set; a house rule requires it"),
+        ('key = "seed"\npresent = true\nequals = 1', "`seed` is not set; a house rule requires it"),
+        ('key = "bf16"\npresent = true\nequals = false', "`bf16` is true; a house rule requires false"),
         ('key = "zero_optimization.stage"\npresent = true', None),
         ('key = "datasets[].type"\none-of = ["alpaca", "chat_template"]', None),
         (
             'key = "datasets[].type"\nequals = "chat_template"',
-            "`datasets[0].type` is alpaca; a house rule asks for chat_template",
+            "`datasets[0].type` is alpaca; a house rule requires chat_template",
         ),
-        ('key = "datasets[].split"\npresent = true', "`datasets[0].split` is not set; a house rule asks for it"),
+        ('key = "datasets[].split"\npresent = true', "`datasets[0].split` is not set; a house rule requires it"),
         ('key = "datasets[].path"\nabsent = true', "`datasets[0].path` is set; a house rule forbids it"),
         ('key = "test_datasets[].type"\npresent = true', None),
         ('key = "plugins[]"\nabsent = true', None),
         ('field = "batch.micro"\nequals = 2', None),
-        ('field = "batch.micro"\nequals = 4', "`batch.micro` (`micro_batch_size`) is 2; a house rule asks for 4"),
-        ('field = "checkpoint.keep"\npresent = true', "`checkpoint.keep` is not set; a house rule asks for it"),
+        ('field = "batch.micro"\nequals = 4', "`batch.micro` (`micro_batch_size`) is 2; a house rule requires 4"),
+        ('field = "checkpoint.keep"\npresent = true', "`checkpoint.keep` is not set; a house rule requires it"),
         ('field = "checkpoint.keep"\nat-most = 4', None),
         ('field = "checkpoint.keep"\none-of = [4, "all"]', None),
-        ('field = "checkpoint.keep"\nequals = 2', "`checkpoint.keep` is 4; a house rule asks for 2"),
+        ('field = "checkpoint.keep"\nequals = 2', "`checkpoint.keep` is 4; a house rule requires 2"),
         ('field = "batch.micro"\nabsent = true', "`batch.micro` (`micro_batch_size`) is set; a house rule forbids it"),
         ('field = "batch.global_"\nat-most = 4', "`batch.global` is 64; a house rule allows at most 4"),
         ('field = "rollout.engine"\nequals = "vllm"', None),
         ('key = "bf16"\nequals = false\nframeworks = ["llama-factory"]', None),
         ('key = "bf16"\nequals = false\npaths = ["other/**"]', None),
-        ('key = "bf16"\nequals = false\npaths = ["*.yaml"]', "`bf16` is true; a house rule asks for false"),
+        ('key = "bf16"\nequals = false\npaths = ["*.yaml"]', "`bf16` is true; a house rule requires false"),
     ],
 )
 def test_what_breaks_a_rule(here, rule, message):
-    assert [finding["message"] for finding in said(here, rule)] == ([] if message is None else [message])
+    assert [finding["message"] for finding in lint_with_rule(here, rule)] == ([] if message is None else [message])
 
 
 def test_items_of_lists_are_asked_and_fixed_one_by_one(here):
-    both = AXOLOTL.replace("type: alpaca}]", "type: alpaca}, {path: b.jsonl}]\nplugins: [a.b, c.d]")
-    (here / "config.yaml").write_text(both)
-    said_of = {finding["message"] for finding in said(here, 'key = "plugins[]"\none-of = ["a.b"]')}
-    assert said_of == {"`plugins[1]` is c.d; a house rule asks for one of a.b"}
+    two_items = AXOLOTL.replace("type: alpaca}]", "type: alpaca}, {path: b.jsonl}]\nplugins: [a.b, c.d]")
+    (here / "config.yaml").write_text(two_items)
+    messages = {finding["message"] for finding in lint_with_rule(here, 'key = "plugins[]"\none-of = ["a.b"]')}
+    assert messages == {"`plugins[1]` is c.d; a house rule requires one of a.b"}
     (here / "cfglint.toml").write_text(
         '[[require]]\nkey = "datasets[].type"\nequals = "chat_template"\npresent = true\n'
     )
-    assert cfglint("--select", "HSE", "--fix", "--unsafe-fixes", cwd=here).code == 0
+    assert run_cfglint("--select", "HSE", "--fix", "--unsafe-fixes", cwd=here).code == 0
     fixed = (here / "config.yaml").read_text()
     assert "{path: data/train.jsonl, type: chat_template}, {path: b.jsonl, type: chat_template}" in fixed
 
@@ -100,7 +100,7 @@ def test_items_of_lists_are_asked_and_fixed_one_by_one(here):
 )
 def test_flags_by_any_spelling(here, key):
     (here / "run.sh").write_text(OPENRLHF)
-    (finding,) = said(here, f'key = "{key}"\nat-most = 4', "run.sh")
+    (finding,) = lint_with_rule(here, f'key = "{key}"\nat-most = 4', "run.sh")
     assert finding["message"] == "`--micro_train_batch_size` is 8; a house rule allows at most 4"
     assert (finding["line"], finding["column"]) == (2, 3)
     assert finding["fix"]["applicability"] == "unsafe"
@@ -108,29 +108,29 @@ def test_flags_by_any_spelling(here, key):
 
 def test_what_a_script_fills_in_is_unknown(here):
     (here / "run.sh").write_text(OPENRLHF.replace("size 8", "size ${MICRO}").replace("--packing", "$MORE --packing"))
-    assert said(here, 'key = "--micro_train_batch_size"\nat-most = 4', "run.sh") == []
-    assert said(here, 'key = "--seed"\npresent = true', "run.sh") == []
+    assert lint_with_rule(here, 'key = "--micro_train_batch_size"\nat-most = 4', "run.sh") == []
+    assert lint_with_rule(here, 'key = "--seed"\npresent = true', "run.sh") == []
 
 
 def test_a_derived_value_on_an_assumed_cluster_is_a_warning_that_names_it(here):
     rule = 'field = "batch.global_"\n{}\nseverity = "error"'
-    (pinned,) = said(here, rule.format("equals = 128"))
+    (pinned,) = lint_with_rule(here, rule.format("equals = 128"))
     assert (pinned["severity"], pinned["certainty"]) == ("warning", "assumed")
     assert "assumes 8 GPUs per node; set `gpus-per-node` to be sure" in pinned["notes"]
-    # 64 with 8 GPUs, and between 8 and 128 with others.
-    (capped,) = said(here, rule.format("at-most = 32"))
+    # The batch size is 64 with 8 GPUs, and between 8 and 128 with other numbers.
+    (capped,) = lint_with_rule(here, rule.format("at-most = 32"))
     assert (capped["severity"], capped["certainty"]) == ("warning", "assumed")
-    (beyond,) = said(here, rule.format("at-most = 4"))
+    (beyond,) = lint_with_rule(here, rule.format("at-most = 4"))
     assert beyond["severity"] == "error"
-    (stated,) = said(here, rule.format("equals = 128"), "--nodes", "1", "--gpus-per-node", "8")
-    assert (stated["severity"], stated["certainty"]) == ("error", "followed")
+    (exact,) = lint_with_rule(here, rule.format("equals = 128"), "--nodes", "1", "--gpus-per-node", "8")
+    assert (exact["severity"], exact["certainty"]) == ("error", "followed")
 
 
 def test_a_fix_writes_the_value_and_nothing_where_rules_disagree(here):
     (here / "cfglint.toml").write_text('[[require]]\nkey = "learning_rate"\nat-most = 1e-4\n')
-    assert cfglint("--select", "HSE", "--fix", cwd=here).code == 1
+    assert run_cfglint("--select", "HSE", "--fix", cwd=here).code == 1
     assert (here / "config.yaml").read_text() == AXOLOTL
-    assert cfglint("--select", "HSE", "--fix", "--unsafe-fixes", cwd=here).code == 0
+    assert run_cfglint("--select", "HSE", "--fix", "--unsafe-fixes", cwd=here).code == 0
     assert (here / "config.yaml").read_text() == AXOLOTL.replace("0.0002", "0.0001")
 
 
@@ -151,7 +151,7 @@ def test_a_fix_writes_the_value_and_nothing_where_rules_disagree(here):
 )
 def test_nothing_is_written_where_rules_disagree(here, first, second):
     (here / "cfglint.toml").write_text(f"[[require]]\n{first}\n[[require]]\n{second}\n")
-    outcome = cfglint("--select", "HSE", "--fix", "--unsafe-fixes", cwd=here)
+    outcome = run_cfglint("--select", "HSE", "--fix", "--unsafe-fixes", cwd=here)
     assert outcome.code == 1
     assert "please report it" not in outcome.out + outcome.err
     assert "no fix: `require[" in outcome.out
@@ -179,37 +179,39 @@ HARMONIES = [
 def test_rules_that_no_value_meets_are_refused_at_the_second(here, first, second):
     first, second = f'key = "gradient-accumulation-steps"\n{first}', f'key = "gradient_accumulation_steps"\n{second}'
     (here / "base.toml").write_text(f"[[require]]\n{first}\n")
-    for start, other in (
+    for start, conflicting in (
         (f"[[require]]\n{first}\n", "`require[0]`"),
         ('extend = "base.toml"\n', "`require[0]` of base.toml"),
     ):
         (here / "cfglint.toml").write_text(f"{start}[[require]]\n{second}\n")
-        outcome = cfglint("--select", "HSE", cwd=here)
+        outcome = run_cfglint("--select", "HSE", cwd=here)
         number, line = (1, start.count("\n") + 1) if start.startswith("[") else (0, 2)
         if (first.split("\n", 1)[1], second.split("\n", 1)[1]) in HARMONIES:
             assert outcome.code in (0, 1), outcome
         else:
             assert outcome.code == 2
-            place = f"cfglint.toml:{line}:3: require[{number}] contradicts {other}: no value meets both"
+            place = f"cfglint.toml:{line}:3: require[{number}] contradicts {conflicting}: no value satisfies both"
             assert outcome.err.startswith(f"cfglint: {place}"), outcome.err
 
 
 def test_extended_rules_are_added_and_named_where_they_stand(here):
     (here / "base.toml").write_text('[[require]]\nkey = "bf16"\nequals = false\nmessage = "the old cards have none"\n')
     (here / "cfglint.toml").write_text('extend = "base.toml"\n[[require]]\nkey = "seed"\npresent = true\n')
-    lines = cfglint("--select", "HSE", cwd=here).lines
-    assert any("a house rule asks for false: the old cards have none" in line for line in lines)
-    assert "   = note: the rule is `require[0]` of base.toml" in lines
-    assert "   = note: the rule is `require[0]` of cfglint.toml" in lines
-    shown = json.loads(cfglint("--show-settings", "--output-format", "json", "config.yaml", cwd=here).out)[0]["require"]
-    assert [rule["key"] for rule in shown] == ["bf16", "seed"]
+    lines = run_cfglint("--select", "HSE", cwd=here).lines
+    assert any("a house rule requires false: the old cards have none" in line for line in lines)
+    assert "   = note: the rule is `require[0]` in base.toml" in lines
+    assert "   = note: the rule is `require[0]` in cfglint.toml" in lines
+    shown_rules = json.loads(run_cfglint("--show-settings", "--output-format", "json", "config.yaml", cwd=here).out)[0][
+        "require"
+    ]
+    assert [rule["key"] for rule in shown_rules] == ["bf16", "seed"]
 
 
 def test_a_comment_and_the_severity_of_the_settings_count(here):
     (here / "config.yaml").write_text(AXOLOTL.replace("bf16: true", "bf16: true  # cfglint: ignore[HSE001]"))
-    assert said(here, 'key = "bf16"\nequals = false') == []
+    assert lint_with_rule(here, 'key = "bf16"\nequals = false') == []
     (here / "config.yaml").write_text(AXOLOTL)
-    (finding,) = said(here, 'key = "bf16"\nequals = false\n[severity]\nHSE = "info"')
+    (finding,) = lint_with_rule(here, 'key = "bf16"\nequals = false\n[severity]\nHSE = "info"')
     assert finding["severity"] == "info"
 
 
@@ -250,7 +252,7 @@ WRONG = [
     (
         'field = "precision.compute"\nat-most = 3',
         "3:1",
-        "require[0].at-most compares numbers, and precision.compute is not a number",
+        "require[0].at-most compares numbers, but precision.compute is not a number",
     ),
     (
         'field = "precision.compute"\nequals = "b16"',
@@ -260,7 +262,7 @@ WRONG = [
     (
         'field = "method.lora_targets"\nequals = "q"',
         "3:1",
-        "require[0].equals compares single values, and method.lora_tar",
+        "require[0].equals compares single values, but method.lora_tar",
     ),
     ('key = "seed"\npresent = false', "3:1", "require[0].present must be true, not False"),
     ('key = "seed"\nabsent = true\nequals = 3', "4:1", "require[0].equals cannot be combined with absent"),
@@ -282,7 +284,7 @@ WRONG = [
 @pytest.mark.parametrize(("rule", "place", "problem"), WRONG)
 def test_wrong_rules_are_2_with_line_and_column(here, rule, place, problem):
     (here / "cfglint.toml").write_text(f"[[require]]\n{rule}\n")
-    outcome = cfglint(cwd=here)
+    outcome = run_cfglint(cwd=here)
     assert outcome.code == 2
     assert outcome.err.startswith(f"cfglint: cfglint.toml:{place}: {problem}"), outcome.err
     assert "^" in outcome.err

@@ -1,4 +1,4 @@
-"""What a rule states of itself holds, and what it reads of a plan is recorded while it reads it."""
+"""Metadata of rules against their behaviour: stated fields, and fields recorded while a rule reads the plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.recorded_run import RecordedRun
 from cfglint_train.runs.run import Run
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import lint, options, runs_in
+from tests.support.linting import build_options, lint, list_runs
 
 FIXTURES = REPOSITORY / "fixtures" / "rules"
 CHECKED = [
@@ -21,12 +21,12 @@ CHECKED = [
     for rule in registry.RULES.values()
     if rule.scope == "run" and not rule.rests_on_vocabulary and rule.code != "HSE001"
 ]
-"""The fields that KEY rules read are in their tables, those of house rules in the settings."""
+"""Rules that read plan fields; those of KEY rules are in their tables, those of house rules in the settings."""
 
 
 def test_the_metadata_is_what_the_modules_state():
     for rule in registry.RULES.values():
-        module = registry.module(rule)
+        module = registry.load_module(rule)
         assert module.RULE._replace(module=rule.module) == rule
         assert {*rule.needs, *rule.writes} <= {*FIELDS}
         assert bool(rule.writes) <= (rule.fix is not None)
@@ -49,53 +49,55 @@ def test_metadata_in_another_form_is_refused_and_not_left_out(text, tmp_path):
 
 
 def test_no_rule_of_performance_is_an_error():
-    """What is merely slow is neither refused nor lost."""
+    """Report slowness as a warning or info, because the run is neither rejected nor lost."""
     rules = [rule for rule in registry.RULES.values() if rule.code.startswith("PRF")]
     assert rules
     for rule in rules:
-        reported = {report.severity for run in fixture_runs(rule.code) for report in registry.checker(rule)(run)}
+        reported = {
+            report.severity for run in yield_fixture_runs(rule.code) for report in registry.get_checker(rule)(run)
+        }
         assert "error" not in {rule.severity, *reported}, rule.code
 
 
-def fixture_runs(code: str) -> Iterator[Run]:
+def yield_fixture_runs(code: str) -> Iterator[Run]:
     for kind in ("fires", "silent", "fixed"):
         if (FIXTURES / code / kind).is_dir():
-            yield from runs_in(FIXTURES / code / kind)
+            yield from list_runs(FIXTURES / code / kind)
 
 
 @pytest.mark.parametrize("rule", CHECKED, ids=lambda rule: rule.code)
 def test_a_rule_writes_the_fields_that_it_names(rule):
     fixes = (
-        fix for run in fixture_runs(rule.code) for report in registry.checker(rule)(run)
-        if (fix := report.remedied().fix) is not None
+        fix for run in yield_fixture_runs(rule.code) for report in registry.get_checker(rule)(run)
+        if (fix := report.resolve_remedy().fix) is not None
     )  # fmt: skip
     written = {field for fix in fixes for field in fix.changes}
-    if rule.fix is not None and not rule.writes and written:  # whatever makes a run fit
-        assert written <= moves.fields()
+    if rule.fix is not None and not rule.writes and written:  # changes that make a run fit
+        assert written <= moves.list_fields()
     else:
         assert written == set(rule.writes)
 
 
 def test_a_finding_names_the_fields_that_were_read_for_it():
-    found = lint(FIXTURES / "CKP006" / "fires", options(select=["CKP006"])).findings
-    assert found
-    for finding in found:
-        assert {"checkpoint.model_only", "parallel.strategy"} <= set(finding.reads)
-        assert "sequence.length" not in finding.reads
+    findings = lint(FIXTURES / "CKP006" / "fires", build_options(select=["CKP006"])).findings
+    assert findings
+    for finding in findings:
+        assert {"checkpoint.model_only", "parallel.strategy"} <= set(finding.fields_read)
+        assert "sequence.length" not in finding.fields_read
 
 
 def test_every_way_to_read_a_field_is_recorded():
-    run = next(fixture_runs("PRF009"))
+    run = next(yield_fixture_runs("PRF009"))
     seen: dict[Field, None] = {}
     watched = RecordedRun(run, seen)
     assert watched.plan.get("method.stage") == run.plan.get("method.stage")
     assert watched.plan.sequence.length == run.plan.sequence.length
-    assert watched.plan.world == run.plan.world
-    assert watched.origin("batch.micro") == run.origin("batch.micro")
-    assert watched.stated("batch.epochs") == run.stated("batch.epochs")
+    assert watched.plan.world_size == run.plan.world_size
+    assert watched.get_origin("batch.micro") == run.get_origin("batch.micro")
+    assert watched.is_stated("batch.epochs") == run.is_stated("batch.epochs")
     assert list(seen) == [
         "method.stage", "sequence.length", "launch.nodes", "launch.gpus_per_node", "batch.micro", "batch.epochs",
     ]  # fmt: skip
-    assert watched.plan.with_({"batch.micro": 3}) == run.plan.with_({"batch.micro": 3})
+    assert watched.plan.replace({"batch.micro": 3}) == run.plan.replace({"batch.micro": 3})
     assert watched.estimate is run.estimate
     assert len(seen) == 6

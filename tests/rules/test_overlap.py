@@ -1,4 +1,4 @@
-"""The defect of DeepSpeed's overlapped reduction (KEY006): the settings, releases and programs that it is of."""
+"""Defect of DeepSpeed's overlapped reduction (KEY006): affected settings, releases and programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.linting import lint
 
-# What is beside `overlap_comm: true`, the release, and whether it is reported.
+# Settings beside `overlap_comm: true`, the release, and whether the defect is reported.
 SECTIONS = {
     "stage 2": ({"stage": 2}, "0.14.0", True),
     "stage 1": ({"stage": 1}, "0.14.0", True),
@@ -25,20 +25,20 @@ SECTIONS = {
 }
 
 
-def found(folder: Path, section: dict[str, object], release: str, *programs: str) -> bool:
+def is_reported(folder: Path, section: dict[str, object], release: str, *programs: str) -> bool:
     (folder / ".git").mkdir()
     (folder / "requirements.txt").write_text(f"deepspeed=={release}\n", encoding="utf-8")
     content = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {**section, "overlap_comm": True}}
     (folder / "ds.json").write_text(json.dumps(content), encoding="utf-8")
     for name in programs:
         (folder / f"run_{name}.sh").write_text(f"deepspeed {name} --deepspeed ds.json\n", encoding="utf-8")
-    return any(one.code == "KEY006" and "overlap_comm" in one.message for one in lint(folder).findings)
+    return any(finding.code == "KEY006" and "overlap_comm" in finding.message for finding in lint(folder).findings)
 
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_where_the_defect_is(tmp_path: Path, name: str) -> None:
     section, release, expected = SECTIONS[name]
-    assert found(tmp_path, section, release) is expected
+    assert is_reported(tmp_path, section, release) is expected
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_where_the_defect_is(tmp_path: Path, name: str) -> None:
 def test_a_file_that_only_programs_are_given_which_evaluate(
     tmp_path: Path, programs: tuple[str, ...], expected: bool
 ) -> None:
-    assert found(tmp_path, {"stage": 2}, "0.14.0", *programs) is expected
+    assert is_reported(tmp_path, {"stage": 2}, "0.14.0", *programs) is expected
 
 
 @pytest.mark.parametrize(
@@ -65,5 +65,7 @@ def test_a_file_that_a_framework_has_a_command_for(tmp_path: Path, command: str,
     inline = "deepspeed: {zero_optimization: {stage: 2, overlap_comm: true}}\n"
     (tmp_path / "sft.yaml").write_text(recipe + inline, encoding="utf-8")
     (tmp_path / "run.sh").write_text(f"{command}\n", encoding="utf-8")
-    found = [one for one in lint(tmp_path).findings if one.code == "KEY006" and "overlap_comm" in one.message]
-    assert bool(found) is expected
+    findings = [
+        finding for finding in lint(tmp_path).findings if finding.code == "KEY006" and "overlap_comm" in finding.message
+    ]
+    assert bool(findings) is expected

@@ -1,4 +1,4 @@
-"""The default of an option that a script declares itself is no stated setting (KEY003, KEY005)."""
+"""Defaults of options that a script declares itself, which are not stated settings (KEY003, KEY005)."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ GRPOTrainer(model="Qwen/Qwen2.5-0.5B", args=arguments, reward_funcs=[len]).train
 """
 
 
-def found(folder: Path, script: str, launch: str = "") -> list[str]:
+def list_codes(folder: Path, script: str, launch: str = "") -> list[str]:
     (folder / ".git").mkdir()
     (folder / "requirements.txt").write_text("trl==0.19.1\ntransformers==4.53.0\n", encoding="utf-8")
     (folder / "train.py").write_text(script, encoding="utf-8")
     (folder / "run.sh").write_text(f"accelerate launch --num_processes 4 train.py {launch}\n", encoding="utf-8")
-    return [one.code for one in lint(folder).findings if one.code in ("KEY003", "KEY005")]
+    return [finding.code for finding in lint(folder).findings if finding.code in ("KEY003", "KEY005")]
 
 
 @pytest.mark.parametrize("parser", [ARGPARSE, DATACLASS])
 def test_a_default_of_the_parser_is_not_stated(tmp_path: Path, parser: str) -> None:
-    assert not found(tmp_path, parser + TRAINS.format(steps="given.ref_model_sync_steps"))
+    assert not list_codes(tmp_path, parser + TRAINS.format(steps="given.ref_model_sync_steps"))
 
 
 def test_what_the_launch_gives_is_stated(tmp_path: Path) -> None:
     script = ARGPARSE + TRAINS.format(steps="given.ref_model_sync_steps")
-    assert found(tmp_path, script, "--ref_model_sync_steps 32") == ["KEY005"]
+    assert list_codes(tmp_path, script, "--ref_model_sync_steps 32") == ["KEY005"]
 
 
 @pytest.mark.parametrize("parser", [ARGPARSE, DATACLASS])
 def test_what_the_script_writes_is_stated(tmp_path: Path, parser: str) -> None:
-    assert found(tmp_path, parser + TRAINS.format(steps=64)) == ["KEY005"]
+    assert list_codes(tmp_path, parser + TRAINS.format(steps=64)) == ["KEY005"]

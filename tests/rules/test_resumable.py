@@ -1,4 +1,4 @@
-"""What takes resuming away is a decision: safe only where it is made, or where no other checkpoint can be written."""
+"""Fixes that end resuming: safe only if the settings allow it, or if no other checkpoint can be written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 from tests.support.corpus import REPOSITORY
 
 FIXTURE = REPOSITORY / "fixtures" / "rules" / "CKP002" / "fires"
@@ -22,7 +22,7 @@ def here(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("settings", "flags", "written", "asked"),
+    ("settings", "flags", "written", "is_undecided"),
     [
         ("", (), False, True),
         ("resumable = true", (), False, False),
@@ -33,8 +33,10 @@ def here(tmp_path) -> Path:
         ("", ("--unsafe-fixes",), True, False),
     ],
 )
-def test_the_optimizer_state_is_left_out(here, settings: str, flags: tuple[str, ...], written: bool, asked: bool):
+def test_the_optimizer_state_is_left_out(
+    here, settings: str, flags: tuple[str, ...], written: bool, is_undecided: bool
+):
     (here / "cfglint.toml").write_text(settings)
-    done = cfglint("--fix", "--select", "CKP002", *flags, cwd=here)
+    outcome = run_cfglint("--fix", "--select", "CKP002", *flags, cwd=here)
     assert ("save_only_model: true" in (here / "zero3.yaml").read_text()) is written
-    assert ("to decide: zero3.yaml: CKP002" in done.err) is asked
+    assert ("to decide: zero3.yaml: CKP002" in outcome.err) is is_undecided

@@ -1,10 +1,10 @@
-"""MEM001's help names only what the run does not do yet."""
+"""Help of MEM001, which names only changes that the run has not made yet."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.linting import lint, options
+from tests.support.linting import build_options, lint
 
 KEYS = """\
 base_model: meta-llama/Llama-3.1-70B
@@ -23,22 +23,22 @@ FSDP = "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true, auto_wrap_po
 @pytest.mark.parametrize(
     ("more", "ways"),
     [
-        ("", "sharding, offload or LoRA"),
-        (LORA, "sharding, offload or 4 bits (`adapter: lora -> qlora, load_in_4bit: true`)"),
-        (FSDP, "offload or LoRA"),
-        (LORA + FSDP, "offload"),
+        ("", "sharding, offloading or LoRA"),
+        (LORA, "sharding, offloading or 4-bit weights (`adapter: lora -> qlora, load_in_4bit: true`)"),
+        (FSDP, "offloading or LoRA"),
+        (LORA + FSDP, "offloading"),
     ],
 )
 def test_what_makes_the_states_smaller(tmp_path, more, ways):
     (tmp_path / "run.yaml").write_text(KEYS + more)
-    [finding] = lint(tmp_path, options(("MEM001",), gpu="A100-40GB", gpus_per_node="2", nodes="1")).findings
+    [finding] = lint(tmp_path, build_options(("MEM001",), gpu="A100-40GB", gpus_per_node="2", nodes="1")).findings
     assert finding.help is not None
-    assert finding.help.split(";")[0] == f"the states get smaller with {ways}"
+    assert finding.help.split("; or use ")[0] == f"reduce the states with {ways}"
 
 
 def test_nothing_is_left(tmp_path):
     offload = FSDP.replace("{", "{offload_params: true, ")
     (tmp_path / "run.yaml").write_text(KEYS.replace("size: 1", "size: 64") + LORA + offload)
-    [finding] = lint(tmp_path, options(("MEM001",), gpu="A100-40GB", gpus_per_node="2", nodes="1")).findings
-    assert "smaller" not in (finding.help or "")
-    assert not (finding.help or "").startswith("else")
+    [finding] = lint(tmp_path, build_options(("MEM001",), gpu="A100-40GB", gpus_per_node="2", nodes="1")).findings
+    assert "reduce the states" not in (finding.help or "")
+    assert not (finding.help or "").startswith("or ")

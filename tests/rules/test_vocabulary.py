@@ -1,4 +1,4 @@
-"""The KEY rules against what the frameworks themselves say, and every entry of their tables against its own example."""
+"""KEY rules against the frameworks' own verdicts, and every table entry against its own example."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 import yaml
 
-from cfglint_rules.vocabulary.operators import passes, relations
-from cfglint_rules.vocabulary.table import Clause, Kind, clause_of, table
-from cfglint_rules.vocabulary.values import elsewhere, fits
+from cfglint_rules.vocabulary.operators import evaluate_test, list_relations
+from cfglint_rules.vocabulary.table import Clause, TableKind, build_clause, load_table
+from cfglint_rules.vocabulary.values import is_accepted, list_external_words
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import MISSING
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks import registry
 from tests.support import oracle
-from tests.support.axolotl import judged as judged_by_axolotl
+from tests.support.axolotl import judge_configs as judged_by_axolotl
 from tests.support.corpus import CORPUS, SHARED, needs_corpus
-from tests.support.linting import contents, copied, fix, lint, options
+from tests.support.linting import build_options, copy_folder, fix, lint, read_contents
 
-# --- the tables ------------------------------------------------------------------------------------------------------
+# --- tables ----------------------------------------------------------------------------------------------------------
 
-# The smallest file of each framework that is recognised and has no KEY finding; entries are laid over it.
+# The smallest recognised file of each framework without a KEY finding; entries are merged into it.
 BASES = {
     "axolotl": {
         "base_model": "Qwen/Qwen2.5-0.5B",
@@ -78,45 +78,50 @@ BASES = {
 }
 
 
-def _entries(kind: Kind) -> list[tuple[str, Clause]]:
-    return [(name, clause_of(row)) for name in sorted(registry.listed()) for row in table(name, kind).rows]
+def _list_entries(kind: TableKind) -> list[tuple[str, Clause]]:
+    return [
+        (name, build_clause(row)) for name in sorted(registry.list_frameworks()) for row in load_table(name, kind).rows
+    ]
 
 
-REFUSALS, IDLE = _entries("refusals"), _entries("idle")
+REFUSALS, IDLE = _list_entries("refusals"), _list_entries("idle")
 
 
-def laid(base: dict, over: dict) -> dict:
-    """A file with settings laid over it: dotted names reach inside, mappings are merged, None takes away."""
-    made = {**base}
+def merge_settings(base: dict, over: dict) -> dict:
+    """Merge settings into those of a file.
+
+    Dotted names reach inside, mappings are merged, None removes a setting.
+    """
+    merged = {**base}
     for name, value in over.items():
         head, _, rest = name.partition(".") if isinstance(name, str) else (name, "", "")
         if rest:
-            made[head] = laid(made.get(head) or {}, {rest: value})
+            merged[head] = merge_settings(merged.get(head) or {}, {rest: value})
         elif value is None:
-            made.pop(head, None)
+            merged.pop(head, None)
         elif isinstance(value, dict):
-            made[head] = laid(made[head] if isinstance(made.get(head), dict) else {}, value)
+            merged[head] = merge_settings(merged[head] if isinstance(merged.get(head), dict) else {}, value)
         else:
-            made[head] = value
-    return made
+            merged[head] = value
+    return merged
 
 
-def without(over: dict, name: str) -> dict:
-    """Settings without one of them, named by dots, whatever the base has."""
+def remove_setting(over: dict, name: str) -> dict:
+    """Return the settings without one, named by dots, whatever the base has."""
     head, _, rest = name.partition(".")
     if rest and name not in over and isinstance(over.get(head), dict):
-        return {**over, head: without(over[head], rest)}
+        return {**over, head: remove_setting(over[head], rest)}
     return {**over, name: None}
 
 
-def has(over: dict, name: str) -> bool:
-    """Whether settings state one of them."""
+def has_setting(over: dict, name: str) -> bool:
+    """Return whether the settings state this name."""
     head, _, rest = name.partition(".")
-    return name in over or (bool(rest) and isinstance(over.get(head), dict) and has(over[head], rest))
+    return name in over or (bool(rest) and isinstance(over.get(head), dict) and has_setting(over[head], rest))
 
 
-def invocation(over: dict) -> str:
-    """A command line of OpenRLHF with some flags."""
+def write_invocation(over: dict) -> str:
+    """Return a command line of OpenRLHF with the flags."""
     entry = "train_ppo_ray" if "--actor.model_name_or_path" in over else "train_sft"
     flags = [
         f"   {name}" if value is True else f"   {name} {value}" for name, value in over.items() if value is not None
@@ -124,38 +129,41 @@ def invocation(over: dict) -> str:
     return "#!/bin/bash\n" + " \\\n".join((f"python3 -m openrlhf.cli.{entry}", *flags)) + "\n"
 
 
-def script(over: dict) -> str:
-    """A script of the Trainer with some settings, those of the model at the call that takes them."""
-    given = {name: value for name, value in over.items() if value is not None}
-    quantized = {name: given.pop(name) for name in ("load_in_4bit", "load_in_8bit") if name in given}
-    adapted = {name.removeprefix("lora_"): given.pop(name) for name in tuple(given) if name.startswith("lora_")}
-    with_adapter = f"model = get_peft_model(model, LoraConfig({_keywords(adapted)}))\n"
+def write_script(over: dict) -> str:
+    """Return a Trainer script with the settings, those of the model at the call that takes them."""
+    arguments = {name: value for name, value in over.items() if value is not None}
+    quantized = {name: arguments.pop(name) for name in ("load_in_4bit", "load_in_8bit") if name in arguments}
+    adapted = {name.removeprefix("lora_"): arguments.pop(name) for name in tuple(arguments) if name.startswith("lora_")}
+    with_adapter = f"model = get_peft_model(model, LoraConfig({_format_keywords(adapted)}))\n"
     return (
         "from peft import LoraConfig, get_peft_model\n"
         "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments\n"
-        f"quantized = BitsAndBytesConfig({_keywords(quantized)})\n"
+        f"quantized = BitsAndBytesConfig({_format_keywords(quantized)})\n"
         'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", quantization_config=quantized)\n'
-        f"{with_adapter if given.pop('use_peft', False) else ''}"
-        f"Trainer(model, TrainingArguments({_keywords({'output_dir': 'out', **given})}))\n"
+        f"{with_adapter if arguments.pop('use_peft', False) else ''}"
+        f"Trainer(model, TrainingArguments({_format_keywords({'output_dir': 'out', **arguments})}))\n"
     )
 
 
-def _keywords(given: dict) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in given.items())
+def _format_keywords(arguments: dict) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in arguments.items())
 
 
-def written(framework: str, over: dict, folder, beside: Sequence[str] = ()) -> None:
-    """A repository with one file of a framework. `beside`: what the main configuration of a companion names, too."""
+def write_repository(framework: str, over: dict, folder, beside: Sequence[str] = ()) -> None:
+    """Write a repository with one file of a framework.
+
+    `beside` lists companions that the main config names as well.
+    """
     if framework == "hf_scripts":
-        (folder / "train.py").write_text(script(over))
+        (folder / "train.py").write_text(write_script(over))
     elif framework == "openrlhf":
-        (folder / "train.sh").write_text(invocation(over))
+        (folder / "train.sh").write_text(write_invocation(over))
     elif framework == "deepspeed":
-        hosted = laid(BASES["axolotl"], {"deepspeed": "ds_config.json"})
+        hosted = merge_settings(BASES["axolotl"], {"deepspeed": "ds_config.json"})
         (folder / "config.yaml").write_text(yaml.safe_dump(hosted, sort_keys=False))
-        (folder / "ds_config.json").write_text(json.dumps(laid(BASES[framework], over), indent=4) + "\n")
+        (folder / "ds_config.json").write_text(json.dumps(merge_settings(BASES[framework], over), indent=4) + "\n")
     else:
-        (folder / "config.yaml").write_text(yaml.safe_dump(laid(BASES[framework], over), sort_keys=False))
+        (folder / "config.yaml").write_text(yaml.safe_dump(merge_settings(BASES[framework], over), sort_keys=False))
     if framework == "accelerate":
         main = {**BASES["axolotl"], **{name: f"{name}.json" for name in beside}}
         (folder / "run.yaml").write_text(yaml.safe_dump(main, sort_keys=False))
@@ -167,79 +175,81 @@ def written(framework: str, over: dict, folder, beside: Sequence[str] = ()) -> N
 
 
 GPUS = {"A100-80GB": 8.0, "L40S": 8.9}
-# Of packages without a vocabulary here: the last release before the one that ends a clause.
+# Packages without a vocabulary here: the last release before the one that ends a clause.
 LAST_BEFORE = {("transformers", "5.0.0"): "4.57.1", ("transformers", "5.23.0"): "4.57.1", ("torch", "2.7.0"): "2.6.0",
                ("torch", "2.11.0"): "2.10.0"}  # fmt: skip
 
 
-def release_of(framework: str, clause: Clause) -> dict[str, str]:
-    """A release for which an entry holds: the newest, or the last before it ends."""
+def choose_release(framework: str, clause: Clause) -> dict[str, str]:
+    """Return a release for which an entry holds: the newest, or the last before the entry ends."""
     if clause.package is not None:
-        stated = {clause.package: clause.since or LAST_BEFORE[clause.package, clause.before]}
-        if clause.package == registry.listed()[framework].package:
-            return stated
-        return {**stated, framework: frameworks.load(framework).newest}
-    if registry.listed()[framework].vocabulary is None:
-        return {registry.listed()[framework].package: frameworks.load(framework).newest}
-    known = load(registry.listed()[framework].vocabulary).releases
+        release_by_package = {clause.package: clause.since or LAST_BEFORE[clause.package, clause.before]}
+        if clause.package == registry.list_frameworks()[framework].package:
+            return release_by_package
+        return {**release_by_package, framework: frameworks.load(framework).default_release}
+    if registry.list_frameworks()[framework].vocabulary is None:
+        return {registry.list_frameworks()[framework].package: frameworks.load(framework).default_release}
+    releases = load(registry.list_frameworks()[framework].vocabulary).releases
     fits = [
         release
-        for release in known
-        if (clause.since is None or release_key(release) >= release_key(clause.since))
-        and (clause.before is None or release_key(release) < release_key(clause.before))
+        for release in releases
+        if (clause.since is None or parse_release(release) >= parse_release(clause.since))
+        and (clause.before is None or parse_release(release) < parse_release(clause.before))
         and "dev" not in release
     ]
-    return {registry.listed()[framework].package if framework == "hf_scripts" else framework: fits[-1]}
+    return {registry.list_frameworks()[framework].package if framework == "hf_scripts" else framework: fits[-1]}
 
 
-def gpu_of(clause: Clause) -> str:
-    """A GPU that an entry holds for."""
+def choose_gpu(clause: Clause) -> str:
+    """Return a GPU for which an entry holds."""
     if clause.when.get("@cuda") == "false":
         return "MI300X"
-    return next(gpu for gpu, has in GPUS.items() if passes(clause.when.get("@capability", "known"), has))
+    return next(
+        gpu for gpu, capability in GPUS.items() if evaluate_test(clause.when.get("@capability", "known"), capability)
+    )
 
 
-def told(framework: str, clause: Clause, over: dict, folder, code: str) -> list[str]:
-    """The messages of a code that an entry's own wording makes, on a file of its own."""
+def list_messages(framework: str, clause: Clause, over: dict, folder, code: str) -> list[str]:
+    """Return the messages of a code that match an entry's own wording, for a file with the settings."""
     folder.mkdir()
-    written(framework, over, folder, clause.when.get("@names", {}).get("listing", ()))
-    facts = {**release_of(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": gpu_of(clause)}
-    result = lint(folder, options(select=[code], **facts))
+    write_repository(framework, over, folder, clause.when.get("@names", {}).get("listing", ()))
+    facts = {**choose_release(framework, clause), "nodes": "1", "gpus_per_node": "8", "gpu": choose_gpu(clause)}
+    result = lint(folder, build_options(select=[code], **facts))
     assert [trouble for trouble in result.troubles if trouble.rule is not None] == []
     pattern = re.sub(r"\\\[[^\]]*\\\]|<[^>]*>", ".+", re.escape(clause.message))
     return [finding.message for finding in result.findings if re.match(pattern, finding.message)]
 
 
-def names(entries: list[tuple[str, Clause]]) -> list[str]:
+def list_names(entries: list[tuple[str, Clause]]) -> list[str]:
     return [f"{framework}-{clause.name}" for framework, clause in entries]
 
 
-@pytest.mark.parametrize(("framework", "clause"), REFUSALS, ids=names(REFUSALS))
+@pytest.mark.parametrize(("framework", "clause"), REFUSALS, ids=list_names(REFUSALS))
 def test_refusal_holds_for_its_example_and_no_longer_without_a_part_of_it(framework, clause, tmp_path):
-    holds_for_its_example(framework, clause, tmp_path, "KEY006")
+    check_example(framework, clause, tmp_path, "KEY006")
 
 
-@pytest.mark.parametrize(("framework", "clause"), IDLE, ids=names(IDLE))
+@pytest.mark.parametrize(("framework", "clause"), IDLE, ids=list_names(IDLE))
 def test_idle_setting_holds_for_its_example_and_no_longer_without_a_part_of_it(framework, clause, tmp_path):
-    holds_for_its_example(framework, clause, tmp_path, "KEY005")
+    check_example(framework, clause, tmp_path, "KEY005")
 
 
-def required(test: Any) -> bool:
-    """Whether a setting fails its test where it is not given."""
-    return not passes(test, MISSING) or any(relations(test))
+def is_required(test: Any) -> bool:
+    """Return whether a missing setting fails its test."""
+    return not evaluate_test(test, MISSING) or any(list_relations(test))
 
 
 ELSEWHERE = {"trl": ("finetuning_type",)}
-"""Settings of shared examples that a framework does not have, and by which a file is not its own."""
+"""Settings of shared examples that a framework lacks and that would identify the file as another framework's."""
 
 
-def holds_for_its_example(framework: str, clause: Clause, folder, code: str) -> None:
+def check_example(framework: str, clause: Clause, folder, code: str) -> None:
     example = {name: value for name, value in clause.example.items() if name not in ELSEWHERE.get(framework, ())}
-    assert told(framework, clause, example, folder / "with", code), "silent on its own example"
-    needed = [name for name, test in clause.when.items() if has(example, name) and required(test)]
+    assert list_messages(framework, clause, example, folder / "with", code), "silent on its own example"
+    needed = [name for name, test in clause.when.items() if has_setting(example, name) and is_required(test)]
     assert needed or clause.also or None in example.values()
     for number, name in enumerate(needed):
-        assert told(framework, clause, without(example, name), folder / str(number), code) == [], (
+        assert list_messages(framework, clause, remove_setting(example, name), folder / str(number), code) == [], (
             f"fires without {name}"
         )
 
@@ -259,23 +269,23 @@ FSDP2_IN_ACCELERATE = {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version
     ("axolotl", {"flash_attention": True, "attn_implementation": "sdpa"}, "flash_attention", "KEY006"),
 ])  # fmt: skip
 def test_one_cause_is_one_finding(framework, over, key, code, tmp_path):
-    written(framework, over, tmp_path)
-    newest = {framework: frameworks.load(framework).newest}
-    findings = lint(tmp_path, options(select=["KEY"], **newest)).findings
-    assert [one.code for one in findings if re.search(rf"\b{key}\b", one.message)] == [code]
+    write_repository(framework, over, tmp_path)
+    newest = {framework: frameworks.load(framework).default_release}
+    findings = lint(tmp_path, build_options(select=["KEY"], **newest)).findings
+    assert [finding.code for finding in findings if re.search(rf"\b{key}\b", finding.message)] == [code]
 
 
 # --- axolotl's own verdicts -------------------------------------------------------------------------------------------
 
 EXAMPLES = CORPUS / "axolotl" / "examples"
 
-# What axolotl refused only because of the machine that it ran on.
+# Examples that axolotl rejected only because of the machine that it ran on.
 OF_THE_MACHINE = {
     "llama-3/3b-fp8-fsdp2.yaml": "fp8 without torchao or another package that computes it",
 }
-# What axolotl takes, and the Trainer refuses once the model is loaded.
-REFUSED_LATER = "the Trainer refuses"
-# Keys that the recorded validation did not give back under their own names, although it obeyed them.
+# Part of the messages about examples that axolotl accepts and the Trainer rejects after loading the model.
+REFUSED_LATER = "the Trainer rejects"
+# Keys that axolotl obeyed although the recorded validation returned them under other names.
 OBEYED = {
     "model_type": "given back as type_of_model",
     "model_config": "given back as overrides_of_model_config",
@@ -283,52 +293,54 @@ OBEYED = {
 }
 
 
-def verdicts(release: str) -> dict[str, dict]:
-    """Axolotl's own verdict on each of its examples: ok, errors, dropped."""
+def load_verdicts(release: str) -> dict[str, dict]:
+    """Return axolotl's own verdict on each of its examples: ok, errors, dropped."""
     return json.loads((SHARED / "data" / f"axolotl_validation_{release}.json").read_text())
 
 
 @pytest.fixture(scope="module", params=["0.18", "0.21"])
 def judged(request):
-    """The verdicts of one release, and what the KEY rules say for it."""
+    """Return the verdicts of one release and the findings of the KEY rules for it."""
     if not (SHARED / "data").is_dir():
         pytest.skip(f"no shared data: no recorded verdicts at {SHARED}")
-    result = lint(EXAMPLES, options(select=["KEY"], axolotl=f"{request.param}.0"))
+    result = lint(EXAMPLES, build_options(select=["KEY"], axolotl=f"{request.param}.0"))
     assert [trouble for trouble in result.troubles if trouble.rule is not None] == []
-    return verdicts(request.param), result.findings
+    return load_verdicts(request.param), result.findings
 
 
 @needs_corpus
 def test_what_axolotl_refuses_has_an_error_and_what_it_takes_has_none(judged):
-    wanted, findings = judged
-    told = {
+    verdict_by_path, findings = judged
+    reported = {
         finding.path for finding in findings if finding.severity == "error" and REFUSED_LATER not in finding.message
     }
-    refused = {path for path, verdict in wanted.items() if not verdict["ok"]}
+    refused = {path for path, verdict in verdict_by_path.items() if not verdict["ok"]}
     assert len(refused) >= 26
-    assert refused - OF_THE_MACHINE.keys() <= told <= refused
+    assert refused - OF_THE_MACHINE.keys() <= reported <= refused
 
 
 @needs_corpus
 def test_what_axolotl_drops_is_told_where_it_stands_and_what_it_keeps_is_not(judged):
-    wanted, findings = judged
-    lost = ("silently ignored", "the old name still works", "has no effect in")
-    told = {
-        (finding.path, finding.place.document.text(finding.place.span))
+    verdict_by_path, findings = judged
+    phrases = ("silently ignored", "the old name still works", "has no effect in")
+    reported = {
+        (finding.path, finding.place.document.get_text(finding.place.span))
         for finding in findings
-        if finding.start.column == 1 and any(word in finding.message for word in lost) and wanted[finding.path]["ok"]
+        if finding.start.column == 1
+        and any(word in finding.message for word in phrases)
+        and verdict_by_path[finding.path]["ok"]
     }
     dropped = {
         (path, key)
-        for path, verdict in wanted.items()
+        for path, verdict in verdict_by_path.items()
         if verdict["ok"]
         for key in verdict["dropped"]
         if key not in OBEYED
     }
     assert dropped
-    assert dropped <= told
-    # Other findings are for keys that are obeyed under another name, or taken and never read.
-    assert {key for _, key in told - dropped} <= {"eta_min", "fsdp", "flash_attention", "evaluation_strategy"}
+    assert dropped <= reported
+    # Other findings are for keys that are obeyed under another name, or accepted and never read.
+    assert {key for _, key in reported - dropped} <= {"eta_min", "fsdp", "flash_attention", "evaluation_strategy"}
 
 
 # --- the projects' own examples ---------------------------------------------------------------------------------------
@@ -341,34 +353,34 @@ WRITTEN_FOR = {
 }
 
 
-def listed() -> set[tuple[str, str]]:
-    """What corpus_findings.md allows the KEY rules to say above information at these releases."""
+def load_listed() -> set[tuple[str, str]]:
+    """Return the KEY findings above info that corpus_findings.md allows at these releases."""
     text = (Path(__file__).parents[1] / "corpus_findings.md").read_text()
     return set(re.findall(r"^- `([^`]+)` (KEY\d{3}): .+", text, re.M))
 
 
 @needs_corpus
 def test_nothing_is_said_of_upstream_examples_at_their_release_but_what_is_listed():
-    found = set()
+    findings = set()
     for project, releases in WRITTEN_FOR.items():
-        for finding in lint(CORPUS / project, options(select=["KEY"], **releases)).findings:
+        for finding in lint(CORPUS / project, build_options(select=["KEY"], **releases)).findings:
             if finding.severity != "info":
-                found.add((f"{project}/{finding.path}", finding.code))
-    assert found == listed()
+                findings.add((f"{project}/{finding.path}", finding.code))
+    assert findings == load_listed()
 
 
 # --- axolotl itself ---------------------------------------------------------------------------------------------------
 
-# What pydantic says of a value that is not of a kind that the key takes.
+# Pydantic's error types for a value of a kind that the key does not accept.
 TYPE_ERRORS = frozenset((
     "bool_parsing", "bool_type", "dict_type", "enum", "float_parsing", "float_type", "greater_than",
     "greater_than_equal", "int_from_float", "int_parsing", "int_type", "less_than", "less_than_equal", "list_type",
     "literal_error", "missing", "model_type", "string_type", "tuple_type",
 ))  # fmt: skip
 
-INSTALLED = oracle.releases()["axolotl"]
+INSTALLED = oracle.read_releases()["axolotl"]
 
-# Entries about what axolotl's validation lets through, and others stop at later.
+# Entries about values that pass axolotl's validation and fail later.
 TAKEN = {"nothing-saved", "new-tokens-frozen", "paged-on-fsdp2", *(f"tensor-parallel-{name}" for name in (
     "paged-adamw-8bit", "adamw-8bit", "adamw-bnb-8bit",
 ))}  # fmt: skip
@@ -376,32 +388,34 @@ TAKEN = {"nothing-saved", "new-tokens-frozen", "paged-on-fsdp2", *(f"tensor-para
 
 @pytest.mark.recorded
 def test_axolotl_itself_refuses_the_examples_of_its_entries():
-    """Every entry that holds at the installed release against its validation."""
+    """Compare every entry that holds at the installed release with axolotl's validation."""
     clauses = [
         clause
         for framework, clause in REFUSALS
         if framework == "axolotl" and clause.severity == "error" and clause.source.startswith("axolotl")
         if not any(name.startswith("@") for name in clause.when) and clause.package is None
-        if clause.since is None or release_key(clause.since) <= release_key(INSTALLED)
-        if clause.before is None or release_key(INSTALLED) < release_key(clause.before)
+        if clause.since is None or parse_release(clause.since) <= parse_release(INSTALLED)
+        if clause.before is None or parse_release(INSTALLED) < parse_release(clause.before)
     ]
-    base, *said = judged_by_axolotl(
-        [BASES["axolotl"], *(laid(BASES["axolotl"], dict(clause.example)) for clause in clauses)]
+    base, *answers = judged_by_axolotl(
+        [BASES["axolotl"], *(merge_settings(BASES["axolotl"], dict(clause.example)) for clause in clauses)]
     )
     assert base["accepted"], base["why"]
-    wrong = {clause.name for clause, verdict in zip(clauses, said) if verdict["accepted"] != (clause.name in TAKEN)}
-    assert wrong == set()
+    mismatched = {
+        clause.name for clause, verdict in zip(clauses, answers) if verdict["accepted"] != (clause.name in TAKEN)
+    }
+    assert mismatched == set()
     assert len(clauses) > 100
 
 
-# Values of every kind that YAML has; each is given to every key.
+# Values of every kind that YAML has; every key is tried with each.
 KINDS = (
     True, 0, 1, 3, -1, 0.5, 2.0, "abc", "8", "0.25", "2e-5", "true", "no", "", None, [], ["a"], [1, 2], [0.5], {},
     {"a": 1},
 )  # fmt: skip
 
 
-# Keys whose types are not written down as they are checked: the values that are missed here are never refused wrongly.
+# Keys whose declared types are looser than axolotl's checks: bad values are missed, good ones never rejected.
 LOOSE = frozenset((
     "added_tokens_overrides", "chat_template", "image_resize_algorithm", "max_memory", "peft_trainable_token_indices",
 ))  # fmt: skip
@@ -411,33 +425,37 @@ LOOSE = frozenset((
 def test_the_words_of_the_trainer_are_those_of_transformers():
     trainer = pytest.importorskip("transformers.trainer_utils")
     arguments = pytest.importorskip("transformers.training_args")
-    for name, theirs in {
+    for name, enum_class in {
         "transformers.SchedulerType": trainer.SchedulerType,
         "transformers.trainer_utils.SaveStrategy": trainer.SaveStrategy,
         "transformers.training_args.OptimizerNames": arguments.OptimizerNames,
     }.items():
-        assert {word.value for word in theirs} <= set(elsewhere(name))
+        assert {word.value for word in enum_class} <= set(list_external_words(name))
 
 
 @pytest.mark.recorded
 def test_a_value_fits_where_axolotl_itself_takes_it():
-    """Values of every kind for every key of the top level: what does not fit is refused, and what fits has no error."""
-    known, context = load("axolotl"), Context(plugins=())
-    found = (known.fact((name,), INSTALLED, context) for name in known.names((), INSTALLED, context))
+    """Try values of every kind for every top-level key: report those that axolotl rejects, and only those."""
+    vocabulary, context = load("axolotl"), Context(plugins=())
+    facts = (
+        vocabulary.find_fact((name,), INSTALLED, context) for name in vocabulary.list_names((), INSTALLED, context)
+    )
     keys = [
         fact
-        for fact in found
-        if fact is not None and fact.status().kind == "present" and fact.name not in {*BASES["axolotl"], "plugins"}
+        for fact in facts
+        if fact is not None
+        and fact.resolve_status().kind == "present"
+        and fact.name not in {*BASES["axolotl"], "plugins"}
     ]
     tried = [(fact, value) for fact in keys for value in KINDS]
-    said = judged_by_axolotl([{**BASES["axolotl"], fact.route[0]: value} for fact, value in tried])
+    answers = judged_by_axolotl([{**BASES["axolotl"], fact.route[0]: value} for fact, value in tried])
     alarms, missed = [], set()
-    for (fact, value), verdict in zip(tried, said):
-        fine = fits(fact.schema(), value, frameworks.load("axolotl").loader)
-        if not fine and verdict["accepted"]:
+    for (fact, value), verdict in zip(tried, answers):
+        is_fitting = is_accepted(fact.get_schema(), value, frameworks.load("axolotl").loader)
+        if not is_fitting and verdict["accepted"]:
             alarms.append((fact.route[0], value))
         kinds = {error["type"] for error in verdict["errors"] if error["at"][:1] == [fact.route[0]]}
-        if fine and kinds & TYPE_ERRORS:
+        if is_fitting and kinds & TYPE_ERRORS:
             missed.add(fact.route[0])
     assert alarms == []
     assert missed <= LOOSE
@@ -447,36 +465,38 @@ def test_a_value_fits_where_axolotl_itself_takes_it():
 @pytest.mark.recorded
 @needs_corpus
 def test_axolotl_still_takes_what_the_vocabulary_fixes_rewrite(tmp_path):
-    """Law 5 for the KEY rules, with their unsafe fixes: what it takes before the fixes it takes afterwards."""
-    folder = copied(EXAMPLES, tmp_path / "examples")
-    chosen = options(select=["KEY"], axolotl=INSTALLED)
-    before = contents(folder)
+    """Keep law 5 for the KEY rules with unsafe fixes: what axolotl accepts before the fixes, it accepts after."""
+    folder = copy_folder(EXAMPLES, tmp_path / "examples")
+    chosen = build_options(select=["KEY"], axolotl=INSTALLED)
+    before = read_contents(folder)
     fixed = fix(folder, chosen, unsafe=True)
     changed = sorted(fixed.sources)
     assert len(changed) > 50
     old, new = (
-        judged_by_axolotl([yaml.safe_load(text[path]) for path in changed]) for text in (before, contents(folder))
+        judged_by_axolotl([yaml.safe_load(text[path]) for path in changed]) for text in (before, read_contents(folder))
     )
     broken = [
-        (path, after["why"]) for path, was, after in zip(changed, old, new) if was["accepted"] and not after["accepted"]
+        (path, new_verdict["why"])
+        for path, old_verdict, new_verdict in zip(changed, old, new)
+        if old_verdict["accepted"] and not new_verdict["accepted"]
     ]
     assert broken == []
-    assert sum(after["accepted"] for after in new) > sum(was["accepted"] for was in old)
+    assert sum(new_verdict["accepted"] for new_verdict in new) > sum(old_verdict["accepted"] for old_verdict in old)
 
 
 # --- the fifth seed case ----------------------------------------------------------------------------------------------
 
 
 def test_the_key_that_was_dropped_comes_back_and_what_it_asks_for_is_made_to_fit(tmp_path):
-    """axolotl-ai-cloud/axolotl#2143: the rename first, and then checkpointing, as the real length does not fit."""
-    folder = copied(Path(__file__).parents[2] / "fixtures" / "cases" / "5-axolotl-3b", tmp_path / "case")
+    """Fix axolotl-ai-cloud/axolotl#2143: the rename first, then checkpointing, as the real length does not fit."""
+    folder = copy_folder(Path(__file__).parents[2] / "fixtures" / "cases" / "5-axolotl-3b", tmp_path / "case")
     (finding,) = [finding for finding in lint(folder).findings if finding.code == "KEY001"]
     assert finding.message.startswith("axolotl has no `sequence_length`: it is silently ignored")
     assert finding.fix is not None
     assert finding.fix.applicability == "safe"
     assert [edit.edit.text for edit in finding.fix.edits] == ["sequence_len"]
-    done = fix(folder)
-    assert {one.code for one in done.applied} >= {"KEY001", "MEM001"}
+    outcome = fix(folder)
+    assert {applied_fix.code for applied_fix in outcome.applied} >= {"KEY001", "MEM001"}
     after = yaml.safe_load((folder / "llama-3b.yaml").read_bytes())
     assert after["sequence_len"] == 4096
     assert after["gradient_checkpointing"] is True

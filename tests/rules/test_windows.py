@@ -1,4 +1,4 @@
-"""Findings under a window of releases, checked against what is found at each of its releases alone."""
+"""Findings under several candidate releases, checked against the findings at each release alone."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cfglint_train.findings.finding import SEVERITIES
 from cfglint_train.frameworks.framework import load as framework_of
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging import dispatch
-from cfglint_train.judging.certainty import graded
+from cfglint_train.judging.certainty import grade_report
 from cfglint_train.plan.origin import Origin
-from cfglint_train.plan.releases import Release, Releases, Window
-from tests.support.linting import options, working_in
+from cfglint_train.plan.releases import PossibleReleases, Release, Releases
+from tests.support.linting import build_options, change_directory
 
 RULES = [registry.RULES[code] for code in ("KEY001", "KEY002", "KEY003", "KEY004")]
 
@@ -42,92 +42,92 @@ BASE: dict[str, dict[str, object]] = {
 }
 
 
-def config_at(framework: str, keys: dict[str, object], window: tuple[str, ...], folder: Path) -> Config:
-    """The configuration with these keys, whose framework may be at any release of the window."""
+def build_config(framework: str, keys: dict[str, object], window: tuple[str, ...], folder: Path) -> Config:
+    """Return the config with these keys, whose framework may be at any release of the window."""
     base = BASE[framework]
     path = folder / ("c.yaml" if framework == "axolotl" else "c.json")
     path.write_text(json.dumps({**base, **keys}, indent=1), encoding="utf-8")
-    with working_in(folder):
-        (config,) = dispatch.workspace_for(options()).configs_in(path.name)
+    with change_directory(folder):
+        (config,) = dispatch.open_workspace(build_options()).read_configs(path.name)
     chosen = window[-1]
     releases = Releases(
         {framework: Release(chosen, Origin("assumed"))},
-        windows={framework: lambda: Window(framework, window, chosen, stated=False)},
+        candidate_finders={framework: lambda: PossibleReleases(framework, window, chosen, is_stated=False)},
     )
     return Config(framework, config.document, releases, config.root, config.role)
 
 
-def severities(config: Config) -> dict[tuple[str, int], str]:
-    """The gravest finding of each rule at each place."""
-    found: dict[tuple[str, int], str] = {}
+def list_severities(config: Config) -> dict[tuple[str, int], str]:
+    """Return the highest severity of each rule at each place."""
+    severity_by_place: dict[tuple[str, int], str] = {}
     for rule in RULES:
-        for report in registry.checker(rule)(config):
-            for place in (report.place, *(one.place for one in report.related)):
+        for report in registry.get_checker(rule)(config):
+            for place in (report.place, *(related.place for related in report.related)):
                 key = (rule.code, place.span.start)
                 severity = report.severity or rule.severity
-                found[key] = min(found.get(key, "info"), severity, key=SEVERITIES.index)
-    return found
+                severity_by_place[key] = min(severity_by_place.get(key, "info"), severity, key=SEVERITIES.index)
+    return severity_by_place
 
 
-def rank(severity: str | None) -> int:
-    """0 for nothing and information, 1 for a warning, 2 for an error."""
+def get_rank(severity: str | None) -> int:
+    """Return the rank of a severity: 0 for none and info, 1 for a warning, 2 for an error."""
     return 0 if severity is None else 2 - SEVERITIES.index(severity)
 
 
 @st.composite
-def windows(draw: st.DrawFn) -> tuple[str, dict[str, object], tuple[str, ...], tuple[str, ...]]:
+def draw_window(draw: st.DrawFn) -> tuple[str, dict[str, object], tuple[str, ...], tuple[str, ...]]:
     framework = draw(st.sampled_from(sorted(KEYS)))
     names = draw(st.lists(st.sampled_from(sorted(KEYS[framework])), min_size=1, max_size=4, unique=True))
-    known = load(framework).releases
-    first, last = sorted(draw(st.tuples(st.integers(0, len(known) - 1), st.integers(0, len(known) - 1))))
+    releases = load(framework).releases
+    first, last = sorted(draw(st.tuples(st.integers(0, len(releases) - 1), st.integers(0, len(releases) - 1))))
     start = draw(st.integers(first, last))
     keys = {name: KEYS[framework][name] for name in names}
-    return framework, keys, known[first : last + 1], known[start : last + 1]
+    return framework, keys, releases[first : last + 1], releases[start : last + 1]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(windows())
+@given(draw_window())
 def test_a_window_is_as_grave_as_its_newest_release_and_an_error_only_where_all_refuse(tmp_path, drawn):
     framework, keys, wide, narrow = drawn
-    under = severities(config_at(framework, keys, wide, tmp_path))
-    alone = [severities(config_at(framework, keys, (release,), tmp_path)) for release in wide]
-    for key in {*under, *alone[-1]}:
-        least, newest = min(rank(each.get(key)) for each in alone), rank(alone[-1].get(key))
-        assert rank(under.get(key)) <= newest
-        assert rank(under.get(key)) >= min(newest, 1)
-        assert least == 2 or rank(under.get(key)) < 2
-    # Older releases that come on top never make a finding graver.
-    before = severities(config_at(framework, keys, narrow, tmp_path))
-    assert all(rank(severity) <= rank(before.get(key)) for key, severity in under.items())
+    combined = list_severities(build_config(framework, keys, wide, tmp_path))
+    separate = [list_severities(build_config(framework, keys, (release,), tmp_path)) for release in wide]
+    for key in {*combined, *separate[-1]}:
+        lowest, newest = min(get_rank(single.get(key)) for single in separate), get_rank(separate[-1].get(key))
+        assert get_rank(combined.get(key)) <= newest
+        assert get_rank(combined.get(key)) >= min(newest, 1)
+        assert lowest == 2 or get_rank(combined.get(key)) < 2
+    # Adding older releases never raises the severity of a finding.
+    narrower = list_severities(build_config(framework, keys, narrow, tmp_path))
+    assert all(get_rank(severity) <= get_rank(narrower.get(key)) for key, severity in combined.items())
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(windows())
+@given(draw_window())
 def test_what_a_safe_fix_writes_is_taken_at_every_candidate(tmp_path, drawn):
     framework, keys, wide, _ = drawn
-    config = config_at(framework, keys, wide, tmp_path)
-    known = framework_of(framework).keys
+    config = build_config(framework, keys, wide, tmp_path)
+    keys_of_framework = framework_of(framework).keys
     for rule in RULES[:2]:
-        checker = registry.checker(rule)
+        checker = registry.get_checker(rule)
         for report in checker(config):
-            fix = graded(rule, report, config, None, checker).fix
+            fix = grade_report(rule, report, config, None, checker).fix
             if fix is None or fix.applicability != "safe":
                 continue
             for _, changes in fix.keys:
                 for release in wide:
                     for change in changes:
-                        written = getattr(change, "key", None)
-                        if written is not None:
-                            fact = known.vocabulary.fact((*change.route[:-1], written), release)
+                        new_name = getattr(change, "key", None)
+                        if new_name is not None:
+                            fact = keys_of_framework.vocabulary.find_fact((*change.route[:-1], new_name), release)
                             assert fact is not None
-                            assert fact.status(release).kind == "present"
+                            assert fact.resolve_status(release).kind == "present"
 
 
 def test_a_finding_rests_on_the_window_and_assumes_it_where_its_releases_differ(tmp_path):
     window = ("0.10.0", "0.21.0")
     sharding = {"fsdp_config": {"sharding_strategy": "SHARD_GRAD_OP"}, "nonesuch": 1}
-    config = config_at("axolotl", sharding, window, tmp_path)
-    reports = [report for rule in RULES[:2] for report in registry.checker(rule)(config)]
+    config = build_config("axolotl", sharding, window, tmp_path)
+    reports = [report for rule in RULES[:2] for report in registry.get_checker(rule)(config)]
     grades = {report.message.split()[0]: [ground.grade for ground in report.grounds] for report in reports}
     assert grades == {"axolotl": ["followed"], "`fsdp_config.sharding_strategy`": ["assumed"]}
     assert {ground.value for report in reports for ground in report.grounds} == {"0.10.0 to 0.21.0"}

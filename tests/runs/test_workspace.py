@@ -1,4 +1,4 @@
-"""Which files make one run: companions, launch scripts, what is laid over a file, and which files belong to no run."""
+"""Files of one run: companions, launch scripts and overrides; and the files that belong to no run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from cfglint_train.documents.document import Route, Unknown
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.options import LintOptions
-from cfglint_train.plan.origin import Value
+from cfglint_train.plan.origin import FieldValue
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.statements import CommandLine
 from cfglint_train.settings.settings import Settings
-from tests.support.command import cfglint
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, DEEPSPEED, SMALL
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import working_in
+from tests.support.linting import change_directory
 
 FIXTURES = REPOSITORY / "fixtures"
 CONCISE = ("--isolated", *SMALL, "--output-format", "concise")
@@ -51,35 +51,34 @@ deepspeed --module openrlhf.cli.train_sft \\
 """
 
 
-def runs(
+def lint_runs(
     folder: Path,
     *paths: str,
     settings: tuple[str, ...] = (),
     overrides: Mapping[Route, Any] | None = None,
     **facts: str,
 ) -> list[Run]:
-    """The runs of some files, isolated from every settings file."""
-    with working_in(folder):
+    """Return the runs of some files, isolated from every settings file."""
+    with change_directory(folder):
         command_line = CommandLine(facts, overrides or {}, settings)
         options = LintOptions(select=(), command_line=command_line, settings=Settings(str(folder)))
-        workspace = dispatch.workspace_for(options)
+        workspace = dispatch.open_workspace(options)
         result = dispatch.lint(workspace, workspace.collect(paths or ["."]), options)
-        assert [trouble for trouble in result.troubles if trouble.ours] == []
+        assert [trouble for trouble in result.troubles if trouble.is_internal] == []
         return list(result.runs)
 
 
-def run(folder: Path, path: str, **more: Any) -> Run:
-    [found] = runs(folder, path, **more)
-    return found
+def lint_run(folder: Path, path: str, **options: Any) -> Run:
+    [linted] = lint_runs(folder, path, **options)
+    return linted
 
 
-def value(run: Run, field: str) -> Value:
-    return run.reading.values[field]
+def get_value(run: Run, field: str) -> FieldValue:
+    return run.resolved_plan.values[field]
 
 
 @pytest.fixture
 def here(tmp_path) -> Path:
-    """A repository."""
     root = tmp_path / "repository"
     (root / ".git").mkdir(parents=True)
     return root
@@ -106,7 +105,7 @@ def put(root: Path, files: Mapping[str, str]) -> None:
 def test_a_companion_is_found_and_read_although_nobody_names_it(here, cwd, companion):
     (here / "elsewhere").mkdir()
     put(here, {"runs/sft/config.yaml": WITH_DEEPSPEED, companion: CONTRADICTED})
-    outcome = cfglint(*CONCISE, here / "runs/sft/config.yaml", cwd=here / cwd)
+    outcome = run_cfglint(*CONCISE, here / "runs/sft/config.yaml", cwd=here / cwd)
     assert outcome.code == 1
     [finding, *_] = outcome.lines
     assert finding.startswith(f"{here / companion}:2:5: error XFL001")
@@ -124,21 +123,21 @@ def test_the_nearest_of_several_counts(here):
             "elsewhere/configs/ds.json": CONTRADICTED,
         },
     )
-    assert cfglint(*CONCISE, "../runs/config.yaml", cwd=here / "runs").code == 0
-    # What the launch sees first is the working directory's.
-    assert cfglint(*CONCISE, "../runs/config.yaml", cwd=here / "elsewhere").code == 1
+    assert run_cfglint(*CONCISE, "../runs/config.yaml", cwd=here / "runs").code == 0
+    # The launch looks in the working directory first.
+    assert run_cfglint(*CONCISE, "../runs/config.yaml", cwd=here / "elsewhere").code == 1
 
 
 def test_nothing_is_looked_for_beyond_the_repository(here):
     put(here, {"runs/config.yaml": WITH_DEEPSPEED, "../configs/ds.json": CONTRADICTED})
-    assert cfglint(*CONCISE, "config.yaml", cwd=here / "runs").code == 0
+    assert run_cfglint(*CONCISE, "config.yaml", cwd=here / "runs").code == 0
 
 
 def test_without_a_repository_a_bare_name_means_the_own_folder(tmp_path):
     put(tmp_path, {"runs/config.yaml": AXOLOTL + "deepspeed: ds.json\n", "ds.json": CONTRADICTED, "runs/cwd/x": ""})
-    assert cfglint(*CONCISE, "../config.yaml", cwd=tmp_path / "runs/cwd").code == 0
+    assert run_cfglint(*CONCISE, "../config.yaml", cwd=tmp_path / "runs/cwd").code == 0
     put(tmp_path, {"runs/ds.json": CONTRADICTED})
-    assert cfglint(*CONCISE, "../config.yaml", cwd=tmp_path / "runs/cwd").code == 1
+    assert run_cfglint(*CONCISE, "../config.yaml", cwd=tmp_path / "runs/cwd").code == 1
 
 
 @pytest.mark.parametrize(
@@ -146,55 +145,55 @@ def test_without_a_repository_a_bare_name_means_the_own_folder(tmp_path):
 )
 def test_companions_that_are_none(here, name):
     put(here, {"config.yaml": f'{AXOLOTL}deepspeed: "{name}"\n'})
-    outcome = cfglint(*CONCISE, "config.yaml", cwd=here)
+    outcome = run_cfglint(*CONCISE, "config.yaml", cwd=here)
     assert (outcome.code, outcome.err) == (0, "")
 
 
 def test_a_file_that_several_runs_share_is_complained_of_once_and_where_it_stands(here):
     put(here, {"a.yaml": WITH_DEEPSPEED, "b.yaml": WITH_DEEPSPEED, "configs/ds.json": CONTRADICTED})
-    outcome = cfglint(*CONCISE, ".", cwd=here)
+    outcome = run_cfglint(*CONCISE, ".", cwd=here)
     assert [line.split(" ")[0] for line in outcome.lines if "XFL001" in line] == ["configs/ds.json:2:5:"]
 
 
 def test_runs_that_share_a_file_have_one_finding_at_a_place_of_it(here):
-    other = WITH_DEEPSPEED.replace("gradient_accumulation_steps: 1", "gradient_accumulation_steps: 2")
-    put(here, {"a.yaml": WITH_DEEPSPEED, "b.yaml": other, "configs/ds.json": CONTRADICTED})
-    found = [line for line in cfglint(*CONCISE, ".", cwd=here).lines if "XFL001" in line]
-    assert [line.split(": ")[0] for line in found] == ["configs/ds.json:2:5"]
-    report = json.loads(cfglint("--isolated", "--output-format", "json", ".", cwd=here).out)
-    [finding] = [one for one in report["findings"] if one["code"] == "XFL001"]
-    assert {"a.yaml", "b.yaml"} <= {one["path"] for one in finding["related"]}
+    differing = WITH_DEEPSPEED.replace("gradient_accumulation_steps: 1", "gradient_accumulation_steps: 2")
+    put(here, {"a.yaml": WITH_DEEPSPEED, "b.yaml": differing, "configs/ds.json": CONTRADICTED})
+    lines = [line for line in run_cfglint(*CONCISE, ".", cwd=here).lines if "XFL001" in line]
+    assert [line.split(": ")[0] for line in lines] == ["configs/ds.json:2:5"]
+    report = json.loads(run_cfglint("--isolated", "--output-format", "json", ".", cwd=here).out)
+    [finding] = [item for item in report["findings"] if item["code"] == "XFL001"]
+    assert {"a.yaml", "b.yaml"} <= {item["path"] for item in finding["related"]}
 
 
 def test_a_fix_of_a_shared_file_is_safe_only_where_every_run_wants_it(here):
-    def applicability() -> str:
-        report = json.loads(cfglint("--isolated", "--output-format", "json", ".", cwd=here).out)
-        [fix] = [one["fix"] for one in report["findings"] if one["code"] == "XFL001"]
-        found: str = fix["applicability"]
-        return found
+    def get_applicability() -> str:
+        report = json.loads(run_cfglint("--isolated", "--output-format", "json", ".", cwd=here).out)
+        [fix] = [finding["fix"] for finding in report["findings"] if finding["code"] == "XFL001"]
+        fix_kind: str = fix["applicability"]
+        return fix_kind
 
     put(here, {"a.yaml": WITH_DEEPSPEED, "configs/ds.json": CONTRADICTED})
-    alone = applicability()
+    single_kind = get_applicability()
     put(here, {"b.yaml": WITH_DEEPSPEED})
-    assert applicability() == alone == "safe"
+    assert get_applicability() == single_kind == "safe"
     agreeing = WITH_DEEPSPEED.replace("gradient_accumulation_steps: 1", "gradient_accumulation_steps: 8")
     put(here, {"c.yaml": agreeing})
-    assert applicability() == "unsafe"
+    assert get_applicability() == "unsafe"
 
 
 def test_many_runs_of_a_shared_file_are_counted(here):
     put(here, {f"{number:02}.yaml": WITH_DEEPSPEED for number in range(12)} | {"configs/ds.json": CONTRADICTED})
     for jobs in ("1", "2"):
-        report = json.loads(cfglint("--isolated", "--jobs", jobs, "--output-format", "json", ".", cwd=here).out)
-        [finding] = [one for one in report["findings"] if one["code"] == "XFL001"]
-        runs = [one["path"] for one in finding["related"] if "this configuration" in one["message"]]
+        report = json.loads(run_cfglint("--isolated", "--jobs", jobs, "--output-format", "json", ".", cwd=here).out)
+        [finding] = [item for item in report["findings"] if item["code"] == "XFL001"]
+        runs = [item["path"] for item in finding["related"] if "this configuration" in item["message"]]
         assert runs == [f"{number:02}.yaml" for number in range(6)]
-        assert "the same holds for 6 more runs" in finding["notes"]
+        assert "the same applies to 6 more runs" in finding["notes"]
 
 
 def test_a_companion_alone_is_a_run_of_its_own(here):
     put(here, {"ds.json": DEEPSPEED})
-    outcome = cfglint(*CONCISE, ".", cwd=here)
+    outcome = run_cfglint(*CONCISE, ".", cwd=here)
     assert outcome.lines[0].startswith("ds.json:2:5: error BAT001")
 
 
@@ -206,13 +205,13 @@ def test_a_companion_that_cannot_be_read_is_told_of(here):
             "configs/ds.json": '{"zero_optimization": {"stage": 2},\n "train_batch_size": }',
         },
     )
-    outcome = cfglint(*CONCISE, "config.yaml", cwd=here)
+    outcome = run_cfglint(*CONCISE, "config.yaml", cwd=here)
     assert outcome.code == 2
     assert outcome.lines[0].startswith("configs/ds.json:2:22: error SYN002")
 
 
 def test_companions_of_companions(here):
-    """An accelerate file may name a DeepSpeed file of its own."""
+    """Follow an accelerate file to the DeepSpeed file that it names."""
     accelerate = "distributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 4\n"
     accelerate += "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
     put(
@@ -224,11 +223,11 @@ def test_companions_of_companions(here):
             "run.sh": "accelerate launch --config_file accelerate.yaml -m axolotl.cli.train config.yaml\n",
         },
     )
-    found = run(here, "config.yaml")
-    assert sorted(found.parts.companions) == ["accelerate", "deepspeed"]
-    assert found.plan.launch.gpus_per_node == 4
-    assert value(found, "launch.gpus_per_node").origin.place.document.path == "accelerate.yaml"
-    assert found.plan.parallel.zero_stage == 2
+    lint_result = lint_run(here, "config.yaml")
+    assert sorted(lint_result.inputs.companions) == ["accelerate", "deepspeed"]
+    assert lint_result.plan.launch.gpus_per_node == 4
+    assert get_value(lint_result, "launch.gpus_per_node").origin.place.document.path == "accelerate.yaml"
+    assert lint_result.plan.parallel.zero_stage == 2
 
 
 # --- launch scripts --------------------------------------------------------------------------------------------------
@@ -258,29 +257,29 @@ def test_companions_of_companions(here):
 )  # fmt: skip
 def test_what_a_launch_script_says_of_the_cluster(here, command, nodes, gpus):
     put(here, {"config.yaml": AXOLOTL, "other/config.yaml": AXOLOTL, "run.sh": f"#!/bin/bash\n{command}\n"})
-    found = run(here, "config.yaml")
+    started_run = lint_run(here, "config.yaml")
     for field, expected, assumed in (("launch.nodes", nodes, 1), ("launch.gpus_per_node", gpus, 8)):
-        told = value(found, field)
+        node_count = get_value(started_run, field)
         if expected == "open":
-            assert (told.value, told.origin.kind) == (None, "user")
+            assert (node_count.value, node_count.origin.kind) == (None, "user")
         elif expected is None:
-            assert (told.value, told.origin.kind) == (assumed, "assumed")
+            assert (node_count.value, node_count.origin.kind) == (assumed, "assumed")
         else:
-            assert (told.value, told.origin.kind, told.origin.note) == (expected, "user", "run.sh")
-            assert told.origin.place.document.path == "run.sh"
+            assert (node_count.value, node_count.origin.kind, node_count.origin.note) == (expected, "user", "run.sh")
+            assert node_count.origin.place.document.path == "run.sh"
 
 
 def test_host_memory_of_a_batch_job(here):
     script = "#!/bin/bash\n#SBATCH --nodes=2 --mem=480G\nsrun axolotl train config.yaml\n"
     put(here, {"config.yaml": AXOLOTL, "run.sbatch": script})
-    hardware = run(here, "config.yaml").hardware
-    assert hardware.capacity("host") == 480 * 2**30
+    hardware = lint_run(here, "config.yaml").hardware
+    assert hardware.get_capacity("host") == 480 * 2**30
 
 
 def test_llamafactory_counts_its_nodes_by_the_environment(here):
     script = "NNODES=4 FORCE_TORCHRUN=1 llamafactory-cli train config.yaml\n"
     put(here, {"config.yaml": LLAMAFACTORY, "run.sh": script})
-    assert value(run(here, "config.yaml"), "launch.nodes").value == 4
+    assert get_value(lint_run(here, "config.yaml"), "launch.nodes").value == 4
 
 
 @pytest.mark.parametrize(
@@ -289,7 +288,7 @@ def test_llamafactory_counts_its_nodes_by_the_environment(here):
 )
 def test_where_scripts_are_looked_for(here, place):
     put(here, {"jobs/sft/config.yaml": AXOLOTL, place: "torchrun --nnodes 4 train.py jobs/sft/config.yaml\n"})
-    assert value(run(here, "jobs/sft/config.yaml"), "launch.nodes").value == 4
+    assert get_value(lint_run(here, "jobs/sft/config.yaml"), "launch.nodes").value == 4
 
 
 @pytest.mark.parametrize(
@@ -312,7 +311,7 @@ def test_where_scripts_are_looked_for(here, place):
 )  # fmt: skip
 def test_a_script_starts_the_file_of_the_folder_that_it_changes_to(here, script, started):
     put(here, {"a/configs/run.yaml": AXOLOTL, "b/configs/run.yaml": AXOLOTL, "jobs/go.sh": f"{script}\n"})
-    counts = {one.main.document.path: one.plan.launch.nodes == 4 for one in runs(here)}
+    counts = {started_run.main.document.path: started_run.plan.launch.nodes == 4 for started_run in lint_runs(here)}
     assert counts == {f"{project}/configs/run.yaml": project == started for project in "ab"}
 
 
@@ -320,16 +319,16 @@ def test_a_script_starts_the_file_of_the_folder_that_it_changes_to(here, script,
 def test_what_a_script_starts_does_not_depend_on_where_cfglint_runs(here, cwd):
     command = "torchrun --nnodes 4 train.py configs/run.yaml\n"
     put(here, {"a/configs/run.yaml": AXOLOTL, "b/configs/run.yaml": AXOLOTL, "jobs/go.sh": command})
-    put(here, {"../configs/run.yaml": AXOLOTL})  # above the repository: not read
-    nodes = [value(one, "launch.nodes") for one in runs(here / cwd, str(here / "a"), str(here / "b"))]
-    assert [(one.value, one.origin.kind) for one in nodes] == [(1, "assumed")] * 2
+    put(here, {"../configs/run.yaml": AXOLOTL})  # above the repository, so not read
+    nodes = [get_value(item, "launch.nodes") for item in lint_runs(here / cwd, str(here / "a"), str(here / "b"))]
+    assert [(item.value, item.origin.kind) for item in nodes] == [(1, "assumed")] * 2
 
 
 def test_scripts_of_strangers_do_not_count(here):
-    """Neither what is above the repository, nor what is excluded, nor what is no script."""
+    """Skip what is above the repository, what is excluded and what is not a script."""
     command = "torchrun --nnodes 4 train.py jobs/sft/config.yaml\n"
     put(here, {"jobs/sft/config.yaml": AXOLOTL, "../run.sh": command, "build/run.sh": command, "README.md": command})
-    assert value(run(here, "jobs/sft/config.yaml"), "launch.nodes").origin.kind == "assumed"
+    assert get_value(lint_run(here, "jobs/sft/config.yaml"), "launch.nodes").origin.kind == "assumed"
 
 
 def test_scripts_that_disagree_leave_it_unknown(here):
@@ -341,30 +340,30 @@ def test_scripts_that_disagree_leave_it_unknown(here):
             "large.sh": "torchrun --nnodes 64 --nproc-per-node 4 -m axolotl.cli.train config.yaml\n",
         },
     )
-    found = run(here, "config.yaml")
-    nodes = value(found, "launch.nodes")
+    undecided = lint_run(here, "config.yaml")
+    nodes = get_value(undecided, "launch.nodes")
     assert (nodes.value, nodes.origin.kind) == (None, "user")
     assert nodes.origin.note == "large.sh:1 and small.sh:1 differ"
-    assert found.parts.others == {"launch.nodes": (2, 64)}
-    assert value(found, "launch.gpus_per_node").value == 4
-    assert not value(found, "launch.gpus_per_node").origin.assumed
-    # What a person states settles it.
-    settled = run(here, "config.yaml", nodes="2")
-    assert (value(settled, "launch.nodes").value, settled.parts.others) == (2, {})
-    # So do two launches in one script.
+    assert undecided.inputs.conflicts == {"launch.nodes": (2, 64)}
+    assert get_value(undecided, "launch.gpus_per_node").value == 4
+    assert not get_value(undecided, "launch.gpus_per_node").origin.assumption
+    # The command line settles it.
+    stated = lint_run(here, "config.yaml", nodes="2")
+    assert (get_value(stated, "launch.nodes").value, stated.inputs.conflicts) == (2, {})
+    # Two launches in one script differ as well.
     put(
         here,
         {"small.sh": "torchrun --nproc-per-node 2 x.py config.yaml\ntorchrun --nproc-per-node 4 x.py config.yaml\n"},
     )
     (here / "large.sh").unlink()
-    assert value(run(here, "config.yaml"), "launch.gpus_per_node").value is None
+    assert get_value(lint_run(here, "config.yaml"), "launch.gpus_per_node").value is None
 
 
 def test_what_only_some_launches_state_is_assumed(here):
     put(here, {"config.yaml": AXOLOTL, "a.sh": "torchrun --nproc-per-node 4 x.py config.yaml\n"})
     put(here, {"b.sh": "axolotl train config.yaml\n"})
-    found = value(run(here, "config.yaml"), "launch.gpus_per_node")
-    assert (found.value, found.origin.assumed) == (
+    gpus = get_value(lint_run(here, "config.yaml"), "launch.gpus_per_node")
+    assert (gpus.value, gpus.origin.assumption) == (
         4,
         "4 GPUs per node, as a.sh:1 states, the only one of 2 launches; set `gpus-per-node` to be sure",
     )
@@ -373,10 +372,10 @@ def test_what_only_some_launches_state_is_assumed(here):
 def test_a_default_of_the_launch_is_assumed(here):
     script = "G=${GPUS:-4}\ntorchrun --nproc-per-node $G --nnodes 2 x.py config.yaml --micro_batch_size ${MBS:-3}\n"
     put(here, {"config.yaml": AXOLOTL, "a.sh": script})
-    found = run(here, "config.yaml")
-    gpus = value(found, "launch.gpus_per_node")
-    assert (gpus.value, gpus.origin.assumed) == (4, "`$GPUS` is 4 unless the environment sets it")
-    assert not value(found, "launch.nodes").origin.assumed
+    started_run = lint_run(here, "config.yaml")
+    gpus = get_value(started_run, "launch.gpus_per_node")
+    assert (gpus.value, gpus.origin.assumption) == (4, "`$GPUS` is 4 unless the environment sets it")
+    assert not get_value(started_run, "launch.nodes").origin.assumption
 
 
 _FSDP = """\
@@ -390,25 +389,25 @@ fsdp_config:
 """
 
 
-def _start(name: str, accelerate: str) -> dict[str, str]:
+def _write_launch(name: str, accelerate: str) -> dict[str, str]:
     launch = f"accelerate launch --config_file {name}.yaml -m axolotl.cli.train config.yaml\n"
     return {f"{name}.yaml": accelerate, f"{name}.sh": launch}
 
 
 def test_launches_are_merged_by_what_their_files_say(here):
-    put(here, {"config.yaml": AXOLOTL, **_start("two", _FSDP.format(gpus=2, reshard="true"))})
-    put(here, _start("four", _FSDP.format(gpus=4, reshard="true")))
-    found = run(here, "config.yaml")
-    assert value(found, "parallel.strategy").value == "fsdp2"
-    gpus = value(found, "launch.gpus_per_node")
+    put(here, {"config.yaml": AXOLOTL, **_write_launch("two", _FSDP.format(gpus=2, reshard="true"))})
+    put(here, _write_launch("four", _FSDP.format(gpus=4, reshard="true")))
+    merged = lint_run(here, "config.yaml")
+    assert get_value(merged, "parallel.strategy").value == "fsdp2"
+    gpus = get_value(merged, "launch.gpus_per_node")
     assert (gpus.value, gpus.origin.kind, gpus.origin.note) == (None, "user", "four.yaml and two.yaml differ")
-    assert set(found.parts.others["launch.gpus_per_node"]) == {2, 4}
+    assert set(merged.inputs.conflicts["launch.gpus_per_node"]) == {2, 4}
 
 
 def test_a_launch_without_sharding_beside_one_with_it(here):
-    put(here, {"config.yaml": AXOLOTL, **_start("two", _FSDP.format(gpus=2, reshard="true"))})
+    put(here, {"config.yaml": AXOLOTL, **_write_launch("two", _FSDP.format(gpus=2, reshard="true"))})
     put(here, {"plain.sh": "torchrun --nproc-per-node 2 -m axolotl.cli.train config.yaml\n"})
-    strategy = value(run(here, "config.yaml"), "parallel.strategy")
+    strategy = get_value(lint_run(here, "config.yaml"), "parallel.strategy")
     assert (strategy.value, strategy.origin.kind) == (None, "user")
 
 
@@ -419,7 +418,7 @@ def test_neither_the_order_of_scripts_counts_nor_a_second_one_that_says_the_same
         "torchrun --nnodes 2 --nproc-per-node 8 x.py config.yaml\n",
         "accelerate launch --config_file fsdp.yaml x.py config.yaml\n",
     ]
-    seen = []
+    resolved_plans = []
     for numbers in ((0, 1, 2), order):
         here = tmp_path_factory.mktemp("order")
         (here / ".git").mkdir()
@@ -427,9 +426,11 @@ def test_neither_the_order_of_scripts_counts_nor_a_second_one_that_says_the_same
         put(here, {f"{name}.sh": bodies[number] for name, number in zip("abc", numbers)})
         if twice and numbers != (0, 1, 2):
             put(here, {"again.sh": bodies[order[0]]})
-        with working_in(here):
-            seen.append({field: known.value for field, known in run(here, "config.yaml").reading})
-    assert seen[0] == seen[1]
+        with change_directory(here):
+            resolved_plans.append(
+                {field: resolved.value for field, resolved in lint_run(here, "config.yaml").resolved_plan}
+            )
+    assert resolved_plans[0] == resolved_plans[1]
 
 
 @given(first=st.integers(0, 3), second=st.integers(0, 3))
@@ -444,32 +445,37 @@ def test_a_second_launch_only_takes_knowledge_away(tmp_path_factory, first, seco
     (here / ".git").mkdir()
     put(here, {"config.yaml": AXOLOTL, "fsdp.yaml": _FSDP.format(gpus=4, reshard="true"), "a.sh": bodies[first]})
     fields = ("launch.nodes", "launch.gpus_per_node", "parallel.strategy")
-    with working_in(here):
-        alone = run(here, "config.yaml").base
+    with change_directory(here):
+        one_launch = lint_run(here, "config.yaml").stated_plan
         put(here, {"b.sh": bodies[second]})
-        both = run(here, "config.yaml").base
+        two_launches = lint_run(here, "config.yaml").stated_plan
     for field in fields:
-        one, other = alone.values.get(field), both.values.get(field)
-        if one is not None and other is not None and other.value is not None and not other.origin.assumed:
-            assert one.value == other.value
+        first_value, second_value = one_launch.values.get(field), two_launches.values.get(field)
+        if (
+            first_value is not None
+            and second_value is not None
+            and second_value.value is not None
+            and not second_value.origin.assumption
+        ):
+            assert first_value.value == second_value.value
 
 
 @pytest.mark.parametrize(
-    ("command", "known"),
+    ("command", "is_known"),
     [
         ("FORCE_TORCHRUN=1 NPROC_PER_NODE=8 llamafactory-cli train config.yaml", True),
         ("torchrun --nproc_per_node 8 src/train.py config.yaml", True),
         ("torchrun $MORE src/train.py config.yaml", False),
         ("ACCELERATE_USE_FSDP=true torchrun src/train.py config.yaml", False),
-        ("accelerate launch src/train.py config.yaml", False),  # takes a file from the home directory
+        ("accelerate launch src/train.py config.yaml", False),  # reads a file in the home directory
         ("bash train.sh config.yaml", False),
         ("python submit.py config.yaml", False),
         ("echo config.yaml", False),
     ],
 )
-def test_launches_in_which_all_is_in_sight(here, command, known):
+def test_launches_in_which_all_is_in_sight(here, command, is_known):
     put(here, {"config.yaml": LLAMAFACTORY, "run.sh": f"{command}\n"})
-    assert run(here, "config.yaml").parts.launch_known is known
+    assert lint_run(here, "config.yaml").inputs.is_sharding_known is is_known
 
 
 OPEN = ("--use_fsdp $MORE", "--config_file $CONFIG --use-deepspeed --zero_stage 3", "--use_megatron_lm")
@@ -478,7 +484,7 @@ OPEN = ("--use_fsdp $MORE", "--config_file $CONFIG --use-deepspeed --zero_stage 
 @pytest.mark.parametrize("flags", OPEN)
 def test_options_of_the_launcher_that_shard_the_model_in_a_way_that_cannot_be_told(here, flags):
     put(here, {"config.yaml": LLAMAFACTORY, "run.sh": f"accelerate launch {flags} src/train.py config.yaml\n"})
-    strategy = value(run(here, "config.yaml"), "parallel.strategy")
+    strategy = get_value(lint_run(here, "config.yaml"), "parallel.strategy")
     assert (strategy.value, strategy.origin.kind) == (None, "user")
     assert strategy.origin.key in flags
     assert strategy.origin.place.document.path == "run.sh"
@@ -501,22 +507,25 @@ def test_options_of_the_launcher_shard_the_model(here, how):
     flags, expected = BY_OPTIONS[how]
     put(here, {"config.yaml": LLAMAFACTORY})
     put(here, {"run.sh": f"accelerate launch {flags} --num_processes 4 src/train.py config.yaml\n"})
-    found = run(here, "config.yaml")
-    plan = found.plan.parallel
+    sharded_run = lint_run(here, "config.yaml")
+    plan = sharded_run.plan.parallel
     offload = plan.offload_params if expected[3] is not None else None
     assert (plan.strategy, plan.sharding, plan.zero_stage, offload) == expected
-    origin = value(found, "parallel.strategy").origin
+    origin = get_value(sharded_run, "parallel.strategy").origin
     assert (origin.key, origin.note) == (flags.split()[0], "run.sh")
-    assert found.cluster == (1, 4)
-    assert found.companions == ()
+    assert sharded_run.cluster == (1, 4)
+    assert sharded_run.companions == ()
 
 
 def test_options_of_fsdp_without_its_switch_are_not_read(here):
     for flags in ("--fsdp_offload_params true", "--multi_gpu --zero_stage 3"):
         command = f"accelerate launch {flags} --num_processes 4 src/train.py config.yaml\n"
         put(here, {"config.yaml": LLAMAFACTORY, "run.sh": command})
-        found = run(here, "config.yaml")
-        assert (found.plan.parallel.strategy, found.place("parallel.strategy").document.path) == ("ddp", "config.yaml")
+        plain_run = lint_run(here, "config.yaml")
+        assert (plain_run.plan.parallel.strategy, plain_run.find_place("parallel.strategy").document.path) == (
+            "ddp",
+            "config.yaml",
+        )
 
 
 def test_options_of_the_launcher_stand_above_its_file(here):
@@ -530,7 +539,7 @@ def test_options_of_the_launcher_stand_above_its_file(here):
         ("--multi_gpu", ("ddp", None, None)),
     ):
         put(here, {"run.sh": launch.format(flags)})
-        plan = run(here, "config.yaml").plan.parallel
+        plan = lint_run(here, "config.yaml").plan.parallel
         assert (plan.strategy, plan.sharding, plan.zero_stage) == expected, flags
 
 
@@ -538,8 +547,11 @@ def test_a_deepspeed_file_among_the_options_of_the_launcher(here):
     put(here, {"config.yaml": LLAMAFACTORY, "ds.json": json.dumps({"zero_optimization": {"stage": 3}})})
     launch = "accelerate launch --use_deepspeed --deepspeed_config_file ds.json src/train.py config.yaml\n"
     put(here, {"run.sh": launch})
-    found = run(here, "config.yaml")
-    assert (found.plan.parallel.zero_stage, [one.framework for one in found.companions]) == (3, ["deepspeed"])
+    started_run = lint_run(here, "config.yaml")
+    assert (started_run.plan.parallel.zero_stage, [companion.framework for companion in started_run.companions]) == (
+        3,
+        ["deepspeed"],
+    )
 
 
 def test_launchers_with_different_options_leave_the_stage_unknown(here):
@@ -547,24 +559,24 @@ def test_launchers_with_different_options_leave_the_stage_unknown(here):
     for stage in (2, 3):
         command = f"accelerate launch --use_deepspeed --zero_stage {stage} src/train.py config.yaml\n"
         put(here, {f"run{stage}.sh": command})
-    found = run(here, "config.yaml")
-    assert (found.plan.parallel.strategy, found.plan.parallel.zero_stage) == ("zero", None)
+    merged = lint_run(here, "config.yaml")
+    assert (merged.plan.parallel.strategy, merged.plan.parallel.zero_stage) == ("zero", None)
 
 
 def test_what_is_never_called_starts_nothing(here):
-    never = "old() {\n  torchrun --nnodes 4 x.py config.yaml\n}\n# torchrun --nnodes 8 x.py config.yaml\n"
-    put(here, {"config.yaml": AXOLOTL, "run.sh": f"{never}torchrun x.py config.yaml\n"})
-    assert value(run(here, "config.yaml"), "launch.nodes").value == 1
+    uncalled = "old() {\n  torchrun --nnodes 4 x.py config.yaml\n}\n# torchrun --nnodes 8 x.py config.yaml\n"
+    put(here, {"config.yaml": AXOLOTL, "run.sh": f"{uncalled}torchrun x.py config.yaml\n"})
+    assert get_value(lint_run(here, "config.yaml"), "launch.nodes").value == 1
 
 
 def test_flags_stand_above_the_script(here):
     put(here, {"config.yaml": AXOLOTL, "run.sh": "torchrun --nnodes 4 -m axolotl.cli.train config.yaml\n"})
-    assert value(run(here, "config.yaml", nodes="2"), "launch.nodes").value == 2
+    assert get_value(lint_run(here, "config.yaml", nodes="2"), "launch.nodes").value == 2
 
 
 def test_a_script_that_is_no_bash_is_no_trouble(here):
     put(here, {"config.yaml": AXOLOTL, "run.sh": "torchrun config.yaml <<\n ) ` $(( \x00"})
-    assert value(run(here, "config.yaml"), "launch.nodes").origin.kind == "assumed"
+    assert get_value(lint_run(here, "config.yaml"), "launch.nodes").origin.kind == "assumed"
 
 
 # --- what a launch lays over the file --------------------------------------------------------------------------------
@@ -580,10 +592,10 @@ LAUNCHES = {
 }
 
 
-def started(here: Path, framework: str, words: str) -> Run:
+def start_run(here: Path, framework: str, words: str) -> Run:
     name, text, command = LAUNCHES[framework]
     put(here, {name: text, "run.sh": f"#!/bin/bash\n{command.format(words)}\n"})
-    return run(here, name)
+    return lint_run(here, name)
 
 
 @pytest.mark.parametrize(
@@ -607,13 +619,13 @@ def started(here: Path, framework: str, words: str) -> Run:
     ],
 )
 def test_what_stands_behind_the_file_lies_over_it(here, framework, words, field, expected):
-    found = started(here, framework, words)
-    told = value(found, field)
-    assert told.value == expected
-    assert told.origin.kind == "user"
-    assert told.origin.note == "run.sh"
-    text = told.origin.place.document.text(told.origin.place.span)
-    assert text.lstrip("-").replace("-", "_").startswith(told.origin.key.split(".")[0])
+    started_run = start_run(here, framework, words)
+    resolved = get_value(started_run, field)
+    assert resolved.value == expected
+    assert resolved.origin.kind == "user"
+    assert resolved.origin.note == "run.sh"
+    text = resolved.origin.place.document.get_text(resolved.origin.place.span)
+    assert text.lstrip("-").replace("-", "_").startswith(resolved.origin.key.split(".")[0])
 
 
 @pytest.mark.parametrize(
@@ -627,70 +639,70 @@ def test_what_stands_behind_the_file_lies_over_it(here, framework, words, field,
     ],
 )
 def test_a_value_that_the_script_does_not_settle_is_unknown(here, framework, words, field):
-    assert value(started(here, framework, ""), field).value is not None
-    told = value(started(here, framework, words), field)
-    assert told.value is None
-    assert told.origin.note == "run.sh"
+    assert get_value(start_run(here, framework, ""), field).value is not None
+    resolved = get_value(start_run(here, framework, words), field)
+    assert resolved.value is None
+    assert resolved.origin.note == "run.sh"
 
 
 def test_words_that_are_no_settings_are_left_alone(here):
-    plain = started(here, "axolotl", "")
+    unchanged = start_run(here, "axolotl", "")
     for words in ("--num-processes 4 --main-process-port 29500", '"$@"', "$EXTRA", "--debug", "extra words"):
-        assert started(here, "axolotl", words).plan == plain.plan
+        assert start_run(here, "axolotl", words).plan == unchanged.plan
 
 
 def test_switches_of_axolotl(here):
-    off = started(here, "axolotl", "--no-flash-attention --no-sample-packing")
-    on = started(here, "axolotl", "--flash-attention --sample-packing")
-    assert value(on, "sequence.packing").value is True
-    assert value(off, "sequence.packing").value is False
-    assert value(off, "sequence.packing").origin.kind == "user"
+    off = start_run(here, "axolotl", "--no-flash-attention --no-sample-packing")
+    on = start_run(here, "axolotl", "--flash-attention --sample-packing")
+    assert get_value(on, "sequence.packing").value is True
+    assert get_value(off, "sequence.packing").value is False
+    assert get_value(off, "sequence.packing").origin.kind == "user"
 
 
 def test_axolotl_reads_a_text_by_what_the_file_has_there(here):
-    """`--gradient-checkpointing offload` over `true` is false: whatever is not true, 1 or yes."""
+    """Read `--gradient-checkpointing offload` over `true` as false, like any text but true, 1 and yes."""
     put(here, {"config.yaml": AXOLOTL + "gradient_checkpointing: true\n"})
     put(here, {"run.sh": "axolotl train config.yaml --gradient-checkpointing offload\n"})
-    assert value(run(here, "config.yaml"), "activations.checkpointing").value == "none"
+    assert get_value(lint_run(here, "config.yaml"), "activations.checkpointing").value == "none"
     put(here, {"config.yaml": AXOLOTL})
-    assert value(run(here, "config.yaml"), "activations.checkpointing").value == "full"
+    assert get_value(lint_run(here, "config.yaml"), "activations.checkpointing").value == "full"
 
 
 def test_a_strict_file_of_axolotl_takes_only_what_it_has(here):
     put(here, {"config.yaml": AXOLOTL + "strict: true\n"})
     put(here, {"run.sh": "axolotl train config.yaml --micro-batch-size 4 --gradient-checkpointing true\n"})
-    found = run(here, "config.yaml")
-    assert value(found, "batch.micro").value == 4
-    assert value(found, "activations.checkpointing").value == "none"
+    strict_run = lint_run(here, "config.yaml")
+    assert get_value(strict_run, "batch.micro").value == 4
+    assert get_value(strict_run, "activations.checkpointing").value == "none"
 
 
 def test_a_companion_that_only_the_launch_names(here):
     put(here, {"ds.json": CONTRADICTED})
-    found = started(here, "axolotl", "--deepspeed ds.json")
-    assert list(found.parts.companions) == ["deepspeed"]
+    started_run = start_run(here, "axolotl", "--deepspeed ds.json")
+    assert list(started_run.inputs.companions) == ["deepspeed"]
 
 
 def test_what_all_scripts_lay_over_a_file_but_differently_is_unknown(here):
     put(here, {"config.yaml": AXOLOTL})
     put(here, {"a.sh": "axolotl train config.yaml --micro-batch-size 2 --gradient-accumulation-steps 4\n"})
     put(here, {"b.sh": "axolotl train config.yaml --micro-batch-size 4 --gradient-accumulation-steps 4\n"})
-    found = run(here, "config.yaml")
-    assert value(found, "batch.micro").value is None
-    assert value(found, "batch.accumulation").value == 4
-    # One of the runs takes the file as it is, and it is this one that the file can be held to.
+    merged = lint_run(here, "config.yaml")
+    assert get_value(merged, "batch.micro").value is None
+    assert get_value(merged, "batch.accumulation").value == 4
+    # One run uses the file as it is, and the findings are about that run.
     put(here, {"b.sh": "axolotl train config.yaml\n"})
-    found = run(here, "config.yaml")
-    assert value(found, "batch.micro").value == 1
-    assert value(found, "batch.micro").origin.kind == "explicit"
+    merged = lint_run(here, "config.yaml")
+    assert get_value(merged, "batch.micro").value == 1
+    assert get_value(merged, "batch.micro").origin.kind == "explicit"
 
 
 def test_what_a_launch_gives_cannot_be_fixed_in_the_file(here):
     put(here, {"config.yaml": AXOLOTL + "deepspeed: ds.json\n", "ds.json": DEEPSPEED})
     put(here, {"run.sh": "axolotl train config.yaml --trust-remote-code\n"})
-    outcome = cfglint("--isolated", "--select", "SEC001", "--fix", "--unsafe-fixes", "config.yaml", cwd=here)
+    outcome = run_cfglint("--isolated", "--select", "SEC001", "--fix", "--unsafe-fixes", "config.yaml", cwd=here)
     assert (here / "config.yaml").read_text() == AXOLOTL + "deepspeed: ds.json\n"
     assert "SEC001" in outcome.out
-    assert outcome.err == "not fixed: run.sh: SEC001: trust_remote_code is given by run.sh\n"
+    assert outcome.err == "not fixed: run.sh: SEC001: trust_remote_code is set by run.sh\n"
 
 
 @pytest.mark.parametrize(
@@ -707,44 +719,46 @@ def test_what_a_launch_gives_cannot_be_fixed_in_the_file(here):
 def test_settings_of_the_command_line(here, framework, setting, field, expected):
     name, text, _ = LAUNCHES[framework]
     put(here, {name: text})
-    found = run(here, name, settings=(setting,))
-    if field in found.reading.values or field != "optimizer.lr":
-        assert value(found, field).value == expected
-        assert value(found, field).origin.note == "--set"
+    set_run = lint_run(here, name, settings=(setting,))
+    if field in set_run.resolved_plan.values or field != "optimizer.lr":
+        assert get_value(set_run, field).value == expected
+        assert get_value(set_run, field).origin.note == "--set"
 
 
 def test_settings_of_the_command_line_stand_above_the_script(here):
     put(here, {"config.yaml": AXOLOTL, "run.sh": "axolotl train config.yaml --micro-batch-size 4\n"})
-    assert value(run(here, "config.yaml", settings=("micro_batch_size=2",)), "batch.micro").value == 2
+    assert get_value(lint_run(here, "config.yaml", settings=("micro_batch_size=2",)), "batch.micro").value == 2
 
 
-def _examples() -> Iterator[str]:
-    """Up to three configurations per framework, of those that are shipped."""
-    left: dict[str, int] = {}
+def _yield_examples() -> Iterator[str]:
+    """Yield up to three of the shipped configs per framework."""
+    remaining: dict[str, int] = {}
     for path in sorted(FIXTURES.rglob("*")):
         if path.suffix in (".yaml", ".yml", ".json", ".py", ".sh") and "rules" not in path.parts:
             framework = path.relative_to(FIXTURES).parts[0]
-            left[framework] = left.get(framework, 4) - 1
-            if left[framework] > 0:
+            remaining[framework] = remaining.get(framework, 4) - 1
+            if remaining[framework] > 0:
                 yield str(path.relative_to(REPOSITORY))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", list(_examples()))
+@pytest.mark.parametrize("path", list(_yield_examples()))
 def test_no_lens_stumbles_over_an_unknown_override(path, here):
-    """Whatever setting a launch leaves unknown: no rule crashes, and no plan field takes it for a value."""
+    """Let no rule crash and no plan field take a value, whatever setting a launch leaves unknown."""
     folder = shutil.copytree((REPOSITORY / path).parent, here / "x")
     path = os.path.basename(path)
-    found = runs(folder, path)
-    for main in found[:1]:
+    originals = lint_runs(folder, path)
+    for main in originals[:1]:
         for route in {route for lens in main.framework.lenses for route in lens.keys if "*" not in route}:
             overrides = {route: Unknown("the launch")}
             options = LintOptions(command_line=CommandLine(overrides=overrides), settings=Settings(str(folder)))
-            with working_in(folder):
-                result = dispatch.lint(dispatch.workspace_for(options), [path], options)
-            assert [trouble for trouble in result.troubles if trouble.ours] == []
-            for one in result.runs:
-                assert [field for field, told in one.reading if isinstance(told.value, Unknown)] == []
+            with change_directory(folder):
+                result = dispatch.lint(dispatch.open_workspace(options), [path], options)
+            assert [trouble for trouble in result.troubles if trouble.is_internal] == []
+            for checked_run in result.runs:
+                assert [
+                    field for field, resolved in checked_run.resolved_plan if isinstance(resolved.value, Unknown)
+                ] == []
 
 
 # --- releases --------------------------------------------------------------------------------------------------------
@@ -754,60 +768,63 @@ def test_no_lens_stumbles_over_an_unknown_override(path, here):
     ("flags", "release"),
     [
         ("--zero_stage 3", "0.10.1.post2"),
-        ("--ds.zero_stage 3", "0.10.1.post2"),  # no release takes it beside --pretrain
+        ("--ds.zero_stage 3", "0.10.1.post2"),  # no release accepts it with --pretrain
         ("--flash_attn", None),
     ],
 )
 def test_an_openrlhf_script_is_read_at_the_release_that_its_flags_show(here, flags, release):
     put(here, {"run.sh": OPENRLHF.format(flags=flags)})
-    found = run(here, "run.sh")
-    told = found.releases.known["openrlhf"]
+    script_run = lint_run(here, "run.sh")
+    openrlhf = script_run.releases.by_package["openrlhf"]
     if release is not None:
-        assert told.version == release
-    if told.version != frameworks.load("openrlhf").newest:
-        torn = "no release takes all of its keys" in told.origin.note
-        assert torn or "accepts" in told.origin.note
-        assert told.origin.kind == ("assumed" if torn else "inferred")
-    # What the release brings along is that of the release.
-    assert found.releases.get("deepspeed") == frameworks.load("openrlhf").installed(told.version)["deepspeed"]
+        assert openrlhf.version == release
+    if openrlhf.version != frameworks.load("openrlhf").default_release:
+        has_conflict = "no release accepts all of its keys" in openrlhf.origin.note
+        assert has_conflict or "accepts" in openrlhf.origin.note
+        assert openrlhf.origin.kind == ("assumed" if has_conflict else "inferred")
+    # Companion packages have the releases that this release installs.
+    assert (
+        script_run.releases.get("deepspeed")
+        == frameworks.load("openrlhf").list_installed(openrlhf.version)["deepspeed"]
+    )
 
 
 def test_a_stated_release_of_openrlhf_stands(here):
     put(here, {"run.sh": OPENRLHF.format(flags="--zero_stage 3")})
-    told = run(here, "run.sh", openrlhf="0.9.0").releases.known["openrlhf"]
-    assert (told.version, told.origin.kind) == ("0.9.0", "user")
+    openrlhf = lint_run(here, "run.sh", openrlhf="0.9.0").releases.by_package["openrlhf"]
+    assert (openrlhf.version, openrlhf.origin.kind) == ("0.9.0", "user")
 
 
 def test_each_invocation_of_a_script_has_its_own_release(here):
     dotted = OPENRLHF.replace("--pretrain", "--model.model_name_or_path").replace("--dataset", "--data.dataset")
-    both = OPENRLHF.format(flags="--zero_stage 3") + dotted.format(flags="--ds.zero_stage 3")
-    put(here, {"run.sh": both})
-    assert [run.releases.get("openrlhf") for run in runs(here, "run.sh")] == ["0.10.1.post2", "0.11.2"]
+    script = OPENRLHF.format(flags="--zero_stage 3") + dotted.format(flags="--ds.zero_stage 3")
+    put(here, {"run.sh": script})
+    assert [run.releases.get("openrlhf") for run in lint_runs(here, "run.sh")] == ["0.10.1.post2", "0.11.2"]
 
 
 # --- files of other tools --------------------------------------------------------------------------------------------
 
-# One file of each kind that is beside configurations of training runs and may hold some of their words.
+# One file of each kind that is found next to training configs and may share some of their keys.
 OTHERS = FIXTURES / "others"
-EMPTY = "warning: no training config found: looked at {}, and cfglint recognises none (--verbose says why)"
+EMPTY = "warning: no training config found in {} (--verbose says why)"
 NAMES = sorted(str(path.relative_to(OTHERS)) for path in OTHERS.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_files_of_other_tools_are_passed_over(name):
-    handed_over = cfglint("--isolated", "--force-exclude", name, cwd=OTHERS)
+    handed_over = run_cfglint("--isolated", "--force-exclude", name, cwd=OTHERS)
     assert (handed_over.code, handed_over.err, len(handed_over.lines)) == (0, "", 1)
     assert handed_over.lines == [EMPTY.format("1 file")]
-    outcome = cfglint("--isolated", name, cwd=OTHERS)
+    outcome = run_cfglint("--isolated", name, cwd=OTHERS)
     assert (outcome.code, outcome.err, outcome.lines[1:]) == (0, "", [EMPTY.format("1 file")])
     assert outcome.lines[0].startswith(f"{name}: not recognised as a training configuration (")
-    named = cfglint("--isolated", "--verbose", name, cwd=OTHERS)
-    assert named.code == 0
-    assert named.err.startswith(f"not checked: {name}: ")
-    assert len(named.err.removeprefix(f"not checked: {name}: ").strip()) > 10
+    verbose = run_cfglint("--isolated", "--verbose", name, cwd=OTHERS)
+    assert verbose.code == 0
+    assert verbose.err.startswith(f"not checked: {name}: ")
+    assert len(verbose.err.removeprefix(f"not checked: {name}: ").strip()) > 10
 
 
 def test_a_repository_of_all_sorts():
-    outcome = cfglint("--isolated", "--verbose", ".", cwd=OTHERS)
+    outcome = run_cfglint("--isolated", "--verbose", ".", cwd=OTHERS)
     assert (outcome.code, outcome.out) == (0, EMPTY.format(f"{len(NAMES)} files") + "\n")
     assert sorted(line.split(": ")[1] for line in outcome.err.splitlines()) == NAMES

@@ -1,10 +1,10 @@
-"""The ranks that wrote a checkpoint are counted if it is in the repository, and nowhere else."""
+"""Ranks that wrote a checkpoint, counted only if the checkpoint is in the repository."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.linting import runs_in
+from tests.support.linting import list_runs
 
 RUN = """\
 # cfglint: nodes=1 gpus-per-node=4
@@ -19,36 +19,36 @@ deepspeed: z3.json
 """
 
 
-def shards(folder, *ranks: int) -> None:
+def write_shards(folder, *ranks: int) -> None:
     folder.mkdir(parents=True)
     for rank in ranks:
         (folder / f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt").touch()
 
 
-def written(folder) -> int | None:
+def count_load_ranks(folder) -> int | None:
     (folder / ".git").mkdir(exist_ok=True)
     (folder / "run.yaml").write_text(RUN)
     (folder / "z3.json").write_text('{"zero_optimization": {"stage": 3}}')
-    (run,) = runs_in(folder)
+    (run,) = list_runs(folder)
     return run.plan.checkpoint.load_ranks
 
 
-@pytest.mark.parametrize(("ranks", "found"), [((0, 1), 2), ((0, 2), None), ((), None)])
-def test_shards_are_counted_where_none_is_missing(ranks, found, tmp_path):
-    shards(tmp_path / "out" / "checkpoint-5" / "global_step5", *ranks)
-    assert written(tmp_path) == found
+@pytest.mark.parametrize(("ranks", "expected"), [((0, 1), 2), ((0, 2), None), ((), None)])
+def test_shards_are_counted_where_none_is_missing(ranks, expected, tmp_path):
+    write_shards(tmp_path / "out" / "checkpoint-5" / "global_step5", *ranks)
+    assert count_load_ranks(tmp_path) == expected
 
 
 def test_the_newest_checkpoint_counts(tmp_path):
-    shards(tmp_path / "out" / "checkpoint-900" / "global_step900", 0, 1)
-    shards(tmp_path / "out" / "checkpoint-1000" / "global_step1000", 0, 1, 2)
-    assert written(tmp_path) == 3
+    write_shards(tmp_path / "out" / "checkpoint-900" / "global_step900", 0, 1)
+    write_shards(tmp_path / "out" / "checkpoint-1000" / "global_step1000", 0, 1, 2)
+    assert count_load_ranks(tmp_path) == 3
 
 
 @pytest.mark.parametrize("link", ["out", "out/checkpoint-5", "out/checkpoint-5/global_step5"])
 def test_a_link_that_leads_out_is_not_followed(link, tmp_path):
     real, here = tmp_path / "real", tmp_path / "here"
-    shards(real / "out" / "checkpoint-5" / "global_step5", 0, 1)
+    write_shards(real / "out" / "checkpoint-5" / "global_step5", 0, 1)
     (here / link).parent.mkdir(parents=True)
     (here / link).symlink_to(real / link, target_is_directory=True)
-    assert written(here) is None
+    assert count_load_ranks(here) is None

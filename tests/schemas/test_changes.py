@@ -1,4 +1,4 @@
-"""The text of the pull request that brings new releases: keys that came, went and changed, and who reads them."""
+"""Pull request text for new releases: keys added, removed or changed, and the code that reads them."""
 
 from __future__ import annotations
 
@@ -6,37 +6,37 @@ import re
 from pathlib import Path
 
 import pytest
-from tools.schemas.changes import keys, main, readers, report
+from tools.schemas.changes import format_changes, list_keys, list_readers, main
 
-from cfglint_schemas.vocabulary import Vocabulary, load, path_of, vocabularies
+from cfglint_schemas.vocabulary import Vocabulary, find_schema_file, list_vocabularies, load
 from tests.support.corpus import REPOSITORY
 
 
-def changed(name: str, *substitutions: tuple[str, str]) -> Vocabulary:
-    """A vocabulary as it may have been."""
-    text = Path(path_of(name)).read_text(encoding="utf-8")
-    for pattern, other in substitutions:
-        text, count = re.subn(pattern, other, text, count=1, flags=re.M)
+def edit_vocabulary(name: str, *substitutions: tuple[str, str]) -> Vocabulary:
+    """Return a vocabulary whose file has been edited by regular expressions, as an earlier one."""
+    text = Path(find_schema_file(name)).read_text(encoding="utf-8")
+    for pattern, replacement in substitutions:
+        text, count = re.subn(pattern, replacement, text, count=1, flags=re.M)
         assert count == 1, pattern
     return Vocabulary(name, text)
 
 
-@pytest.mark.parametrize("name", vocabularies())
+@pytest.mark.parametrize("name", list_vocabularies())
 def test_nothing_changes_between_equal_files(name):
-    lines = list(report(name, load(name), load(name)))
+    lines = list(format_changes(name, load(name), load(name)))
     assert [line for line in lines if line.startswith("- ")] == []
     assert lines[0] == f"{name} {load(name).newest} to {load(name).newest}; new releases: none."
     assert lines[-1] == "Fields whose lenses to look at: none."
 
 
 def test_what_came_went_and_changed():
-    before = changed(
+    earlier = edit_vocabulary(
         "olmo",
         (r'^    "backend": \{"type":"string","default":"inductor".*\n', ""),
         (r'^(    "dynamic": .*\n)', r'\1    "earlier": {"type":"integer","x-releases":[{"since":"0.1.0"}]},\n'),
         (r'("global_train_batch_size": \{"type":"integer","default":)512', r"\g<1>256"),
     )
-    lines = list(report("olmo", before, load("olmo")))
+    lines = list(format_changes("olmo", earlier, load("olmo")))
     assert '- `compile.backend`: `{"type": "string", "default": "inductor"}`' in lines
     assert "- `compile.earlier`" in lines
     assert "- `global_train_batch_size`: default `256` -> `512`, read as `batch.global_`" in lines
@@ -44,15 +44,15 @@ def test_what_came_went_and_changed():
 
 
 def test_every_key_of_a_lens_is_found_by_its_name():
-    read = readers("axolotl")
-    assert read["micro_batch_size"] == ("batch.micro",)
-    assert len(read.keys() & keys(load("axolotl")).keys()) > 50
+    fields_by_key = list_readers("axolotl")
+    assert fields_by_key["micro_batch_size"] == ("batch.micro",)
+    assert len(fields_by_key.keys() & list_keys(load("axolotl")).keys()) > 50
 
 
 def test_the_command(tmp_path, capsys):
-    before = tmp_path / "before.json"
-    before.write_bytes(Path(path_of("olmo")).read_bytes())
-    assert main(["olmo", str(before)]) == 0
+    earlier_file = tmp_path / "before.json"
+    earlier_file.write_bytes(Path(find_schema_file("olmo")).read_bytes())
+    assert main(["olmo", str(earlier_file)]) == 0
     assert capsys.readouterr().out.startswith("olmo 0.6.0 to 0.6.0; ")
 
 

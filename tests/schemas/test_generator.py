@@ -1,4 +1,4 @@
-"""The generator on small packages written for these tests; it reads text and never imports it."""
+"""Generator on small packages written for these tests; it reads text and never imports it."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ from typing import Any
 
 import pytest
 from tools.schemas import patch
-from tools.schemas.__main__ import FRAMEWORKS, Package, choose, main
+from tools.schemas.__main__ import FRAMEWORKS, Package, choose_releases, main
 from tools.schemas.fetch import FetchError, open_tree
 from tools.schemas.fold import fold
 from tools.schemas.readers import accelerate, deepspeed
 
 from cfglint_schemas.readers import axolotl, llamafactory, olmo, olmo_core, openrlhf
-from cfglint_schemas.readers.source import Source, UndecidedError, evaluate, unquoted
-from cfglint_schemas.readers.table import Definition, Key, Table
-from cfglint_schemas.readers.tree import Tree
+from cfglint_schemas.readers.source import Source, UndecidedError, evaluate, unquote_annotation
+from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
+from cfglint_schemas.readers.tree import SourceTree
 
 BOOM = "raise SystemExit('imported')\n"
 
 
-def source(package: str, files: dict[str, str]) -> Source:
-    """A package from its modules, by dotted name. Every one of them would end the test if anything imported it."""
+def build_source(package: str, files: dict[str, str]) -> Source:
+    """Build a package from its modules, given by dotted name.
+
+    Every module raises SystemExit when imported.
+    """
     texts = {name.replace(".", "/") + ".py": BOOM + textwrap.dedent(text) for name, text in files.items()}
     for path in list(texts):
         folder = Path(path).parent
         while folder.parts:
             texts.setdefault(f"{folder.as_posix()}/__init__.py", "")
             folder = folder.parent
-    return Source(Tree(package, "1.0", texts))
+    return Source(SourceTree(package, "1.0", texts))
 
 
 AXOLOTL = {
@@ -92,12 +95,12 @@ AXOLOTL = {
 }
 
 
-def axolotl_table() -> Table:
-    return axolotl.read("axolotl", source("axolotl", AXOLOTL))
+def read_axolotl() -> ReleaseTable:
+    return axolotl.read("axolotl", build_source("axolotl", AXOLOTL))
 
 
 def test_axolotl_types_defaults_and_bounds() -> None:
-    keys = axolotl_table().definitions["AxolotlInputConfig"].keys
+    keys = read_axolotl().definitions["AxolotlInputConfig"].keys
     assert {name: key.schema for name, key in keys.items()} == {
         "steps": {"type": "integer", "default": 1024},
         "inherited": {"type": ["boolean", "null"], "default": None},
@@ -120,7 +123,7 @@ def test_axolotl_types_defaults_and_bounds() -> None:
 
 
 def test_axolotl_aliases_gates_and_unknown_names() -> None:
-    table = axolotl_table()
+    table = read_axolotl()
     keys = table.definitions["AxolotlInputConfig"].keys
     assert keys["renamed"].aliases == ("old",)
     assert table.definitions["FSDP"].keys["version"].aliases == ("fsdp_version",)
@@ -131,7 +134,7 @@ def test_axolotl_aliases_gates_and_unknown_names() -> None:
 
 def test_axolotl_without_its_root_class_is_an_error() -> None:
     with pytest.raises(UndecidedError, match=r"axolotl 1\.0 has none of"):
-        axolotl.read("axolotl", source("axolotl", {"axolotl.other": "x = 1"}))
+        axolotl.read("axolotl", build_source("axolotl", {"axolotl.other": "x = 1"}))
 
 
 @pytest.mark.parametrize(
@@ -153,14 +156,14 @@ class AxolotlInputConfig(BaseModel):
     steps: int = 1
 """,
     }
-    table = axolotl.read("axolotl", source("axolotl", files))
+    table = axolotl.read("axolotl", build_source("axolotl", files))
     assert table.definitions["AxolotlInputConfig"].unknown == effect
 
 
 def test_olmo_enumerations_go_by_name_and_nested_dataclasses_are_definitions() -> None:
     table = olmo.read(
         "ai2-olmo",
-        source(
+        build_source(
             "ai2-olmo",
             {
                 "olmo.util": "class StrEnum:\n    pass\n",
@@ -204,7 +207,7 @@ def test_olmo_enumerations_go_by_name_and_nested_dataclasses_are_definitions() -
 def test_olmo_core_classes_go_by_name_and_a_shared_name_by_the_outer_module() -> None:
     table = olmo_core.read(
         "ai2-olmo-core",
-        source(
+        build_source(
             "ai2-olmo-core",
             {
                 "olmo_core.config": "from dataclasses import dataclass\n@dataclass\nclass Config:\n    pass\n",
@@ -244,7 +247,7 @@ def test_olmo_core_classes_go_by_name_and_a_shared_name_by_the_outer_module() ->
 def test_llamafactory_commands_share_dataclasses_and_leave_transformers_to_its_own_axis() -> None:
     table = llamafactory.read(
         "llamafactory",
-        source(
+        build_source(
             "llamafactory",
             {
                 "llamafactory.hparams.model_args": """
@@ -298,7 +301,9 @@ def test_llamafactory_takes_the_words_that_it_asserts() -> None:
         _TRAIN_ARGS = [FinetuningArguments]
     """
     files = {"llamafactory.hparams.finetuning_args": arguments, "llamafactory.hparams.parser": parser}
-    keys = llamafactory.read("llamafactory", source("llamafactory", files)).definitions["FinetuningArguments"].keys
+    keys = (
+        llamafactory.read("llamafactory", build_source("llamafactory", files)).definitions["FinetuningArguments"].keys
+    )
     assert keys["finetuning_type"].schema["enum"] == ["lora", "full", "oft"]
     assert keys["bit"].schema["type"] == ["integer", "null"]
 
@@ -325,14 +330,14 @@ def test_llamafactory_takes_the_templates_that_it_registers(registered, words) -
         "llamafactory.hparams.parser": parser,
         "llamafactory.data.template": registered,
     }
-    keys = llamafactory.read("llamafactory", source("llamafactory", files)).definitions["DataArguments"].keys
+    keys = llamafactory.read("llamafactory", build_source("llamafactory", files)).definitions["DataArguments"].keys
     assert keys["template"].schema.get("enum") == words
 
 
 def test_transformers_arguments_are_read_through_inheritance() -> None:
     table = llamafactory.read(
         "transformers",
-        source(
+        build_source(
             "transformers",
             {
                 "transformers.training_args": """
@@ -359,7 +364,7 @@ def test_transformers_arguments_are_read_through_inheritance() -> None:
 def test_openrlhf_flags_through_loops_helpers_and_groups() -> None:
     table = openrlhf.read(
         "openrlhf",
-        source(
+        build_source(
             "openrlhf",
             {
                 "openrlhf.utils.flags": """
@@ -492,7 +497,7 @@ DEEPSPEED = {
 
 
 def test_deepspeed_settings_are_what_the_reader_looks_up() -> None:
-    table = deepspeed.read("deepspeed", source("deepspeed", DEEPSPEED))
+    table = deepspeed.read("deepspeed", build_source("deepspeed", DEEPSPEED))
     root = table.definitions["DeepSpeedConfig"]
     assert {name: key.schema for name, key in root.keys.items()} == {
         "allgather_size": {"type": "integer", "default": 7, "x-unchecked": True},
@@ -510,14 +515,14 @@ def test_deepspeed_settings_are_what_the_reader_looks_up() -> None:
         "zero_optimization": {"$ref": "#/$defs/ZeroConfig"},
     }
     assert root.unknown == "dropped"
-    # What is popped from is handed on with whatever else it holds.
+    # A mapping that keys are popped from is passed on with the remaining ones.
     assert table.definitions["amp"].unknown == "kept"
     assert set(table.definitions["sub"].keys) == {"depth"}
     assert set(table.definitions["optimizer"].keys) == {"type"}
 
 
 def test_deepspeed_models_go_by_alias_and_name_their_successors() -> None:
-    table = deepspeed.read("deepspeed", source("deepspeed", DEEPSPEED))
+    table = deepspeed.read("deepspeed", build_source("deepspeed", DEEPSPEED))
     zero = table.definitions["ZeroConfig"]
     assert zero.unknown == "error"
     assert zero.keys["stage3_bucket"].schema == {"type": "integer", "exclusiveMinimum": 0, "default": 500000000}
@@ -530,7 +535,7 @@ def test_deepspeed_models_go_by_alias_and_name_their_successors() -> None:
 def test_accelerate_sections_are_the_launcher_flags() -> None:
     table = accelerate.read(
         "accelerate",
-        source(
+        build_source(
             "accelerate",
             {
                 "accelerate.commands.config.config_args": """
@@ -594,17 +599,17 @@ def test_accelerate_sections_are_the_launcher_flags() -> None:
     ],
 )
 def test_constants_are_evaluated(text: str, value: Any) -> None:
-    module = source("p", {"p.m": "from .n import Kind\nTABLE = {'a': 1}\n", "p.n": _KINDS}).need("p.m")
-    assert evaluate(module, unquoted_expression(text)) == value
+    module = build_source("p", {"p.m": "from .n import Kind\nTABLE = {'a': 1}\n", "p.n": _KINDS}).require_module("p.m")
+    assert evaluate(module, parse_unquoted(text)) == value
 
 
 _KINDS = "from enum import Enum\nclass Kind(str, Enum):\n    one = 'ONE'\n"
 
 
-def unquoted_expression(text: str) -> Any:
+def parse_unquoted(text: str) -> Any:
     import ast
 
-    return unquoted(ast.parse(repr(text), mode="eval").body)
+    return unquote_annotation(ast.parse(repr(text), mode="eval").body)
 
 
 @pytest.mark.parametrize(
@@ -615,12 +620,14 @@ def unquoted_expression(text: str) -> Any:
     ],
 )  # fmt: skip
 def test_what_the_text_does_not_settle_is_undecided(text: str) -> None:
-    module = source("p", {"p.m": "import os\nfrom .n import Kind\nLOOP = LOOP + 1\n", "p.n": _KINDS}).need("p.m")
+    module = build_source(
+        "p", {"p.m": "import os\nfrom .n import Kind\nLOOP = LOOP + 1\n", "p.n": _KINDS}
+    ).require_module("p.m")
     with pytest.raises(UndecidedError):
-        evaluate(module, unquoted_expression(text))
+        evaluate(module, parse_unquoted(text))
 
 
-def write(tree: dict[str, str], folder: Path) -> Path:
+def write_modules(tree: dict[str, str], folder: Path) -> Path:
     for name, text in tree.items():
         path = folder / (name.replace(".", "/") + ".py")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -633,17 +640,17 @@ def write(tree: dict[str, str], folder: Path) -> Path:
 
 
 def test_command_updates_once_and_then_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write({"olmo.config": _OLMO.format(extra="")}, tmp_path / "one")
+    folder = write_modules({"olmo.config": _OLMO.format(extra="")}, tmp_path / "one")
     schemas = tmp_path / "schemas"
     schemas.mkdir()
     command = ["olmo", "--from", str(folder), "--schemas", str(schemas), "--releases"]
     assert main([*command, "1.0"]) == 0
     assert capsys.readouterr().out.endswith("olmo.json: updated\n")
-    first = (schemas / "olmo.json").read_bytes()
+    written = (schemas / "olmo.json").read_bytes()
     assert main([*command, "1.0"]) == 0
     assert capsys.readouterr().out.endswith("olmo.json: unchanged\n")
-    assert (schemas / "olmo.json").read_bytes() == first
-    newer = write({"olmo.config": _OLMO.format(extra="new: int = 1")}, tmp_path / "two")
+    assert (schemas / "olmo.json").read_bytes() == written
+    newer = write_modules({"olmo.config": _OLMO.format(extra="new: int = 1")}, tmp_path / "two")
     assert main(["olmo", "--from", str(newer), "--schemas", str(schemas), "--releases", "1.1"]) == 0
     properties = json.loads((schemas / "olmo.json").read_text())["$defs"]["TrainConfig"]["properties"]
     assert properties["new"]["x-releases"] == [{"since": "1.1"}]
@@ -668,7 +675,7 @@ _OLMO = """
 
 
 def test_command_says_what_it_cannot_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write({"other.config": "x = 1"}, tmp_path / "one")
+    folder = write_modules({"other.config": "x = 1"}, tmp_path / "one")
     assert main(["olmo", "--from", str(folder), "--schemas", str(tmp_path), "--releases", "1.0"]) == 1
     assert "does not hold the package olmo" in capsys.readouterr().err
     assert main(["olmo", "--from", str(folder), "--schemas", str(tmp_path), "--releases", "1.0,2.0"]) == 1
@@ -680,7 +687,7 @@ def test_archives_open_like_folders(tmp_path: Path) -> None:
     import tarfile
     import zipfile
 
-    folder = write({"olmo.config": "x = 1", "olmo.sub.deep": "y = 2"}, tmp_path / "olmo-1.0")
+    folder = write_modules({"olmo.config": "x = 1", "olmo.sub.deep": "y = 2"}, tmp_path / "olmo-1.0")
     with zipfile.ZipFile(tmp_path / "a.whl", "w") as wheel, tarfile.open(tmp_path / "a.tar.gz", "w:gz") as sources:
         for path in sorted(folder.rglob("*.py")):
             wheel.write(path, f"pkg.data/purelib/{path.relative_to(folder)}")
@@ -702,12 +709,12 @@ def test_archives_open_like_folders(tmp_path: Path) -> None:
 
 def test_releases_to_read() -> None:
     listed = ["0.1", "1.0.0", "1.0.1", "1.1.0", "1.2.1", "1.2.2", "1.2.3"]
-    assert choose(Package("p", "p", "1.0"), listed) == ["1.0.0", "1.0.1", "1.1.0", "1.2.1", "1.2.2", "1.2.3"]
-    assert choose(Package("p", "p", "1.0", minors=True), listed) == ["1.0.0", "1.1.0", "1.2.1", "1.2.3"]
+    assert choose_releases(Package("p", "p", "1.0"), listed) == ["1.0.0", "1.0.1", "1.1.0", "1.2.1", "1.2.2", "1.2.3"]
+    assert choose_releases(Package("p", "p", "1.0", minors=True), listed) == ["1.0.0", "1.1.0", "1.2.1", "1.2.3"]
 
 
-def folded() -> dict[str, Any]:
-    table = Table({"Root": Definition({"a": Key({"type": "integer", "default": 1})})}, {"train": ("Root",)})
+def fold_sample() -> dict[str, Any]:
+    table = ReleaseTable({"Root": Definition({"a": TableKey({"type": "integer", "default": 1})})}, {"train": ("Root",)})
     return fold({"main": {"1.0": table}}, "sample")
 
 
@@ -724,12 +731,12 @@ def folded() -> dict[str, Any]:
 )
 def test_patches_that_cannot_hold_are_refused(patches: dict[str, Any], complaint: str) -> None:
     with pytest.raises(patch.PatchError, match=complaint):
-        patch.apply(folded(), patches)
+        patch.apply_patches(fold_sample(), patches)
 
 
 def test_every_patch_names_its_source_and_sources_stay_out_of_the_schema() -> None:
     for framework in FRAMEWORKS:
-        patches = patch.load(framework)
+        patches = patch.load_patches(framework)
         items = [item for part in patches.values() if isinstance(part, list) for item in part]
         assert all(item["source"] for item in items)
-        assert '"source"' not in json.dumps(patch.apply(folded(), {}))
+        assert '"source"' not in json.dumps(patch.apply_patches(fold_sample(), {}))

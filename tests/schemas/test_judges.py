@@ -1,4 +1,4 @@
-"""The frameworks' own readers as judges of generated configurations: which keys they take, drop and refuse.
+"""The frameworks' own parsers as judges of generated configs: which keys they accept, drop and reject.
 
 Their answers are recorded (`tests/support/oracle.py`).
 """
@@ -14,29 +14,29 @@ import pytest
 import yaml
 
 from cfglint_rules import registry
-from cfglint_schemas.fact import Fact
-from cfglint_schemas.kinds import Kind
+from cfglint_schemas.fact import KeyFact
+from cfglint_schemas.kinds import ValueKind
 from cfglint_schemas.status import ITEM, Context
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import Route
 from cfglint_train.findings.finding import Report
 from cfglint_train.frameworks.lens import Config
 from tests.support import oracle
-from tests.support.corpus import CORPUS, files, needs_corpus
-from tests.support.laws import config_of
+from tests.support.corpus import CORPUS, list_corpus_files, needs_corpus
+from tests.support.laws import build_config
 
 pytestmark = pytest.mark.recorded
 
 NUMBER = 1000
 
 
-def reports(config: Config, *codes: str) -> list[Report]:
-    return [report for code in codes for report in registry.checker(registry.RULES[code])(config)]
+def list_reports(config: Config, *codes: str) -> list[Report]:
+    return [report for code in codes for report in registry.get_checker(registry.RULES[code])(config)]
 
 
-def spoken_of(found: Iterable[Report]) -> set[str]:
-    """The keys that reports point at."""
-    return {report.place.document.text(report.place.span).strip("\"'") for report in found}
+def list_reported_keys(reports: Iterable[Report]) -> set[str]:
+    """Return the keys that the reports point at."""
+    return {report.place.document.get_text(report.place.span).strip("\"'") for report in reports}
 
 
 STRANGERS = ("stranger", "per_device_batch", "zero_optimisation", "learning-rate", "save_safetensor", "max_len")
@@ -45,46 +45,48 @@ STRANGERS = ("stranger", "per_device_batch", "zero_optimisation", "learning-rate
 # --- LLaMA-Factory ---------------------------------------------------------------------------------------------------
 
 
-def arguments(vocabulary: Vocabulary) -> list[str]:
-    """Every name that any release of LLaMA-Factory or transformers takes in a training file."""
-    definitions = vocabulary.definitions((), vocabulary.newest)
-    return sorted({fact.name for of in definitions for fact in vocabulary.facts_of(of, vocabulary.newest)})
+def list_arguments(vocabulary: Vocabulary) -> list[str]:
+    """Return every name that any release of LLaMA-Factory or transformers accepts in a training file."""
+    definitions = vocabulary.list_definitions((), vocabulary.newest)
+    return sorted(
+        {fact.name for definition in definitions for fact in vocabulary.list_facts(definition, vocabulary.newest)}
+    )
 
 
 def test_llama_factory_takes_and_refuses_the_same_keys() -> None:
     vocabulary = load("llamafactory")
-    names = [*arguments(vocabulary), *STRANGERS]
+    names = [*list_arguments(vocabulary), *STRANGERS]
     dice = random.Random("llamafactory")
-    asked = [{"output_dir": "out", name: None} for name in names]
-    asked += [{"output_dir": "out", **dict.fromkeys(dice.sample(names, dice.randint(1, 12)))} for _ in range(NUMBER)]
-    answers = oracle.judge("llamafactory_arguments.py", asked)
-    releases = {name: oracle.releases()[name] for name in ("llamafactory", "transformers")}
+    configs = [{"output_dir": "out", name: None} for name in names]
+    configs += [{"output_dir": "out", **dict.fromkeys(dice.sample(names, dice.randint(1, 12)))} for _ in range(NUMBER)]
+    answers = oracle.judge_questions("llamafactory_arguments.py", configs)
+    releases = {name: oracle.read_releases()[name] for name in ("llamafactory", "transformers")}
     refused = 0
-    for config, answer in zip(asked, answers, strict=True):
+    for config, answer in zip(configs, answers, strict=True):
         assert answer["why"] is None, (config, answer)
         text = yaml.safe_dump(dict.fromkeys(config, "x"))
-        checked = config_of("llamafactory", text, **releases)
-        found = [one for one in reports(checked, "KEY001", "KEY002") if one.severity == "error"]
-        assert spoken_of(found) == set(answer["unused"]), config
+        checked = build_config("llamafactory", text, **releases)
+        errors = [report for report in list_reports(checked, "KEY001", "KEY002") if report.severity == "error"]
+        assert list_reported_keys(errors) == set(answer["unused"]), config
         refused += bool(answer["unused"])
-    assert 300 < refused < len(asked) - 200
+    assert 300 < refused < len(configs) - 200
 
 
 @needs_corpus
 def test_llama_factory_takes_its_own_examples() -> None:
     examples = []
-    for path in files(".yaml", under="llamafactory/examples"):
+    for path in list_corpus_files(".yaml", under="llamafactory/examples"):
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        # Megatron's backend has arguments of its own.
-        plain = isinstance(document, dict) and {"do_train", "model_name_or_path"} <= document.keys()
-        if plain and not path.parent.name.startswith("megatron"):
+        # Megatron's backend has its own arguments.
+        is_training = isinstance(document, dict) and {"do_train", "model_name_or_path"} <= document.keys()
+        if is_training and not path.parent.name.startswith("megatron"):
             examples.append((path, document))
-    answers = oracle.judge("llamafactory_arguments.py", [document for _, document in examples])
-    releases = {name: oracle.releases()[name] for name in ("llamafactory", "transformers")}
+    answers = oracle.judge_questions("llamafactory_arguments.py", [document for _, document in examples])
+    releases = {name: oracle.read_releases()[name] for name in ("llamafactory", "transformers")}
     for (path, _), answer in zip(examples, answers, strict=True):
-        checked = config_of("llamafactory", path.read_bytes(), **releases)
-        found = [one for one in reports(checked, "KEY001", "KEY002") if one.severity == "error"]
-        assert spoken_of(found) == set(answer["unused"]), path
+        checked = build_config("llamafactory", path.read_bytes(), **releases)
+        errors = [report for report in list_reports(checked, "KEY001", "KEY002") if report.severity == "error"]
+        assert list_reported_keys(errors) == set(answer["unused"]), path
     assert len(examples) > 30
 
 
@@ -101,78 +103,80 @@ PLAIN: dict[str, list[Any]] = {
 ODD: list[Any] = ["odd", 1.5, [1], {"stranger": 1}, [], "1.5"]
 
 
-def value(dice: random.Random, kinds: tuple[Kind, ...]) -> Any:
-    """A value of one of the kinds, or seldom something else."""
+def draw_value(dice: random.Random, kinds: tuple[ValueKind, ...]) -> Any:
+    """Draw a value of one of the kinds, or rarely something else."""
     if len({kind.name for kind in kinds} & {"int", "float", "str"}) > 1:
-        return dice.choice([1, 8])  # a union, whose members OmegaConf does not convert to each other
+        return dice.choice([1, 8])  # Members of a union, which OmegaConf does not convert to each other.
     if dice.random() < 0.04:
         return dice.choice(ODD)
     kind = dice.choice(kinds)
     if kind.name == "enum":
         return dice.choice(kind.values) if dice.random() < 0.95 else "no_member"
     if kind.name == "list":
-        return [value(dice, kind.items or (Kind("any"),)) for _ in range(dice.randint(0, 2))]
+        return [draw_value(dice, kind.items or (ValueKind("any"),)) for _ in range(dice.randint(0, 2))]
     return {} if kind.name == "dict" else dice.choice(PLAIN[kind.name])
 
 
 # Settings about which a generated value shows nothing.
 _LEFT_OUT: frozenset[Route] = frozenset((
-    # Looked up only beside a device mesh that the script gives.
+    # Looked up only beside a device mesh that the script passes.
     ("sequence_parallel_size",),
-    # An object of torch; no JSON can give one.
+    # A torch object, which JSON cannot express.
     ("tensor_parallel", "dtype"),
 ))  # fmt: skip
 
 
-def document(dice: random.Random, vocabulary: Vocabulary, release: str, context: Context) -> dict[str, Any]:
-    """Settings at the root and in a few sections, with a stranger now and then."""
-    places = [route for route in vocabulary.mappings(release, context) if ITEM not in route]
-    made: dict[str, Any] = {}
+def draw_document(dice: random.Random, vocabulary: Vocabulary, release: str, context: Context) -> dict[str, Any]:
+    """Draw settings at the root and in a few sections, with an unknown key now and then."""
+    places = [route for route in vocabulary.list_mappings(release, context) if ITEM not in route]
+    document: dict[str, Any] = {}
     for route in [(), *dice.sample(places, dice.randint(0, 2))]:
-        here = _place(made, route)
-        facts = [fact for fact in _facts(vocabulary, route, release, context) if _is_taken(fact)]
+        section = _make_section(document, route)
+        facts = [fact for fact in _list_facts(vocabulary, route, release, context) if _is_drawable(fact)]
         for fact in dice.sample(facts, min(len(facts), dice.randint(1, 4))):
-            here.setdefault(fact.name, value(dice, fact.kinds() or (Kind("any"),)))
+            section.setdefault(fact.name, draw_value(dice, fact.list_kinds() or (ValueKind("any"),)))
         if dice.random() < 0.1:
-            here[dice.choice(STRANGERS)] = 1
-    return made
+            section[dice.choice(STRANGERS)] = 1
+    return document
 
 
-def _facts(vocabulary: Vocabulary, route: Route, release: str, context: Context) -> list[Fact]:
-    names = vocabulary.names(route, release, context)
-    found = (vocabulary.fact((*route, name), release, context) for name in names)
-    return [fact for fact in found if fact is not None]
+def _list_facts(vocabulary: Vocabulary, route: Route, release: str, context: Context) -> list[KeyFact]:
+    names = vocabulary.list_names(route, release, context)
+    facts = (vocabulary.find_fact((*route, name), release, context) for name in names)
+    return [fact for fact in facts if fact is not None]
 
 
-def _is_taken(fact: Fact) -> bool:
-    """Whether the setting is one that is drawn: a section is where its own settings are."""
-    nested = (kind.name == "dict" or any(item.name == "dict" for item in kind.items) for kind in fact.kinds())
-    return not fact.open and not any(nested) and fact.route not in _LEFT_OUT
+def _is_drawable(fact: KeyFact) -> bool:
+    """Return whether values are drawn for the setting; sections are drawn setting by setting."""
+    nested = (kind.name == "dict" or any(item.name == "dict" for item in kind.items) for kind in fact.list_kinds())
+    return not fact.is_open and not any(nested) and fact.route not in _LEFT_OUT
 
 
-def _place(made: dict[str, Any], route: Route) -> dict[str, Any]:
-    here = made
+def _make_section(document: dict[str, Any], route: Route) -> dict[str, Any]:
+    section = document
     for step in route:
-        below = here.setdefault(str(step), {})
-        if not isinstance(below, dict):
-            below = here[str(step)] = {}
-        here = below
-    return here
+        child = section.setdefault(str(step), {})
+        if not isinstance(child, dict):
+            child = section[str(step)] = {}
+        section = child
+    return section
 
 
 def test_olmo_takes_and_refuses_the_same_configurations() -> None:
     vocabulary, dice = load("olmo"), random.Random("olmo")
-    release = oracle.releases()["ai2-olmo"]
-    asked = [document(dice, vocabulary, release, Context()) for _ in range(NUMBER)]
-    answers = oracle.judge("olmo_structured.py", asked)
-    apart = []
-    for config, answer in zip(asked, answers, strict=True):
-        checked = config_of("olmo", yaml.safe_dump(config, sort_keys=False), olmo=release)
-        found = [one for one in reports(checked, "KEY001", "KEY002", "KEY004") if one.severity == "error"]
-        if bool(found) == answer["accepted"]:
-            apart.append((config, [one.message for one in found], answer["why"]))
+    release = oracle.read_releases()["ai2-olmo"]
+    configs = [draw_document(dice, vocabulary, release, Context()) for _ in range(NUMBER)]
+    answers = oracle.judge_questions("olmo_structured.py", configs)
+    disagreements = []
+    for config, answer in zip(configs, answers, strict=True):
+        checked = build_config("olmo", yaml.safe_dump(config, sort_keys=False), olmo=release)
+        errors = [
+            report for report in list_reports(checked, "KEY001", "KEY002", "KEY004") if report.severity == "error"
+        ]
+        if bool(errors) == answer["accepted"]:
+            disagreements.append((config, [report.message for report in errors], answer["why"]))
     assert 200 < sum(answer["accepted"] for answer in answers) < NUMBER - 100
-    assert apart == []
+    assert disagreements == []
 
 
 # --- DeepSpeed -------------------------------------------------------------------------------------------------------
@@ -182,36 +186,40 @@ KEY_REASONS = ("Extra inputs are not permitted", "has been removed", "no longer 
 
 def test_deepspeed_drops_and_refuses_the_same_keys() -> None:
     vocabulary, dice = load("deepspeed"), random.Random("deepspeed")
-    release = oracle.releases()["deepspeed"]
-    asked = [{"train_batch_size": 1, **document(dice, vocabulary, release, Context())} for _ in range(NUMBER)]
-    answers = oracle.judge("deepspeed_config.py", asked)
-    apart = []
+    release = oracle.read_releases()["deepspeed"]
+    configs = [{"train_batch_size": 1, **draw_document(dice, vocabulary, release, Context())} for _ in range(NUMBER)]
+    answers = oracle.judge_questions("deepspeed_config.py", configs)
+    disagreements = []
     compared = 0
-    for config, answer in zip(asked, answers, strict=True):
+    for config, answer in zip(configs, answers, strict=True):
         if not answer["accepted"] and not any(reason in answer["why"] for reason in KEY_REASONS):
-            continue  # what it says of settings together is KEY006's
+            continue  # Combinations of settings belong to KEY006.
         compared += 1
-        checked = config_of("deepspeed", json.dumps(config, indent=1), "json", deepspeed=release)
-        found = reports(checked, "KEY001", "KEY002", "KEY004")
-        refused = [one for one in found if one.severity == "error"]
-        top = {name for name in config if any(_points_at(one, checked, name) for one in reports(checked, "KEY001"))}
-        dropped = set() if refused else top
-        if bool(refused) == answer["accepted"] or (answer["accepted"] and dropped != set(answer["dropped"])):
-            apart.append((config, [one.message for one in found], answer))
+        checked = build_config("deepspeed", json.dumps(config, indent=1), "json", deepspeed=release)
+        all_reports = list_reports(checked, "KEY001", "KEY002", "KEY004")
+        errors = [report for report in all_reports if report.severity == "error"]
+        unknown = {
+            name
+            for name in config
+            if any(_is_reported_at(report, checked, name) for report in list_reports(checked, "KEY001"))
+        }
+        dropped = set() if errors else unknown
+        if bool(errors) == answer["accepted"] or (answer["accepted"] and dropped != set(answer["dropped"])):
+            disagreements.append((config, [report.message for report in all_reports], answer))
     assert compared > NUMBER / 2
-    assert apart == []
+    assert disagreements == []
 
 
-def _points_at(report: Report, config: Config, name: str) -> bool:
-    entry = config.entry(name)
+def _is_reported_at(report: Report, config: Config, name: str) -> bool:
+    entry = config.get_entry(name)
     return entry is not None and entry.key.span == report.place.span
 
 
-def without_auto(value: Any) -> Any:
-    """A section without what the launcher fills in."""
+def drop_auto(value: Any) -> Any:
+    """Return a section without the values that the launcher fills in."""
     if not isinstance(value, dict):
         return value
-    return {key: without_auto(one) for key, one in value.items() if one != "auto"}
+    return {key: drop_auto(item) for key, item in value.items() if item != "auto"}
 
 
 @needs_corpus
@@ -223,12 +231,14 @@ def test_deepspeed_takes_what_cfglint_takes_of_its_examples() -> None:
         except ValueError:
             continue
         if isinstance(config, dict) and "zero_optimization" in config:
-            examples.append((path, {"train_batch_size": 1, **without_auto(config)}))
-    answers = oracle.judge("deepspeed_config.py", [config for _, config in examples])
+            examples.append((path, {"train_batch_size": 1, **drop_auto(config)}))
+    answers = oracle.judge_questions("deepspeed_config.py", [config for _, config in examples])
     for (path, _), answer in zip(examples, answers, strict=True):
         if answer["accepted"]:
-            checked = config_of("deepspeed", path.read_bytes(), "json", deepspeed=oracle.releases()["deepspeed"])
-            assert [one for one in reports(checked, "KEY001", "KEY002", "KEY004") if one.severity == "error"] == [], (
-                path
+            checked = build_config(
+                "deepspeed", path.read_bytes(), "json", deepspeed=oracle.read_releases()["deepspeed"]
             )
+            assert [
+                report for report in list_reports(checked, "KEY001", "KEY002", "KEY004") if report.severity == "error"
+            ] == [], path
     assert sum(answer["accepted"] for answer in answers) > 30

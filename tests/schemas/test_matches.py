@@ -1,11 +1,11 @@
-"""What is proposed for unknown settings: real slips from issue trackers and example files."""
+"""Proposals for unknown settings: real slips from issue trackers and example files."""
 
 from __future__ import annotations
 
 import pytest
 
-from cfglint_schemas.matches import Match, closest
-from cfglint_schemas.status import Context, parts_of
+from cfglint_schemas.matches import KeyMatch, find_closest
+from cfglint_schemas.status import Context, split_route
 from cfglint_schemas.vocabulary import load
 
 AXOLOTL = Context(plugins=())
@@ -29,34 +29,34 @@ AXOLOTL = Context(plugins=())
     ],
 )
 def test_best_proposal(route: str, best: str, how: str) -> None:
-    found = closest(load("axolotl"), parts_of(route), "0.21.0", AXOLOTL)
-    assert found[0] == Match(parts_of(best), how)
+    matches = find_closest(load("axolotl"), split_route(route), "0.21.0", AXOLOTL)
+    assert matches[0] == KeyMatch(split_route(best), how)
 
 
 def test_a_route_written_as_one_key() -> None:
-    found = closest(load("axolotl"), ("fsdp_config.offload_params",), "0.21.0", AXOLOTL)
-    assert found[0] == Match(("fsdp_config", "offload_params"), "dotted")
+    matches = find_closest(load("axolotl"), ("fsdp_config.offload_params",), "0.21.0", AXOLOTL)
+    assert matches[0] == KeyMatch(("fsdp_config", "offload_params"), "dotted")
 
 
 def test_words_in_another_order() -> None:
-    found = closest(load("openrlhf"), ("--vllm_enable_is_correction",), "0.9.1", Context(entry="train_ppo_ray"))
-    assert found[0] == Match(("--enable_vllm_is_correction",), "words")
+    matches = find_closest(load("openrlhf"), ("--vllm_enable_is_correction",), "0.9.1", Context(entry="train_ppo_ray"))
+    assert matches[0] == KeyMatch(("--enable_vllm_is_correction",), "words")
 
 
 def test_nothing_is_proposed_for_a_stranger() -> None:
-    assert closest(load("axolotl"), ("kubernetes_namespace",), "0.21.0", AXOLOTL) == []
+    assert find_closest(load("axolotl"), ("kubernetes_namespace",), "0.21.0", AXOLOTL) == []
 
 
 def test_only_what_the_release_has_is_proposed() -> None:
-    older = closest(load("axolotl"), ("ple_cpu_ofload",), "0.18.0", AXOLOTL)
+    older = find_closest(load("axolotl"), ("ple_cpu_ofload",), "0.18.0", AXOLOTL)
     assert ("ple_cpu_offload",) not in [match.route for match in older]
-    assert closest(load("axolotl"), ("ple_cpu_ofload",), "0.19.0", AXOLOTL)[0].route == ("ple_cpu_offload",)
-    assert closest(load("axolotl"), ("liger_ropes",), "0.21.0", AXOLOTL) == []
+    assert find_closest(load("axolotl"), ("ple_cpu_ofload",), "0.19.0", AXOLOTL)[0].route == ("ple_cpu_offload",)
+    assert find_closest(load("axolotl"), ("liger_ropes",), "0.21.0", AXOLOTL) == []
 
 
 def test_at_most_as_many_as_asked_for() -> None:
-    assert len(closest(load("axolotl"), ("lora_dropouts",), "0.21.0", AXOLOTL, most=1)) == 1
+    assert len(find_closest(load("axolotl"), ("lora_dropouts",), "0.21.0", AXOLOTL, limit=1)) == 1
 
 
 def test_an_index_is_no_name() -> None:
-    assert closest(load("axolotl"), ("datasets", 0), "0.21.0", AXOLOTL) == []
+    assert find_closest(load("axolotl"), ("datasets", 0), "0.21.0", AXOLOTL) == []

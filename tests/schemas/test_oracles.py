@@ -1,4 +1,4 @@
-"""The vocabulary against what the frameworks themselves said: recorded verdicts, parsers and field lists."""
+"""Vocabularies against the frameworks' own recorded verdicts, parsers and field lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from tests.support.corpus import CORPUS, SHARED, needs_corpus
 
 DATA = SHARED / "data"
@@ -18,17 +18,17 @@ DATA = SHARED / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no shared data: nothing at {DATA} (set CFGLINT_SHARED)")
 
 
-def recorded(name: str) -> Any:
+def load_record(name: str) -> Any:
     return json.loads((DATA / name).read_text(encoding="utf-8"))
 
 
-def is_bad(context: Context, key: str, release: str) -> bool:
-    """Whether the vocabulary says that axolotl will not take the key as it is."""
-    fact = load("axolotl").fact((key,), release, context)
+def is_rejected(context: Context, key: str, release: str) -> bool:
+    """Return whether the vocabulary says that axolotl does not accept the key as it is."""
+    fact = load("axolotl").find_fact((key,), release, context)
     if fact is None or fact.name != key:
         # An alias does not survive validation under its own name, and is no loss.
         return fact is None
-    status = fact.status()
+    status = fact.resolve_status()
     return status.kind != "present" and status.effect != "mapped"
 
 
@@ -38,7 +38,7 @@ def is_bad(context: Context, key: str, release: str) -> bool:
 def test_axolotl_drops_what_the_vocabulary_does_not_know_and_keeps_what_it_does(release: str, file: str) -> None:
     vocabulary = load("axolotl")
     checked = dropped_keys = 0
-    for name, verdict in recorded(f"axolotl_validation_{file}.json").items():
+    for name, verdict in load_record(f"axolotl_validation_{file}.json").items():
         if not verdict["ok"]:
             continue
         config = yaml.safe_load((CORPUS / "axolotl" / "examples" / name).read_text(encoding="utf-8"))
@@ -46,18 +46,20 @@ def test_axolotl_drops_what_the_vocabulary_does_not_know_and_keeps_what_it_does(
         unloadable = "plugin_err" in verdict or any("Could not load plugin" in warning for warning in verdict["warn"])
         for key, value in config.items():
             if value is None or value == []:
-                # The dump leaves out what is null, known or not.
+                # The dump omits null values, whether the key exists or not.
                 continue
-            fact = vocabulary.fact((key,), release, context)
-            status = None if fact is None else fact.status()
+            fact = vocabulary.find_fact((key,), release, context)
+            status = None if fact is None else fact.resolve_status()
             checked += 1
             if key in verdict["dropped"]:
                 dropped_keys += 1
-                taken = status is not None and (status.effect == "mapped" or (fact is not None and fact.name != key))
-                gated_there = unloadable and status is not None and bool(status.plugins)
-                assert status is None or status.kind != "present" or taken or gated_there, (name, key)
+                was_renamed = status is not None and (
+                    status.effect == "mapped" or (fact is not None and fact.name != key)
+                )
+                is_gated = unloadable and status is not None and bool(status.plugins)
+                assert status is None or status.kind != "present" or was_renamed or is_gated, (name, key)
             else:
-                assert not is_bad(context, key, release), (name, key, status)
+                assert not is_rejected(context, key, release), (name, key, status)
     assert checked > 4000
     assert dropped_keys > 80
 
@@ -65,32 +67,32 @@ def test_axolotl_drops_what_the_vocabulary_does_not_know_and_keeps_what_it_does(
 @needs_data
 def test_axolotl_keys_exist_when_the_recorded_history_says_so() -> None:
     vocabulary = load("axolotl")
-    history = recorded("axolotl_keys_by_version.json")
-    releases = sorted({change[0] for key in history.values() for change in key["history"]}, key=release_key)
+    history = load_record("axolotl_keys_by_version.json")
+    releases = sorted({change[0] for key in history.values() for change in key["history"]}, key=parse_release)
     assert len(releases) == 17
-    for path, of in history.items():
+    for path, record in history.items():
         name = path.rpartition(".")[2]
-        definition = of["scope"] if not of["scope"].startswith(("top", "plugin:")) else "AxolotlInputConfig"
+        definition = record["scope"] if not record["scope"].startswith(("top", "plugin:")) else "AxolotlInputConfig"
         if path in ("plugin:llm_compressor.recipe", "plugin:llm_compressor.save_compressed"):
             # The record calls them settings of the plugin; they are keys of its mapping `llmcompressor`.
             definition = "CompressionArgs"
-        facts = {fact.name: fact for fact in vocabulary.facts_of(definition, releases[-1])}
+        facts = {fact.name: fact for fact in vocabulary.list_facts(definition, releases[-1])}
         assert name in facts, name
-        spans = [(release, facts[name]._span(release)) for release in releases]
-        # A setting that began in a plugin counts as the root's own from when it needs the plugin no more.
-        here = [release for release, span in spans if span and not (of["scope"] == "top" and "gate" in span)]
-        assert here, name
-        assert (here[0], here[-1]) == (of["first"], of["last"]), name
+        spans = [(release, facts[name]._find_span(release)) for release in releases]
+        # A setting that began in a plugin belongs to the root from the release that no longer needs the plugin.
+        present = [release for release, span in spans if span and not (record["scope"] == "top" and "gate" in span)]
+        assert present, name
+        assert (present[0], present[-1]) == (record["first"], record["last"]), name
 
 
 @needs_data
 def test_axolotl_defaults_and_deprecations_agree_with_the_recorded_schema() -> None:
     vocabulary = load("axolotl")
     checked = 0
-    for name, field in recorded("axolotl_schema_0.18.json")["top"].items():
-        fact = vocabulary.fact((name,), "0.18.0")
+    for name, field in load_record("axolotl_schema_0.18.json")["top"].items():
+        fact = vocabulary.find_fact((name,), "0.18.0")
         assert fact is not None, name
-        schema = fact.schema()
+        schema = fact.get_schema()
         if field["default"] in ("None", "True", "False") and not str(field["default"]).startswith("<"):
             checked += 1
             assert schema["default"] is {"None": None, "True": True, "False": False}[field["default"]], name
@@ -98,29 +100,29 @@ def test_axolotl_defaults_and_deprecations_agree_with_the_recorded_schema() -> N
     assert checked > 300
 
 
-# Recorded from the `add_argument` calls; this one is behind `parse_args` until 0.7.0, and the parser refuses it.
+# Recorded from the `add_argument` calls. Until 0.7.0 this call follows `parse_args`, so the parser rejects the flag.
 TOO_LATE = ("train_kto", "--use_ms", "0.7.0")
 
 
 @needs_data
 def test_openrlhf_flags_agree_with_the_recorded_parsers() -> None:
     vocabulary = load("openrlhf")
-    flags = recorded("openrlhf_flags.json")
+    flags = load_record("openrlhf_flags.json")
     pairs = 0
-    for entry, of in flags.items():
+    for entry, record in flags.items():
         for release in vocabulary.releases:
-            at = release_key(release)
+            release_order = parse_release(release)
             expected = {
                 flag
-                for flag, facts in of["flags"].items()
-                if any(release_key(first) <= at <= release_key(last) for first, last in facts["in"])
-                and not ((entry, flag) == TOO_LATE[:2] and at < release_key(TOO_LATE[2]))
+                for flag, facts in record["flags"].items()
+                if any(parse_release(first) <= release_order <= parse_release(last) for first, last in facts["in"])
+                and not ((entry, flag) == TOO_LATE[:2] and release_order < parse_release(TOO_LATE[2]))
             }
             context = Context(entry=entry)
             assert vocabulary.has_entry(entry, release) == bool(expected), (entry, release)
             if expected:
                 pairs += 1
-                assert set(vocabulary.names((), release, context)) == expected, (entry, release)
+                assert set(vocabulary.list_names((), release, context)) == expected, (entry, release)
     assert set(vocabulary.entries) == set(flags)
     assert pairs > 700
 
@@ -129,14 +131,14 @@ def test_openrlhf_flags_agree_with_the_recorded_parsers() -> None:
 def test_openrlhf_defaults_and_choices_agree_with_the_recorded_parsers() -> None:
     vocabulary = load("openrlhf")
     checked = 0
-    for entry, of in recorded("openrlhf_flags.json").items():
-        for flag, facts in of["flags"].items():
+    for entry, record in load_record("openrlhf_flags.json").items():
+        for flag, facts in record["flags"].items():
             for spec in facts["spec"]:
-                if release_key(spec["since"]) < release_key("0.3.0"):
+                if parse_release(spec["since"]) < parse_release("0.3.0"):
                     continue
-                fact = vocabulary.fact((flag,), spec["since"], Context(entry=entry))
+                fact = vocabulary.find_fact((flag,), spec["since"], Context(entry=entry))
                 assert fact is not None
-                schema = fact.schema()
+                schema = fact.get_schema()
                 checked += 1
                 if spec["action"] in ("store_true", "store_false"):
                     assert schema.get("x-flag"), (entry, flag)
@@ -152,28 +154,28 @@ def test_openrlhf_defaults_and_choices_agree_with_the_recorded_parsers() -> None
 def test_openrlhf_renames_agree_with_the_recorded_map() -> None:
     vocabulary = load("openrlhf")
     release = "0.10.2"
-    for entry, renames in recorded("openrlhf_rename_map.json").items():
+    for entry, renames in load_record("openrlhf_rename_map.json").items():
         context = Context(entry=entry)
         for old, new in renames.items():
-            fact = vocabulary.fact((old,), release, context)
+            fact = vocabulary.find_fact((old,), release, context)
             assert fact is not None, (entry, old)
-            status = fact.status()
+            status = fact.resolve_status()
             if old in new:
                 assert status.kind == "present"
             elif new:
-                assert (status.kind, status.since, list(status.to)) == ("renamed", release, new), (entry, old)
+                assert (status.kind, status.since, list(status.new_names)) == ("renamed", release, new), (entry, old)
                 assert status.effect == "error"
             else:
                 assert (status.kind, status.since) == ("removed", release), (entry, old)
-            assert fact.status("0.10.1.post2").kind == "present", (entry, old)
+            assert fact.resolve_status("0.10.1.post2").kind == "present", (entry, old)
 
 
-def words(text: str) -> frozenset[str]:
+def split_words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# The keys that DeepSpeedConfig 0.19.8 looked up when it ran on a mapping that records its accesses.
-DEEPSPEED_0_19_8 = words("""
+# Keys that DeepSpeedConfig 0.19.8 looked up when it ran on a mapping that records its accesses.
+DEEPSPEED_0_19_8 = split_words("""
 activation_checkpointing aio autotuning bf16 bfloat16 checkpoint comet comms_logger communication_data_type compile
 csv_monitor data_efficiency data_types dataloader_drop_last datastates_ckpt disable_allgather disable_python_gc
 dump_state expert_parallel flops_profiler fp16 gradient_accumulation_steps gradient_allreduce_op gradient_clipping
@@ -183,7 +185,7 @@ torch_autocast train_batch_size train_micro_batch_size_per_gpu use_data_before_e
 wall_clock_breakdown wandb weight_quantization zero_allow_untested_optimizer zero_force_ds_cpu_optimizer
 zero_optimization sequence_parallel_size
 """)
-DEEPSPEED_REFUSED = words("""
+DEEPSPEED_REFUSED = split_words("""
 amp compression_training curriculum_learning eigenvalue elasticity graph_harvesting nebula progressive_layer_drop
 quantize_training sparse_attention sparse_gradients
 """)
@@ -191,16 +193,16 @@ quantize_training sparse_attention sparse_gradients
 
 def test_deepspeed_keys_are_those_that_its_reader_looks_up() -> None:
     vocabulary = load("deepspeed")
-    taken = set()
+    accepted = set()
     refused = set()
-    for fact in vocabulary.facts_of("DeepSpeedConfig", "0.19.8"):
-        status = fact.status()
+    for fact in vocabulary.list_facts("DeepSpeedConfig", "0.19.8"):
+        status = fact.resolve_status()
         if status.effect == "error":
             refused.add(fact.name)
-        elif fact._span("0.19.8") is not None:
-            taken.add(fact.name)
-    # allgather_size is looked up only where zero_optimization is a boolean.
-    assert taken - {"allgather_size"} == DEEPSPEED_0_19_8
+        elif fact._find_span("0.19.8") is not None:
+            accepted.add(fact.name)
+    # allgather_size is looked up only if zero_optimization is a boolean.
+    assert accepted - {"allgather_size"} == DEEPSPEED_0_19_8
     assert refused == DEEPSPEED_REFUSED
 
 
@@ -219,14 +221,14 @@ def test_deepspeed_keys_are_those_that_its_reader_looks_up() -> None:
     ],
 )
 def test_deepspeed_defaults_by_release(route: tuple[str, ...], release: str, default: object) -> None:
-    fact = load("deepspeed").fact(route, release)
+    fact = load("deepspeed").find_fact(route, release)
     assert fact is not None
-    assert fact.default() == default
-    assert type(fact.default()) is type(default)
+    assert fact.get_default() == default
+    assert type(fact.get_default()) is type(default)
 
 
-# LLaMA-Factory's dataclasses and transformers' training arguments counted at the pairs that each release allows:
-# release, transformers, keys of its own, keys in all.
+# LLaMA-Factory's dataclasses and transformers' training arguments, counted at the pairs that each release allows:
+# release, transformers, number of keys.
 COUNTS = [("0.8.0", "4.41.0", 257), ("0.9.0", "4.45.0", 276), ("0.9.2", "4.49.0", 311), ("0.9.5", "5.6.0", 346)]
 
 
@@ -235,6 +237,8 @@ def test_llamafactory_accepts_as_many_keys_as_were_counted(release: str, transfo
     vocabulary = load("llamafactory")
     context = Context(entry="train", releases={"transformers": transformers})
     accepted = set()
-    for definition in vocabulary.definitions((), release, context):
-        accepted |= {fact.name for fact in vocabulary.facts_of(definition, release, context) if fact._span(release)}
+    for definition in vocabulary.list_definitions((), release, context):
+        accepted |= {
+            fact.name for fact in vocabulary.list_facts(definition, release, context) if fact._find_span(release)
+        }
     assert len(accepted) == total

@@ -12,40 +12,40 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cfglint_schemas.kinds import Kind, kinds_of
-from cfglint_schemas.plain import accepts, plain
+from cfglint_schemas.kinds import ValueKind, list_kinds
+from cfglint_schemas.plain import build_plain_schema, is_accepted
 from cfglint_schemas.status import Context, Route
-from cfglint_schemas.vocabulary import Vocabulary, load, vocabularies
-from tests.support.corpus import CORPUS, files, needs_corpus
+from cfglint_schemas.vocabulary import Vocabulary, list_vocabularies, load
+from tests.support.corpus import CORPUS, list_corpus_files, needs_corpus
 
-every_framework = pytest.mark.parametrize("framework", vocabularies())
+every_framework = pytest.mark.parametrize("framework", list_vocabularies())
 
 _made: dict[tuple[Any, ...], jsonschema.Draft202012Validator] = {}
 
 
-def validator(of: Vocabulary, release: str, context: Context) -> jsonschema.Draft202012Validator:
-    key = (of.framework, release, context.entry, context.plugins, tuple(sorted(context.releases.items())))
+def get_validator(vocabulary: Vocabulary, release: str, context: Context) -> jsonschema.Draft202012Validator:
+    key = (vocabulary.framework, release, context.entry, context.plugins, tuple(sorted(context.releases.items())))
     if key not in _made:
-        _made[key] = jsonschema.Draft202012Validator(plain(of, release, context))
+        _made[key] = jsonschema.Draft202012Validator(build_plain_schema(vocabulary, release, context))
     return _made[key]
 
 
-def refused_by_jsonschema(of: Vocabulary, release: str, context: Context, document: Any) -> set[Route]:
-    """The names that the plain schema does not let in."""
-    return set(_extra(validator(of, release, context).iter_errors(document)))
+def list_refused_by_jsonschema(vocabulary: Vocabulary, release: str, context: Context, document: Any) -> set[Route]:
+    """Return the routes that the plain schema rejects."""
+    return set(_yield_refused(get_validator(vocabulary, release, context).iter_errors(document)))
 
 
-def _extra(errors: Any) -> Iterator[Route]:
+def _yield_refused(errors: Any) -> Iterator[Route]:
     for error in errors:
         if error.validator == "additionalProperties":
-            where = tuple(error.absolute_path)
-            yield from ((*where, name) for name in error.instance if name not in error.schema["properties"])
+            parent = tuple(error.absolute_path)
+            yield from ((*parent, name) for name in error.instance if name not in error.schema["properties"])
         branches: dict[int, list[Any]] = {}
         for inner in error.context:
             branches.setdefault(inner.relative_schema_path[0], []).append(inner)
-        # Of several alternatives, those of another type do not count, and one that has a name is enough.
+        # Alternatives of another type do not count, and one alternative that has the name is enough.
         fitting = [
-            set(_extra(branch))
+            set(_yield_refused(branch))
             for branch in branches.values()
             if not any(inner.validator in ("type", "enum") and not inner.relative_path for inner in branch)
         ]
@@ -53,38 +53,42 @@ def _extra(errors: Any) -> Iterator[Route]:
             yield from set.intersection(*fitting)
 
 
-def refused_by_the_walk(
-    of: Vocabulary, release: str, context: Context, document: Any, route: Route = ()
+def yield_refused_by_walk(
+    vocabulary: Vocabulary, release: str, context: Context, document: Any, route: Route = ()
 ) -> Iterator[Route]:
-    """The names that the vocabulary does not know, or that the framework would not take."""
+    """Yield the routes that the vocabulary does not know, or that the framework would reject."""
     for part, value in document.items() if isinstance(document, dict) else enumerate(document):
-        below = (*route, part)
+        child_route = (*route, part)
         if isinstance(part, str):
-            fact = of.fact(below, release, context)
-            if fact is None or not accepts(fact.status()):
-                yield below
+            fact = vocabulary.find_fact(child_route, release, context)
+            if fact is None or not is_accepted(fact.resolve_status()):
+                yield child_route
                 continue
-            kinds = {kind.name for kind in fact.kinds()}
+            kinds = {kind.name for kind in fact.list_kinds()}
             if isinstance(value, dict) and not kinds & {"dict", "any"}:
                 continue
             if isinstance(value, list) and not kinds & {"list", "any"}:
                 continue
         if isinstance(value, (dict, list)):
-            yield from refused_by_the_walk(of, release, context, value, below)
+            yield from yield_refused_by_walk(vocabulary, release, context, value, child_route)
 
 
-def agree(of: Vocabulary, release: str, context: Context, document: Any) -> None:
-    expected = refused_by_jsonschema(of, release, context, document)
-    assert set(refused_by_the_walk(of, release, context, document)) == expected
+def assert_agreement(vocabulary: Vocabulary, release: str, context: Context, document: Any) -> None:
+    expected = list_refused_by_jsonschema(vocabulary, release, context, document)
+    assert set(yield_refused_by_walk(vocabulary, release, context, document)) == expected
 
 
 @every_framework
 def test_plain_schemas_are_schemas_without_our_own_words(framework: str) -> None:
-    of = load(framework)
-    for release in (of.releases[0], of.releases[len(of.releases) // 2], of.releases[-1]):
-        for entry in of.entries:
-            if of.has_entry(entry, release):
-                schema = plain(of, release, Context(entry=entry))
+    vocabulary = load(framework)
+    for release in (
+        vocabulary.releases[0],
+        vocabulary.releases[len(vocabulary.releases) // 2],
+        vocabulary.releases[-1],
+    ):
+        for entry in vocabulary.entries:
+            if vocabulary.has_entry(entry, release):
+                schema = build_plain_schema(vocabulary, release, Context(entry=entry))
                 jsonschema.Draft202012Validator.check_schema(schema)
                 assert '"x-' not in json.dumps(schema)
 
@@ -93,15 +97,15 @@ def test_plain_schemas_are_schemas_without_our_own_words(framework: str) -> None
 @needs_corpus
 @pytest.mark.parametrize("release", ["0.12.2", "0.18.0", "0.21.0"])
 def test_both_refuse_the_same_names_in_axolotl_examples(release: str) -> None:
-    of = load("axolotl")
+    vocabulary = load("axolotl")
     count = refused = 0
-    for path in files(".yaml", ".yml", under="axolotl/examples"):
+    for path in list_corpus_files(".yaml", ".yml", under="axolotl/examples"):
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         if isinstance(document, dict) and "base_model" in document:
             context = Context(plugins=tuple(document.get("plugins") or ()))
-            agree(of, release, context, document)
+            assert_agreement(vocabulary, release, context, document)
             count += 1
-            refused += bool(refused_by_jsonschema(of, release, context, document))
+            refused += bool(list_refused_by_jsonschema(vocabulary, release, context, document))
     assert count > 240
     assert refused > 20
 
@@ -114,15 +118,15 @@ def test_both_refuse_the_same_names_in_axolotl_examples(release: str) -> None:
     ("accelerate", "", "distributed_type"),
 ])  # fmt: skip
 def test_both_refuse_the_same_names_in_other_examples(framework: str, under: str, mark: str) -> None:
-    of = load(framework)
+    vocabulary = load(framework)
     count = 0
-    for path in files(".yaml", ".yml", under=under):
+    for path in list_corpus_files(".yaml", ".yml", under=under):
         try:
             document = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError):
             continue
         if isinstance(document, dict) and mark in document:
-            agree(of, of.releases[-1], Context(), document)
+            assert_agreement(vocabulary, vocabulary.releases[-1], Context(), document)
             count += 1
     assert count > 10
 
@@ -137,7 +141,7 @@ def test_both_refuse_the_same_names_in_deepspeed_examples(release: str) -> None:
         except ValueError:
             continue
         if isinstance(document, dict) and "zero_optimization" in document:
-            agree(load("deepspeed"), release, Context(), document)
+            assert_agreement(load("deepspeed"), release, Context(), document)
             count += 1
     assert count > 50
 
@@ -146,60 +150,64 @@ LEAVES = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=
 
 
 @st.composite
-def documents(draw: st.DrawFn) -> tuple[Vocabulary, str, Context, dict[str, Any]]:
-    """A document made of known settings in known places, with strangers among them."""
-    of = load(draw(st.sampled_from(vocabularies())))
-    release = draw(st.sampled_from([of.releases[0], of.releases[len(of.releases) // 2], of.releases[-1]]))
-    entry = draw(st.sampled_from([entry for entry in of.entries if of.has_entry(entry, release)]))
+def draw_document(draw: st.DrawFn) -> tuple[Vocabulary, str, Context, dict[str, Any]]:
+    """Draw a document of known settings in known places, with unknown keys among them."""
+    vocabulary = load(draw(st.sampled_from(list_vocabularies())))
+    release = draw(
+        st.sampled_from(
+            [vocabulary.releases[0], vocabulary.releases[len(vocabulary.releases) // 2], vocabulary.releases[-1]]
+        )
+    )
+    entry = draw(st.sampled_from([entry for entry in vocabulary.entries if vocabulary.has_entry(entry, release)]))
     plugins = draw(st.sampled_from([None, ()]))
     context = Context(entry=entry, plugins=plugins)
     document: dict[str, Any] = {}
-    for parent in draw(st.lists(st.sampled_from(of.mappings(release, context)), min_size=1, max_size=4)):
-        here = _place(document, parent)
-        if here is None:
+    for parent in draw(st.lists(st.sampled_from(vocabulary.list_mappings(release, context)), min_size=1, max_size=4)):
+        mapping = _make_mapping(document, parent)
+        if mapping is None:
             continue
-        known = of.names(parent, release, context)
+        names = vocabulary.list_names(parent, release, context)
         strangers = st.sampled_from(
             ["stranger", "mis-spelt", "fsdp_config.x", "fsdp", "relora_steps", "mics_shard_size"]
         )
-        for name in draw(st.lists(st.one_of(st.sampled_from(known), strangers), max_size=6)):
-            here.setdefault(name, draw(LEAVES))
-    return of, release, context, document
+        for name in draw(st.lists(st.one_of(st.sampled_from(names), strangers), max_size=6)):
+            mapping.setdefault(name, draw(LEAVES))
+    return vocabulary, release, context, document
 
 
-def _place(document: dict[str, Any], route: Route) -> dict[str, Any] | None:
-    """The mapping at a route, made where it is missing; None where something else is in the way."""
-    here: Any = document
+def _make_mapping(document: dict[str, Any], route: Route) -> dict[str, Any] | None:
+    """Return the mapping at a route, creating it if missing, or None if another value is in the way."""
+    node: Any = document
     for part, following in zip(route, (*route[1:], "")):
         fresh: Any = [{}] if following == "*" else {}
         if part == "*":
-            if not isinstance(here, list):
+            if not isinstance(node, list):
                 return None
-            here = here[0]
-        elif isinstance(here, dict):
-            here = here.setdefault(part, fresh)
+            node = node[0]
+        elif isinstance(node, dict):
+            node = node.setdefault(part, fresh)
         else:
             return None
-    return here if isinstance(here, dict) else None
+    return node if isinstance(node, dict) else None
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None)
-@given(documents())
+@given(draw_document())
 def test_both_refuse_the_same_names_in_generated_documents(
     made: tuple[Vocabulary, str, Context, dict[str, Any]],
 ) -> None:
-    agree(*made)
+    assert_agreement(*made)
 
 
-def takes(kind: Kind, value: Any) -> bool:
-    """Whether a value is of a kind, as JSON Schema counts (1.0 is an integer, true is no number)."""
+def is_of_kind(kind: ValueKind, value: Any) -> bool:
+    """Return whether a value is of a kind, by JSON Schema's rules (1.0 is an integer, true is no number)."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if kind.name == "enum":
-        return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in kind.values)
+        return any(value == choice and isinstance(value, bool) == isinstance(choice, bool) for choice in kind.values)
     if kind.name == "list":
         return isinstance(value, list) and (
-            not kind.items or all(any(takes(of, item) for of in kind.items) for item in value)
+            not kind.items or all(any(is_of_kind(item_kind, item) for item_kind in kind.items) for item in value)
         )
     return {
         "any": True,
@@ -212,29 +220,29 @@ def takes(kind: Kind, value: Any) -> bool:
     }[kind.name]
 
 
-def types_only(schema: Any) -> Any:
-    """A schema without references and bounds: what `kinds` allows."""
+def reduce_to_types(schema: Any) -> Any:
+    """Return a schema without references and bounds, which is all that `kinds` allows."""
     if isinstance(schema, list):
-        return [types_only(part) for part in schema]
+        return [reduce_to_types(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
         return {"type": "object"}
-    kept = {word: value for word, value in schema.items() if word in ("type", "enum")}
+    reduced = {word: value for word, value in schema.items() if word in ("type", "enum")}
     for word in ("items", "anyOf"):
         if word in schema:
-            kept[word] = types_only(schema[word])
-    return kept
+            reduced[word] = reduce_to_types(schema[word])
+    return reduced
 
 
 @st.composite
-def values(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
-    of = load(draw(st.sampled_from(vocabularies())))
-    release = of.releases[-1]
-    definition = draw(st.sampled_from(of.definitions((), release)))
-    fact = draw(st.sampled_from(list(of.facts_of(definition, release))))
-    schema = types_only(dict(fact.schema()))
-    chosen = [value for kind in kinds_of(schema) for value in kind.values]
+def draw_value(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
+    vocabulary = load(draw(st.sampled_from(list_vocabularies())))
+    release = vocabulary.releases[-1]
+    definition = draw(st.sampled_from(vocabulary.list_definitions((), release)))
+    fact = draw(st.sampled_from(list(vocabulary.list_facts(definition, release))))
+    schema = reduce_to_types(dict(fact.get_schema()))
+    chosen = [value for kind in list_kinds(schema) for value in kind.values]
     value = draw(
         st.one_of(LEAVES, st.lists(LEAVES, max_size=2), st.just({}), *([st.sampled_from(chosen)] if chosen else []))
     )
@@ -242,8 +250,8 @@ def values(draw: st.DrawFn) -> tuple[dict[str, Any], Any]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(values())
+@given(draw_value())
 def test_kinds_agree_with_jsonschema(made: tuple[dict[str, Any], Any]) -> None:
     schema, value = made
     expected = jsonschema.Draft202012Validator(schema).is_valid(value)
-    assert any(takes(kind, value) for kind in kinds_of(schema)) == expected
+    assert any(is_of_kind(kind, value) for kind in list_kinds(schema)) == expected

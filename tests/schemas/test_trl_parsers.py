@@ -1,4 +1,4 @@
-"""TRL's own dataclasses and parser as judges of random recipes: what is refused, and what every setting comes to."""
+"""TRL's own dataclasses and parser as judges of random recipes: rejected keys and the value of every setting."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ import pytest
 import yaml
 
 from cfglint_rules import registry
-from cfglint_rules.vocabulary.survey import KeyOccurrence, survey
+from cfglint_rules.vocabulary.survey import KeyOccurrence, list_key_occurrences
 from cfglint_schemas.status import PRESENT, Context
 from cfglint_schemas.vocabulary import load
-from cfglint_train.frameworks.hf_trainer.arguments import OLDER_BATCH
+from cfglint_train.frameworks.hf_trainer.arguments import OLDER_BATCH_KEYS
 from cfglint_train.runs.run import Run
 from tests.support.corpus import REPOSITORY
-from tests.support.linting import runs_in
-from tests.support.releases import source
+from tests.support.linting import list_runs
+from tests.support.releases import fetch_source
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 ORACLE = REPOSITORY / "tests" / "oracles" / "trl_parser.py"
 NEWEST = load("trl").newest
-ASKED = {NEWEST: 1000, "1.0.0": 100, "0.24.0": 100, "0.19.1": 100, "0.16.1": 100, "0.12.2": 100}
+RECIPES = {NEWEST: 1000, "1.0.0": 100, "0.24.0": 100, "0.19.1": 100, "0.16.1": 100, "0.12.2": 100}
 TRAINERS = ("sft", "dpo", "grpo", "kto", "rloo", "reward")
 STRANGERS = ("stranger", "per_device_batch", "max_len", "lora_rank_r", "micro_batch")
-# What the filled dataclasses hold, by the plan field that is read from it.
+# Fields of the filled dataclasses, by the plan field that is read from each.
 VALUES = {
     "model.id": "model_name_or_path",
     "model.revision": "model_revision",
@@ -54,23 +54,30 @@ WORDS = {
     "float": (0.5, 1, "0.5", "1e-5", "nan", "half"),
     "bool": (True, False, "true", "No", "1", "on", "maybe"),
 }
-# Keys that need these are typed all the same where they have no effect, which no rule reports.
+# Switches of keys that are typed even when they have no effect, which no rule reports.
 SWITCHES = ("use_peft", "load_in_4bit", "use_vllm")
-# Fields whose values the Trainer's own class and PyTorch look at, which the oracle leaves out, or that hold no scalar.
+# Fields that the Trainer's own class and PyTorch check (the oracle omits them), or that hold no scalar.
 LEFT_OUT = (
     *SWITCHES, "load_in_8bit", "bf16", "fp16", "fsdp", "fsdp_config", "deepspeed", "output_dir", "datasets",
     "accelerator_config", "config", "auto_find_batch_size", "num_processes", "env", "batch_size", "total_episodes",
 )  # fmt: skip
 
 
-def asked(release: str, count: int) -> list[dict[str, Any]]:
-    """Random recipes: keys of the trainer at the release, of other releases and of none, with values of all kinds."""
-    known, dice, found = load("trl"), random.Random(release), []
-    trainers = [one for one in TRAINERS if has_script(release, one)]
+def draw_recipes(release: str, count: int) -> list[dict[str, Any]]:
+    """Draw recipes with keys of the trainer at the release, of other releases and of no release.
+
+    Values are of all kinds.
+    """
+    vocabulary, dice, recipes = load("trl"), random.Random(release), []
+    trainers = [candidate for candidate in TRAINERS if has_script(release, candidate)]
     for _ in range(count):
         trainer = dice.choice(trainers)
         context = Context(entry=trainer)
-        names = [*known.names((), release, context), *known.names((), dice.choice(known.releases), context), *STRANGERS]
+        names = [
+            *vocabulary.list_names((), release, context),
+            *vocabulary.list_names((), dice.choice(vocabulary.releases), context),
+            *STRANGERS,
+        ]
         config: dict[str, Any] = {
             "model_name_or_path": "Qwen/Qwen2.5-0.5B",
             "output_dir": "out",
@@ -78,85 +85,87 @@ def asked(release: str, count: int) -> list[dict[str, Any]]:
         }
         config |= {name: True for name in SWITCHES if name in names}
         for name in dice.sample(sorted({*names} - {*LEFT_OUT}), dice.randint(2, 10)):
-            fact = known.fact((name,), release, context)
-            kinds = [] if fact is None else [kind.name for kind in fact.kinds() if kind.name in WORDS]
-            plain = fact is None or {kind.name for kind in fact.kinds()} <= {*WORDS, "null"}
-            if plain:
+            fact = vocabulary.find_fact((name,), release, context)
+            kinds = [] if fact is None else [kind.name for kind in fact.list_kinds() if kind.name in WORDS]
+            is_plain = fact is None or {kind.name for kind in fact.list_kinds()} <= {*WORDS, "null"}
+            if is_plain:
                 config[name] = dice.choice(WORDS[kinds[0]] if kinds else (1, "x"))
         for name in ("per_device_train_batch_size", "num_generations"):
-            if dice.random() < 0.5 and known.fact((name,), release, context) is not None:
+            if dice.random() < 0.5 and vocabulary.find_fact((name,), release, context) is not None:
                 config[name] = dice.choice((2, 4, 6, 8, 16))
-        found.append({"trainer": trainer, "ranks": dice.choice((1, 2, 3, 8)), "config": config})
-    return found
+        recipes.append({"trainer": trainer, "ranks": dice.choice((1, 2, 3, 8)), "config": config})
+    return recipes
 
 
 def has_script(release: str, trainer: str) -> bool:
-    """Whether the release has the trainer and a script that hands its arguments to TrlParser."""
+    """Return whether the release has the trainer and a script that passes its arguments to TrlParser."""
     first = {"sft": "0.9", "dpo": "0.9", "kto": "0.13", "grpo": "0.14", "rloo": "0.22", "reward": "0.24"}[trainer]
     return tuple(map(int, release.split(".")[:2])) >= tuple(map(int, first.split(".")))
 
 
-def judged(release: str, recipes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def run_parser(release: str, recipes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     if find_spec("transformers") is None:
         pytest.skip("transformers is not installed (tests/oracles/requirements.txt)")
-    words = [sys.executable, str(ORACLE), str(source("trl", release, "trl"))]
-    lines = "".join(json.dumps(one) + "\n" for one in recipes)
-    done = subprocess.run(words, input=lines, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    command = [sys.executable, str(ORACLE), str(fetch_source("trl", release, "trl"))]
+    lines = "".join(json.dumps(recipe) + "\n" for recipe in recipes)
+    process = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]
 
 
-def read(folder: Path, release: str, recipes: list[dict[str, Any]]) -> list[Run]:
-    """The runs of the recipes, each started by its command."""
+def read_runs(folder: Path, release: str, recipes: list[dict[str, Any]]) -> list[Run]:
+    """Return the runs of the recipes, each started by its own command."""
     (folder / ".git").mkdir()
-    stated = f"# cfglint: trl={release} transformers={version('transformers')} nodes=1"
-    starts = []
-    for number, one in enumerate(recipes):
-        text = yaml.safe_dump(one["config"], sort_keys=False)
-        marks = {"num_train_epochs": 1, "dataset_train_split": "train", "dataset_test_split": "test"}
-        more = yaml.safe_dump({name: value for name, value in marks.items() if name not in one["config"]})
+    pragma = f"# cfglint: trl={release} transformers={version('transformers')} nodes=1"
+    commands = []
+    for number, recipe in enumerate(recipes):
+        text = yaml.safe_dump(recipe["config"], sort_keys=False)
+        defaults = {"num_train_epochs": 1, "dataset_train_split": "train", "dataset_test_split": "test"}
+        rest = yaml.safe_dump({name: value for name, value in defaults.items() if name not in recipe["config"]})
         name = f"recipe{number:04}.yaml"
-        (folder / name).write_text(f"{stated} gpus-per-node={one['ranks']}\n{text}{more}")
-        starts.append(f"trl {one['trainer']} --config {name}\n")
-    (folder / "run.sh").write_text("".join(starts))
-    runs = {Path(run.main.document.path).name: run for run in runs_in(folder)}
+        (folder / name).write_text(f"{pragma} gpus-per-node={recipe['ranks']}\n{text}{rest}")
+        commands.append(f"trl {recipe['trainer']} --config {name}\n")
+    (folder / "run.sh").write_text("".join(commands))
+    runs = {Path(run.main.document.path).name: run for run in list_runs(folder)}
     return [runs[f"recipe{number:04}.yaml"] for number in range(len(recipes))]
 
 
-def refusals(run: Run, *codes: str) -> list[str]:
-    """The errors of some rules."""
-    found = []
+def list_errors(run: Run, *codes: str) -> list[str]:
+    """Return the messages of some rules' errors."""
+    errors = []
     for code in codes:
         rule = registry.RULES[code]
-        about: Any = run.main if rule.scope == "config" else run
-        found += [report.message for report in registry.checker(rule)(about) if (report.severity or "error") == "error"]
-    return found
+        subject: Any = run.main if rule.scope == "config" else run
+        errors += [
+            report.message for report in registry.get_checker(rule)(subject) if (report.severity or "error") == "error"
+        ]
+    return errors
 
 
-def is_unknown(sighting: KeyOccurrence) -> bool:
-    """Whether the release lacks a key."""
-    status = sighting.status
+def is_unknown(occurrence: KeyOccurrence) -> bool:
+    """Return whether the release lacks a key."""
+    status = occurrence.status
     return status is None or (status.kind not in (PRESENT, "gated") and status.effect == "error")
 
 
-@pytest.mark.parametrize("release", sorted(ASKED))
+@pytest.mark.parametrize("release", sorted(RECIPES))
 def test_trl_takes_refuses_and_fills_in_the_same(release: str, tmp_path: Path) -> None:
-    recipes = asked(release, ASKED[release])
-    answers = judged(release, recipes)
+    recipes = draw_recipes(release, RECIPES[release])
+    answers = run_parser(release, recipes)
     refused = 0
-    for one, answer, run in zip(recipes, answers, read(tmp_path, release, recipes), strict=True):
-        unknown = sorted(sighting.name for sighting in survey(run.main) if is_unknown(sighting))
+    for recipe, answer, run in zip(recipes, answers, read_runs(tmp_path, release, recipes), strict=True):
+        unknown = sorted(occurrence.name for occurrence in list_key_occurrences(run.main) if is_unknown(occurrence))
         if answer["why"] is not None:
-            assert refusals(run, "KEY004", "KEY006", "BAT002"), (one, answer["why"])
+            assert list_errors(run, "KEY004", "KEY006", "BAT002"), (recipe, answer["why"])
             refused += 1
             continue
-        assert unknown == answer["unused"], one
-        assert not refusals(run, "KEY004"), one
+        assert unknown == answer["unused"], recipe
+        assert not list_errors(run, "KEY004"), recipe
         filled = answer["values"]
         if filled:
             for field, name in VALUES.items():
-                # An older spelling that the release refuses is read as what its author meant.
-                value = run.reading.get(field)
-                if value is not None and name in filled and OLDER_BATCH.get(name) not in unknown:
-                    assert value == filled[name], (field, one)
+                # An older spelling that the release rejects is read as its author intended.
+                value = run.resolved_plan.get(field)
+                if value is not None and name in filled and OLDER_BATCH_KEYS.get(name) not in unknown:
+                    assert value == filled[name], (field, recipe)
     assert refused > len(recipes) // 20

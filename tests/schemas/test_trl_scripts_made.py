@@ -1,4 +1,4 @@
-"""TRL's own classes as judges of the static reader: random scripts are run, and hold what is read of them."""
+"""TRL's own classes as judges of the static reader: random scripts are run and compared with the values read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pytest
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Unknown
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.frameworks.trainer_script.launch import given
-from cfglint_train.frameworks.trainer_script.names import LORA, LORA_DEFAULTS
-from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, runs
+from cfglint_train.frameworks.trainer_script.launch import read_options
+from cfglint_train.frameworks.trainer_script.names import LORA_ARGUMENTS, LORA_DEFAULTS
+from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, read_runs
 from tests.support.corpus import REPOSITORY
-from tests.support.releases import source
+from tests.support.releases import fetch_source
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -56,85 +56,86 @@ OWN: dict[str, dict[str, tuple[Any, ...]]] = {
 }
 
 
-class Writer:
-    """Makes one script: each value in one of the ways in which people state them."""
+class ScriptWriter:
+    """Writer of one script, which states each value in one of the common ways."""
 
     def __init__(self, dice: random.Random) -> None:
+        """Start with an empty script."""
         self.dice = dice
         self.constants: list[str] = []
         self.options: list[str] = []
         self.before: list[str] = []
         self.words: list[str] = []
 
-    def expression(self, name: str, value: Any) -> str:
-        way = self.dice.choice(("literal", "constant", "option", "given", "arithmetic", "function", "choice"))
+    def write_expression(self, name: str, value: Any) -> str:
+        style = self.dice.choice(("literal", "constant", "option", "given", "arithmetic", "function", "choice"))
         constant = f"{name.upper()}_{len(self.constants)}"
-        if way == "constant":
+        if style == "constant":
             self.constants.append(f"{constant} = {value!r}")
             return constant
-        if way in ("option", "given") and isinstance(value, bool):
+        if style in ("option", "given") and isinstance(value, bool):
             flag = f"--{name.replace('_', '-')}"
             self.options.append(f"parser.add_argument({flag!r}, action={'store_true' if value else 'store_false'!r})")
-            if way == "given":
+            if style == "given":
                 self.words.append(flag)
                 return f"args.{name}"
             return f"(not args.{name})"
-        if way == "option":
+        if style == "option":
             self.options.append(f"parser.add_argument('--{name}', type={type(value).__name__}, default={value!r})")
             return f"args.{name}"
-        if way == "given":
+        if style == "given":
             self.options.append(f"parser.add_argument('--{name}', type={type(value).__name__}, default=None)")
             self.words += self.dice.choice(([f"--{name}={value}"], [f"--{name}", str(value)]))
             return f"args.{name}"
-        if way == "arithmetic" and type(value) is int and value % 2 == 0:
+        if style == "arithmetic" and type(value) is int and value % 2 == 0:
             self.constants.append(f"{constant} = {value // 2}")
             return f"2 * {constant}"
-        if way == "function":
+        if style == "function":
             self.constants.append(f"def {constant.lower()}(value={value!r}):\n    return value")
             return f"{constant.lower()}()"
-        if way == "choice":
+        if style == "choice":
             return f"({value!r} if True else None)"
         return repr(value)
 
-    def script(self) -> str:
+    def write_script(self) -> str:
         kind = self.dice.choice(tuple(OWN))
         pool = {**SETTINGS, **OWN[kind]}
         chosen = {
             name: self.dice.choice(pool[name]) for name in self.dice.sample(sorted(pool), self.dice.randint(1, 8))
         }
-        stated = {name: self.expression(name, value) for name, value in chosen.items()}
-        arguments = [f"{name}={text}" for name, text in stated.items()]
+        text_by_name = {name: self.write_expression(name, value) for name, value in chosen.items()}
+        arguments = [f"{name}={text}" for name, text in text_by_name.items()]
         form = self.dice.choice(("call", "dict", "late", "class", "call" if kind == "GRPO" else "replace"))
-        made = f"{kind}Config"
+        class_name = f"{kind}Config"
         lines = []
         if form == "dict":
-            lines += ["options = {", *(f"    {name!r}: {text}," for name, text in stated.items()), "}"]
-            lines += [f"training = {made}('out', **options)"]
+            lines += ["options = {", *(f"    {name!r}: {text}," for name, text in text_by_name.items()), "}"]
+            lines += [f"training = {class_name}('out', **options)"]
         elif form == "late":
-            name, text = next(iter(stated.items()))
-            lines += [f"training = {made}(output_dir='out', {', '.join(arguments[1:])})"]
+            name, text = next(iter(text_by_name.items()))
+            lines += [f"training = {class_name}(output_dir='out', {', '.join(arguments[1:])})"]
             late = (f"training.{name} = {text}", f"setattr(training, {name!r}, {text})")
             lines += [self.dice.choice(late)]
         elif form == "replace":
-            lines += [f"training = {made}('out', {', '.join(arguments[1:])})"]
+            lines += [f"training = {class_name}('out', {', '.join(arguments[1:])})"]
             lines += [f"training = dataclasses.replace(training, {arguments[0]})"]
         elif form == "class":
-            self.constants += ["@dataclasses.dataclass", f"class Arguments({made}):", "    extra: int = 3"]
+            self.constants += ["@dataclasses.dataclass", f"class Arguments({class_name}):", "    extra: int = 3"]
             lines += [f"training = Arguments(output_dir='out', {', '.join(arguments)})"]
         else:
-            lines += [f"training = {made}('out', {', '.join(arguments)})"]
-        lines += self.model_and_trainer(kind)
+            lines += [f"training = {class_name}('out', {', '.join(arguments)})"]
+        lines += self.write_trainer(kind)
         parser = ["parser = argparse.ArgumentParser()", *self.options, "args = parser.parse_args()"]
         main = ["def main():", *(f"    {line}" for line in (*parser, *lines)), "main()"]
         return HEAD + "\n".join((*self.constants, *main)) + "\n"
 
-    def model_and_trainer(self, kind: str) -> list[str]:
+    def write_trainer(self, kind: str) -> list[str]:
         lines, model, adapter = [], "'Qwen/Qwen2.5-0.5B'", ""
         if self.dice.random() < 0.5:
             model = "model"
-            more = self.dice.choice(("", ", torch_dtype=torch.bfloat16", ", attn_implementation='sdpa'"))
+            options = self.dice.choice(("", ", torch_dtype=torch.bfloat16", ", attn_implementation='sdpa'"))
             quantized = self.dice.choice(("", ", quantization_config=BitsAndBytesConfig(load_in_4bit=True)"))
-            lines += [f"model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B'{more}{quantized})"]
+            lines += [f"model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B'{options}{quantized})"]
         if self.dice.random() < 0.5:
             chosen = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.1, "target_modules": ["q_proj", "v_proj"]}
             names = self.dice.sample(sorted(chosen), self.dice.randint(0, 4))
@@ -143,47 +144,50 @@ class Writer:
         return [*lines, f"trainer = {kind}Trainer(model={model}, args=training{adapter})", "trainer.train()"]
 
 
-def made(release: str, scripts: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def run_scripts(release: str, scripts: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     for package in ("transformers", "peft"):
         if find_spec(package) is None:
             pytest.skip(f"{package} is not installed (tests/oracles/requirements.txt)")
-    words = [sys.executable, str(ORACLE), str(source("trl", release, "trl"))]
-    lines = "".join(json.dumps(one) + "\n" for one in scripts)
-    done = subprocess.run(words, input=lines, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    command = [sys.executable, str(ORACLE), str(fetch_source("trl", release, "trl"))]
+    lines = "".join(json.dumps(script) + "\n" for script in scripts)
+    process = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return [json.loads(line) for line in process.stdout.splitlines() if line.startswith("[")]
 
 
-def read(text: str, words: list[str]) -> tuple[ScriptSettings, dict[str, Any]]:
+def read_script(text: str, words: list[str]) -> tuple[ScriptSettings, dict[str, Any]]:
     document = PythonDocument("train.py", text.encode())
-    (found,) = runs(document, given(document, words))
-    entries = {entry.name: entry for entry in found.entries}
-    entries.update({name: part.entry for name, part in found.parts.items() if part.entry is not None})
-    return found, {str(name): document.plain(entry.value) for name, entry in entries.items()}
+    (settings,) = read_runs(document, read_options(document, words))
+    entries = {entry.name: entry for entry in settings.entries}
+    entries.update({name: part.entry for name, part in settings.parts.items() if part.entry is not None})
+    return settings, {str(name): document.build_value(entry.value) for name, entry in entries.items()}
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_what_is_read_is_what_the_classes_hold(release: str, tmp_path: Path) -> None:
     dice = random.Random(release)
-    writers = [Writer(dice) for _ in range(COUNT)]
-    scripts = [{"text": writer.script(), "words": writer.words} for writer in writers]
+    writers = [ScriptWriter(dice) for _ in range(COUNT)]
+    scripts = [{"text": writer.write_script(), "words": writer.words} for writer in writers]
     unknown = 0
-    for asked, answers in zip(scripts, made(release, scripts), strict=True):
+    for script, answers in zip(scripts, run_scripts(release, scripts), strict=True):
         (answer,) = answers
-        found, values = read(asked["text"], asked["words"])
-        assert not found.refused, asked["text"]
-        assert answer["trainer"].lower() == f"{found.trainer}trainer"
+        settings, values = read_script(script["text"], script["words"])
+        assert not settings.refusal, script["text"]
+        assert answer["trainer"].lower() == f"{settings.trainer}trainer"
         unknown += sum(isinstance(value, Unknown) for value in values.values())
         for name, value in values.items():
             if name in answer["values"] and not isinstance(value, Unknown):
-                assert value == answer["values"][name], (name, asked["text"], asked["words"])
+                assert value == answer["values"][name], (name, script["text"], script["words"])
         assert values["model_name_or_path"] == answer["model"]["id"]
         assert values.get("dtype") == {None: None}.get(answer["model"].get("torch_dtype"), "bfloat16")
         if answer["adapter"] is None:
             assert "use_peft" not in values
             continue
-        for own, name in LORA.items():
+        for parameter, name in LORA_ARGUMENTS.items():
             value = values.get(name, {**LORA_DEFAULTS}.get(name))
-            held = answer["adapter"][own]
-            assert (sorted(value) if isinstance(value, list) else value or None) == (held or None), (own, asked["text"])
+            expected = answer["adapter"][parameter]
+            assert (sorted(value) if isinstance(value, list) else value or None) == (expected or None), (
+                parameter,
+                script["text"],
+            )
     assert unknown == 0

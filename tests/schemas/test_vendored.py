@@ -1,4 +1,4 @@
-"""The vocabulary of a copy: for an exact copy of a release that release's, for another what the copy declares."""
+"""Vocabulary of a vendored copy: the release's own if the copy is exact, otherwise what the copy declares."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from cfglint_schemas.status import Context
 from cfglint_schemas.vendored import VendoredVocabulary
 from cfglint_schemas.vocabulary import load
-from cfglint_train.forks.vendored import UnreadTreeError, copy_at, likely_releases, vocabulary
-from cfglint_train.frameworks.registry import handed_to, listed
-from tests.support.pace import stopwatch
-from tests.support.releases import source
+from cfglint_train.forks.vendored import UnreadableCopyError, build_vocabulary, estimate_releases, load_copy
+from cfglint_train.frameworks.registry import list_called_packages, list_frameworks
+from tests.support.pace import measure_block
+from tests.support.releases import fetch_source
 
 RELEASES = [
     ("openrlhf", "openrlhf", "0.11.2"),
@@ -29,43 +29,47 @@ RELEASES = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("framework", "package", "release"), RELEASES)
 def test_a_copy_of_a_release_takes_what_the_release_takes(framework: str, package: str, release: str) -> None:
-    of, upstream = listed().get(framework) or handed_to()[framework], load(framework)
-    copy = copy_at(str(source(package, release, framework)), of)
-    found = vocabulary(copy, of, framework, None)
-    assert release in found.like(upstream)
-    assert set(found.entries) == {entry for entry in upstream.entries if upstream.has_entry(entry, release)}
-    for entry in found.entries:
+    layout, upstream = list_frameworks().get(framework) or list_called_packages()[framework], load(framework)
+    copy = load_copy(str(fetch_source(package, release, framework)), layout)
+    vendored = build_vocabulary(copy, layout, framework, None)
+    assert release in vendored.find_similar_releases(upstream)
+    assert set(vendored.entries) == {entry for entry in upstream.entries if upstream.has_entry(entry, release)}
+    for entry in vendored.entries:
         context = Context(entry=entry)
-        facts = {fact.route: fact for fact in found.walk(release, context)}
-        for fact in upstream.walk(release, context):
-            assert facts[fact.route].kinds() == fact.kinds() or fact.spellings() or "enum" in fact.schema(), fact
-        # What the code behind the definitions refuses, a fork may take.
-        for route in facts.keys() - {fact.route for fact in upstream.walk(release, context)}:
-            known = upstream.fact(route, release, context)
-            assert known is not None
-            assert known.status().kind in ("renamed", "removed", "ignored")
-        assert found.effect((), release, context) == upstream.effect((), release, context)
+        facts = {fact.route: fact for fact in vendored.iterate_keys(release, context)}
+        for fact in upstream.iterate_keys(release, context):
+            assert (
+                facts[fact.route].list_kinds() == fact.list_kinds()
+                or fact.list_spellings()
+                or "enum" in fact.get_schema()
+            ), fact
+        # A fork may accept keys that upstream's code rejects behind its definitions.
+        for route in facts.keys() - {fact.route for fact in upstream.iterate_keys(release, context)}:
+            upstream_fact = upstream.find_fact(route, release, context)
+            assert upstream_fact is not None
+            assert upstream_fact.resolve_status().kind in ("renamed", "removed", "ignored")
+        assert vendored.find_effect((), release, context) == upstream.find_effect((), release, context)
 
 
 @pytest.mark.slow
 def test_a_copy_without_a_version_is_next_to_the_release_that_it_is_most_like(tmp_path) -> None:
-    of, above = listed()["llamafactory"], source("llamafactory", "0.9.2", "llamafactory")
-    found = likely_releases(vocabulary(copy_at(str(above), of), of, "", None), str(above), of)
-    assert found is not None
-    assert str(found.constraint) == ">=0.9.1,<=0.9.3"
+    layout, root = list_frameworks()["llamafactory"], fetch_source("llamafactory", "0.9.2", "llamafactory")
+    pin = estimate_releases(build_vocabulary(load_copy(str(root), layout), layout, "", None), str(root), layout)
+    assert pin is not None
+    assert str(pin.constraint) == ">=0.9.1,<=0.9.3"
 
 
 @pytest.fixture
 def copy(tmp_path):
-    """The vocabulary of a small copy of OLMo."""
+    """Return a function that builds the vocabulary of a small copy of OLMo."""
 
-    def made(text: str) -> VendoredVocabulary:
+    def build_copy_vocabulary(text: str) -> VendoredVocabulary:
         (tmp_path / "olmo").mkdir()
         (tmp_path / "olmo" / "config.py").write_text(text)
-        found = copy_at(str(tmp_path), listed()["olmo"])
-        return vocabulary(found, listed()["olmo"], "olmo", None)
+        copied = load_copy(str(tmp_path), list_frameworks()["olmo"])
+        return build_vocabulary(copied, list_frameworks()["olmo"], "olmo", None)
 
-    return made
+    return build_copy_vocabulary
 
 
 CONFIG = """
@@ -85,19 +89,19 @@ class TrainConfig:
 
 
 def test_a_copy_has_what_it_declares_and_nothing_else(copy) -> None:
-    found = copy(CONFIG)
+    vendored = copy(CONFIG)
     for release in ("0.1.0", "0.6.0", "9.9"):
-        assert found.names((), release) == ["model", "stop_at"]
-        assert found.names(("model",), release) == ["d_model", "probe"]
-        probe = found.fact(("model", "probe"), release)
+        assert vendored.list_names((), release) == ["model", "stop_at"]
+        assert vendored.list_names(("model",), release) == ["d_model", "probe"]
+        probe = vendored.find_fact(("model", "probe"), release)
         assert probe is not None
-        assert probe.schema()["enum"] == ["a", "b", None]
-        assert found.effect(("model",), release) == "error"
-    assert found.fact(("model", "n_heads"), "0.6.0") is None
+        assert probe.get_schema()["enum"] == ["a", "b", None]
+        assert vendored.find_effect(("model",), release) == "error"
+    assert vendored.find_fact(("model", "n_heads"), "0.6.0") is None
 
 
 def test_a_part_of_a_copy_is_like_no_release(copy) -> None:
-    assert copy(CONFIG).like(load("olmo")) == ()
+    assert copy(CONFIG).find_similar_releases(load("olmo")) == ()
 
 
 def test_settings_of_another_package_stay_as_they_are(tmp_path) -> None:
@@ -109,13 +113,13 @@ def test_settings_of_another_package_stay_as_they_are(tmp_path) -> None:
         "@dataclass\nclass TrainingArguments(Seq2SeqTrainingArguments):\n    mine: int = 1\n"
         "_TRAIN_ARGS = [TrainingArguments]\n"
     )
-    of = listed()["llamafactory"]
-    found, upstream = copy_at(str(tmp_path), of), load("llamafactory")
-    names = set(vocabulary(found, of, "x", None).names((), "0.9.5"))
+    layout = list_frameworks()["llamafactory"]
+    copied, upstream = load_copy(str(tmp_path), layout), load("llamafactory")
+    names = set(build_vocabulary(copied, layout, "x", None).list_names((), "0.9.5"))
     context = Context(releases={"transformers": "4.57.1"})
-    trainer = {fact.name for fact in upstream.walk("0.9.5", context) if fact.package == "transformers"}
+    trainer = {fact.name for fact in upstream.iterate_keys("0.9.5", context) if fact.package == "transformers"}
     assert {"mine", "logging_steps"} <= names
-    assert trainer - names <= {fact.name for fact in upstream.walk("0.9.5") if len(fact.route) > 1} | {"mine"}
+    assert trainer - names <= {fact.name for fact in upstream.iterate_keys("0.9.5") if len(fact.route) > 1} | {"mine"}
     assert "cutoff_len" not in names
 
 
@@ -147,27 +151,27 @@ def test_a_copy_of_trl_has_what_its_scripts_add_to_their_parsers(tmp_path) -> No
         name = f"{trainer}Config"
         (tmp_path / "trl" / "trainer" / f"{trainer.lower()}_config.py").write_text(TRAINER.format(name=name))
         (tmp_path / "trl" / "scripts" / f"{trainer.lower()}.py").write_text(SCRIPT.format(name=name, more=more))
-    of = listed()["trl"]
-    found = vocabulary(copy_at(str(tmp_path), of), of, "x", None)
+    layout = list_frameworks()["trl"]
+    vendored = build_vocabulary(load_copy(str(tmp_path), layout), layout, "x", None)
     grpo, dpo = Context(entry="grpo"), Context(entry="dpo")
-    level = found.fact(("judge_level",), "1.0.0", grpo)
+    level = vendored.find_fact(("judge_level",), "1.0.0", grpo)
     assert level is not None
-    assert level.schema()["enum"] == ["a", "b"]
-    assert found.fact(("judge_levels",), "1.0.0", grpo) is None
-    assert found.fact(("judge_level",), "1.0.0", dpo) is None
-    assert found.fact(("beta",), "1.0.0", dpo) is not None
+    assert level.get_schema()["enum"] == ["a", "b"]
+    assert vendored.find_fact(("judge_levels",), "1.0.0", grpo) is None
+    assert vendored.find_fact(("judge_level",), "1.0.0", dpo) is None
+    assert vendored.find_fact(("beta",), "1.0.0", dpo) is not None
 
 
-def doubled(levels: int, line: str) -> str:
-    """Names each of which stands for the one before twice: of a length that grows, with a value that doubles."""
+def write_chain(levels: int, line: str) -> str:
+    """Return names that each refer to the previous one twice: the text grows and the value doubles."""
     return "x0 = 1\n" + "".join(line.format(own=f"x{level}", one=f"x{level - 1}") for level in range(1, levels))
 
 
 GROWING = {
-    "lists": doubled(45, "{own} = [{one}, {one}]\n") + "X = x44\n",
-    "texts": doubled(45, "{own} = f'{{{one}}}{{{one}}}'\n") + "X = x44\n",
-    "conditions": doubled(45, "{own} = {one} if {one} == {one} else {one}\n") + "X = x44\n",
-    "calls": doubled(45, "{own} = max({one}, {one})\n") + "X = x44\n",
+    "lists": write_chain(45, "{own} = [{one}, {one}]\n") + "X = x44\n",
+    "texts": write_chain(45, "{own} = f'{{{one}}}{{{one}}}'\n") + "X = x44\n",
+    "conditions": write_chain(45, "{own} = {one} if {one} == {one} else {one}\n") + "X = x44\n",
+    "calls": write_chain(45, "{own} = max({one}, {one})\n") + "X = x44\n",
     "nested": f"X = {'max(' * 40}1{')' * 40}\n",
 }
 CLASSES = "from dataclasses import dataclass\nfrom enum import Enum\nclass a0: pass\nclass b0: pass\n"
@@ -176,37 +180,39 @@ LATTICE = "".join(f"class {own}{n}(a{n - 1}, b{n - 1}): pass\n" for n in range(1
 
 @pytest.mark.parametrize("text", GROWING.values(), ids=GROWING)
 def test_names_that_stand_for_names_end_soon(tmp_path, text: str) -> None:
-    found = seconds(tmp_path, f"{text}{CLASSES}@dataclass\nclass TrainConfig:\n    x: int = X\n")
-    assert found < 3
+    duration = measure_seconds(tmp_path, f"{text}{CLASSES}@dataclass\nclass TrainConfig:\n    x: int = X\n")
+    assert duration < 3
 
 
 def test_ancestors_end_soon(tmp_path) -> None:
-    assert seconds(tmp_path, f"{CLASSES}{LATTICE}@dataclass\nclass TrainConfig(a44, b44):\n    x: int = 1\n") < 3
+    assert (
+        measure_seconds(tmp_path, f"{CLASSES}{LATTICE}@dataclass\nclass TrainConfig(a44, b44):\n    x: int = 1\n") < 3
+    )
 
 
 def test_an_annotation_ends_soon(tmp_path) -> None:
     text = "from typing import Union\nx0 = int\n" + "".join(f"x{n} = Union[x{n - 1}, x{n - 1}]\n" for n in range(1, 19))
-    assert seconds(tmp_path, f"{text}{CLASSES}@dataclass\nclass TrainConfig:\n    x: x18\n") < 3
+    assert measure_seconds(tmp_path, f"{text}{CLASSES}@dataclass\nclass TrainConfig:\n    x: x18\n") < 3
 
 
 def test_modules_that_import_everything_from_each_other_end_soon(tmp_path) -> None:
     (tmp_path / "olmo").mkdir()
-    for one in ("aliases", "util"):
-        (tmp_path / "olmo" / f"{one}.py").write_text("from .aliases import *\nfrom .util import *\n")
-    assert seconds(tmp_path, f"from .util import *\n{CLASSES}@dataclass\nclass TrainConfig(Base): pass\n") < 3
+    for name in ("aliases", "util"):
+        (tmp_path / "olmo" / f"{name}.py").write_text("from .aliases import *\nfrom .util import *\n")
+    assert measure_seconds(tmp_path, f"from .util import *\n{CLASSES}@dataclass\nclass TrainConfig(Base): pass\n") < 3
 
 
 @pytest.mark.parametrize("size", [1, 10])
 def test_many_settings_are_read_in_time_that_grows_with_them(tmp_path, size: int) -> None:
     fields = "".join(f"    x{number}: int = {number}\n" for number in range(2000 * size))
-    assert seconds(tmp_path, f"{CLASSES}@dataclass\nclass TrainConfig:\n{fields}") < size
+    assert measure_seconds(tmp_path, f"{CLASSES}@dataclass\nclass TrainConfig:\n{fields}") < size
 
 
-def seconds(root, text: str) -> float:
-    """The processor time that a copy of OLMo with a text takes, read or not."""
+def measure_seconds(root, text: str) -> float:
+    """Return the CPU seconds of reading a copy of OLMo with the text, whether it succeeds or not."""
     (root / "olmo").mkdir(exist_ok=True)
     (root / "olmo" / "config.py").write_text(text)
-    of = listed()["olmo"]
-    with stopwatch() as taken, contextlib.suppress(UnreadTreeError):
-        vocabulary(copy_at(str(root), of), of, "olmo", None)
-    return taken.seconds
+    layout = list_frameworks()["olmo"]
+    with measure_block() as watch, contextlib.suppress(UnreadableCopyError):
+        build_vocabulary(load_copy(str(root), layout), layout, "olmo", None)
+    return watch.seconds

@@ -1,4 +1,4 @@
-"""Settings: where they are found, what they may say, what is wrong with them, and what wins over what."""
+"""Settings: where they are found, what is valid, how errors are reported, and which source overrides another."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cfglint_rules import registry
-from cfglint_train.foundation.globs import Glob, lies_in, meets, spot
+from cfglint_train.foundation.globs import Glob, is_covered, is_match, split_path
 from cfglint_train.judging.options import LintOptions
-from cfglint_train.judging.selection import Selection, settings_resolver
+from cfglint_train.judging.selection import Selection, build_settings_resolver
 from cfglint_train.settings import cluster_facts
 from cfglint_train.settings.error import SettingsError
-from cfglint_train.settings.positions import of_key
-from cfglint_train.settings.settings import FORMATS, Settings, discover, load_settings, selects
-from tests.support.command import cfglint
+from cfglint_train.settings.positions import find_key
+from cfglint_train.settings.settings import FORMATS, Settings, discover, load_settings, measure_precision
+from tests.support.command import run_cfglint
 from tests.support.configs import AXOLOTL, CONTRADICTED, DEEPSPEED, LIMITED, REMOTE_CODE, SMALL, TWICE
-from tests.support.linting import working_in
+from tests.support.linting import change_directory
 
 
 @pytest.fixture
@@ -29,15 +29,15 @@ def here(tmp_path) -> Path:
     return tmp_path
 
 
-def write(path: Path, text: str) -> Path:
+def write_file(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
-def told(here: Path, *arguments: str, form: str = "json") -> list[str]:
-    """path:code of every finding."""
-    outcome = cfglint("--output-format", form, *arguments, cwd=here)
+def list_findings(here: Path, *arguments: str, form: str = "json") -> list[str]:
+    """Return the findings as path:code."""
+    outcome = run_cfglint("--output-format", form, *arguments, cwd=here)
     assert outcome.code in (0, 1), outcome
     return [f"{finding['path']}:{finding['code']}" for finding in json.loads(outcome.out)["findings"]]
 
@@ -46,13 +46,13 @@ def told(here: Path, *arguments: str, form: str = "json") -> list[str]:
 
 
 def test_the_nearest_file_counts_and_nothing_is_merged(here):
-    write(here / "cfglint.toml", 'select = ["SEC"]')
-    write(here / "a" / "pyproject.toml", '[tool.cfglint]\nselect = ["SYN"]')
-    write(here / "a" / "b" / "pyproject.toml", '[project]\nname = "not about cfglint"')
+    write_file(here / "cfglint.toml", 'select = ["SEC"]')
+    write_file(here / "a" / "pyproject.toml", '[tool.cfglint]\nselect = ["SYN"]')
+    write_file(here / "a" / "b" / "pyproject.toml", '[project]\nname = "not about cfglint"')
     text = TWICE + "trust_remote_code: true\n"
     for folder in ("", "a/", "a/b/", "c/"):
-        write(here / f"{folder}config.yaml", text)
-    assert told(here) == [
+        write_file(here / f"{folder}config.yaml", text)
+    assert list_findings(here) == [
         "a/b/config.yaml:SYN003",
         "a/config.yaml:SYN003",
         "c/config.yaml:SEC001",
@@ -71,13 +71,13 @@ def test_the_nearest_file_counts_and_nothing_is_merged(here):
 def test_the_order_within_a_folder(here, present, expected):
     for name in present:
         text = f'select = ["{"SYN" if name == expected else "SEC"}"]'
-        write(here / name, f"[tool.cfglint]\n{text}" if name == "pyproject.toml" else text)
-    known: dict[str, Settings | None] = {}
-    found = discover(str(here), known)
-    assert found is not None
-    assert found.source == str(here / expected)
-    assert found.select == ("SYN",)
-    assert known[str(here)] is found
+        write_file(here / name, f"[tool.cfglint]\n{text}" if name == "pyproject.toml" else text)
+    cache: dict[str, Settings | None] = {}
+    settings = discover(str(here), cache)
+    assert settings is not None
+    assert settings.source == str(here / expected)
+    assert settings.select == ("SYN",)
+    assert cache[str(here)] is settings
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_the_order_within_a_folder(here, present, expected):
     ],
 )
 def test_every_spelling_of_the_table(here, text):
-    write(here / "pyproject.toml", text)
-    found = discover(str(here), {})
-    assert found is not None
-    assert found.select == ("SYN",)
+    write_file(here / "pyproject.toml", text)
+    settings = discover(str(here), {})
+    assert settings is not None
+    assert settings.select == ("SYN",)
 
 
 @pytest.mark.parametrize(
@@ -103,36 +103,36 @@ def test_every_spelling_of_the_table(here, text):
     ["[project]\nname = 'x'", "tool = 3\n# cfglint", "[tool.other]\nx = 'cfglint'", "[broken", "[x\ncfglint-train"],
 )
 def test_a_pyproject_of_something_else_is_passed_by(here, text):
-    write(here / "sub" / "pyproject.toml", text)
-    write(here / "cfglint.toml", "fix = true")
-    found = discover(str(here / "sub"), {})
-    assert found is not None
-    assert found.source == str(here / "cfglint.toml")
+    write_file(here / "sub" / "pyproject.toml", text)
+    write_file(here / "cfglint.toml", "fix = true")
+    settings = discover(str(here / "sub"), {})
+    assert settings is not None
+    assert settings.source == str(here / "cfglint.toml")
 
 
 def test_config_and_isolated(here):
-    write(here / "cfglint.toml", 'select = ["SEC"]')
-    write(here / "other" / "mine.toml", 'select = ["SYN"]\nexclude = ["legacy/**"]')
-    write(here / "config.yaml", TWICE + "trust_remote_code: true\n")
-    write(here / "legacy" / "config.yaml", TWICE)
-    assert told(here, "config.yaml") == ["config.yaml:SEC001"]
-    assert told(here, "--config", "other/mine.toml", "config.yaml") == ["config.yaml:SYN003"]
-    # Its patterns are about its own folder.
-    assert "legacy/config.yaml:SYN003" in told(here, "--config", "other/mine.toml")
-    assert {"config.yaml:SYN003", "config.yaml:SEC001"} <= set(told(here, "--isolated", "config.yaml"))
+    write_file(here / "cfglint.toml", 'select = ["SEC"]')
+    write_file(here / "other" / "mine.toml", 'select = ["SYN"]\nexclude = ["legacy/**"]')
+    write_file(here / "config.yaml", TWICE + "trust_remote_code: true\n")
+    write_file(here / "legacy" / "config.yaml", TWICE)
+    assert list_findings(here, "config.yaml") == ["config.yaml:SEC001"]
+    assert list_findings(here, "--config", "other/mine.toml", "config.yaml") == ["config.yaml:SYN003"]
+    # Patterns are relative to the folder of the settings file.
+    assert "legacy/config.yaml:SYN003" in list_findings(here, "--config", "other/mine.toml")
+    assert {"config.yaml:SYN003", "config.yaml:SEC001"} <= set(list_findings(here, "--isolated", "config.yaml"))
 
 
 def test_config_of_a_pyproject_without_the_table(here):
-    write(here / "pyproject.toml", "[project]")
-    outcome = cfglint("--config", "pyproject.toml", cwd=here)
-    assert (outcome.code, outcome.err) == (2, "cfglint: pyproject.toml: there is no [tool.cfglint] in it\n")
+    write_file(here / "pyproject.toml", "[project]")
+    outcome = run_cfglint("--config", "pyproject.toml", cwd=here)
+    assert (outcome.code, outcome.err) == (2, "cfglint: pyproject.toml: it has no [tool.cfglint] table\n")
 
 
 def test_settings_of_a_companion_are_found_wrong_where_it_is_read(here):
-    write(here / "configs" / "config.yaml", AXOLOTL + "deepspeed: ../shared/ds.json\n")
-    write(here / "shared" / "ds.json", CONTRADICTED)
-    write(here / "shared" / "cfglint.toml", "selct = []")
-    outcome = cfglint("configs/config.yaml", cwd=here)
+    write_file(here / "configs" / "config.yaml", AXOLOTL + "deepspeed: ../shared/ds.json\n")
+    write_file(here / "shared" / "ds.json", CONTRADICTED)
+    write_file(here / "shared" / "cfglint.toml", "selct = []")
+    outcome = run_cfglint("configs/config.yaml", cwd=here)
     assert outcome.code == 2
     assert outcome.err == (
         "cfglint: shared/cfglint.toml:1:1: unknown setting selct; did you mean select?\n"
@@ -144,7 +144,7 @@ def test_settings_of_a_companion_are_found_wrong_where_it_is_read(here):
 
 
 def test_extend_completes_and_overrides(here):
-    write(
+    write_file(
         here / "base" / "cfglint.toml",
         """
         select = ["SYN"]
@@ -161,7 +161,7 @@ def test_extend_completes_and_overrides(here):
         "old/**" = ["SYN003"]
         """,
     )
-    write(
+    write_file(
         here / "cfglint.toml",
         """
         extend = "base/cfglint.toml"
@@ -173,48 +173,48 @@ def test_extend_completes_and_overrides(here):
         nodes = 8
         """,
     )
-    found = discover(str(here), {})
-    assert found is not None
-    assert found.root == str(here)
-    assert found.select == ("SYN", "SEC")
-    assert found.ignore == ()
-    assert found.safe_fixes == ("SEC001", "CKP003")
-    assert found.output_format == "concise"
-    assert found.facts == {"gpu": "H100", "nodes": "8", "torch": "2.2"}
+    settings = discover(str(here), {})
+    assert settings is not None
+    assert settings.root == str(here)
+    assert settings.select == ("SYN", "SEC")
+    assert settings.ignore == ()
+    assert settings.safe_fixes == ("SEC001", "CKP003")
+    assert settings.output_format == "concise"
+    assert settings.facts == {"gpu": "H100", "nodes": "8", "torch": "2.2"}
     # Patterns are relative to the folder of the file that states them.
-    assert found.excluded(str(here / "base" / "old" / "x.yaml"))
-    assert not found.excluded(str(here / "old" / "x.yaml"))
-    assert found.excluded(str(here / "new" / "x.yaml"))
-    assert found.ignored(str(here / "base" / "old" / "deep" / "x.yaml")) == ("SYN003",)
-    assert found.ignored(str(here / "old" / "x.yaml")) == ()
+    assert settings.is_excluded(str(here / "base" / "old" / "x.yaml"))
+    assert not settings.is_excluded(str(here / "old" / "x.yaml"))
+    assert settings.is_excluded(str(here / "new" / "x.yaml"))
+    assert settings.list_ignored(str(here / "base" / "old" / "deep" / "x.yaml")) == ("SYN003",)
+    assert settings.list_ignored(str(here / "old" / "x.yaml")) == ()
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
-        ({"cfglint.toml": "extend = 'cfglint.toml'"}, "cfglint.toml:1:1: extend leads back to cfglint.toml"),
+        ({"cfglint.toml": "extend = 'cfglint.toml'"}, "cfglint.toml:1:1: extend refers back to cfglint.toml"),
         (
             {"cfglint.toml": "extend = 'a.toml'", "a.toml": "extend = 'cfglint.toml'"},
-            "a.toml:1:1: extend leads back to",
+            "a.toml:1:1: extend refers back to",
         ),
         ({"cfglint.toml": "extend = 'a.toml'"}, "a.toml: No such file or directory"),
         ({"cfglint.toml": "extend = ['a.toml']"}, "cfglint.toml:1:1: extend must be a path, not ['a.toml']"),
         (
             {"cfglint.toml": "extend = 'sub/pyproject.toml'", "sub/pyproject.toml": "[project]"},
-            "sub/pyproject.toml: there is no [tool.cfglint] in it, but cfglint.toml extends it",
+            "sub/pyproject.toml: it has no [tool.cfglint] table, but cfglint.toml extends it",
         ),
         ({"cfglint.toml": "extend = 'a.toml'", "a.toml": "nodes = 3"}, "a.toml:1:1: unknown setting nodes; "),
     ],
 )
-def test_extend_that_leads_nowhere_is_2(here, files, said):
+def test_extend_that_leads_nowhere_is_2(here, files, message):
     for name, text in files.items():
-        write(here / name, text)
-    outcome = cfglint(cwd=here)
+        write_file(here / name, text)
+    outcome = run_cfglint(cwd=here)
     assert outcome.code == 2
-    assert outcome.err.startswith(f"cfglint: {said}")
+    assert outcome.err.startswith(f"cfglint: {message}")
 
 
-# --- what is wrong ---------------------------------------------------------------------------------------------------
+# --- errors in settings ----------------------------------------------------------------------------------------------
 
 LISTS = (
     "select",
@@ -249,10 +249,10 @@ WRONG = [
     ('severity = {KEY002 = "mild"}', "severity.KEY002 must be one of error, warning, info, off, not 'mild'"),
     ('severity = {KEY002 = ["info"]}', "severity.KEY002 must be one of error, warning, info, off, not ['info']"),
     ('severity = {QQQ = "info"}', "severity: unknown rule QQQ"),
-    ("rule-url = 3", "rule-url must be an address with {code} or {name} in it, not 3"),
-    ('rule-url = "https://example.org/rules"', "rule-url must be an address with {code} or {name} in it, not 'https"),
-    ('rule-url = "javascript:{code}"', "rule-url must be an address with {code} or {name} in it, not 'javascript"),
-    ('rule-url = "https://x/{code}\\u001b[31m"', "rule-url must be an address with {code} or {name} in it"),
+    ("rule-url = 3", "rule-url must be a URL with {code} or {name} in it, not 3"),
+    ('rule-url = "https://example.org/rules"', "rule-url must be a URL with {code} or {name} in it, not 'https"),
+    ('rule-url = "javascript:{code}"', "rule-url must be a URL with {code} or {name} in it, not 'javascript"),
+    ('rule-url = "https://x/{code}\\u001b[31m"', "rule-url must be a URL with {code} or {name} in it"),
     ("per-file-ignores = 3", "per-file-ignores must be a table, not 3"),
     ('per-file-ignores = {"a" = "SYN"}', "per-file-ignores.'a' must be a list of strings, not 'SYN'"),
     ('per-file-ignores = {"a" = ["SYN01"]}', "per-file-ignores.'a': unknown rule SYN01; did you mean SYN001?"),
@@ -292,30 +292,30 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "said"), WRONG)
+@pytest.mark.parametrize(("text", "message"), WRONG)
 @pytest.mark.parametrize("name", ["cfglint.toml", "pyproject.toml"])
-def test_wrong_settings_are_2_with_file_and_key(here, name, text, said):
+def test_wrong_settings_are_2_with_file_and_key(here, name, text, message):
     prefix = "tool.cfglint." if name == "pyproject.toml" else ""
-    write(here / name, f"[tool.cfglint]\n{text}" if prefix else text)
-    outcome = cfglint(cwd=here)
+    write_file(here / name, f"[tool.cfglint]\n{text}" if prefix else text)
+    outcome = run_cfglint(cwd=here)
     assert outcome.code == 2
     assert outcome.out == ""
-    line, first, *marks = outcome.err.splitlines()
-    if said.startswith("unknown setting "):
-        said = f"unknown setting {prefix}{said.removeprefix('unknown setting ')}"
+    line, source_line, *marks = outcome.err.splitlines()
+    if message.startswith("unknown setting "):
+        message = f"unknown setting {prefix}{message.removeprefix('unknown setting ')}"
     else:
-        said = prefix + said
+        message = prefix + message
     place = re.match(rf"cfglint: {name}:(\d+):(\d+): ", line)
     assert place is not None, line
-    assert line[place.end() :].startswith(said)
+    assert line[place.end() :].startswith(message)
     number, column = int(place[1]), int(place[2])
     assert number == (2 if prefix else 1)
-    assert first.removeprefix(f"{number:>4} | ") == text[:120]
+    assert source_line.removeprefix(f"{number:>4} | ") == text[:120]
     assert marks[0].startswith(f"     | {' ' * (column - 1)}^")
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         (b"select = [\n'MEM'\nfix = true", "cfglint.toml:3:1: "),
         (b"fix = true\nfix = true\n", "cfglint.toml:2:11: "),
@@ -323,13 +323,13 @@ def test_wrong_settings_are_2_with_file_and_key(here, name, text, said):
         (b"x = " + b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_text_that_is_no_toml_is_2_with_the_line(here, source, said):
+def test_text_that_is_no_toml_is_2_with_the_line(here, source, message):
     (here / "cfglint.toml").write_bytes(source)
-    outcome = cfglint(cwd=here)
+    outcome = run_cfglint(cwd=here)
     assert outcome.code == 2
     assert outcome.err.startswith("cfglint: cfglint.toml:")
-    assert said in outcome.err
-    assert outcome.err.count("\n") == (3 if said.endswith(": ") else 1)
+    assert message in outcome.err
+    assert outcome.err.count("\n") == (3 if message.endswith(": ") else 1)
 
 
 @pytest.mark.parametrize(
@@ -345,41 +345,41 @@ def test_text_that_is_no_toml_is_2_with_the_line(here, source, said):
     ],
 )
 def test_the_place_of_a_setting(text, key, place):
-    """A file whose lines cannot be read one by one is not read for long."""
-    found = of_key(text, key)
-    assert (None if found is None else (found.line, found.column)) == place
+    """Give up early if the lines of a file cannot be parsed one by one."""
+    position = find_key(text, key)
+    assert (None if position is None else (position.line, position.column)) == place
 
 
 def test_a_byte_order_mark_is_no_error(here):
     (here / "cfglint.toml").write_bytes(b"\xef\xbb\xbfselect = ['SYN']")
-    found = discover(str(here), {})
-    assert found is not None
-    assert found.select == ("SYN",)
+    settings = discover(str(here), {})
+    assert settings is not None
+    assert settings.select == ("SYN",)
 
 
 def test_a_table_that_is_none(here):
-    write(here / "pyproject.toml", "[tool]\ncfglint = 3")
+    write_file(here / "pyproject.toml", "[tool]\ncfglint = 3")
     with pytest.raises(SettingsError, match=r"pyproject\.toml: tool\.cfglint must be a table, not 3"):
         discover(str(here), {})
 
 
 def test_the_rule_of_a_base_is_complained_of_where_it_stands(here):
-    write(here / "base.toml", 'ignore = ["QQQ"]')
-    write(here / "cfglint.toml", 'extend = "base.toml"\nignore = []')
-    assert cfglint(cwd=here).err.startswith("cfglint: base.toml:1:1: ignore: unknown rule QQQ")
+    write_file(here / "base.toml", 'ignore = ["QQQ"]')
+    write_file(here / "cfglint.toml", 'extend = "base.toml"\nignore = []')
+    assert run_cfglint(cwd=here).err.startswith("cfglint: base.toml:1:1: ignore: unknown rule QQQ")
 
 
 def test_a_file_outside_the_working_folder_is_named_in_full(here):
-    write(here / "cfglint.toml", "x = 1")
+    write_file(here / "cfglint.toml", "x = 1")
     (here / "sub").mkdir()
-    assert cfglint(cwd=here / "sub").err.startswith(f"cfglint: {here}/cfglint.toml:1:1: unknown setting x")
+    assert run_cfglint(cwd=here / "sub").err.startswith(f"cfglint: {here}/cfglint.toml:1:1: unknown setting x")
 
 
-# --- every key does something ----------------------------------------------------------------------------------------
+# --- every key has an effect -----------------------------------------------------------------------------------------
 
 
 def test_every_key_is_read(here):
-    path = write(
+    path = write_file(
         here / "cfglint.toml",
         """
         select = ["MEM", "SYN"]
@@ -425,8 +425,8 @@ def test_every_key_is_read(here):
         releases = {torch = "2.4rc1"}
         """,
     )
-    found = load_settings(str(path))
-    assert found._replace(selectors=()) == Settings(
+    settings = load_settings(str(path))
+    assert settings._replace(selectors=()) == Settings(
         root=str(here),
         source=str(path),
         select=("MEM", "SYN", "SEC001"),
@@ -448,7 +448,7 @@ def test_every_key_is_read(here):
             "llamafactory": "v0.9.3",
             "olmo_core": "2.0.1.post1",
         },
-        overrides=found.overrides,
+        overrides=settings.overrides,
         output_format="json",
         fix=True,
         apply_unsafe=True,
@@ -461,53 +461,55 @@ def test_every_key_is_read(here):
         cache_dir=str(here / "kept"),
         max_cpu_seconds=60.0,
     )
-    [override] = found.overrides
+    [override] = settings.overrides
     assert override == ((Glob("b/**", str(here)),), {"nodes": "8", "torch": "2.4rc1"}, ("MEM004",))
-    assert {stated.selector for stated in found.selectors} == {
+    assert {selector.selector for selector in settings.selectors} == {
         *("MEM", "SYN", "SEC001", "SYN005", "malformed-pragma", "MEM003", "XFL", "MEM004", "KEY002"),
         "unbounded-checkpoints",
     }
 
 
 def test_a_severity_is_given_to_a_rule_a_family_or_a_name(here):
-    write(here / "config.yaml", TWICE)
+    write_file(here / "config.yaml", TWICE)
 
-    def severities(text: str, *arguments: str) -> list[str]:
-        write(here / "cfglint.toml", text)
-        found = json.loads(cfglint("--select", "SYN", "--output-format", "json", *arguments, cwd=here).out)["findings"]
-        return [finding["severity"] for finding in found]
+    def list_severities(text: str, *arguments: str) -> list[str]:
+        write_file(here / "cfglint.toml", text)
+        findings = json.loads(run_cfglint("--select", "SYN", "--output-format", "json", *arguments, cwd=here).out)[
+            "findings"
+        ]
+        return [finding["severity"] for finding in findings]
 
-    assert severities("") == ["warning"]
-    assert severities('severity = {SYN003 = "error"}') == ["error"]
-    assert severities('severity = {duplicate-key = "info", SYN = "error"}') == ["info"]
-    assert severities('severity = {ALL = "error"}') == ["error"]
-    assert severities('severity = {SYN003 = "off"}') == []
-    assert severities('severity = {SYN003 = "off"}', "--select", "SYN003") == ["warning"]
-    write(here / "base.toml", 'severity = {SYN003 = "off", SYN001 = "info"}')
-    assert severities('extend = "base.toml"\nseverity = {SYN003 = "info"}') == ["info"]
+    assert list_severities("") == ["warning"]
+    assert list_severities('severity = {SYN003 = "error"}') == ["error"]
+    assert list_severities('severity = {duplicate-key = "info", SYN = "error"}') == ["info"]
+    assert list_severities('severity = {ALL = "error"}') == ["error"]
+    assert list_severities('severity = {SYN003 = "off"}') == []
+    assert list_severities('severity = {SYN003 = "off"}', "--select", "SYN003") == ["warning"]
+    write_file(here / "base.toml", 'severity = {SYN003 = "off", SYN001 = "info"}')
+    assert list_severities('extend = "base.toml"\nseverity = {SYN003 = "info"}') == ["info"]
 
 
 def test_a_severity_does_not_make_an_assumption_certain(here):
-    write(here / "config.yaml", LIMITED)
+    write_file(here / "config.yaml", LIMITED)
     for severity, capped in (("error", "warning"), ("warning", "warning"), ("info", "info")):
-        write(here / "cfglint.toml", f'severity = {{MEM001 = "{severity}"}}\nselect = ["MEM001"]')
-        [finding] = json.loads(cfglint("--output-format", "json", cwd=here).out)["findings"]
+        write_file(here / "cfglint.toml", f'severity = {{MEM001 = "{severity}"}}\nselect = ["MEM001"]')
+        [finding] = json.loads(run_cfglint("--output-format", "json", cwd=here).out)["findings"]
         assert (finding["certainty"], finding["severity"]) == ("assumed", capped)
 
 
 def test_output_format(here):
-    write(here / "config.yaml", TWICE)
+    write_file(here / "config.yaml", TWICE)
     for form in FORMATS:
-        write(here / "cfglint.toml", f'output-format = "{form}"\nselect = ["SYN"]')
-        assert cfglint(cwd=here).out == cfglint("--isolated", *SMALL, "--output-format", form, cwd=here).out
-    assert cfglint("--output-format", "concise", cwd=here).lines[0].startswith("config.yaml:10:1: warning SYN003")
+        write_file(here / "cfglint.toml", f'output-format = "{form}"\nselect = ["SYN"]')
+        assert run_cfglint(cwd=here).out == run_cfglint("--isolated", *SMALL, "--output-format", form, cwd=here).out
+    assert run_cfglint("--output-format", "concise", cwd=here).lines[0].startswith("config.yaml:10:1: warning SYN003")
 
 
 # --- patterns --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("pattern", "meant", "not_meant"),
+    ("pattern", "matching", "not_matching"),
     [
         ("old", ("old/x.yaml", "a/old/b/x.yaml", "old"), ("older/x.yaml", "a/b.old")),
         ("old/", ("old/x.yaml",), ("older/x.yaml",)),
@@ -530,20 +532,20 @@ def test_output_format(here):
     ],
 )
 @pytest.mark.parametrize("root", ["/work/repo", "/w[x]/r*{a,b}?"])
-def test_patterns(pattern, meant, not_meant, root):
-    for path in meant:
-        assert lies_in(spot(f"{root}/{path}", root), Glob(pattern, root)), path
-    for path in not_meant:
-        assert not lies_in(spot(f"{root}/{path}", root), Glob(pattern, root)), path
+def test_patterns(pattern, matching, not_matching, root):
+    for path in matching:
+        assert is_covered(split_path(f"{root}/{path}", root), Glob(pattern, root)), path
+    for path in not_matching:
+        assert not is_covered(split_path(f"{root}/{path}", root), Glob(pattern, root)), path
 
 
 def test_patterns_upwards_and_absolute():
-    root = "/work/repo/sub"
-    assert lies_in(spot("/work/repo/a/x.yaml", root), Glob("../a/*.yaml", root))
-    assert lies_in(spot("/data/x.yaml", root), Glob("/data/**", root))
-    # Folders outside are not named.
-    assert not lies_in(spot("/build/x.yaml", root), Glob("build", root))
-    assert lies_in(spot("/build/x.yaml", root), Glob("x.yaml", root))
+    folder = "/work/repo/sub"
+    assert is_covered(split_path("/work/repo/a/x.yaml", folder), Glob("../a/*.yaml", folder))
+    assert is_covered(split_path("/data/x.yaml", folder), Glob("/data/**", folder))
+    # A bare folder name does not match folders outside the root.
+    assert not is_covered(split_path("/build/x.yaml", folder), Glob("build", folder))
+    assert is_covered(split_path("/build/x.yaml", folder), Glob("x.yaml", folder))
 
 
 NAMES = st.text("ab*?[]{},!.x-", min_size=1, max_size=6).filter(lambda name: name.strip("."))
@@ -552,21 +554,21 @@ NAMES = st.text("ab*?[]{},!.x-", min_size=1, max_size=6).filter(lambda name: nam
 @given(st.lists(NAMES, min_size=1, max_size=3))
 def test_no_pattern_is_too_odd(parts):
     glob = Glob("/".join(parts), "/r")
-    assert lies_in(spot("/r/a/b", "/r"), glob) in (True, False)
-    assert not meets(spot("/r/a/b", "/r"), glob) or lies_in(spot("/r/a/b", "/r"), glob)
+    assert is_covered(split_path("/r/a/b", "/r"), glob) in (True, False)
+    assert not is_match(split_path("/r/a/b", "/r"), glob) or is_covered(split_path("/r/a/b", "/r"), glob)
 
 
 @given(st.lists(st.text("abx.-_", min_size=1, max_size=6).filter(lambda n: n.strip(".")), min_size=1, max_size=4))
 def test_a_path_is_the_pattern_of_itself(parts):
     path = "/".join(parts)
-    place = spot(f"/r/{path}", "/r")
-    assert lies_in(place, Glob(f"/r/{path}", "/r"))
-    assert meets(place, Glob(f"./{path}", "/r"))
-    assert all(lies_in(place, Glob(part, "/r")) for part in parts)
+    place = split_path(f"/r/{path}", "/r")
+    assert is_covered(place, Glob(f"/r/{path}", "/r"))
+    assert is_match(place, Glob(f"./{path}", "/r"))
+    assert all(is_covered(place, Glob(part, "/r")) for part in parts)
 
 
 def test_per_file_ignores(here):
-    write(
+    write_file(
         here / "cfglint.toml",
         """
         select = ["SYN003", "SEC"]
@@ -577,14 +579,14 @@ def test_per_file_ignores(here):
     )
     text = TWICE + "trust_remote_code: true\n"
     for name in ("legacy/config.yaml", "config.yaml", "kept.yaml"):
-        write(here / name, text)
-    # What a file is exempt from is off, however precisely it is selected elsewhere.
-    assert told(here) == ["config.yaml:SYN003", "kept.yaml:SYN003", "kept.yaml:SEC001"]
-    assert told(here, "--select", "SYN003", "legacy") == []
+        write_file(here / name, text)
+    # Exempt rules are off, even if they are selected more precisely elsewhere.
+    assert list_findings(here) == ["config.yaml:SYN003", "kept.yaml:SYN003", "kept.yaml:SEC001"]
+    assert list_findings(here, "--select", "SYN003", "legacy") == []
 
 
 def test_overrides_follow_one_another(here):
-    write(
+    write_file(
         here / "cfglint.toml",
         """
         [hardware]
@@ -600,25 +602,25 @@ def test_overrides_follow_one_another(here):
         hardware = {nodes = 64}
         """,
     )
-    found = discover(str(here), {})
-    assert found is not None
-    assert found.facts_for(str(here / "a.yaml")) == {"gpu": "A100-80GB", "gpu-memory": "40GB", "nodes": "1"}
-    # Another GPU does not come with the memory of the first.
-    assert found.facts_for(str(here / "big" / "a.yaml")) == {"gpu": "H100", "nodes": "4"}
-    assert found.facts_for(str(here / "big" / "biggest.yaml")) == {"gpu": "H100", "nodes": "64"}
-    assert found.ignored(str(here / "big" / "a.yaml")) == ("SYN",)
+    settings = discover(str(here), {})
+    assert settings is not None
+    assert settings.collect_facts(str(here / "a.yaml")) == {"gpu": "A100-80GB", "gpu-memory": "40GB", "nodes": "1"}
+    # Another GPU does not inherit the memory of the first.
+    assert settings.collect_facts(str(here / "big" / "a.yaml")) == {"gpu": "H100", "nodes": "4"}
+    assert settings.collect_facts(str(here / "big" / "biggest.yaml")) == {"gpu": "H100", "nodes": "64"}
+    assert settings.list_ignored(str(here / "big" / "a.yaml")) == ("SYN",)
 
 
 # --- selection -------------------------------------------------------------------------------------------------------
 
 
-def enabled(flags: LintOptions, **settings) -> set[str]:
-    """The codes that are on for a file."""
+def list_enabled(flags: LintOptions, **settings) -> set[str]:
+    """Return the codes that are on for a file."""
     chosen = flags._replace(settings=Settings("/r", **settings))
-    return set(Selection(settings_resolver(chosen.settings), chosen).enabled("/r/x.yaml"))
+    return set(Selection(build_settings_resolver(chosen.settings), chosen).list_enabled("/r/x.yaml"))
 
 
-def family(prefix: str) -> set[str]:
+def list_family(prefix: str) -> set[str]:
     return {code for code in registry.RULES if code.startswith(prefix)}
 
 
@@ -629,28 +631,28 @@ ALL = set(registry.RULES)
     ("settings", "flags", "expected"),
     [
         ({}, {}, ALL),
-        ({"select": ("MEM",)}, {}, family("MEM")),
-        ({"select": ("mem",)}, {}, family("MEM")),
+        ({"select": ("MEM",)}, {}, list_family("MEM")),
+        ({"select": ("mem",)}, {}, list_family("MEM")),
         ({"select": ()}, {}, set()),
-        ({"ignore": ("MEM",)}, {}, ALL - family("MEM")),
+        ({"ignore": ("MEM",)}, {}, ALL - list_family("MEM")),
         ({"ignore": ("ALL",)}, {}, set()),
-        ({"select": ("MEM",), "ignore": ("MEM001",)}, {}, family("MEM") - {"MEM001"}),
+        ({"select": ("MEM",), "ignore": ("MEM001",)}, {}, list_family("MEM") - {"MEM001"}),
         ({"select": ("MEM001",), "ignore": ("MEM",)}, {}, {"MEM001"}),
         ({"select": ("step-exceeds-gpu",), "ignore": ("MEM",)}, {}, {"MEM001"}),
-        ({"select": ("MEM",), "ignore": ("step-exceeds-gpu",)}, {}, family("MEM") - {"MEM001"}),
+        ({"select": ("MEM",), "ignore": ("step-exceeds-gpu",)}, {}, list_family("MEM") - {"MEM001"}),
         ({"select": ("MEM001",), "ignore": ("MEM001",)}, {}, set()),
         # Flags replace `select`, and win a tie.
-        ({"select": ("MEM",)}, {"select": ("SYN",)}, family("SYN")),
+        ({"select": ("MEM",)}, {"select": ("SYN",)}, list_family("SYN")),
         ({"ignore": ("MEM001",)}, {"select": ("MEM001",)}, {"MEM001"}),
-        ({"ignore": ("MEM001",)}, {"select": ("MEM",)}, family("MEM") - {"MEM001"}),
-        ({"ignore": ("MEM",)}, {"select": ("MEM",)}, family("MEM")),
+        ({"ignore": ("MEM001",)}, {"select": ("MEM",)}, list_family("MEM") - {"MEM001"}),
+        ({"ignore": ("MEM",)}, {"select": ("MEM",)}, list_family("MEM")),
         ({"select": ("MEM001",)}, {"ignore": ("MEM",)}, set()),
-        ({}, {"select": ("MEM001", "SYN"), "ignore": ("MEM", "SYN001")}, {"MEM001"} | family("SYN") - {"SYN001"}),
+        ({}, {"select": ("MEM001", "SYN"), "ignore": ("MEM", "SYN001")}, {"MEM001"} | list_family("SYN") - {"SYN001"}),
         ({}, {"select": ("MEM",), "ignore": ("MEM",)}, set()),
     ],
 )
 def test_the_more_precise_selector_wins(settings, flags, expected):
-    assert enabled(LintOptions(**flags), **settings) == expected
+    assert list_enabled(LintOptions(**flags), **settings) == expected
 
 
 SELECTORS = st.lists(st.sampled_from(["ALL", "MEM", "MEM002", "MEM001", "SYN", "step-exceeds-gpu"]), max_size=3).map(
@@ -660,26 +662,28 @@ SELECTORS = st.lists(st.sampled_from(["ALL", "MEM", "MEM002", "MEM001", "SYN", "
 
 @given(SELECTORS, SELECTORS)
 def test_ignoring_more_never_selects_more(select, ignore):
-    assert enabled(LintOptions(), select=select, ignore=ignore) <= enabled(LintOptions(), select=select)
-    assert enabled(LintOptions(), select=select) == {code for one in select for code in registry.meant(one)}
+    assert list_enabled(LintOptions(), select=select, ignore=ignore) <= list_enabled(LintOptions(), select=select)
+    assert list_enabled(LintOptions(), select=select) == {
+        code for selector in select for code in registry.match_selector(selector)
+    }
 
 
 def test_selectors():
-    assert selects((), "MEM001", "step-exceeds-gpu") == -1
-    assert selects(("ALL",), "MEM001", "step-exceeds-gpu") == 0
-    assert selects(("M", "mem0"), "MEM001", "step-exceeds-gpu") == -1  # no codes, families or names
-    assert selects(("all", "mem"), "MEM001", "step-exceeds-gpu") == 3
-    assert selects(("step-exceeds-gpu",), "MEM001", "step-exceeds-gpu") == 6
-    assert selects(("step-exceeds", "EM001", ""), "MEM001", "step-exceeds-gpu") == -1
+    assert measure_precision((), "MEM001", "step-exceeds-gpu") == -1
+    assert measure_precision(("ALL",), "MEM001", "step-exceeds-gpu") == 0
+    assert measure_precision(("M", "mem0"), "MEM001", "step-exceeds-gpu") == -1  # not codes, families or names
+    assert measure_precision(("all", "mem"), "MEM001", "step-exceeds-gpu") == 3
+    assert measure_precision(("step-exceeds-gpu",), "MEM001", "step-exceeds-gpu") == 6
+    assert measure_precision(("step-exceeds", "EM001", ""), "MEM001", "step-exceeds-gpu") == -1
 
 
 # --- fixes -----------------------------------------------------------------------------------------------------------
 
 
-def applicability(here: Path, settings: str) -> dict[str, str | None]:
-    write(here / "cfglint.toml", 'select = ["SEC001", "BAT001"]\n' + settings)
-    found = json.loads(cfglint("--output-format", "json", cwd=here).out)["findings"]
-    return {finding["code"]: finding["fix"] and finding["fix"]["applicability"] for finding in found}
+def get_applicability(here: Path, settings: str) -> dict[str, str | None]:
+    write_file(here / "cfglint.toml", 'select = ["SEC001", "BAT001"]\n' + settings)
+    findings = json.loads(run_cfglint("--output-format", "json", cwd=here).out)["findings"]
+    return {finding["code"]: finding["fix"] and finding["fix"]["applicability"] for finding in findings}
 
 
 @pytest.mark.parametrize(
@@ -700,115 +704,115 @@ def applicability(here: Path, settings: str) -> dict[str, str | None]:
     ],
 )
 def test_which_fixes_are_offered_and_how(here, settings, expected):
-    write(here / "config.yaml", REMOTE_CODE)
-    write(here / "ds.json", DEEPSPEED)
-    assert applicability(here, settings) == expected
-    cfglint("--fix", cwd=here)
+    write_file(here / "config.yaml", REMOTE_CODE)
+    write_file(here / "ds.json", DEEPSPEED)
+    assert get_applicability(here, settings) == expected
+    run_cfglint("--fix", cwd=here)
     assert ("trust_remote_code: false" in (here / "config.yaml").read_text()) == (expected["SEC001"] == "safe")
     assert ((here / "ds.json").read_text() != DEEPSPEED) == (expected["BAT001"] == "safe")
 
 
-# --- what wins over what ---------------------------------------------------------------------------------------------
+# --- precedence ------------------------------------------------------------------------------------------------------
 #
-# flags > pragma > settings > launch script > configuration > assumption, one test per neighbouring pair.
+# flags > pragma > settings > launch script > config > assumption, one test per neighbouring pair.
 
 SCRIPT = "torchrun --nnodes 3 --nproc_per_node 4 -m axolotl.cli.train config.yaml\n"
 
 
-def nodes(here: Path, *arguments: str) -> int:
-    outcome = cfglint("estimate", "--output-format", "json", *arguments, "config.yaml", cwd=here)
+def count_nodes(here: Path, *arguments: str) -> int:
+    outcome = run_cfglint("estimate", "--output-format", "json", *arguments, "config.yaml", cwd=here)
     assert outcome.code == 0, outcome
     [run] = json.loads(outcome.out)["runs"]
-    found: int = run["nodes"]
-    return found
+    node_count: int = run["nodes"]
+    return node_count
 
 
 def test_flags_win_over_pragmas(here):
-    write(here / "config.yaml", "# cfglint: nodes=5\n" + AXOLOTL)
-    assert nodes(here) == 5
-    assert nodes(here, "--nodes", "6") == 6
+    write_file(here / "config.yaml", "# cfglint: nodes=5\n" + AXOLOTL)
+    assert count_nodes(here) == 5
+    assert count_nodes(here, "--nodes", "6") == 6
 
 
 def test_pragmas_win_over_settings(here):
-    write(here / "cfglint.toml", "hardware = {nodes = 4}")
-    write(here / "config.yaml", AXOLOTL)
-    assert nodes(here) == 4
-    write(here / "config.yaml", "# cfglint: nodes=5\n" + AXOLOTL)
-    assert nodes(here) == 5
+    write_file(here / "cfglint.toml", "hardware = {nodes = 4}")
+    write_file(here / "config.yaml", AXOLOTL)
+    assert count_nodes(here) == 4
+    write_file(here / "config.yaml", "# cfglint: nodes=5\n" + AXOLOTL)
+    assert count_nodes(here) == 5
 
 
 def test_settings_win_over_launch_scripts(here):
-    write(here / "run.sh", SCRIPT)
-    write(here / "config.yaml", AXOLOTL)
-    assert nodes(here) == 3
-    write(here / "cfglint.toml", "hardware = {nodes = 4}")
-    assert nodes(here) == 4
+    write_file(here / "run.sh", SCRIPT)
+    write_file(here / "config.yaml", AXOLOTL)
+    assert count_nodes(here) == 3
+    write_file(here / "cfglint.toml", "hardware = {nodes = 4}")
+    assert count_nodes(here) == 4
 
 
 def test_launch_scripts_win_over_configurations(here):
-    write(
+    write_file(
         here / "accelerate.yaml",
         "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nmixed_precision: bf16\n"
         "num_machines: 2\nnum_processes: 16\n",
     )
-    write(here / "config.yaml", AXOLOTL)
+    write_file(here / "config.yaml", AXOLOTL)
     launch = "accelerate launch --config_file accelerate.yaml"
-    write(here / "run.sh", f"{launch} -m axolotl.cli.train config.yaml\n")
-    assert nodes(here) == 2
-    write(here / "run.sh", f"{launch} --num_machines 3 --num_processes 24 -m axolotl.cli.train config.yaml\n")
-    assert nodes(here) == 3
+    write_file(here / "run.sh", f"{launch} -m axolotl.cli.train config.yaml\n")
+    assert count_nodes(here) == 2
+    write_file(here / "run.sh", f"{launch} --num_machines 3 --num_processes 24 -m axolotl.cli.train config.yaml\n")
+    assert count_nodes(here) == 3
 
 
 def test_configurations_win_over_assumptions(here):
-    write(here / "config.yaml", AXOLOTL)
-    assert nodes(here) == 1
-    found = json.loads(cfglint("estimate", "--output-format", "json", "config.yaml", cwd=here).out)["runs"][0]
-    assert any("set `nodes`" in assumption for assumption in found["assumptions"])
-    write(here / "config.yaml", "# cfglint: nodes=1 gpus-per-node=8 gpu=H100\n" + AXOLOTL)
-    found = json.loads(cfglint("estimate", "--output-format", "json", "config.yaml", cwd=here).out)["runs"][0]
-    assert not [one for one in found["assumptions"] if "GPU" in one or "node" in one]
+    write_file(here / "config.yaml", AXOLOTL)
+    assert count_nodes(here) == 1
+    estimate = json.loads(run_cfglint("estimate", "--output-format", "json", "config.yaml", cwd=here).out)["runs"][0]
+    assert any("set `nodes`" in assumption for assumption in estimate["assumptions"])
+    write_file(here / "config.yaml", "# cfglint: nodes=1 gpus-per-node=8 gpu=H100\n" + AXOLOTL)
+    estimate = json.loads(run_cfglint("estimate", "--output-format", "json", "config.yaml", cwd=here).out)["runs"][0]
+    assert not [item for item in estimate["assumptions"] if "GPU" in item or "node" in item]
 
 
 def test_another_gpu_does_not_come_with_the_memory_of_a_weaker_source(here):
-    write(here / "cfglint.toml", 'hardware = {gpu-memory = "24GB"}')
-    write(here / "config.yaml", AXOLOTL)
+    write_file(here / "cfglint.toml", 'hardware = {gpu-memory = "24GB"}')
+    write_file(here / "config.yaml", AXOLOTL)
 
-    def capacity(*arguments: str) -> float:
-        shown = cfglint("estimate", "--output-format", "json", *arguments, "config.yaml", cwd=here)
+    def get_capacity(*arguments: str) -> float:
+        shown = run_cfglint("estimate", "--output-format", "json", *arguments, "config.yaml", cwd=here)
         phases = json.loads(shown.out)["runs"][0]["phases"]
-        found: float = next(phase["gpu"]["capacity"] for phase in phases if phase["gpu"])
-        return found / 2**30
+        size: float = next(phase["gpu"]["capacity"] for phase in phases if phase["gpu"])
+        return size / 2**30
 
-    assert capacity() < 24
-    assert capacity("--gpu", "A100-80GB") > 79
-    # The same source may say both.
-    assert capacity("--gpu", "A100", "--gpu-memory", "40GB") < 40
+    assert get_capacity() < 24
+    assert get_capacity("--gpu", "A100-80GB") > 79
+    # The same source may state both.
+    assert get_capacity("--gpu", "A100", "--gpu-memory", "40GB") < 40
 
 
 def test_releases_in_the_same_order(here):
-    def release(*arguments: str) -> str:
-        outcome = cfglint("estimate", "--output-format", "json", *arguments, "config.yaml", cwd=here)
-        found: str = json.loads(outcome.out)["runs"][0]["release"]
-        return found
+    def get_release(*arguments: str) -> str:
+        outcome = run_cfglint("estimate", "--output-format", "json", *arguments, "config.yaml", cwd=here)
+        version: str = json.loads(outcome.out)["runs"][0]["release"]
+        return version
 
-    write(here / "config.yaml", AXOLOTL)
-    newest = release()
-    write(here / "cfglint.toml", 'releases = {axolotl = "0.9.0"}')
-    assert release() == "0.9.0" != newest
-    write(here / "config.yaml", "# cfglint: axolotl=0.10.0\n" + AXOLOTL)
-    assert release() == "0.10.0"
-    assert release("--release", "axolotl=0.11.0") == "0.11.0"
-    assert release("--release", "axolotl==0.11.0") == "0.11.0"
+    write_file(here / "config.yaml", AXOLOTL)
+    newest = get_release()
+    write_file(here / "cfglint.toml", 'releases = {axolotl = "0.9.0"}')
+    assert get_release() == "0.9.0" != newest
+    write_file(here / "config.yaml", "# cfglint: axolotl=0.10.0\n" + AXOLOTL)
+    assert get_release() == "0.10.0"
+    assert get_release("--release", "axolotl=0.11.0") == "0.11.0"
+    assert get_release("--release", "axolotl==0.11.0") == "0.11.0"
 
 
 def test_the_last_pragma_of_a_file_wins_and_companions_may_speak_too(here):
-    write(here / "config.yaml", "# cfglint: nodes=5\n" + AXOLOTL + "# cfglint: nodes=7\n")
-    assert nodes(here) == 7
-    write(here / "config.yaml", AXOLOTL)
-    write(here / "run.sh", "# cfglint: nodes=9\n" + SCRIPT)
-    assert nodes(here) == 9
-    write(here / "config.yaml", "# cfglint: nodes=5\n" + AXOLOTL)
-    assert nodes(here) == 5
+    write_file(here / "config.yaml", "# cfglint: nodes=5\n" + AXOLOTL + "# cfglint: nodes=7\n")
+    assert count_nodes(here) == 7
+    write_file(here / "config.yaml", AXOLOTL)
+    write_file(here / "run.sh", "# cfglint: nodes=9\n" + SCRIPT)
+    assert count_nodes(here) == 9
+    write_file(here / "config.yaml", "# cfglint: nodes=5\n" + AXOLOTL)
+    assert count_nodes(here) == 5
 
 
 @given(
@@ -816,7 +820,7 @@ def test_the_last_pragma_of_a_file_wins_and_companions_may_speak_too(here):
     st.dictionaries(st.sampled_from(cluster_facts.HARDWARE_FACTS), st.text(max_size=3)),
 )
 def test_overlay(weaker, stronger):
-    result = cluster_facts.overlay(weaker, stronger)
+    result = cluster_facts.merge_facts(weaker, stronger)
     assert stronger.items() <= result.items()
     kept = {name for name in weaker if name not in stronger and not (name == "gpu-memory" and "gpu" in stronger)}
     assert set(result) == set(stronger) | kept
@@ -824,11 +828,11 @@ def test_overlay(weaker, stronger):
 
 
 def test_settings_are_looked_for_from_the_file_not_from_the_working_folder(here):
-    write(here / "cfglint.toml", 'select = ["SEC"]')
-    write(here / "sub" / "cfglint.toml", 'select = ["SYN"]')
-    write(here / "sub" / "config.yaml", TWICE)
-    with working_in(here):
-        resolve = settings_resolver(None)
+    write_file(here / "cfglint.toml", 'select = ["SEC"]')
+    write_file(here / "sub" / "cfglint.toml", 'select = ["SYN"]')
+    write_file(here / "sub" / "config.yaml", TWICE)
+    with change_directory(here):
+        resolve = build_settings_resolver(None)
         assert resolve("sub/config.yaml").select == ("SYN",)
         assert resolve("config.yaml").select == ("SEC",)
         assert resolve(str(here / "sub" / "x" / "config.yaml")).select == ("SYN",)

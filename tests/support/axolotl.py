@@ -1,4 +1,4 @@
-"""The pinned axolotl as the judge of configurations, recorded or in a process of its own."""
+"""Verdicts of the pinned axolotl on configurations, recorded or from a separate process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any
 from tests.support import oracle
 
 
-def judged(configs: list[Any]) -> list[dict[str, Any]]:
-    """Axolotl's verdict on each configuration: accepted, kept, why (`tests/oracles/axolotl_validation.py`)."""
-    return oracle.judge("axolotl_validation.py", configs)
+def judge_configs(configs: list[Any]) -> list[dict[str, Any]]:
+    """Return axolotl's verdict on each configuration: accepted, kept, why (`tests/oracles/axolotl_validation.py`)."""
+    return oracle.judge_questions("axolotl_validation.py", configs)

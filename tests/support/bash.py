@@ -1,4 +1,4 @@
-"""Bash itself as the judge: scripts run with stub launchers that write down what they are given."""
+"""Scripts run by bash itself, with stub launchers that record their arguments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LAUNCHERS = (
     "pip",
 )
 
-# Writes its name and arguments, then runs the shell that srun would run on the node.
+# Records its name and arguments, then runs the shell that srun would run on the node.
 _STUB = """#!{bash}
 {{ printf '%s\\0' "${{0##*/}}" "$@"; printf '\\1\\0'; }} >> "$RECORD"
 case "${{0##*/}}" in
@@ -42,8 +42,8 @@ exit 0
 """
 
 
-def stubs(folder: Path) -> Path:
-    """A folder of stub launchers."""
+def write_stubs(folder: Path) -> Path:
+    """Write the stub launchers into `folder` and return it."""
     folder.mkdir(exist_ok=True)
     for name in LAUNCHERS:
         path = folder / name
@@ -52,15 +52,18 @@ def stubs(folder: Path) -> Path:
     return folder
 
 
-def run(source: bytes, folder: Path, given: Mapping[str, str] | None = None) -> list[list[str]]:
-    """What the launchers of a script were given, in order: name and arguments. `given`: variables around it."""
-    programs = stubs(folder / "stubs")
+def run_script(source: bytes, folder: Path, variables: Mapping[str, str] | None = None) -> list[list[str]]:
+    """Return the name and arguments of each launcher call of a script, in order.
+
+    `variables` are set in the environment of the script.
+    """
+    programs = write_stubs(folder / "stubs")
     record = folder / "record"
     record.write_bytes(b"")
     path = folder / "script.sh"
     path.write_bytes(source)
     environment = {"PATH": f"{programs}:/usr/bin:/bin", "RECORD": str(record), "HOME": "/HOME", "LC_ALL": "C.UTF-8"}
-    environment |= given or {}
+    environment |= variables or {}
     subprocess.run(
         [str(BASH), str(path)],
         cwd=folder,
@@ -71,49 +74,50 @@ def run(source: bytes, folder: Path, given: Mapping[str, str] | None = None) -> 
         timeout=300,
         check=False,
     )
-    found: list[list[str]] = []
+    calls: list[list[str]] = []
     call: list[str] = []
     for part in record.read_bytes().split(b"\0")[:-1]:
         if part == b"\1":
-            found.append(call)
+            calls.append(call)
             call = []
         else:
             call.append(part.decode("utf-8", "replace"))
-    return found
+    return calls
 
 
-def commands(document: ShellDocument) -> list[tuple[Word, ...]]:
-    """The words of every command of a script, nested ones included."""
-    found: dict[int, tuple[Word, ...]] = {}
+def list_commands(document: ShellDocument) -> list[tuple[Word, ...]]:
+    """Return the words of every command of a script, including nested commands."""
+    commands: dict[int, tuple[Word, ...]] = {}
     for invocation in document.invocations:
         if invocation.scope is not None:
-            found.setdefault(id(invocation.scope), invocation.scope.words)
-    return list(found.values())
+            commands.setdefault(id(invocation.scope), invocation.scope.words)
+    return list(commands.values())
 
 
-def agrees(words: tuple[Word, ...], call: list[str], defaults: bool = True) -> bool:
-    """Whether a command as it was read is the call that bash made: known words are equal, others may be anything.
+def is_same_call(words: tuple[Word, ...], call: list[str], defaults: bool = True) -> bool:
+    """Return whether a parsed command matches the call that bash made.
 
-    `defaults`: the environment sets nothing, so that assumed words hold, too.
+    Known words must be equal; others may be anything. With `defaults`, the environment sets nothing, so that assumed
+    words must be equal too.
     """
-    if not words or (words[0].known and os.path.basename(words[0].text) != call[0]):
+    if not words or (words[0].is_known and os.path.basename(words[0].text) != call[0]):
         return False
 
-    def match(index: int, at: int) -> bool:
+    def match_from(index: int, position: int) -> bool:
         while index < len(words):
             word = words[index]
-            certain = all(fragment.why == "" for fragment in word.fragments) and (defaults or not word.assumed)
-            if word.optional and certain:
-                there = call[at : at + 1] == [word.text] and match(index + 1, at + 1)
-                return there or match(index + 1, at)
-            if not word.known or not certain:
-                if word.loose or word.optional or word.assumed:
-                    return any(match(index + 1, later) for later in range(at, len(call) + 1))
-                if at >= len(call):
+            certain = all(fragment.why == "" for fragment in word.fragments) and (defaults or not word.assumption)
+            if word.is_optional and certain:
+                consumed = call[position : position + 1] == [word.text] and match_from(index + 1, position + 1)
+                return consumed or match_from(index + 1, position)
+            if not word.is_known or not certain:
+                if word.loose or word.is_optional or word.assumption:
+                    return any(match_from(index + 1, later) for later in range(position, len(call) + 1))
+                if position >= len(call):
                     return False
-            elif at >= len(call) or word.text.replace("~", "/HOME", word.text.startswith("~")) != call[at]:
+            elif position >= len(call) or word.text.replace("~", "/HOME", word.text.startswith("~")) != call[position]:
                 return False
-            index, at = index + 1, at + 1
-        return at == len(call)
+            index, position = index + 1, position + 1
+        return position == len(call)
 
-    return match(1, 1)
+    return match_from(1, 1)

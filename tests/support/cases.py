@@ -1,4 +1,4 @@
-"""Many cases in one test: an item of pytest costs more than most cases, and each of its processes collects it."""
+"""Many cases in one test: a pytest item costs more than most cases, and every worker process collects it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def for_each(
 ) -> Callable[[Test], Test]:
     """Run a test once per case and fail with every case that fails: `pytest.mark.parametrize` in one item.
 
-    A callable is asked for the cases when the test runs. Each case has a `tmp_path` of its own; it shares the other
-    fixtures with the rest.
+    If `cases` is callable, it is called when the test runs. Each case has its own `tmp_path` and shares the other
+    fixtures.
     """
     arguments = tuple(name.strip() for name in names.split(",")) if isinstance(names, str) else names
 
-    def decorate(test: Test) -> Test:
+    def decorate_test(test: Test) -> Test:
         signature = inspect.signature(test)
         fixtures = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
         assert len(fixtures) + len(arguments) == len(signature.parameters), f"{test.__name__} does not take {names}"
 
         @functools.wraps(test)
-        def run(**shared: Any) -> None:
-            failed, passed, fine, lacking = [], 0, None, None
+        def run_cases(**shared: Any) -> None:
+            failures, passed_count, allowed_skip, other_skip = [], 0, None, None
             for number, case in enumerate(cases() if callable(cases) else cases):
                 if isinstance(case, _PARAMETERS):
                     values, name = case.values, case.id or str(case.values)
@@ -43,28 +43,30 @@ def for_each(
                     values = (case,) if len(arguments) == 1 else case
                     name = ids(case) if callable(ids) else ids[number]
                 if "tmp_path" in shared:
-                    own: dict[str, Path] = {"tmp_path": shared["tmp_path"] / str(number)}
-                    own["tmp_path"].mkdir()
+                    case_fixtures: dict[str, Path] = {"tmp_path": shared["tmp_path"] / str(number)}
+                    case_fixtures["tmp_path"].mkdir()
                 else:
-                    own = {}
+                    case_fixtures = {}
                 try:
-                    test(**{**shared, **own}, **dict(zip(arguments, values, strict=True)))
-                    passed += 1
+                    test(**{**shared, **case_fixtures}, **dict(zip(arguments, values, strict=True)))
+                    passed_count += 1
                 except pytest.skip.Exception as skipped:
                     if is_fine(skipped.msg or ""):
-                        fine = skipped
+                        allowed_skip = skipped
                     else:
-                        lacking = lacking or skipped
+                        other_skip = other_skip or skipped
                 except (Exception, pytest.fail.Exception) as error:
-                    failed.append(f"[{name}] {type(error).__name__}: {error}")
-            assert not failed, f"{len(failed)} of {len(failed) + passed} cases fail:\n" + "\n".join(failed)
-            skip = lacking or (None if passed else fine)
+                    failures.append(f"[{name}] {type(error).__name__}: {error}")
+            assert not failures, f"{len(failures)} of {len(failures) + passed_count} cases fail:\n" + "\n".join(
+                failures
+            )
+            skip = other_skip or (None if passed_count else allowed_skip)
             if skip is not None:
                 raise skip
-            assert passed, "there are no cases"
+            assert passed_count, "there are no cases"
 
-        run.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
-        del run.__wrapped__  # type: ignore[attr-defined]  # pytest would ask it for its fixtures
-        return run
+        run_cases.__signature__ = signature.replace(parameters=fixtures)  # type: ignore[attr-defined]
+        del run_cases.__wrapped__  # pytest would request its fixtures
+        return run_cases
 
-    return decorate
+    return decorate_test

@@ -1,4 +1,4 @@
-"""The command line in tests: in this process, with streams of its own."""
+"""The command line in tests: run in this process, with its own streams."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import NamedTuple
 from unittest import mock
 
 from cfglint_train.front.cli import main
-from tests.support.linting import working_in
+from tests.support.linting import change_directory
 
-# Whatever the machine that runs the tests says about colours and CI.
-_SILENT = ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "TERM")
+# Removed from the environment, so that the machine's colours and CI do not matter.
+_UNSET_VARIABLES = ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "TERM")
 
 
 class Outcome(NamedTuple):
-    """What a command did."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -34,7 +34,7 @@ class _Terminal(io.TextIOWrapper):
         return True
 
 
-def cfglint(
+def run_cfglint(
     *arguments: str | Path,
     cwd: Path,
     stdin: bytes = b"",
@@ -42,16 +42,16 @@ def cfglint(
     encoding: str = "utf-8",
     terminal: bool = False,
 ) -> Outcome:
-    """Run the command in this process, in a folder."""
+    """Run cfglint in this process with `cwd` as the working directory."""
     kind = _Terminal if terminal else io.TextIOWrapper
     out, err = kind(io.BytesIO(), encoding), kind(io.BytesIO(), encoding, errors="backslashreplace")
-    known = {name: value for name, value in os.environ.items() if name not in _SILENT}
+    inherited = {name: value for name, value in os.environ.items() if name not in _UNSET_VARIABLES}
     with (
-        working_in(cwd),
+        change_directory(cwd),
         mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
         mock.patch.object(sys, "stdout", out),
         mock.patch.object(sys, "stderr", err),
-        mock.patch.dict(os.environ, {**known, **(environment or {})}, clear=True),
+        mock.patch.dict(os.environ, {**inherited, **(environment or {})}, clear=True),
     ):
         try:
             code = main([str(argument) for argument in arguments])

@@ -1,4 +1,4 @@
-"""Small configurations whose findings do not hang on the memory model, for tests of everything around the rules."""
+"""Small configurations whose findings do not depend on the memory model, for tests of everything around the rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ gradient_accumulation_steps: 1
 num_epochs: 1
 learning_rate: 0.0002
 """
-"""SEC001 has nothing to say of it."""
+"""No finding."""
 
 LIMITED = """\
 model_name_or_path: meta-llama/Llama-3.1-8B
@@ -28,7 +28,7 @@ output_dir: saves
 per_device_train_batch_size: 16
 bf16: true
 """
-"""MEM001, warning, on line 10: certainty assumed, as `cutoff_len` is only the longest that a sample may be."""
+"""MEM001, warning, on line 10; assumed certainty, because `cutoff_len` is only the maximum length of a sample."""
 
 UNKNOWN_MODEL = AXOLOTL.replace("Qwen/Qwen2.5-0.5B", "example-lab/Nebula-9B")
 """CHK001, info, on line 1."""
@@ -62,7 +62,7 @@ CONTRADICTED = """\
     "zero_optimization": {"stage": 2}
 }
 """
-"""XFL001, error, on line 2, as the companion of a configuration that says 1; a safe fix ("auto")."""
+"""XFL001, error, on line 2, as the companion of a configuration that sets 1; a safe fix ("auto")."""
 
 SMALL = ("--select", "SYN,BAT001,XFL001,SEC")
-"""The rules that these configurations are about."""
+"""The rules that these configurations trigger."""

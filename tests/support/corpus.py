@@ -1,4 +1,4 @@
-"""Where the upstream example configurations lie. They are read in place and never copied."""
+"""Location of the upstream example configurations, which are read in place and never copied."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ needs_corpus = pytest.mark.skipif(
 )
 
 
-def files(*suffixes: str, under: str = "") -> list[Path]:
-    """The corpus files with one of the suffixes, sorted; empty where there is no corpus."""
+def list_corpus_files(*suffixes: str, under: str = "") -> list[Path]:
+    """Return the corpus files with one of the suffixes, sorted; empty if there is no corpus."""
     folder = CORPUS / under
     if not folder.is_dir():
         return []

@@ -1,4 +1,4 @@
-"""Frameworks from outside, put where cfglint looks for frameworks and vocabularies."""
+"""Third-party frameworks, installed in the folders that cfglint searches for frameworks and vocabularies."""
 
 from __future__ import annotations
 
@@ -14,40 +14,42 @@ from cfglint_schemas import vocabulary
 from cfglint_train import frameworks
 from cfglint_train.frameworks import framework, registry
 
-_CACHED = (
-    registry.listed,
-    registry._files,
-    registry.packages,
-    registry.spellings,
-    registry.naming,
-    registry._clues,
-    registry._entries,
-    registry.of_program,
-    table.table,
+_CACHED_FUNCTIONS = (
+    registry.list_frameworks,
+    registry._read_manifests,
+    registry.list_packages,
+    registry.map_spellings,
+    registry.find_frameworks_of_rule,
+    registry._list_clues,
+    registry._compile_program_pattern,
+    registry.find_framework_of_program,
+    table.load_table,
 )
 
 
-def _forget(names: set[str]) -> None:
-    """Drop all that was worked out about frameworks of these names."""
-    for function in _CACHED:
+def _clear_caches(names: set[str]) -> None:
+    """Drop everything cached about frameworks of these names."""
+    for function in _CACHED_FUNCTIONS:
         function.cache_clear()
-    for known in (framework._loaded, framework._keys, vocabulary._loaded):
+    for cache in (framework._loaded_frameworks, framework._keys_by_framework, vocabulary._cache):
         for name in names:
-            known.pop(name, None)
+            cache.pop(name, None)
     for name in names:
-        for module in [one for one in sys.modules if one.startswith(f"cfglint_train.frameworks.{name}")]:
+        for module in [
+            module_name for module_name in sys.modules if module_name.startswith(f"cfglint_train.frameworks.{name}")
+        ]:
             del sys.modules[module]
 
 
 @contextmanager
-def installed(place: Path, schemas: Path | None) -> Iterator[None]:
-    """The frameworks of the folders in `place`, and the vocabularies in `schemas`, beside those that are shipped."""
+def install_frameworks(place: Path, schemas: Path | None) -> Iterator[None]:
+    """Add the frameworks in `place` and the vocabularies in `schemas` to the bundled ones."""
     names = {path.parent.name for path in place.glob("*/framework.json")}
-    own = [str(schemas)] if schemas is not None else []
-    _forget(names)
+    schema_folders = [str(schemas)] if schemas is not None else []
+    _clear_caches(names)
     with (
         mock.patch.object(frameworks, "__path__", [*frameworks.__path__, str(place)]),
-        mock.patch.object(cfglint_schemas, "__path__", [*cfglint_schemas.__path__, *own]),
+        mock.patch.object(cfglint_schemas, "__path__", [*cfglint_schemas.__path__, *schema_folders]),
     ):
         yield
-    _forget(names)
+    _clear_caches(names)

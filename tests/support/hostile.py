@@ -1,4 +1,4 @@
-"""Names, keys and values that would steer a terminal, a log or a reader, and whole results made of them."""
+"""Hostile names, keys and values that could control a terminal or mislead a log or reader, and results made of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cfglint_train.findings.finding import SEVERITIES, FileEdit, Finding, Relate
 from cfglint_train.judging.result import CheckedFile, Result, Trouble
 from cfglint_train.plan.certainty import CERTAINTIES, Ground
 from cfglint_train.plan.origin import Place
-from cfglint_train.reports.formats import reporter
+from cfglint_train.reports.formats import find_reporter
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.repository.documents import SkippedFile
 from tests.support.configs import AXOLOTL, BROKEN, CONTRADICTED, DEEPSPEED, REMOTE_CODE, TWICE
@@ -67,14 +67,14 @@ POSITIONS = st.builds(Position, st.integers(1, 5), st.integers(1, 400))
 
 
 @st.composite
-def documents(draw) -> Document:
+def draw_document(draw) -> Document:
     source = draw(st.lists(TEXTS, max_size=5).map("\n".join))
     return Document(draw(NAMES), source.encode("utf-8", "surrogatepass"))
 
 
 @st.composite
-def places(draw) -> Place:
-    document = draw(documents())
+def draw_place(draw) -> Place:
+    document = draw(draw_document())
     start = draw(st.integers(0, len(document.source)))
     return Place(document, Span(start, draw(st.integers(start, len(document.source)))))
 
@@ -85,8 +85,8 @@ GROUNDS = st.builds(
 
 
 @st.composite
-def findings(draw) -> Finding:
-    place = draw(places())
+def draw_finding(draw) -> Finding:
+    place = draw(draw_place())
     document = place.document
     remedies = st.builds(
         Remedy,
@@ -103,11 +103,11 @@ def findings(draw) -> Finding:
         severity=draw(st.sampled_from(SEVERITIES)),
         message=draw(TEXTS.filter(bool)),
         path=document.path,
-        start=document.position(place.span.start),
-        end=document.position(place.span.end),
+        start=document.locate(place.span.start),
+        end=document.locate(place.span.end),
         place=draw(st.sampled_from([place, None])),
         fix=draw(st.none() | remedies),
-        related=tuple(draw(st.lists(st.builds(Related, places(), TEXTS), max_size=2))),
+        related=tuple(draw(st.lists(st.builds(Related, draw_place(), TEXTS), max_size=2))),
         help=draw(st.none() | TEXTS),
         notes=tuple(draw(st.lists(TEXTS, max_size=2))),
         certainty=draw(st.sampled_from(CERTAINTIES)),
@@ -121,7 +121,7 @@ RESULTS = st.builds(
     files=st.lists(
         st.builds(CheckedFile, NAMES, st.just("axolotl"), st.sampled_from(["main", "companion"])), max_size=2
     ).map(tuple),
-    findings=st.lists(findings(), max_size=4).map(tuple),
+    findings=st.lists(draw_finding(), max_size=4).map(tuple),
     troubles=st.lists(TROUBLES, max_size=2).map(tuple),
     skipped=st.just((SkippedFile("x", "y"),)),
     runs=st.just(()),
@@ -130,24 +130,27 @@ RESULTS = st.builds(
 )
 
 
-def printed(result: Result, form: str, style: Style = PLAIN) -> str:
-    """What reaches the stream; UTF-8 must be able to say it."""
-    return "".join(f"{line}\n" for line in reporter(form)(result, style)).encode("utf-8").decode("utf-8")
+def render_report(result: Result, form: str, style: Style = PLAIN) -> str:
+    """Return the report as printed; it must be encodable as UTF-8."""
+    return "".join(f"{line}\n" for line in find_reporter(form)(result, style)).encode("utf-8").decode("utf-8")
 
 
-def steering(output: str, allowed: str = "\n") -> list[str]:
-    """Characters that would steer a terminal or a reader's eye."""
+def find_control_characters(output: str, allowed: str = "\n") -> list[str]:
+    """Return the characters that would control a terminal or mislead a reader."""
     directions = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
     return [
-        one
-        for one in output
-        if one not in allowed
-        and (unicodedata.category(one) in ("Cc", "Zl", "Zp", "Cs") or unicodedata.bidirectional(one) in directions)
+        character
+        for character in output
+        if character not in allowed
+        and (
+            unicodedata.category(character) in ("Cc", "Zl", "Zp", "Cs")
+            or unicodedata.bidirectional(character) in directions
+        )
     ]
 
 
-def everything(tmp_path: Path) -> Path:
-    """A folder with findings, fixes, companions and errors of every kind."""
+def write_folder_with_all_kinds(tmp_path: Path) -> Path:
+    """Write files with findings, fixes, companions and errors of every kind and return the folder."""
     (tmp_path / ".git").mkdir()
     for name, content in {
         "a.yaml": TWICE,
@@ -162,7 +165,7 @@ def everything(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def hostile_folder(tmp_path: Path) -> Path:
+def write_hostile_folder(tmp_path: Path) -> Path:
     (tmp_path / ".git").mkdir()
     names = [
         b"::error file=x::forged.yaml",

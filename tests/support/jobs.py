@@ -1,4 +1,4 @@
-"""A job assembled from configurations alone: lenses, companions, stated cluster, inference."""
+"""Jobs built from configurations alone: lenses, companions, stated cluster, inference."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.reading import ResolvedPlan
 
 
-def job_of(
+def build_job(
     main: Config,
     companions: Mapping[str, Config] | None = None,
     nodes: int | None = 1,
     gpus: int | None = 8,
     architecture: Architecture | None = None,
 ) -> Job:
-    """The job of a main configuration; `nodes` and `gpus` are what the user states of the cluster."""
-    of = frameworks.load(main.framework)
+    """Return the job of a main configuration; the user states `nodes` and `gpus` of the cluster."""
+    framework = frameworks.load(main.framework)
     job = Job(main, companions or {}, main.releases)
     job.architecture = architecture
-    job.reading = ResolvedPlan(frameworks.read(main).values)
+    job.plan = ResolvedPlan(frameworks.read_config(main).values)
     for name, companion in job.companions.items():
-        frameworks.adopt(job, frameworks.read(companion), frameworks.load(name), of)
+        frameworks.adopt_companion(job, frameworks.read_config(companion), frameworks.load(name), framework)
     for field, value in (("launch.nodes", nodes), ("launch.gpus_per_node", gpus)):
         if value is not None:
-            job.reading.put(field, value, Origin("user", note="test"))
-    of.infer(job)
+            job.plan.put(field, value, Origin("user", note="test"))
+    framework.infer(job)
     return job
 
 
-def plan_of(*args: Any, **kwargs: Any) -> Plan:
-    """The plan of the job that `job_of` assembles."""
-    return job_of(*args, **kwargs).reading.plan()
+def build_job_plan(*args: Any, **kwargs: Any) -> Plan:
+    """Return the plan of the job that `build_job` returns."""
+    return build_job(*args, **kwargs).plan.build_plan()
 
 
-_TEXT = frozenset(("id", "model_type"))
+_TEXT_FIELDS = frozenset(("id", "model_type"))
 
 
-def architecture_of(model_type: str = "llama", **known: Any) -> Architecture:
-    """An architecture of which a test states only what it is about; every other required dimension is 1."""
+def build_architecture(model_type: str = "llama", **dimensions: Any) -> Architecture:
+    """Return an architecture with the stated dimensions; every other required dimension is 1."""
     required = [name for name in Architecture._fields if name not in Architecture._field_defaults]
-    filled = {name: "test" if name in _TEXT else 1 for name in required}
-    return Architecture(**{**filled, "model_type": model_type, **known})
+    defaults = {name: "test" if name in _TEXT_FIELDS else 1 for name in required}
+    return Architecture(**{**defaults, "model_type": model_type, **dimensions})

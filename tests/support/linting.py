@@ -1,4 +1,4 @@
-"""Linting folders in tests as the command line does it, without a process."""
+"""Folders linted in tests as the command line does it, without starting a process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cfglint_train.fixing import loop
-from cfglint_train.fixing.write import write_all
+from cfglint_train.fixing.write import write_sources
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.options import LintOptions
-from cfglint_train.judging.remedies import attach
+from cfglint_train.judging.remedies import attach_edits
 from cfglint_train.judging.result import Result
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.statements import CommandLine
@@ -22,12 +22,12 @@ from cfglint_train.runs.workspace import Workspace
 from cfglint_train.settings.settings import NAMES, Settings, load_settings
 from tests.support.corpus import REPOSITORY
 
-NEEDED = {"SYN005": ("MEM001", "SEC001")}
-"""Rules that must be on for another to report its fixtures."""
+NEEDED_RULES = {"SYN005": ("MEM001", "SEC001")}
+"""Rules that must be on for another rule to report its fixtures."""
 
 
 @contextmanager
-def working_in(folder: Path) -> Iterator[None]:
+def change_directory(folder: Path) -> Iterator[None]:
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -36,11 +36,11 @@ def working_in(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-def options(select: Iterable[str] | None = None, **facts: str) -> LintOptions:
-    """Isolated from every settings file but the folder's own; facts by their names, with underscores for dashes."""
-    given = {name.replace("_", "-") if name != "olmo_core" else name: value for name, value in facts.items()}
-    chosen = tuple(select) if select is not None else None
-    return LintOptions(select=chosen, command_line=CommandLine(given), settings=Settings(os.getcwd()))
+def build_options(select: Iterable[str] | None = None, **facts: str) -> LintOptions:
+    """Return options that read only the folder's own settings file; facts have underscores in place of dashes."""
+    flags = {name.replace("_", "-") if name != "olmo_core" else name: value for name, value in facts.items()}
+    selected = tuple(select) if select is not None else None
+    return LintOptions(select=selected, command_line=CommandLine(flags), settings=Settings(os.getcwd()))
 
 
 _COPIES = TemporaryDirectory()
@@ -48,63 +48,66 @@ FIXTURES = REPOSITORY / "fixtures"
 
 
 @cache
-def alone(folder: Path) -> Path:
-    """A copy of a folder as a repository of its own, made once. In this one, each lint would first look through all
-    scripts of all fixtures.
+def isolate_folder(folder: Path) -> Path:
+    """Return a copy of a folder as its own repository; the copy is made once.
+
+    Inside this repository, each lint would first read all scripts of all fixtures.
     """
-    copy = copied(folder, Path(_COPIES.name) / str(len(list(Path(_COPIES.name).iterdir()))) / folder.name)
+    copy = copy_folder(folder, Path(_COPIES.name) / str(len(list(Path(_COPIES.name).iterdir()))) / folder.name)
     (copy / ".git").mkdir()
     return copy
 
 
-def _own(folder: Path) -> Path:
-    return alone(folder) if folder.is_relative_to(FIXTURES) else folder
+def _isolate_fixture(folder: Path) -> Path:
+    return isolate_folder(folder) if folder.is_relative_to(FIXTURES) else folder
 
 
 @cache
-def runs_of_fixtures() -> tuple[Run, ...]:
-    """The runs of all fixtures, unjudged."""
-    return tuple(runs_in(FIXTURES))
+def list_fixture_runs() -> tuple[Run, ...]:
+    """Return the runs of all fixtures, without findings."""
+    return tuple(list_runs(FIXTURES))
 
 
-def lint(folder: Path, chosen: LintOptions | None = None) -> Result:
-    """Every finding of a folder, paths relative to it, fixes written out."""
-    with working_in(_own(folder)):
-        return attach(dispatch.lint(*_asked(chosen or options())))
+def lint(folder: Path, lint_options: LintOptions | None = None) -> Result:
+    """Return every finding of a folder, with relative paths and with edits attached to the fixes."""
+    with change_directory(_isolate_fixture(folder)):
+        return attach_edits(dispatch.lint(*_build_lint_arguments(lint_options or build_options())))
 
 
-def runs_in(folder: Path, **facts: str) -> list[Run]:
-    """The runs of a folder, unjudged."""
-    with working_in(_own(folder)):
-        return list(dispatch.lint(*_asked(options((), **facts))).runs)
+def list_runs(folder: Path, **facts: str) -> list[Run]:
+    """Return the runs of a folder, without findings."""
+    with change_directory(_isolate_fixture(folder)):
+        return list(dispatch.lint(*_build_lint_arguments(build_options((), **facts))).runs)
 
 
-def _with_own(chosen: LintOptions) -> LintOptions:
-    """The options with the settings of the working directory, if it has any."""
-    own = NAMES[0]
-    return chosen._replace(settings=load_settings(own)) if Path(own).exists() else chosen
+def _add_folder_settings(lint_options: LintOptions) -> LintOptions:
+    """Return the options with the settings of the working directory, if it has any."""
+    settings_file = NAMES[0]
+    return (
+        lint_options._replace(settings=load_settings(settings_file)) if Path(settings_file).exists() else lint_options
+    )
 
 
-def _asked(chosen: LintOptions) -> tuple[Workspace, list[str], LintOptions]:
-    chosen = _with_own(chosen)
-    workspace = dispatch.workspace_for(chosen)
-    return workspace, workspace.collect(["."]), chosen
+def _build_lint_arguments(lint_options: LintOptions) -> tuple[Workspace, list[str], LintOptions]:
+    lint_options = _add_folder_settings(lint_options)
+    workspace = dispatch.open_workspace(lint_options)
+    return workspace, workspace.collect(["."]), lint_options
 
 
-def fix(folder: Path, chosen: LintOptions | None = None, unsafe: bool = False) -> loop.Fixed:
-    """Apply the fixes and write them."""
-    with working_in(folder):
-        chosen = _with_own(chosen or options())
-        workspace = dispatch.workspace_for(chosen)
-        fixed = loop.fix_all(workspace.collect(["."]), chosen, unsafe, {})
-        assert write_all(fixed) == []
+def fix(folder: Path, lint_options: LintOptions | None = None, unsafe: bool = False) -> loop.FixOutcome:
+    """Apply the fixes and write them to the files."""
+    with change_directory(folder):
+        lint_options = _add_folder_settings(lint_options or build_options())
+        workspace = dispatch.open_workspace(lint_options)
+        fixed = loop.fix_all(workspace.collect(["."]), lint_options, unsafe, {})
+        assert write_sources(fixed) == []
         return fixed
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def read_contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def copied(source: Path, target: Path) -> Path:
+def copy_folder(source: Path, target: Path) -> Path:
     shutil.copytree(source, target)
     return target

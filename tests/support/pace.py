@@ -1,4 +1,4 @@
-"""Processor time in seconds of one reference machine, so that a limit means the same on a busy or slow one."""
+"""Processor time in seconds of a reference machine, so that limits mean the same on a busy or slow machine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 REFERENCE = 0.048
-"""Processor seconds of `_peer` on an idle core of the machine that the limits were set on (Python 3.11)."""
+"""Processor seconds of `_time_reference_loop` on an idle core of the machine that set the limits (Python 3.11)."""
 
 
-def _peer() -> float:
-    """The processor time of a fixed piece of Python: strings, a dictionary, small integers."""
+def _time_reference_loop() -> float:
+    """Return the processor time of a fixed piece of Python: strings, a dictionary, small integers."""
     start = time.process_time()
     counts: dict[str, int] = {}
     for number in range(200_000):
@@ -20,24 +20,24 @@ def _peer() -> float:
     return time.process_time() - start
 
 
-def slowness() -> float:
-    """How many times slower than the reference this machine is at the moment; at least 1."""
-    return max(1.0, _peer() / REFERENCE)
+def measure_slowness() -> float:
+    """Return the factor by which this machine is slower than the reference at the moment; at least 1."""
+    return max(1.0, _time_reference_loop() / REFERENCE)
 
 
-class Taken:
-    """What a block of code took; `seconds` is set when it ends."""
+class Stopwatch:
+    """Processor time of a block of code; `seconds` is set when the block ends."""
 
     seconds = 0.0
 
 
 @contextmanager
-def stopwatch() -> Iterator[Taken]:
-    """Measure a block in reference seconds. The machine's pace is the slower one of before and after it."""
-    taken, before = Taken(), slowness()
+def measure_block() -> Iterator[Stopwatch]:
+    """Measure a block in reference seconds, at the slower of the paces before and after it."""
+    watch, before = Stopwatch(), measure_slowness()
     start = time.process_time()
     try:
-        yield taken
+        yield watch
     finally:
         spent = time.process_time() - start
-        taken.seconds = spent / max(before, slowness())
+        watch.seconds = spent / max(before, measure_slowness())

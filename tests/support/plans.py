@@ -1,4 +1,4 @@
-"""The space of plans: the values that each field may have, for tests that change plans or draw them."""
+"""Space of plans: the values that each field may have, for tests that change plans or draw them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from cfglint_train.plan.enumerations import choices
+from cfglint_train.plan.enumerations import list_choices
 from cfglint_train.plan.fields import Plan, Role
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
@@ -65,25 +65,30 @@ _NAMED: Mapping[str, tuple[Any, ...]] = {
 
 
 @cache
-def legal(field: Field) -> tuple[Any, ...]:
-    """Values that a field may have, without the unknown one."""
+def list_legal_values(field: Field) -> tuple[Any, ...]:
+    """Return the values that a field may have, without None."""
     group, name = field.split(".")
     kind = type(Plan._field_defaults[group]).__annotations__[name].removesuffix(" | None")
-    known = (*(choices(field) or ()), *_OF_KIND.get(kind, ()), *CHOICES.get(field, ()), *_NAMED.get(field, ()))
-    different = {repr(value): value for value in known if value is not None}
+    candidates = (
+        *(list_choices(field) or ()),
+        *_OF_KIND.get(kind, ()),
+        *CHOICES.get(field, ()),
+        *_NAMED.get(field, ()),
+    )
+    different = {repr(value): value for value in candidates if value is not None}
     if not different:
         raise AssertionError(f"{field} needs values here")
     return tuple(different.values())
 
 
-def moved(run: Run, changes: Mapping[Field, Any]) -> Run:
-    """The same job with other values in its plan, what was inferred included; nothing is inferred anew."""
-    reading = ResolvedPlan(run.reading.values)
-    facts = dict(run.parts.facts)
+def change_plan(run: Run, changes: Mapping[Field, Any]) -> Run:
+    """Return the same job with other values in its plan, including inferred ones; nothing is inferred again."""
+    reading = ResolvedPlan(run.resolved_plan.values)
+    facts = dict(run.inputs.facts)
     for field, value in changes.items():
-        known = run.reading.values.get(field)
-        origin = Origin("user", note="a test") if known is None else known.origin
+        previous = run.resolved_plan.values.get(field)
+        origin = Origin("user", note="a test") if previous is None else previous.origin
         reading.put(field, value, origin)
         if field in facts:
             facts[field] = facts[field]._replace(value=value)
-    return Run(run.parts._replace(facts=facts), run.base, reading, run.architecture)
+    return Run(run.inputs._replace(facts=facts), run.stated_plan, reading, run.architecture)

@@ -1,4 +1,4 @@
-"""What people read in the project's files: comments, docstrings, strings, pages and tables, each with its line."""
+"""Text in the project's files that people read: comments, docstrings, strings, pages and tables, with line numbers."""
 
 from __future__ import annotations
 
@@ -30,42 +30,42 @@ class Passage(NamedTuple):
     line: int
     text: str
 
-    def at(self, offset: int) -> str:
+    def locate_offset(self, offset: int) -> str:
         """Return the place of a character as `path:line`."""
         return f"{self.path}:{self.line + self.text.count(chr(10), 0, offset)}"
 
 
 @cache
-def files() -> tuple[str, ...]:
+def list_tracked_files() -> tuple[str, ...]:
     """Return the paths of all files that git tracks or would add."""
     command = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
     listed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     return tuple(sorted(path for path in set(listed.splitlines()) if (REPOSITORY / path).is_file()))
 
 
-def passages(interesting: re.Pattern[str]) -> Iterator[Passage]:
+def find_passages(interesting: re.Pattern[str]) -> Iterator[Passage]:
     """Yield the passages of all files in which the pattern occurs at all."""
-    for path in files():
+    for path in list_tracked_files():
         if path.endswith(".py") and path.startswith(CODE):
-            read = python
+            reader = read_python
         elif (path.startswith(PAGES) and path.endswith(TEXTS)) or (path.endswith(".json") and path.startswith(TABLES)):
-            read = whole
+            reader = read_page
         else:
             continue
         source = (REPOSITORY / path).read_text(encoding="utf-8")
         if interesting.search(source):
-            yield from read(path, source, interesting)
+            yield from reader(path, source, interesting)
 
 
-def whole(path: str, source: str, _: re.Pattern[str]) -> Iterator[Passage]:
+def read_page(path: str, source: str, _: re.Pattern[str]) -> Iterator[Passage]:
     """Yield a page as one passage."""
     yield Passage(path, 1, source)
 
 
-def python(path: str, source: str, interesting: re.Pattern[str]) -> Iterator[Passage]:
-    """Yield comments (lines that follow each other as one), docstrings and strings; in tests only the first two."""
-    if interesting.search("\n".join(re.findall(r"#.*", source))):  # reading the tokens takes longest
-        yield from comments(path, source)
+def read_python(path: str, source: str, interesting: re.Pattern[str]) -> Iterator[Passage]:
+    """Yield comments (adjacent lines joined), docstrings and strings; in tests only comments and docstrings."""
+    if interesting.search("\n".join(re.findall(r"#.*", source))):  # tokenizing takes longest
+        yield from read_comments(path, source)
     nodes = list(ast.walk(ast.parse(source)))
     if path.startswith("tests/"):
         nodes = [node.value for node in nodes if isinstance(node, ast.Expr)]
@@ -74,7 +74,7 @@ def python(path: str, source: str, interesting: re.Pattern[str]) -> Iterator[Pas
             yield Passage(path, node.lineno, node.value)
 
 
-def comments(path: str, source: str) -> Iterator[Passage]:
+def read_comments(path: str, source: str) -> Iterator[Passage]:
     """Yield the comments of a module."""
     start, lines = 0, list[str]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):

@@ -1,4 +1,4 @@
-"""What GitHub's runner makes of a step: a small port of its command parser and its limits, as the judge of our output.
+"""Handling of a step's output by GitHub's runner: a small port of its command parser and limits.
 
 Facts from actions/runner `src/Runner.Common/ActionCommand.cs`, `src/Runner.Worker/ActionCommandManager.cs`,
 `ExecutionContext.cs` and `FileCommandManager.cs`.
@@ -17,14 +17,14 @@ COMMANDS = frozenset(
     )
 )  # fmt: skip
 
-KEPT = 10
-"""Annotations of each kind that a step keeps."""
-LONGEST = 4096
+MAX_ANNOTATIONS = 10
+"""Annotations of each level that a step keeps."""
+MAX_MESSAGE = 4096
 """Characters of an annotation's message; the rest is cut."""
-SUMMARY = 2**20
-"""Bytes of a step's summary; a longer one is an error, and nothing of it is shown."""
+MAX_SUMMARY = 2**20
+"""Bytes of a step's summary; a longer summary is an error and is not shown at all."""
 
-# What .NET's TrimStart and Trim take away.
+# Characters that .NET's TrimStart and Trim remove.
 _WHITE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
@@ -34,17 +34,17 @@ class Command(NamedTuple):
     data: str
 
 
-def lines(output: str) -> list[str]:
-    """The lines that the runner sees: .NET ends one at every CR, LF or CRLF."""
+def split_lines(output: str) -> list[str]:
+    """Return the lines that the runner sees: .NET ends a line at every CR, LF or CRLF."""
     return re.split("\r\n|\r|\n", output)
 
 
-def parse(line: str) -> Command | None:
-    """The command that a line is, in the newer form or the older one."""
-    return _newer(line) or _older(line)
+def parse_command(line: str) -> Command | None:
+    """Return the workflow command on a line, in the newer or the older form, or None if there is none."""
+    return _parse_newer_form(line) or _parse_older_form(line)
 
 
-def _newer(line: str) -> Command | None:
+def _parse_newer_form(line: str) -> Command | None:
     line = line.lstrip(_WHITE)
     if not line.startswith("::"):
         return None
@@ -55,11 +55,11 @@ def _newer(line: str) -> Command | None:
     if name.lower() not in COMMANDS:
         return None
     pairs = (part.split("=", 1) for part in rest.strip(_WHITE).split(",") if part)
-    properties = {pair[0]: _unescaped(pair[1], "%0D", "%0A", "%3A", "%2C", "%25") for pair in pairs if len(pair) == 2}
-    return Command(name, properties, _unescaped(line[end + 2 :], "%0D", "%0A", "%25"))
+    properties = {pair[0]: _unescape(pair[1], "%0D", "%0A", "%3A", "%2C", "%25") for pair in pairs if len(pair) == 2}
+    return Command(name, properties, _unescape(line[end + 2 :], "%0D", "%0A", "%25"))
 
 
-def _older(line: str) -> Command | None:
+def _parse_older_form(line: str) -> Command | None:
     start = line.find("##[")
     end = line.find("]", start)
     if start < 0 or end < 0:
@@ -68,7 +68,7 @@ def _older(line: str) -> Command | None:
     return Command(name, {}, line[end + 1 :]) if name.lower() in COMMANDS else None
 
 
-def _unescaped(text: str, *tokens: str) -> str:
+def _unescape(text: str, *tokens: str) -> str:
     for token in tokens:
         text = text.replace(token, chr(int(token[1:], 16)))
     return text
@@ -83,19 +83,19 @@ class Annotation(NamedTuple):
     columns: tuple[int, int] | None
 
 
-def annotations(output: str) -> list[Annotation]:
-    """The annotations that a step leaves: the first ten of each level."""
-    found: list[Annotation] = []
-    for line in lines(output):
-        command = parse(line)
+def list_annotations(output: str) -> list[Annotation]:
+    """Return the annotations that a step leaves: the first ten of each level."""
+    annotations: list[Annotation] = []
+    for line in split_lines(output):
+        command = parse_command(line)
         if command is None or command.name not in ("error", "warning", "notice"):
             continue
-        if sum(one.level == command.name for one in found) < KEPT:
-            found.append(_annotation(command))
-    return found
+        if sum(annotation.level == command.name for annotation in annotations) < MAX_ANNOTATIONS:
+            annotations.append(_build_annotation(command))
+    return annotations
 
 
-def _annotation(command: Command) -> Annotation:
+def _build_annotation(command: Command) -> Annotation:
     first, last = command.properties.get("line"), command.properties.get("endLine")
     rows = columns = None
     if first is not None:
@@ -104,4 +104,4 @@ def _annotation(command: Command) -> Annotation:
             begin = int(command.properties["col"])
             columns = (begin, int(command.properties.get("endColumn", begin)))
     name = command.properties.get("file")
-    return Annotation(command.name, command.data[:LONGEST], name, command.properties.get("title"), rows, columns)
+    return Annotation(command.name, command.data[:MAX_MESSAGE], name, command.properties.get("title"), rows, columns)

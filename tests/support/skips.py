@@ -1,4 +1,4 @@
-"""Skips that are fine everywhere, and those that only are where something is not installed."""
+"""Reasons to skip that are fine everywhere, and reasons that depend on what is installed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pytest
 
 NOT_APPLICABLE = "not applicable: "
 NO_DATA = "no shared data: "
-"""The recorded facts and upstream examples are beside the repository, not in it."""
+"""The recorded facts and upstream examples are next to the repository, not in it."""
 
 
-def not_applicable(reason: str) -> NoReturn:
-    """Skip a case that does not exist, whatever is installed."""
+def skip_inapplicable(reason: str) -> NoReturn:
+    """Skip a case that does not exist, regardless of the installed packages."""
     pytest.skip(f"{NOT_APPLICABLE}{reason}")
 
 
 def is_fine(reason: str) -> bool:
-    """Whether a skip with this reason is no gap."""
+    """Return whether a skip with this reason is no gap."""
     return reason.startswith((NOT_APPLICABLE, NO_DATA))

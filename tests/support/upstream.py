@@ -16,35 +16,35 @@ IDENTITY = ("-c", "user.name=Test", "-c", "user.email=test@example.org", "-c", "
 TAG = "v0.test"
 
 
-def git(folder: Path, *arguments: str) -> str:
+def run_git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(["git", *IDENTITY, *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def tree(*folders: str) -> list[str]:
-    """The files of the working tree that git has or would take."""
-    listed = git(REPOSITORY, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *folders)
+def list_tree(*folders: str) -> list[str]:
+    """Return the files of the working tree that git tracks or would add."""
+    listed = run_git(REPOSITORY, "ls-files", "-z", "--cached", "--others", "--exclude-standard", *folders)
     return sorted(name for name in listed.split("\0") if name and (REPOSITORY / name).is_file())
 
 
-def cloned(folder: Path) -> Path:
-    """A clone with what is not committed yet: what a release of it would be, by its tag."""
-    git(REPOSITORY, "clone", "--quiet", "--no-hardlinks", str(REPOSITORY), str(folder))
-    for name in git(folder, "ls-files").splitlines():
+def clone_repository(folder: Path) -> Path:
+    """Return a tagged clone that includes uncommitted changes, as a release of the working tree would be."""
+    run_git(REPOSITORY, "clone", "--quiet", "--no-hardlinks", str(REPOSITORY), str(folder))
+    for name in run_git(folder, "ls-files").splitlines():
         (folder / name).unlink()
-    for name in tree():
+    for name in list_tree():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(REPOSITORY / name, folder / name)
-    git(folder, "add", "--all")
-    git(folder, "commit", "--quiet", "--allow-empty", "--message", "as it is")
-    git(folder, "tag", TAG)
+    run_git(folder, "add", "--all")
+    run_git(folder, "commit", "--quiet", "--allow-empty", "--message", "as it is")
+    run_git(folder, "tag", TAG)
     return folder
 
 
-def program(name: str) -> str:
-    """A program of the environment that runs the tests, or of the machine."""
-    found = shutil.which(name, path=f"{Path(sys.executable).parent}{pathsep}{environ['PATH']}")
-    if found is None:
+def find_program(name: str) -> str:
+    """Return the path of a program of the test environment or the machine; skip the test if it is not installed."""
+    path = shutil.which(name, path=f"{Path(sys.executable).parent}{pathsep}{environ['PATH']}")
+    if path is None:
         pytest.skip(f"{name} is not installed")
-    return found
+    return path

@@ -1,1 +1,1 @@
-"""Measures real training steps on a GPU."""
+"""Measurements of real training steps on a GPU."""

@@ -1,16 +1,18 @@
-"""Measures the GPU memory of real training steps. Needs torch and transformers; peft, deepspeed, bitsandbytes and
-liger_kernel where a case asks for them. The folder imports nothing of cfglint, and its modules name each other
-relatively, so that it can be copied to a cluster and run as `measure`.
+"""Measure the GPU memory of real training steps.
 
-    python -m tools.measure --out rows                             one GPU, the whole grid in order of value
+Needs torch and transformers, and peft, deepspeed, bitsandbytes and liger_kernel for the cases that use them. The folder
+imports nothing from cfglint, and its modules import each other relatively, so it can be copied to a cluster and run as
+`measure`.
+
+    python -m tools.measure --out rows                             one GPU, all cases in order of value
     torchrun --nproc-per-node 8 -m tools.measure --out rows        DDP, FSDP2 and ZeRO on these ranks
     deepspeed --module tools.measure --out rows                    the same, started by DeepSpeed
     python -m tools.measure --list | --dry-run --out rows          the cases | the code paths on a CPU, without figures
 
-Each finished case is one JSON line of `rows/rows.jsonl` (`rows/rows-RANK.jsonl` where there are several ranks); a case
-whose id is there already is left out, so that a run can be continued. After `--minutes` no further case starts.
-`cfglint calibrate add rows/rows.jsonl` files the rows, `cfglint calibrate report --rows rows/rows.jsonl` holds the
-estimates against them.
+Each finished case is one JSON line of `rows/rows.jsonl` (`rows/rows-RANK.jsonl` for several ranks). Cases whose id is
+already there are skipped, so a run can be continued. After `--minutes`, no further case starts. `cfglint calibrate add
+rows/rows.jsonl` stores the rows, and `cfglint calibrate report --rows rows/rows.jsonl` compares the estimates with
+them.
 """
 
 from __future__ import annotations
@@ -21,28 +23,28 @@ import os
 import sys
 import time
 
-from .alone import alone
-from .cases import Case, cases
+from .alone import run_alone
+from .cases import Case, list_cases
 from .engines import start_distributed
-from .rows import append, done, row_of
+from .rows import append_row, build_row, list_finished
 
 
-def together(options: argparse.Namespace, wanted: list[Case], path: str) -> None:
-    """Several ranks: all cases in the launcher's processes. The first rank's clock decides for all."""
+def run_distributed(options: argparse.Namespace, selected: list[Case], path: str) -> None:
+    """Run all cases in the launcher's processes; the clock of the first rank decides for all ranks."""
     import torch
     import torch.distributed as dist
 
     start_distributed(options.dry_run)
     deadline = time.monotonic() + options.minutes * 60
-    for case in wanted:
-        go = torch.tensor([float(time.monotonic() + case.seconds < deadline)])
+    for case in selected:
+        has_time = torch.tensor([float(time.monotonic() + case.seconds < deadline)])
         if not options.dry_run:
-            go = go.cuda()
-        dist.broadcast(go, 0)
-        if not bool(go.item()):
+            has_time = has_time.cuda()
+        dist.broadcast(has_time, 0)
+        if not bool(has_time.item()):
             break
-        row = row_of(case, options.dry_run)
-        append(path, row)
+        row = build_row(case, options.dry_run)
+        append_row(path, row)
         print(f"{case.id} rank {row['rank']}: {row['outcome']}", flush=True)
         gc.collect()
         if not options.dry_run:
@@ -51,42 +53,46 @@ def together(options: argparse.Namespace, wanted: list[Case], path: str) -> None
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the grid."""
+    """Run the cases."""
     parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--out", help="folder of the rows")
-    parser.add_argument("--minutes", type=float, default=30.0, help="start no case after this time (default: 30)")
-    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="only cases whose id contains it")
+    parser.add_argument("--out", help="output folder for the rows")
+    parser.add_argument("--minutes", type=float, default=30.0, help="do not start a case after this time (default: 30)")
+    parser.add_argument("--only", action="append", default=[], metavar="WORD", help="only cases whose id contains WORD")
     parser.add_argument("--list", action="store_true", help="print the cases")
     parser.add_argument("--dry-run", action="store_true", help="tiny shapes on a CPU, without figures")
-    parser.add_argument("--shared", action="store_true", help="other processes use the GPU: leave its driver out")
+    parser.add_argument(
+        "--shared", action="store_true", help="other processes use the GPU: do not record driver memory"
+    )
     parser.add_argument("--local_rank", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    wanted = [case for case in cases(world) if not options.only or any(word in case.id for word in options.only)]
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    selected = [
+        case for case in list_cases(world_size) if not options.only or any(word in case.id for word in options.only)
+    ]
     if options.list:
-        for case in wanted:
+        for case in selected:
             print(f"{case.id:<36} {case.seconds:>4} s")
-        print(f"{len(wanted)} cases, about {sum(case.seconds for case in wanted) // 60} minutes at most")
+        print(f"{len(selected)} cases, about {sum(case.seconds for case in selected) // 60} minutes at most")
         return 0
     if not options.out:
-        parser.error("--out says where the rows go")
+        parser.error("--out is required")
     if options.dry_run:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     else:
-        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asks the driver without starting CUDA in this process
+        os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # queries the driver without starting CUDA in this process
         import torch
 
         if not torch.cuda.is_available():
-            parser.error("no CUDA device; --dry-run walks the same code on a CPU")
+            parser.error("no CUDA device; --dry-run runs the same code on a CPU")
     os.makedirs(options.out, exist_ok=True)
     rank = os.environ.get("RANK", "0")
-    path = os.path.join(options.out, "rows.jsonl" if world == 1 else f"rows-{rank}.jsonl")
-    known = done(path)
-    wanted = [case for case in wanted if case.id not in known]
-    if world == 1:
-        alone(wanted, path, options.minutes, options.dry_run, options.shared)
+    path = os.path.join(options.out, "rows.jsonl" if world_size == 1 else f"rows-{rank}.jsonl")
+    finished = list_finished(path)
+    selected = [case for case in selected if case.id not in finished]
+    if world_size == 1:
+        run_alone(selected, path, options.minutes, options.dry_run, options.shared)
     else:
-        together(options, wanted, path)
+        run_distributed(options, selected, path)
     return 0
 
 

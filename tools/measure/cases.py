@@ -1,4 +1,4 @@
-"""The cases that are measured, most valuable first."""
+"""The measured cases, most valuable first."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 
-def _dense(name: str, vocab: int, hidden: int, width: int, layers: int, heads: int, keys: int, head: int,
-           tied: bool = False, **more: Any) -> tuple[str, dict[str, Any]]:  # fmt: skip
-    """Class of transformers' configuration and its arguments."""
+def _describe_dense(name: str, vocab: int, hidden: int, width: int, layers: int, heads: int, keys: int, head: int,
+           tied: bool = False, **extra: Any) -> tuple[str, dict[str, Any]]:  # fmt: skip
+    """Return transformers' configuration class and its arguments."""
     return name, {
         "vocab_size": vocab, "hidden_size": hidden, "intermediate_size": width, "num_hidden_layers": layers,
         "num_attention_heads": heads, "num_key_value_heads": keys, "head_dim": head, "tie_word_embeddings": tied,
-        "max_position_embeddings": 131072, **more,
+        "max_position_embeddings": 131072, **extra,
     }  # fmt: skip
 
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "meta-llama/Llama-3.2-1B": _dense("LlamaConfig", 128256, 2048, 8192, 16, 32, 8, 64, True),
-    "meta-llama/Llama-3.2-3B": _dense("LlamaConfig", 128256, 3072, 8192, 28, 24, 8, 128, True),
-    "meta-llama/Llama-3.1-8B": _dense("LlamaConfig", 128256, 4096, 14336, 32, 32, 8, 128),
-    "Qwen/Qwen2.5-7B": _dense("Qwen2Config", 152064, 3584, 18944, 28, 28, 4, 128),
-    "Qwen/Qwen3-0.6B": _dense("Qwen3Config", 151936, 1024, 3072, 28, 16, 8, 128, True),
-    "Qwen/Qwen3-8B": _dense("Qwen3Config", 151936, 4096, 12288, 36, 32, 8, 128),
-    "google/gemma-2-9b": _dense("Gemma2Config", 256000, 3584, 14336, 42, 16, 8, 256, True),
-    "google/gemma-3-1b-pt": _dense("Gemma3TextConfig", 262144, 1152, 6912, 26, 4, 1, 256, True),
-    "microsoft/Phi-3-mini-4k-instruct": _dense("Phi3Config", 32064, 3072, 8192, 32, 32, 32, 96, pad_token_id=0),
-    "mistralai/Mistral-7B-v0.1": _dense("MistralConfig", 32000, 4096, 14336, 32, 32, 8, 128),
-    "allenai/OLMo-2-1124-7B": _dense("Olmo2Config", 100352, 4096, 11008, 32, 32, 32, 128),
-    "Qwen/Qwen3-30B-A3B": _dense(
+    "meta-llama/Llama-3.2-1B": _describe_dense("LlamaConfig", 128256, 2048, 8192, 16, 32, 8, 64, True),
+    "meta-llama/Llama-3.2-3B": _describe_dense("LlamaConfig", 128256, 3072, 8192, 28, 24, 8, 128, True),
+    "meta-llama/Llama-3.1-8B": _describe_dense("LlamaConfig", 128256, 4096, 14336, 32, 32, 8, 128),
+    "Qwen/Qwen2.5-7B": _describe_dense("Qwen2Config", 152064, 3584, 18944, 28, 28, 4, 128),
+    "Qwen/Qwen3-0.6B": _describe_dense("Qwen3Config", 151936, 1024, 3072, 28, 16, 8, 128, True),
+    "Qwen/Qwen3-8B": _describe_dense("Qwen3Config", 151936, 4096, 12288, 36, 32, 8, 128),
+    "google/gemma-2-9b": _describe_dense("Gemma2Config", 256000, 3584, 14336, 42, 16, 8, 256, True),
+    "google/gemma-3-1b-pt": _describe_dense("Gemma3TextConfig", 262144, 1152, 6912, 26, 4, 1, 256, True),
+    "microsoft/Phi-3-mini-4k-instruct": _describe_dense(
+        "Phi3Config", 32064, 3072, 8192, 32, 32, 32, 96, pad_token_id=0
+    ),
+    "mistralai/Mistral-7B-v0.1": _describe_dense("MistralConfig", 32000, 4096, 14336, 32, 32, 8, 128),
+    "allenai/OLMo-2-1124-7B": _describe_dense("Olmo2Config", 100352, 4096, 11008, 32, 32, 32, 128),
+    "Qwen/Qwen3-30B-A3B": _describe_dense(
         "Qwen3MoeConfig", 151936, 2048, 6144, 48, 32, 4, 128, moe_intermediate_size=768, num_experts=128,
         num_experts_per_tok=8, norm_topk_prob=True,
     ),
-    "deepseek-ai/DeepSeek-V2-Lite": _dense(
+    "deepseek-ai/DeepSeek-V2-Lite": _describe_dense(
         "DeepseekV2Config", 102400, 2048, 10944, 27, 16, 16, 64, moe_intermediate_size=1408, n_routed_experts=64,
         n_shared_experts=2, num_experts_per_tok=6, kv_lora_rank=512, q_lora_rank=None, qk_nope_head_dim=128,
         qk_rope_head_dim=64, v_head_dim=128, first_k_dense_replace=1,
@@ -41,63 +43,63 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Case(NamedTuple):
-    """One measurement."""
+    """A measurement."""
 
     id: str
     model: str = "meta-llama/Llama-3.2-1B"
     sequence: int = 2048
     micro: int = 4
     precision: str = "bf16"
-    """bf16, amp (fp32 weights under autocast), amp_bf16w (16-bit weights under autocast), fp32."""
+    """bf16, amp (fp32 weights under autocast), amp_bf16w (16-bit weights under autocast) or fp32."""
     optimizer: str = "fused"
-    """fused, foreach, 8bit."""
+    """fused, foreach or 8bit."""
     attention: str = "sdpa"
     checkpointing: bool = False
     lora: int = 0
     targets: str = "all-linear"
-    """Matrices with adapters: all-linear, or names with commas."""
+    """Matrices with adapters: all-linear, or names separated by commas."""
     dropout: float = 0.0
-    """Of the adapters' input."""
+    """Dropout of the adapters' input."""
     quantization: str = "none"
-    """none, nf4."""
+    """none or nf4."""
     prepared: bool = False
-    """PEFT's `prepare_model_for_kbit_training` ran: what is not quantised is held in fp32."""
+    """PEFT's `prepare_model_for_kbit_training` was called: parameters that are not quantised are in fp32."""
     accumulation: int = 1
     padding: bool = False
     liger: bool = False
     strategy: str = "none"
-    """none, ddp, fsdp2, zero1, zero2, zero3."""
+    """none, ddp, fsdp2, zero1, zero2 or zero3."""
     offload: bool = False
     lengths: tuple[int, ...] = ()
-    """A length for each step, where they differ."""
+    """Sequence length of each step, if they differ."""
     expandable: bool = False
     save: bool = False
     layers: int = 0
-    """The first so many layers of the model; 0: all."""
+    """Number of layers, the first of the model; 0 for all."""
     trainer: str = ""
-    """The loop: our own, transformers' Trainer (hf), or TRL's (sft, dpo)."""
+    """Training loop: our own (empty), transformers' Trainer (hf), or TRL's (sft, dpo)."""
     compiled: bool = False
     seconds: int = 25
-    """An upper guess of its duration."""
+    """Upper bound of the duration."""
 
 
 B1, B3, B8 = "meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-3B", "meta-llama/Llama-3.1-8B"
 
 
-def _grid() -> Iterator[Case]:
-    """The cases, most valuable first."""
-    yield from _losses()
-    yield from _activations()
-    yield from _trainers()
-    yield from _reserve()
-    yield from _updates()
-    yield from _families()
-    yield from _saving()
-    yield from _engines()
-    yield from _compiled()
+def _list_all() -> Iterator[Case]:
+    """Yield the cases, most valuable first."""
+    yield from _list_losses()
+    yield from _list_activations()
+    yield from _list_trainers()
+    yield from _list_reserve()
+    yield from _list_updates()
+    yield from _list_families()
+    yield from _list_saving()
+    yield from _list_engines()
+    yield from _list_compiled()
 
 
-def _losses() -> Iterator[Case]:
+def _list_losses() -> Iterator[Case]:
     yield Case("loss-1b-2048x8", micro=8)
     yield Case("loss-1b-ac-8192x2", B1, 8192, 2, checkpointing=True)
     yield Case("loss-1b-512x1", sequence=512, micro=1)
@@ -109,7 +111,7 @@ def _losses() -> Iterator[Case]:
     yield Case("loss-8b-ac-8192x4", B8, 8192, checkpointing=True)
 
 
-def _activations() -> Iterator[Case]:
+def _list_activations() -> Iterator[Case]:
     for attention in ("sdpa", "flash_attention_2", "eager"):
         yield Case(f"activations-1b-{attention}", attention=attention)
         yield Case(f"activations-1b-{attention}-ac", attention=attention, checkpointing=True)
@@ -138,7 +140,7 @@ def _activations() -> Iterator[Case]:
                checkpointing=True)  # fmt: skip
 
 
-def _trainers() -> Iterator[Case]:
+def _list_trainers() -> Iterator[Case]:
     for trainer in ("hf", "sft"):
         yield Case(f"{trainer}-1b-amp", trainer=trainer, precision="amp")
         yield Case(f"{trainer}-1b-amp-ac", trainer=trainer, precision="amp", checkpointing=True)
@@ -170,7 +172,7 @@ def _trainers() -> Iterator[Case]:
                checkpointing=True)  # fmt: skip
 
 
-def _reserve() -> Iterator[Case]:
+def _list_reserve() -> Iterator[Case]:
     varying = (512, 2048, 900, 1500, 2048, 1111, 1800, 300, 1700, 2000)
     for expandable in (False, True):
         tag = "expandable" if expandable else "default"
@@ -183,30 +185,30 @@ def _reserve() -> Iterator[Case]:
                    checkpointing=True, expandable=expandable)  # fmt: skip
 
 
-def _updates() -> Iterator[Case]:
+def _list_updates() -> Iterator[Case]:
     for optimizer in ("fused", "foreach", "8bit"):
         yield Case(f"update-3b-{optimizer}", B3, 512, 1, optimizer=optimizer)
     yield Case("update-1b-accumulating", accumulation=4)
     yield Case("update-1b-amp-foreach", sequence=512, micro=1, precision="amp", optimizer="foreach")
 
 
-def _families() -> Iterator[Case]:
-    """Each family with and without recomputation; of large models the first layers."""
+def _list_families() -> Iterator[Case]:
+    """Yield each family with and without recomputation; for large models, only the first layers."""
     for model in MODELS:
         name = model.rsplit("/", 1)[-1].lower()
         eager = "eager" if "gemma-2" in name else "sdpa"
-        first = 0 if any(size in name for size in ("-0.6b", "-1b", "-3b", "-mini")) else 4
-        yield Case(f"family-{name}-ac", model, 4096, 1, attention=eager, checkpointing=True, layers=first)
-        yield Case(f"family-{name}", model, 2048, 1, attention=eager, layers=first)
+        layers = 0 if any(size in name for size in ("-0.6b", "-1b", "-3b", "-mini")) else 4
+        yield Case(f"family-{name}-ac", model, 4096, 1, attention=eager, checkpointing=True, layers=layers)
+        yield Case(f"family-{name}", model, 2048, 1, attention=eager, layers=layers)
 
 
-def _saving() -> Iterator[Case]:
+def _list_saving() -> Iterator[Case]:
     yield Case("save-1b-bf16", sequence=512, micro=1, save=True)
     yield Case("save-1b-amp", sequence=512, micro=1, precision="amp", save=True)
     yield Case("save-3b-bf16", B3, 512, 1, save=True)
 
 
-def _engines() -> Iterator[Case]:
+def _list_engines() -> Iterator[Case]:
     for strategy in ("ddp", "fsdp2", "zero1", "zero2", "zero3"):
         yield Case(f"{strategy}-1b", sequence=2048, micro=2, checkpointing=True, strategy=strategy, save=True)
     yield Case("zero2-1b-offload", sequence=2048, micro=2, checkpointing=True, strategy="zero2", offload=True)
@@ -215,11 +217,11 @@ def _engines() -> Iterator[Case]:
         yield Case(f"{strategy}-3b-ac", B3, 4096, 1, checkpointing=True, strategy=strategy)
 
 
-def _compiled() -> Iterator[Case]:
+def _list_compiled() -> Iterator[Case]:
     yield Case("compiled-1b", compiled=True, seconds=60)
     yield Case("compiled-1b-ac", compiled=True, checkpointing=True, seconds=60)
 
 
-def cases(world: int) -> list[Case]:
-    """The grid for a number of ranks: with several, only what is spread over them."""
-    return [case for case in _grid() if world == 1 or case.strategy != "none"]
+def list_cases(world_size: int) -> list[Case]:
+    """Return the cases for a number of ranks; for several ranks, only those with a distributed strategy."""
+    return [case for case in _list_all() if world_size == 1 or case.strategy != "none"]

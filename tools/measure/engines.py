@@ -1,4 +1,4 @@
-"""A model under a strategy: DDP, FSDP2, ZeRO, or one GPU."""
+"""Engines: a model under DDP, FSDP2 or ZeRO, or on one GPU."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .cases import Case
-from .models import optimizer_for
+from .models import build_optimizer
 
 
 class Engine(NamedTuple):
-    """What a strategy makes of a model."""
+    """The training operations of a model under a strategy."""
 
     forward: Callable[[dict[str, Any]], Any]
     backward: Callable[[Any], None]
@@ -20,8 +20,8 @@ class Engine(NamedTuple):
     save: Callable[[str], None]
 
 
-def engine(case: Case, model: Any, dry: bool) -> Engine:
-    """The model under the case's strategy."""
+def build_engine(case: Case, model: Any, dry: bool) -> Engine:
+    """Return the engine of a model under the case's strategy."""
     import torch
 
     device = "cpu" if dry else "cuda"
@@ -32,17 +32,17 @@ def engine(case: Case, model: Any, dry: bool) -> Engine:
             return wrapped(**inputs, use_cache=False).loss
 
     if case.strategy.startswith("zero"):
-        return _deepspeed(case, model, dry)
+        return _build_deepspeed(case, model, dry)
     wrapped: Any = torch.compile(model) if case.compiled else model
     if case.strategy == "ddp":
         wrapped = torch.nn.parallel.DistributedDataParallel(model)
     elif case.strategy == "fsdp2":
-        wrapped = _fully_sharded(model, device)
-    trained = [parameter for parameter in wrapped.parameters() if parameter.requires_grad]
-    optimizer = optimizer_for(case, trained, dry)
+        wrapped = _shard_fully(model, device)
+    trainable = [parameter for parameter in wrapped.parameters() if parameter.requires_grad]
+    optimizer = build_optimizer(case, trainable, dry)
 
     def update() -> None:
-        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        torch.nn.utils.clip_grad_norm_(trainable, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -59,7 +59,7 @@ def engine(case: Case, model: Any, dry: bool) -> Engine:
     return Engine(forward, lambda loss: loss.backward(), update, save)
 
 
-def _fully_sharded(model: Any, device: str) -> Any:
+def _shard_fully(model: Any, device: str) -> Any:
     import torch
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -71,7 +71,7 @@ def _fully_sharded(model: Any, device: str) -> Any:
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def _deepspeed(case: Case, model: Any, dry: bool) -> Engine:
+def _build_deepspeed(case: Case, model: Any, dry: bool) -> Engine:
     if dry:
         os.environ["DS_ACCELERATOR"] = "cpu"
     import deepspeed
@@ -87,19 +87,19 @@ def _deepspeed(case: Case, model: Any, dry: bool) -> Engine:
         "gradient_clipping": 1.0, "bf16": {"enabled": True}, "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False, "zero_optimization": zero,
     }  # fmt: skip
-    optimizer = optimizer_for(case._replace(optimizer="foreach" if case.offload else case.optimizer),
+    optimizer = build_optimizer(case._replace(optimizer="foreach" if case.offload else case.optimizer),
                               list(model.parameters()), dry)  # fmt: skip
-    made = deepspeed.initialize(model=model, config=settings, optimizer=optimizer)[0]
+    engine = deepspeed.initialize(model=model, config=settings, optimizer=optimizer)[0]
 
     def save(folder: str) -> None:
-        made.save_16bit_model(folder)
-        made.save_checkpoint(folder)
+        engine.save_16bit_model(folder)
+        engine.save_checkpoint(folder)
 
-    return Engine(lambda inputs: made(**inputs, use_cache=False).loss, made.backward, made.step, save)
+    return Engine(lambda inputs: engine(**inputs, use_cache=False).loss, engine.backward, engine.step, save)
 
 
 def start_distributed(dry: bool) -> None:
-    """Join the process group that the launcher describes; a group of one where there is no launcher."""
+    """Join the process group that the launcher describes, or a group of one process without a launcher."""
     import torch
     import torch.distributed as dist
 

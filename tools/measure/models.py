@@ -1,4 +1,4 @@
-"""Models, optimizers and batches of a case. Weights are random and made on the device; nothing is downloaded."""
+"""Models, optimizers and batches of a case. Random weights are created on the device; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ TINY = {
 }  # fmt: skip
 
 
-def configuration(case: Case, dry: bool) -> tuple[str, dict[str, Any]]:
-    """Transformers' configuration class and its arguments."""
-    name, stated = MODELS[case.model]
-    arguments = dict(stated)
+def get_configuration(case: Case, dry: bool) -> tuple[str, dict[str, Any]]:
+    """Return transformers' configuration class and its arguments."""
+    name, defaults = MODELS[case.model]
+    arguments = dict(defaults)
     if dry:
         arguments.update({key: value for key, value in TINY.items() if key in arguments})
-        if stated["num_key_value_heads"] == stated["num_attention_heads"]:
+        if defaults["num_key_value_heads"] == defaults["num_attention_heads"]:
             arguments["num_key_value_heads"] = arguments["num_attention_heads"]
     elif case.layers:
         arguments["num_hidden_layers"] = case.layers
-    if name == "Phi3Config":  # derives the width of a head
+    if name == "Phi3Config":  # Phi-3 derives the head dimension
         arguments.pop("head_dim")
     return name, arguments
 
 
-def build(case: Case, device: str, dry: bool) -> Any:
-    """The model, with adapters, quantisation and checkpointing as the case says."""
+def build_model(case: Case, device: str, dry: bool) -> Any:
+    """Build the model with the case's adapters, quantisation and checkpointing."""
     import torch
     import transformers
 
@@ -37,15 +37,15 @@ def build(case: Case, device: str, dry: bool) -> Any:
         from liger_kernel.transformers import apply_liger_kernel_to_llama
 
         apply_liger_kernel_to_llama()
-    name, arguments = configuration(case, dry)
+    name, arguments = get_configuration(case, dry)
     config = getattr(transformers, name)(**arguments, use_cache=False)
-    held = torch.float32 if case.precision in ("amp", "fp32") else torch.bfloat16
+    dtype = torch.float32 if case.precision in ("amp", "fp32") else torch.bfloat16
     with torch.device(device):
-        made: Any = transformers.AutoModelForCausalLM
-        model = made.from_config(config, dtype=held, attn_implementation=case.attention)
+        auto_class: Any = transformers.AutoModelForCausalLM
+        model = auto_class.from_config(config, dtype=dtype, attn_implementation=case.attention)
     if case.quantization == "nf4":
-        quantise(model, device)
-        model.is_loaded_in_4bit = True  # PEFT takes its own layer for 4 bits only where a loader left this
+        quantise_model(model, device)
+        model.is_loaded_in_4bit = True  # PEFT treats its layers as 4-bit only if a loader set this
     if case.prepared:
         import peft
 
@@ -68,29 +68,29 @@ def build(case: Case, device: str, dry: bool) -> Any:
     return model.train()
 
 
-def quantise(model: Any, device: str) -> None:
-    """Replace the decoder's linear layers by bitsandbytes' 4-bit ones."""
+def quantise_model(model: Any, device: str) -> None:
+    """Replace the decoder's linear layers with bitsandbytes' 4-bit layers."""
     import bitsandbytes as bnb
     import torch
 
     for path, module in list(model.named_modules()):
         if isinstance(module, torch.nn.Linear) and not path.endswith("lm_head"):
             parent = model.get_submodule(path.rpartition(".")[0])
-            four = bnb.nn.Linear4bit(
+            quantised = bnb.nn.Linear4bit(
                 module.in_features, module.out_features, bias=module.bias is not None,
                 compute_dtype=torch.bfloat16, quant_type="nf4", compress_statistics=True, device="meta",
             )  # fmt: skip
-            four.weight = bnb.nn.Params4bit(
+            quantised.weight = bnb.nn.Params4bit(
                 module.weight.data, requires_grad=False, quant_type="nf4", compress_statistics=True
             )
-            setattr(parent, path.rpartition(".")[2], four.to(device))
-    del module, four
-    if device == "cuda":  # a loader quantises one matrix after the other, and no room of whole ones is left behind
+            setattr(parent, path.rpartition(".")[2], quantised.to(device))
+    del module, quantised
+    if device == "cuda":  # a loader quantises matrix by matrix and leaves no memory of unquantised ones reserved
         torch.cuda.empty_cache()
 
 
-def optimizer_for(case: Case, parameters: list[Any], dry: bool) -> Any:
-    """AdamW as the case wants it."""
+def build_optimizer(case: Case, parameters: list[Any], dry: bool) -> Any:
+    """Return the AdamW variant of the case."""
     import torch
 
     if case.optimizer == "8bit":
@@ -101,16 +101,16 @@ def optimizer_for(case: Case, parameters: list[Any], dry: bool) -> Any:
     return torch.optim.AdamW(parameters, lr=1e-4, fused=fused, foreach=None if fused else True)
 
 
-def batch(case: Case, step: int, device: str, dry: bool) -> dict[str, Any]:
-    """Random tokens; padded cases mask the end of every row but the first."""
+def build_batch(case: Case, step: int, device: str, dry: bool) -> dict[str, Any]:
+    """Return random tokens; padded cases mask the end of every row except the first."""
     import torch
 
     length = case.lengths[step % len(case.lengths)] if case.lengths else case.sequence
     rows, length = (min(case.micro, 2), 32) if dry else (case.micro, length)
     ids = torch.randint(0, 500, (rows, length), device=device)
-    made = {"input_ids": ids, "labels": ids.clone()}
+    inputs = {"input_ids": ids, "labels": ids.clone()}
     if case.padding:
         mask = torch.ones_like(ids)
         mask[1:, -length // 4 :] = 0
-        made["attention_mask"] = mask
-    return made
+        inputs["attention_mask"] = mask
+    return inputs

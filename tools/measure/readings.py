@@ -1,4 +1,4 @@
-"""Readings of memory: torch's allocator, the driver, and the process."""
+"""Readings of memory: torch's allocator, the driver and the process."""
 
 from __future__ import annotations
 
@@ -12,55 +12,56 @@ class Readings:
     """Counters of torch's allocator and of the driver at named moments."""
 
     def __init__(self, dry: bool, shared: bool = False) -> None:
+        """Reset the allocator's peaks, unless it is a dry run."""
         import torch
 
         self.shared = shared
-        """Other processes use the card, so that the driver's figure is not this one's."""
+        """Other processes use the GPU, so the driver's figure is not only this process's."""
         self.cuda = None if dry else torch.cuda
         self.phases: dict[str, dict[str, int | None]] = {}
         if self.cuda is not None:
             self.cuda.reset_peak_memory_stats()
 
-    def mark(self, phase: str) -> None:
-        """The peaks since the last mark, kept where they are the highest of their phase."""
+    def record_phase(self, phase: str) -> None:
+        """Record the peaks since the last call, if they are the highest of their phase."""
         if self.cuda is None:
             self.phases.setdefault(phase, {"allocated": None, "reserved": None, "now": None})
             return
         self.cuda.synchronize()
-        known = self.phases.setdefault(phase, {"allocated": 0, "reserved": 0, "now": 0})
-        known["allocated"] = max(known["allocated"] or 0, self.cuda.max_memory_allocated())
-        known["reserved"] = max(known["reserved"] or 0, self.cuda.max_memory_reserved())
-        known["now"] = self.cuda.memory_allocated()
+        counters = self.phases.setdefault(phase, {"allocated": 0, "reserved": 0, "now": 0})
+        counters["allocated"] = max(counters["allocated"] or 0, self.cuda.max_memory_allocated())
+        counters["reserved"] = max(counters["reserved"] or 0, self.cuda.max_memory_reserved())
+        counters["now"] = self.cuda.memory_allocated()
         self.cuda.reset_peak_memory_stats()
 
-    def peak(self) -> dict[str, int | None]:
-        """The highest of the training phases."""
+    def find_peak(self) -> dict[str, int | None]:
+        """Return the highest counters of the training phases."""
         if self.cuda is None:
             return {"allocated": None, "reserved": None}
         steps = [counters for phase, counters in self.phases.items() if phase not in ("init", "save")]
         return {key: max((counters[key] or 0) for counters in steps) for key in ("allocated", "reserved")}
 
-    def categories(self) -> dict[str, int]:
-        """Bytes of live blocks by the size class that the allocator gives them."""
+    def sum_blocks(self) -> dict[str, int]:
+        """Return the bytes of the allocator's blocks by size class and state."""
         if self.cuda is None:
             return {}
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for segment in self.cuda.memory_snapshot():
             for block in segment["blocks"]:
                 key = f"{segment['segment_type']}-{block['state']}"
-                found[key] = found.get(key, 0) + block["size"]
-        return found
+                sizes[key] = sizes.get(key, 0) + block["size"]
+        return sizes
 
-    def driver(self) -> int | None:
-        """What the card gives all processes beyond this one's reserve."""
+    def read_driver_usage(self) -> int | None:
+        """Return the GPU memory in use beyond this process's reserved memory, or None if it cannot be attributed."""
         if self.cuda is None or self.shared:
             return None
         free, total = self.cuda.mem_get_info()
         return int(total - free - self.cuda.memory_reserved())
 
 
-def resident() -> int:
-    """Resident memory of the process, in bytes; 0 where /proc does not say."""
+def read_resident() -> int:
+    """Return the resident memory of the process in bytes, or 0 if /proc does not state it."""
     with contextlib.suppress(OSError), open("/proc/self/status", encoding="ascii") as file:
         for line in file:
             if line.startswith("VmRSS:"):
@@ -69,21 +70,21 @@ def resident() -> int:
 
 
 @contextlib.contextmanager
-def host_peak(into: dict[str, int]) -> Iterator[None]:
-    """The highest resident memory during a block, sampled every 2 ms, beside what it was before."""
+def record_host_peak(record: dict[str, int]) -> Iterator[None]:
+    """Record resident memory before a block and its peak during the block, sampled every 2 ms."""
     gc.collect()
-    into["before"] = into["peak"] = resident()
-    done = threading.Event()
+    record["before"] = record["peak"] = read_resident()
+    is_done = threading.Event()
 
-    def sample() -> None:
-        while not done.wait(0.002):
-            into["peak"] = max(into["peak"], resident())
+    def update_peak() -> None:
+        while not is_done.wait(0.002):
+            record["peak"] = max(record["peak"], read_resident())
 
-    thread = threading.Thread(target=sample, daemon=True)
+    thread = threading.Thread(target=update_peak, daemon=True)
     thread.start()
     try:
         yield
     finally:
-        done.set()
+        is_done.set()
         thread.join()
-        into["peak"] = max(into["peak"], resident())
+        record["peak"] = max(record["peak"], read_resident())

@@ -1,4 +1,4 @@
-"""The row of a case: what a run of it read, on which device and with which versions. Sizes are bytes."""
+"""Rows of measurements: the readings of a case, the device and the versions. Sizes are bytes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ import traceback
 from typing import Any
 
 from .cases import Case
-from .engines import engine, start_distributed
-from .models import batch, build
-from .readings import Readings, host_peak
-from .trainers import trained
+from .engines import build_engine, start_distributed
+from .models import build_batch, build_model
+from .readings import Readings, record_host_peak
+from .trainers import run_training
 
 SCHEMA = 2
-"""2: PEFT knows that a model in 4 bits is one."""
+"""Version of the rows' format. 2: PEFT recognises a 4-bit model."""
 SEED = 1234
 STEPS = 3
 PACKAGES = ("torch", "transformers", "peft", "accelerate", "safetensors", "bitsandbytes", "liger_kernel", "deepspeed",
             "trl")  # fmt: skip
 
 
-def measure(case: Case, dry: bool, shared: bool) -> dict[str, Any]:
-    """Run a case: the figures of its row. Raises whatever the step raises."""
+def measure_case(case: Case, dry: bool, shared: bool) -> dict[str, Any]:
+    """Run a case and return the readings of its row; any exception of the step propagates."""
     import torch
 
     torch.manual_seed(SEED)
@@ -37,40 +37,40 @@ def measure(case: Case, dry: bool, shared: bool) -> dict[str, Any]:
     if case.strategy != "none":
         start_distributed(dry)
     readings = Readings(dry, shared)
-    row: dict[str, Any] = {"context": readings.driver()}
+    row: dict[str, Any] = {"context": readings.read_driver_usage()}
     if case.trainer:
-        return {**row, **trained(case, build(case, device, dry), readings, dry)}
-    made = engine(case, build(case, device, dry), dry)
-    readings.mark("init")
+        return {**row, **run_training(case, build_model(case, device, dry), readings, dry)}
+    training_engine = build_engine(case, build_model(case, device, dry), dry)
+    readings.record_phase("init")
     started = time.monotonic()
     for step in range(len(case.lengths) or STEPS):
         for turn in range(case.accumulation):
-            loss = made.forward(batch(case, step, device, dry))
-            readings.mark("forward")
-            made.backward(loss)
+            loss = training_engine.forward(build_batch(case, step, device, dry))
+            readings.record_phase("forward")
+            training_engine.backward(loss)
             del loss
-            readings.mark("backward")
+            readings.record_phase("backward")
             if case.strategy.startswith("zero") and turn < case.accumulation - 1:
-                made.update()
-        made.update()
-        readings.mark("optimizer step")
+                training_engine.update()
+        training_engine.update()
+        readings.record_phase("optimizer step")
     row["seconds"] = round((time.monotonic() - started) / (len(case.lengths) or STEPS), 3)
-    row["driver"] = readings.driver()
-    row["snapshot"] = readings.categories()
+    row["driver"] = readings.read_driver_usage()
+    row["snapshot"] = readings.sum_blocks()
     if case.save:
         host: dict[str, int] = {}
         with tempfile.TemporaryDirectory() as folder:
-            with host_peak(host):
-                made.save(folder)
+            with record_host_peak(host):
+                training_engine.save(folder)
             host["disk"] = sum(os.path.getsize(os.path.join(root, name))
                                for root, _, names in os.walk(folder) for name in names)  # fmt: skip
-        readings.mark("save")
+        readings.record_phase("save")
         row["host"] = host
-    return {**row, "phases": readings.phases, "peak": readings.peak()}
+    return {**row, "phases": readings.phases, "peak": readings.find_peak()}
 
 
-def surroundings(dry: bool) -> dict[str, Any]:
-    """Device, driver and versions."""
+def describe_environment(dry: bool) -> dict[str, Any]:
+    """Return the device, the driver and the versions of packages."""
     import torch
 
     versions = {"python": sys.version.split()[0], "cuda": str(torch.version.cuda)}
@@ -79,49 +79,53 @@ def surroundings(dry: bool) -> dict[str, Any]:
             versions[name] = importlib.metadata.version(name)
     device: dict[str, Any] = {"name": "cpu (dry run)"}
     if not dry:
-        found = torch.cuda.get_device_properties(0)
-        device = {"name": found.name, "memory": found.total_memory, "capability": [found.major, found.minor]}
+        properties = torch.cuda.get_device_properties(0)
+        device = {
+            "name": properties.name,
+            "memory": properties.total_memory,
+            "capability": [properties.major, properties.minor],
+        }
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            asked = subprocess.run(
+            answer = subprocess.run(
                 ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
                 capture_output=True, text=True, timeout=20, check=True,
             )  # fmt: skip
-            device["driver"] = asked.stdout.splitlines()[0].strip()
+            device["driver"] = answer.stdout.splitlines()[0].strip()
     return {"device": device, "versions": versions}
 
 
-def needs(case: Case) -> str:
-    """A package that the case needs and that is not there; empty where nothing is missing."""
-    wanted = ["torch", "transformers"]
-    wanted += ["peft"] if case.lora else []
-    wanted += ["bitsandbytes"] if case.quantization != "none" or case.optimizer == "8bit" else []
-    wanted += ["liger_kernel"] if case.liger else []
-    wanted += ["deepspeed"] if case.strategy.startswith("zero") else []
-    wanted += ["trl"] if case.trainer in ("sft", "dpo") else []
-    wanted += ["flash_attn"] if case.attention == "flash_attention_2" else []
-    return next((name for name in wanted if importlib.util.find_spec(name) is None), "")
+def find_missing_package(case: Case) -> str:
+    """Return a package that the case needs and that is not installed, or an empty string."""
+    packages = ["torch", "transformers"]
+    packages += ["peft"] if case.lora else []
+    packages += ["bitsandbytes"] if case.quantization != "none" or case.optimizer == "8bit" else []
+    packages += ["liger_kernel"] if case.liger else []
+    packages += ["deepspeed"] if case.strategy.startswith("zero") else []
+    packages += ["trl"] if case.trainer in ("sft", "dpo") else []
+    packages += ["flash_attn"] if case.attention == "flash_attention_2" else []
+    return next((name for name in packages if importlib.util.find_spec(name) is None), "")
 
 
-def row_of(case: Case, dry: bool, shared: bool = False) -> dict[str, Any]:
-    """A case's row, whatever becomes of it."""
-    rank, world = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    head = {"schema": SCHEMA, "id": case.id, "rank": rank, "world": world, "dry": dry, "config": case._asdict()}
-    missing = needs(case)
+def build_row(case: Case, dry: bool, shared: bool = False) -> dict[str, Any]:
+    """Run a case and return its row, also if it fails."""
+    rank, world_size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    head = {"schema": SCHEMA, "id": case.id, "rank": rank, "world": world_size, "dry": dry, "config": case._asdict()}
+    missing = find_missing_package(case)
     if missing:
         return {**head, "outcome": "unavailable", "error": f"{missing} is not installed"}
-    found: dict[str, Any] = {}
+    readings: dict[str, Any] = {}
     outcome, error = "ok", ""
     try:
-        found = measure(case, dry, shared)
-    except Exception as failure:  # a case that fails is a row, too
+        readings = measure_case(case, dry, shared)
+    except Exception as failure:  # a failed case is a row too
         text = f"{type(failure).__name__}: {failure}"
         outcome = "oom" if "out of memory" in text.lower() or "OutOfMemory" in text else "error"
         error = text[:500] if outcome == "oom" else traceback.format_exc()[-2000:]
-    return {**head, "outcome": outcome, "error": error, **surroundings(dry), **found}
+    return {**head, "outcome": outcome, "error": error, **describe_environment(dry), **readings}
 
 
-def done(path: str) -> set[str]:
-    """Ids that need no other run."""
+def list_finished(path: str) -> set[str]:
+    """Return the ids of the cases that need no further run."""
     if not os.path.exists(path):
         return set()
     with open(path, encoding="utf-8") as file:
@@ -129,8 +133,8 @@ def done(path: str) -> set[str]:
     return {row["id"] for row in rows if row["outcome"] in ("ok", "oom")}
 
 
-def append(path: str, row: dict[str, Any]) -> None:
-    """Write one row at once: what comes later may kill the process."""
+def append_row(path: str, row: dict[str, Any]) -> None:
+    """Write one row immediately, because the next case may kill the process."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
         file.flush()

@@ -1,5 +1,6 @@
-"""A case under transformers' Trainer or TRL's trainers, as their users run them: their collators, autocast, clipping
-and optimizers. Data are random tokens of the case's length.
+"""Cases under transformers' Trainer or TRL's trainers, with their own collators, autocast, clipping and optimizers.
+
+The data are random tokens of the case's length.
 """
 
 from __future__ import annotations
@@ -8,30 +9,32 @@ import tempfile
 from typing import Any
 
 from .cases import Case
-from .models import build
+from .models import build_model
 from .readings import Readings
 
 STEPS = 3
 ROWS = 64
 
 
-def trained(case: Case, model: Any, readings: Readings, dry: bool) -> dict[str, Any]:
-    """Train a few steps: phases and peak of the row."""
-    readings.mark("init")
+def run_training(case: Case, model: Any, readings: Readings, dry: bool) -> dict[str, Any]:
+    """Train a few steps and return the phases and the peak of the row."""
+    readings.record_phase("init")
     with tempfile.TemporaryDirectory() as folder:
-        made = {"hf": _plain, "sft": _sft, "dpo": _dpo}[case.trainer](case, model, _settings(case, folder, dry), dry)
-        readings.mark("trainer")
-        made.train()
-        readings.mark("training")
-        found: dict[str, Any] = {"driver": readings.driver(), "snapshot": readings.categories()}
+        trainer = {"hf": _build_trainer, "sft": _build_sft, "dpo": _build_dpo}[case.trainer](
+            case, model, _build_settings(case, folder, dry), dry
+        )
+        readings.record_phase("trainer")
+        trainer.train()
+        readings.record_phase("training")
+        figures: dict[str, Any] = {"driver": readings.read_driver_usage(), "snapshot": readings.sum_blocks()}
         if case.save:
-            made._save_checkpoint(made.model, trial=None)
-            readings.mark("save")
-    return {**found, "phases": readings.phases, "peak": readings.peak()}
+            trainer._save_checkpoint(trainer.model, trial=None)
+            readings.record_phase("save")
+    return {**figures, "phases": readings.phases, "peak": readings.find_peak()}
 
 
-def _settings(case: Case, folder: str, dry: bool) -> dict[str, Any]:
-    """The arguments that all trainers share."""
+def _build_settings(case: Case, folder: str, dry: bool) -> dict[str, Any]:
+    """Return the arguments that all trainers share."""
     names = {"fused": "adamw_torch_fused", "foreach": "adamw_torch", "8bit": "adamw_bnb_8bit"}
     return {
         "output_dir": folder, "max_steps": 10 if case.lengths else STEPS, "per_device_train_batch_size": case.micro,
@@ -43,47 +46,47 @@ def _settings(case: Case, folder: str, dry: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _rows(case: Case, dry: bool) -> list[list[int]]:
-    """Sequences of random tokens, of the case's length or lengths."""
+def _build_rows(case: Case, dry: bool) -> list[list[int]]:
+    """Return sequences of random tokens, with the case's length or lengths."""
     import torch
 
     lengths = case.lengths or (case.sequence,) * ROWS
     return [torch.randint(0, 500, (32 if dry else length,)).tolist() for length in lengths]
 
 
-def _plain(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
-    """Rows of several lengths are padded to the longest of their batch."""
+def _build_trainer(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
+    """Return transformers' Trainer, which pads rows to the longest of their batch."""
     import transformers
 
-    rows = [{"input_ids": ids} for ids in _rows(case, dry)]
-    collator = transformers.DataCollatorForLanguageModeling(_tokenizer(), mlm=False)
+    rows = [{"input_ids": ids} for ids in _build_rows(case, dry)]
+    collator = transformers.DataCollatorForLanguageModeling(_build_tokenizer(), mlm=False)
     return transformers.Trainer(model=model, args=transformers.TrainingArguments(**settings), train_dataset=rows,
                                 data_collator=collator)  # fmt: skip
 
 
-def _tokenizer() -> Any:
-    """Words 0 to 499, without a text that must be downloaded."""
+def _build_tokenizer() -> Any:
+    """Return a tokenizer for words 0 to 499, so that nothing is downloaded."""
     import tokenizers
     import transformers
 
     words = {f"w{number}": number for number in range(500)} | {"<unk>": 500, "<eos>": 501, "<pad>": 502}
-    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    fast: Any = transformers.PreTrainedTokenizerFast
-    return fast(tokenizer_object=made, unk_token="<unk>", eos_token="<eos>", pad_token="<pad>")
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer_class: Any = transformers.PreTrainedTokenizerFast
+    return tokenizer_class(tokenizer_object=tokenizer, unk_token="<unk>", eos_token="<eos>", pad_token="<pad>")
 
 
-def _sft(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
+def _build_sft(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
     import datasets
     import trl
 
-    rows = datasets.Dataset.from_dict({"input_ids": _rows(case, dry)})
+    rows = datasets.Dataset.from_dict({"input_ids": _build_rows(case, dry)})
     arguments = trl.SFTConfig(**settings, max_length=case.sequence)
-    return trl.SFTTrainer(model=model, args=arguments, train_dataset=rows, processing_class=_tokenizer())
+    return trl.SFTTrainer(model=model, args=arguments, train_dataset=rows, processing_class=_build_tokenizer())
 
 
-def _dpo(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
-    """Pairs whose prompts are a quarter of the length."""
+def _build_dpo(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
+    """Return TRL's DPO trainer, with pairs whose prompts are a quarter of the length."""
     import datasets
     import torch
     import trl
@@ -91,13 +94,17 @@ def _dpo(case: Case, model: Any, settings: dict[str, Any], dry: bool) -> Any:
     length = 32 if dry else case.sequence
     prompt = length // 4
 
-    def text(size: int) -> list[str]:
+    def build_texts(size: int) -> list[str]:
         return ["".join(f"w{number} " for number in row) for row in torch.randint(0, 500, (16, size)).tolist()]
 
     rows = datasets.Dataset.from_dict(
-        {"prompt": text(prompt), "chosen": text(length - prompt - 1), "rejected": text(length - prompt - 1)}
+        {
+            "prompt": build_texts(prompt),
+            "chosen": build_texts(length - prompt - 1),
+            "rejected": build_texts(length - prompt - 1),
+        }
     )
     arguments = trl.DPOConfig(**settings, max_length=length)
-    reference = None if case.lora else build(case, "cpu" if dry else "cuda", dry).requires_grad_(False)
+    reference = None if case.lora else build_model(case, "cpu" if dry else "cuda", dry).requires_grad_(False)
     return trl.DPOTrainer(model=model, ref_model=reference, args=arguments, train_dataset=rows,
-                          processing_class=_tokenizer())  # fmt: skip
+                          processing_class=_build_tokenizer())  # fmt: skip

@@ -1,1 +1,1 @@
-"""The catalogue's generator: `python -m tools.models`. Needs torch and transformers."""
+"""Generator of the catalogue: `python -m tools.models`. Needs torch and transformers."""

@@ -1,7 +1,7 @@
-"""Rebuild the catalogue from `sources/`: builds every model on the meta device and writes what it counts.
+"""Rebuild the catalogue from `sources/`: build every model on the meta device and write the counts.
 
-Deterministic: running it twice changes nothing. Arguments are ids; with them only those are counted, and printed
-instead of written. `--check` writes nothing and ends with status 1 where a file would change.
+Deterministic: a second run changes nothing. With ids as arguments, only these models are counted, and printed instead
+of written. `--check` writes nothing and exits with status 1 if a file would change.
 """
 
 from __future__ import annotations
@@ -15,78 +15,78 @@ from collections.abc import Iterator
 import transformers
 
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.models.dimensions import read
+from cfglint_train.models.dimensions import read_dimensions
 from cfglint_train.models.families import FAMILIES
-from cfglint_train.models.lookup import FOLDER, shape
-from tools.models.index import family_text, index, index_text, shapes, table_text
-from tools.models.measure import complete
-from tools.models.record import record
+from cfglint_train.models.lookup import FOLDER, build_shape_key
+from tools.models.index import build_index, format_family, format_index, format_rows, index_shapes
+from tools.models.measure import add_defaults
+from tools.models.record import build_record
 
 SOURCES: Final = os.path.join(os.path.dirname(__file__), "sources")
 
 
-def sources() -> dict[str, dict[str, Any]]:
-    """Every source entry, by family file and id."""
-    found = {}
+def load_sources() -> dict[str, dict[str, Any]]:
+    """Return every source entry, by family file and id."""
+    entries = {}
     for file in sorted(os.listdir(SOURCES)):
         if file.endswith(".json"):
             with open(os.path.join(SOURCES, file), encoding="utf-8") as stream:
-                found[file.removesuffix(".json")] = json.load(stream)
-    return found
+                entries[file.removesuffix(".json")] = json.load(stream)
+    return entries
 
 
-def catalogue() -> dict[str, str]:
-    """The text of every catalogue file, by file name."""
-    entries = sources()
+def build_catalogue() -> dict[str, str]:
+    """Return the text of every catalogue file, by file name."""
+    entries = load_sources()
     files = {}
     for family, models in entries.items():
-        files[f"{family}.json"] = family_text({model: record(model, entry) for model, entry in models.items()})
-    names = index(entries)
-    files["index.json"] = index_text(names)
-    files["shapes.json"] = shapes_text(entries)
+        files[f"{family}.json"] = format_family({model: build_record(model, entry) for model, entry in models.items()})
+    names = build_index(entries)
+    files["index.json"] = format_index(names)
+    files["shapes.json"] = format_shapes(entries)
     return files
 
 
-def shapes_text(entries: dict[str, dict[str, Any]]) -> str:
-    """The index of shapes."""
-    return table_text(shapes(sorted(entries), _shape_rows(entries))) + "\n"
+def format_shapes(entries: dict[str, dict[str, Any]]) -> str:
+    """Return the text of the index of shapes."""
+    return format_rows(index_shapes(sorted(entries), _list_shapes(entries))) + "\n"
 
 
-def _shape_rows(entries: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
-    """The shapes of models whose family has no closed form."""
+def _list_shapes(entries: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
+    """Yield family, id and shape of the models whose family has no closed form."""
     for family, models in entries.items():
         for model, entry in models.items():
             config = entry["config"]
             if config["model_type"] in FAMILIES or entry.get("split_experts") or "num_labels" in config:
                 continue
-            dimensions = read(complete(config))
+            dimensions = read_dimensions(add_defaults(config))
             if dimensions:
-                yield family, model, shape(dimensions)
+                yield family, model, build_shape_key(dimensions)
 
 
 def main() -> int:
-    """The command. Returns the exit status."""
+    """Rebuild the catalogue, check it, or print some records; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.models", description=__doc__)
     parser.add_argument("ids", nargs="*")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
     if arguments.ids:
-        entries = {model: entry for models in sources().values() for model, entry in models.items()}
+        entries = {model: entry for models in load_sources().values() for model, entry in models.items()}
         for model in arguments.ids:
-            print(json.dumps({model: record(model, entries[model])}, indent=1))
+            print(json.dumps({model: build_record(model, entries[model])}, indent=1))
         return 0
     stale = []
-    files = catalogue()
+    files = build_catalogue()
     for file in sorted(set(os.listdir(FOLDER)) | set(files)):
         if not file.endswith(".json"):
             continue
         path = os.path.join(FOLDER, file)
-        before = None
+        old_text = None
         if os.path.exists(path):
             with open(path, encoding="utf-8") as stream:
-                before = stream.read()
-        if before == files.get(file):
+                old_text = stream.read()
+        if old_text == files.get(file):
             continue
         stale.append(file)
         if not arguments.check and file in files:

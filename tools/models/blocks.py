@@ -1,8 +1,8 @@
-"""Rebuild `models/blocks.json`: the classes of the layers that the models of each family are made of.
+"""Rebuild `models/blocks.json`: the layer classes of the models of each family.
 
-The smallest catalogued model of each `model_type` is built on the meta device, and the classes in its lists of modules
-are noted: those of the decoder, and those of the encoders beside it. Deterministic; `--check` writes nothing and ends
-with status 1 where the file would change.
+The smallest catalogued model of each `model_type` is built on the meta device, and the classes in its module lists are
+recorded: those of the decoder, and those of the encoders next to it. Deterministic; `--check` writes nothing and exits
+with status 1 if the file would change.
 """
 
 from __future__ import annotations
@@ -18,57 +18,54 @@ import transformers
 
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.blocks import PATH as FILE
-from cfglint_train.models.dimensions import read
+from cfglint_train.models.dimensions import read_dimensions
 from cfglint_train.models.families import FAMILIES
-from tools.models.__main__ import sources
-from tools.models.derived import command
-from tools.models.measure import build, complete
+from tools.models.__main__ import load_sources
+from tools.models.derived import run_command
+from tools.models.measure import add_defaults, build_model
 
 PATH: Final = Path(FILE)
 
-# A class of this form is a layer of some model; lists hold other modules, too.
+# The name of a layer's class; module lists hold other modules too.
 _LAYER: Final = re.compile(r"(Layer|Block)$")
-# Where a path has one of these parts, the module belongs to an encoder beside the decoder.
-_BESIDE: Final = re.compile(r"vision|visual|audio|tower")
+# If a path has one of these parts, the module belongs to an encoder next to the decoder.
+_ENCODER: Final = re.compile(r"vision|visual|audio|tower")
 
 Classes = dict[str, tuple[set[str], set[str]]]
-"""A family -> the classes of its decoders' layers, and those of the encoders beside them."""
+"""Family -> the layer classes of its decoders, and those of the encoders next to them."""
 
 
-def classes() -> Classes:
-    """The classes of every family that transformers has a class for."""
-    found: Classes = {}
-    for config in _smallest():
-        dimensions = read(complete(config))
+def collect_classes() -> Classes:
+    """Return the layer classes of every family that transformers has a class for."""
+    classes_by_family: Classes = {}
+    for config in _find_smallest():
+        dimensions = read_dimensions(add_defaults(config))
         assert dimensions is not None, config["model_type"]
-        decoder, beside = found.setdefault(dimensions.model_type, (set(), set()))
-        for path, name in _layers(build(config)):
-            (beside if _BESIDE.search(path) else decoder).add(name)
-    return found
+        decoder, encoders = classes_by_family.setdefault(dimensions.model_type, (set(), set()))
+        for path, name in _list_layers(build_model(config)):
+            (encoders if _ENCODER.search(path) else decoder).add(name)
+    return classes_by_family
 
 
-def _smallest() -> Iterator[Mapping[str, Any]]:
-    """The configuration with the fewest layers of each `model_type`.
-
-    Left out: what needs a repository's own code.
-    """
-    chosen: dict[str, tuple[int, Mapping[str, Any]]] = {}
-    for models in sources().values():
+def _find_smallest() -> Iterator[Mapping[str, Any]]:
+    """Yield the configuration with the fewest layers of each `model_type`, unless it needs a repository's own code."""
+    smallest: dict[str, tuple[int, Mapping[str, Any]]] = {}
+    for models in load_sources().values():
         for entry in models.values():
             config = entry["config"]
             family = FAMILIES.get(config["model_type"])
             if family is not None and family.remote:
                 continue
-            dimensions = read(complete(config))
+            dimensions = read_dimensions(add_defaults(config))
             if dimensions is not None:
-                known = chosen.get(config["model_type"])
-                if known is None or dimensions.layers < known[0]:
-                    chosen[config["model_type"]] = (dimensions.layers, config)
-    yield from (config for _, config in chosen.values())
+                current = smallest.get(config["model_type"])
+                if current is None or dimensions.layers < current[0]:
+                    smallest[config["model_type"]] = (dimensions.layers, config)
+    yield from (config for _, config in smallest.values())
 
 
-def _layers(model: Any) -> Iterator[tuple[str, str]]:
-    """Path and class of the layers in a model's lists of modules."""
+def _list_layers(model: Any) -> Iterator[tuple[str, str]]:
+    """Yield path and class of the layers in a model's module lists."""
     for path, module in model.named_modules():
         if isinstance(module, torch.nn.ModuleList):
             for part in module:
@@ -77,19 +74,19 @@ def _layers(model: Any) -> Iterator[tuple[str, str]]:
                     yield path, name
 
 
-def text(found: Classes) -> str:
-    """The file, one family to a line."""
+def format_classes(classes_by_family: Classes) -> str:
+    """Return the text of the file, one family per line."""
     rows = [
-        f"{json.dumps(family)}: {json.dumps([sorted(decoder), sorted(beside)])}"
-        for family, (decoder, beside) in sorted(found.items())
+        f"{json.dumps(family)}: {json.dumps([sorted(decoder), sorted(encoders)])}"
+        for family, (decoder, encoders) in sorted(classes_by_family.items())
     ]
     source = f"transformers {transformers.__version__}, built on the meta device; python -m tools.models.blocks"
     return f'{{\n"source": {json.dumps(source)},\n"families": {{\n' + ",\n".join(rows) + "\n}\n}\n"
 
 
 def main() -> int:
-    """The command. Returns the exit status."""
-    return command("tools.models.blocks", __doc__, PATH, lambda: text(classes()))
+    """Run the command and return the exit status."""
+    return run_command("tools.models.blocks", __doc__, PATH, lambda: format_classes(collect_classes()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The command of a data file that is derived from built models."""
+"""The command line of data files that are derived from built models."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 import transformers
 
 
-def command(module: str, description: str | None, path: Path, text: Callable[[], str]) -> int:
-    """Write the file anew; with `--check` only say whether it would change. Returns the exit status."""
+def run_command(module: str, description: str | None, path: Path, build_text: Callable[[], str]) -> int:
+    """Rewrite the file or, with `--check`, report whether it would change; return the exit status."""
     parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     transformers.logging.set_verbosity_error()
-    made = text()
-    stale = not path.exists() or path.read_text(encoding="utf-8") != made
+    content = build_text()
+    stale = not path.exists() or path.read_text(encoding="utf-8") != content
     if stale and not arguments.check:
-        path.write_text(made, encoding="utf-8", newline="\n")
+        path.write_text(content, encoding="utf-8", newline="\n")
     print(f"{path.name}: {'stale' if stale and arguments.check else 'written' if stale else 'unchanged'}")
     return 1 if stale and arguments.check else 0

@@ -1,6 +1,6 @@
-"""Counts a model's parameters on transformers' own class, built on the meta device (no weights, no download).
+"""Parameter counts of models, built with transformers' own classes on the meta device (no weights, no download).
 
-Needs torch and transformers; nothing that lints imports this module.
+Needs torch and transformers; linting never imports this module.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.models.architecture import Linear, Part
+from cfglint_train.models.architecture import Linear, ModelPart
 
-# Where a path has one of these components, its parameters translate between a tower and the decoder.
+# Parameters whose path has one of these components translate between a tower and the decoder.
 PROJECTORS: Final = frozenset(
     {
         "multi_modal_projector",
@@ -34,25 +34,25 @@ PROJECTORS: Final = frozenset(
 
 TIED: Final = "tie_word_embeddings"
 
-# The end of the name of classes that fill gaps in a text: encoders without a decoder.
-MASKED: Final = "ForMaskedLM"
+# Suffix of classes that fill gaps in a text: encoders without a decoder.
+MASKED_SUFFIX: Final = "ForMaskedLM"
 
-# The head of a model that scores sequences (a reward model).
-SCORE: Final = "score"
+# Attribute of the head of a model that scores sequences (a reward model).
+SCORE_HEAD: Final = "score"
 
-# Attributes under which the decoders of transformers hold their blocks, and those that are between.
+# Attributes under which transformers' decoders hold their blocks, and intermediate attributes.
 BLOCKS: Final = ("layers", "h", "blocks", "layer", "block")
-WITHIN: Final = ("model", "encoder", "transformer")
+WRAPPERS: Final = ("model", "encoder", "transformer")
 
 
 class Counts(Frozen):
-    """What a built model holds, in elements (`tensors` in pieces)."""
+    """Sizes of a built model, in elements (`tensors` is a number)."""
 
     parameters: int
     tensors: int
     largest_tensor: int
     layer_parameters: int
-    """The largest decoder layer."""
+    """Parameters of the largest decoder layer."""
     embedding: int
     """The token embedding alone."""
     tied: bool
@@ -62,52 +62,52 @@ class Counts(Frozen):
     linears: tuple[Linear, ...]
 
 
-def configuration(settings: Mapping[str, Any]) -> Any:
-    """The configuration object of a `config.json`-like dict. Raises KeyError for a `model_type` without a class."""
+def build_config(settings: Mapping[str, Any]) -> Any:
+    """Return the configuration object of a `config.json`-like dict; raise KeyError if its `model_type` has no class."""
     settings = {key: value for key, value in settings.items() if key != "architectures"}
     return CONFIG_MAPPING[settings["model_type"]].from_dict(settings)
 
 
-def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with every default written out; whether the head is the embedding is what the dict says.
+def add_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings with every default filled in; the tying of the head is taken from the dict.
 
-    T5's class ties them whatever is said, and T5 1.1 (Flan-T5, T0, mT5) was published with a head of its own.
+    T5's class ties head and embedding regardless of the setting, but T5 1.1 (Flan-T5, T0, mT5) has a separate head.
     """
-    full: dict[str, Any] = configuration(settings).to_dict()
-    return {**full, **{key: settings[key] for key in (TIED,) if key in settings}}
+    complete: dict[str, Any] = build_config(settings).to_dict()
+    return {**complete, **{key: settings[key] for key in (TIED,) if key in settings}}
 
 
-def build(settings: Mapping[str, Any]) -> Any:
-    """The model of a `config.json`-like dict, on the meta device.
+def build_model(settings: Mapping[str, Any]) -> Any:
+    """Build the model of a `config.json`-like dict on the meta device.
 
     `architectures` names the class. Raises KeyError for an unknown `model_type`, AttributeError for an unknown class.
     """
-    kind = getattr(transformers, settings["architectures"][0])
-    config = configuration(settings)
+    model_class = getattr(transformers, settings["architectures"][0])
+    config = build_config(settings)
     with warnings.catch_warnings(), torch.device("meta"):
         warnings.simplefilter("ignore")
-        model = kind._from_config(config)
+        model = model_class._from_config(config)
     head = model.get_output_embeddings()
     if settings.get(TIED) is False and head is not None and head.weight is model.get_input_embeddings().weight:
         head.weight = torch.nn.Parameter(torch.empty_like(head.weight))
     return model
 
 
-def measure(model: Any) -> Counts:
+def count_model(model: Any) -> Counts:
     """Count a built model. Tied parameters count once.
 
-    An encoder, with or without a decoder, is one part: all of it but the embedding and the head is `decoder`.
+    An encoder, with or without a decoder, is one part: everything except the embedding and the head is `decoder`.
     """
     parameters = dict(model.named_parameters())
-    backbone, (decoder, head, embedding) = _backbone(model), _prefixes(model)
+    backbone, (decoder, head, embedding) = _get_backbone(model), _find_prefixes(model)
     tied = model.get_output_embeddings() is not None and (
         model.get_output_embeddings().weight is model.get_input_embeddings().weight
     )
-    parts = {name: part_of(name, decoder, head, embedding) for name in parameters}
+    parts = {name: classify_part(name, decoder, head, embedding) for name in parameters}
     by_part: Counter[str] = Counter()
     for name, parameter in parameters.items():
         by_part[parts[name]] += parameter.numel()
-    blocks = _blocks(backbone)
+    blocks = _find_blocks(backbone)
     return Counts(
         parameters=sum(parameter.numel() for parameter in parameters.values()),
         tensors=len(parameters),
@@ -120,68 +120,68 @@ def measure(model: Any) -> Counts:
         ),
         tower_parameters=by_part["tower"],
         projector_parameters=by_part["projector"],
-        linears=tuple(sorted(_linears(model, decoder, head, embedding))),
+        linears=tuple(sorted(_count_linears(model, decoder, head, embedding))),
     )
 
 
-def matrices(model: Any) -> Iterator[tuple[str, Part]]:
-    """The paths of a built model's modules with a matrix, and the parts that they belong to."""
-    prefixes = _prefixes(model)
+def list_matrices(model: Any) -> Iterator[tuple[str, ModelPart]]:
+    """Yield the path and the part of every module of a built model that has a matrix."""
+    prefixes = _find_prefixes(model)
     for path, module in model.named_modules():
         if isinstance(module, (torch.nn.Linear, torch.nn.Embedding)) or type(module).__name__ == "Conv1D":
-            yield path, part_of(path, *prefixes)
+            yield path, classify_part(path, *prefixes)
 
 
-def _backbone(model: Any) -> Any:
-    return model.base_model if type(model).__name__.endswith(MASKED) else model.get_decoder()
+def _get_backbone(model: Any) -> Any:
+    return model.base_model if type(model).__name__.endswith(MASKED_SUFFIX) else model.get_decoder()
 
 
-def _prefixes(model: Any) -> tuple[str, str, str]:
-    """The paths of the decoder (empty where it is the whole model), of the head and of the embedding."""
-    encodes = model.config.is_encoder_decoder or type(model).__name__.endswith(MASKED)
-    decoder = "" if encodes else _prefix(model, _backbone(model))
-    head = _prefix(model, model.get_output_embeddings() or getattr(model, SCORE, None))
-    return decoder, head, _prefix(model, model.get_input_embeddings())
+def _find_prefixes(model: Any) -> tuple[str, str, str]:
+    """Return the paths of the decoder (empty if it is the whole model), of the head and of the embedding."""
+    is_encoder = model.config.is_encoder_decoder or type(model).__name__.endswith(MASKED_SUFFIX)
+    decoder = "" if is_encoder else _find_prefix(model, _get_backbone(model))
+    head = _find_prefix(model, model.get_output_embeddings() or getattr(model, SCORE_HEAD, None))
+    return decoder, head, _find_prefix(model, model.get_input_embeddings())
 
 
-def part_of(name: str, decoder: str, head: str, embedding: str) -> Part:
-    """The part of the model that a parameter or module of this path belongs to."""
-    if embedding and _inside(name, embedding):
+def classify_part(name: str, decoder: str, head: str, embedding: str) -> ModelPart:
+    """Return the part of the model that a parameter or module with this path belongs to."""
+    if embedding and _is_inside(name, embedding):
         return "embedding"
-    if head and _inside(name, head):
+    if head and _is_inside(name, head):
         return "head"
-    if _inside(name, decoder):
+    if _is_inside(name, decoder):
         return "decoder"
     return "projector" if PROJECTORS.intersection(name.split(".")) else "tower"
 
 
 def is_expert(name: str, parameter: Any) -> bool:
-    """Whether a parameter is (one of) the routed experts of a mixture."""
+    """Return whether a parameter belongs to the routed experts of a mixture of experts."""
     path = name.split(".")
     return "experts" in path and not {"router", "gate"}.intersection(path[path.index("experts") + 1 : -2])
 
 
-def _linears(model: Any, decoder: str, head: str, embedding: str) -> Iterator[Linear]:
-    counts: Counter[tuple[str, int, int, Part, int]] = Counter()
-    tables: set[int] = set()  # an encoder and its decoder look up the same one
+def _count_linears(model: Any, decoder: str, head: str, embedding: str) -> Iterator[Linear]:
+    counts: Counter[tuple[str, int, int, ModelPart, int]] = Counter()
+    counted_tables: set[int] = set()  # an encoder and its decoder share one table
     for path, module in model.named_modules():
-        part = part_of(path, decoder, head, embedding)
+        part = classify_part(path, decoder, head, embedding)
         leaf = path.rsplit(".", 1)[-1]
         if isinstance(module, torch.nn.Linear):
-            counts[(_named(path, leaf), module.in_features, module.out_features, part, 0)] += 1
+            counts[(_name_leaf(path, leaf), module.in_features, module.out_features, part, 0)] += 1
         elif type(module).__name__ == "Conv1D":
             counts[(leaf, module.nx, module.nf, part, 0)] += 1
         elif isinstance(module, torch.nn.Embedding) and part in ("embedding", "decoder"):
-            if id(module.weight) in tables:
+            if id(module.weight) in counted_tables:
                 continue
-            tables.add(id(module.weight))
+            counted_tables.add(id(module.weight))
             counts[(leaf, module.num_embeddings, module.embedding_dim, "embedding", 0)] += 1
         for name, parameter in module.named_parameters(recurse=False):
             if not is_expert(f"{path}.{name}", parameter):
                 continue
             if parameter.dim() == 3:
-                experts, first, second = parameter.shape
-                counts[(name, first, second, part, experts)] += 1
+                experts, rows, columns = parameter.shape
+                counts[(name, rows, columns, part, experts)] += 1
             elif parameter.dim() == 2 and hasattr(module, "moe_num_experts"):  # DBRX stacks them in the first dimension
                 experts = module.moe_num_experts
                 counts[(name, parameter.shape[0] // experts, parameter.shape[1], part, experts)] += 1
@@ -189,25 +189,25 @@ def _linears(model: Any, decoder: str, head: str, embedding: str) -> Iterator[Li
         yield Linear(name, inputs, outputs, count, part, experts)
 
 
-def _named(path: str, leaf: str) -> str:
-    """The leaf, or the last name above it where a Sequential has only given it a number."""
+def _name_leaf(path: str, leaf: str) -> str:
+    """Return the leaf, or the last name above it if a Sequential only numbers its modules."""
     while leaf.isdigit() and "." in path:
         path = path.rsplit(".", 1)[0]
         leaf = path.rsplit(".", 1)[-1]
     return leaf
 
 
-def _blocks(decoder: Any) -> Any:
-    """The decoder's blocks. Raises LookupError where none of the usual attributes holds them."""
-    for owner in (decoder, *(getattr(decoder, name, None) for name in WITHIN)):
+def _find_blocks(decoder: Any) -> Any:
+    """Return the decoder's blocks; raise LookupError if none of the usual attributes holds them."""
+    for owner in (decoder, *(getattr(decoder, name, None) for name in WRAPPERS)):
         for name in BLOCKS:
             blocks = getattr(owner, name, None)
             if isinstance(blocks, torch.nn.ModuleList):
                 return blocks
-    raise LookupError(f"{type(decoder).__name__} holds its blocks in none of {', '.join(BLOCKS)}")
+    raise LookupError(f"{type(decoder).__name__} has its blocks in none of {', '.join(BLOCKS)}")
 
 
-def _prefix(model: Any, module: Any) -> str:
+def _find_prefix(model: Any, module: Any) -> str:
     if module is None:
         return ""
     for name, candidate in model.named_modules():
@@ -216,5 +216,5 @@ def _prefix(model: Any, module: Any) -> str:
     return ""
 
 
-def _inside(name: str, prefix: str) -> bool:
+def _is_inside(name: str, prefix: str) -> bool:
     return prefix == "" or name == prefix or name.startswith(prefix + ".")

@@ -1,4 +1,4 @@
-"""From a source entry (what is known of a model) to its catalogue record (what is counted)."""
+"""Catalogue records: the counts of a model, computed from its source entry."""
 
 from __future__ import annotations
 
@@ -6,126 +6,129 @@ from collections.abc import Iterable, Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.architecture import Architecture, Linear, Tower
-from cfglint_train.models.attentions import attention, sparse_layers
-from cfglint_train.models.dimensions import Dimensions, decoder_config, read
+from cfglint_train.models.attentions import count_sparse_layers, read_attention
+from cfglint_train.models.dimensions import Dimensions, get_decoder_config, read_dimensions
 from cfglint_train.models.families import FAMILIES
-from cfglint_train.models.hf_config import active, architecture, from_config
-from cfglint_train.models.recurrent import recurrent
-from cfglint_train.models.towers import vision
-from tools.models.measure import Counts, build, complete, measure
+from cfglint_train.models.hf_config import build_uncounted, count_active_parameters, parse_config
+from cfglint_train.models.recurrent import read_recurrent
+from cfglint_train.models.towers import read_vision
+from tools.models.measure import Counts, add_defaults, build_model, count_model
 
-# Fields of the record in the order in which the catalogue states them; a field at its default is left out.
+# Fields of the record, in the order of the catalogue. A field with its default value is omitted.
 FIELDS: Final = tuple(field for field in Architecture._fields if field not in ("id", "source"))
 
 
 class MismatchError(Exception):
-    """A count that is not the published one."""
+    """A count that differs from the published one."""
 
 
-def record(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The catalogue record of one source entry.
+def build_record(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the catalogue record of one source entry.
 
-    Raises MismatchError where the count is not the published one, KeyError or AttributeError where transformers has no
-    such class, LookupError for a decoder whose blocks are not found.
+    Raises MismatchError if the count differs from the published one, KeyError or AttributeError if transformers has no
+    class for it, LookupError if the decoder's blocks are not found.
     """
-    counted, dimensions = count(model, entry)
+    shape, dimensions = count_architecture(model, entry)
     published = entry.get("published_parameters")
-    if published and published["count"] != counted.parameters:
+    if published and published["count"] != shape.parameters:
         raise MismatchError(
-            f"{model}: {counted.parameters} parameters are counted, {published['count']} are published "
+            f"{model}: {shape.parameters} parameters are counted, {published['count']} are published "
             f"({published['source']})"
         )
-    counted = counted._replace(
-        dtype=entry["dtype"], quantization=entry.get("quantization"), context=dimensions.context or counted.context
+    shape = shape._replace(
+        dtype=entry["dtype"], quantization=entry.get("quantization"), context=dimensions.context or shape.context
     )
-    fields = {name: plain(getattr(counted, name)) for name in FIELDS if _stated(counted, name)}
-    fields["linears"] = [trimmed(linear) for linear in counted.linears]
+    fields = {name: convert_tuple(getattr(shape, name)) for name in FIELDS if _has_value(shape, name)}
+    fields["linears"] = [trim_defaults(linear) for linear in shape.linears]
     fields["source"] = entry["source"]
     if entry.get("aliases"):
         fields["aliases"] = entry["aliases"]
     return fields
 
 
-def count(model: str, entry: Mapping[str, Any]) -> tuple[Architecture, Dimensions]:
-    """The architecture with its counts: from the built model, or from the closed form where no class exists."""
+def count_architecture(model: str, entry: Mapping[str, Any]) -> tuple[Architecture, Dimensions]:
+    """Return the architecture with its counts, from the built model or, if no class exists, from the closed form."""
     config = entry["config"]
     family = FAMILIES.get(config["model_type"])
     if family is not None and family.remote:
-        known = from_config(config, model)
-        dimensions = read(config, family.defaults)
-        assert known is not None, model
+        shape = parse_config(config, model)
+        dimensions = read_dimensions(config, family.defaults)
+        assert shape is not None, model
         assert dimensions is not None, model
         if entry.get("split_experts"):
-            known = _unfused(known._replace(**split_experts(known.linears, known.tensors, _width(dimensions))))
-        return known, dimensions
-    full = complete(config)
-    dimensions = read(full)
+            shape = _unfuse(
+                shape._replace(**split_experts(shape.linears, shape.tensors, _get_expert_width(dimensions)))
+            )
+        return shape, dimensions
+    complete_config = add_defaults(config)
+    dimensions = read_dimensions(complete_config)
     assert dimensions is not None, model
-    counts = measure(build(config))
+    counts = count_model(build_model(config))
     if entry.get("split_experts"):
-        counts = counts._replace(**split_experts(counts.linears, counts.tensors, _width(dimensions)))
+        counts = counts._replace(**split_experts(counts.linears, counts.tensors, _get_expert_width(dimensions)))
     for name, parts in entry.get("split_linears", {}).items():
         counts = split_linear(counts, name, parts)
-    rest = entry["rest"]["count"] - counts.parameters if "rest" in entry else 0
-    counts = counts._replace(parameters=counts.parameters + rest, tower_parameters=counts.tower_parameters + rest)
-    known = architecture(dimensions, full, model)._replace(
+    remaining = entry["rest"]["count"] - counts.parameters if "rest" in entry else 0
+    counts = counts._replace(
+        parameters=counts.parameters + remaining, tower_parameters=counts.tower_parameters + remaining
+    )
+    shape = build_uncounted(dimensions, complete_config, model)._replace(
         tied=counts.tied,
         parameters=counts.parameters,
         tensors=counts.tensors,
         largest_tensor=counts.largest_tensor,
         layer_parameters=counts.layer_parameters,
         expert_parameters=counts.expert_parameters,
-        active_parameters=active(counts.parameters, counts.expert_parameters, dimensions),
-        tower=_tower(counts, dimensions, full),
-        attention=attention(decoder_config(full)),
-        streams=decoder_config(full).get("altup_num_inputs") or 1,
-        sparse_layers=sparse_layers(decoder_config(full)),
-        recurrent=recurrent(decoder_config(full)) if dimensions.recurrent_layers else None,
-        gated=entry.get("gated", family.gated if family else _gated(counts)),
+        active_parameters=count_active_parameters(counts.parameters, counts.expert_parameters, dimensions),
+        tower=_build_tower(counts, dimensions, complete_config),
+        attention=read_attention(get_decoder_config(complete_config)),
+        streams=get_decoder_config(complete_config).get("altup_num_inputs") or 1,
+        sparse_layers=count_sparse_layers(get_decoder_config(complete_config)),
+        recurrent=read_recurrent(get_decoder_config(complete_config)) if dimensions.recurrent_layers else None,
+        gated=entry.get("gated", family.gated if family else _is_gated(counts)),
         linears=counts.linears,
-        counted="formula" if rest else "built",
+        counted="formula" if remaining else "built",
     )
-    return (_unfused(known) if entry.get("split_experts") else known), dimensions
+    return (_unfuse(shape) if entry.get("split_experts") else shape), dimensions
 
 
-def _width(dimensions: Dimensions) -> int:
-    """Of an expert's MLP."""
+def _get_expert_width(dimensions: Dimensions) -> int:
     assert dimensions.experts is not None
     return dimensions.experts.intermediate
 
 
-def _unfused(known: Architecture) -> Architecture:
-    assert known.experts is not None
-    return known._replace(experts=known.experts._replace(fused=False))
+def _unfuse(shape: Architecture) -> Architecture:
+    assert shape.experts is not None
+    return shape._replace(experts=shape.experts._replace(fused=False))
 
 
-def _tower(counts: Counts, dimensions: Dimensions, config: Mapping[str, Any]) -> Tower | None:
+def _build_tower(counts: Counts, dimensions: Dimensions, config: Mapping[str, Any]) -> Tower | None:
     if not counts.tower_parameters:
         return None
-    known = Tower(
+    tower = Tower(
         counts.tower_parameters, counts.projector_parameters, dimensions.tower_layers, dimensions.tower_hidden
     )
-    seen = vision(config)
-    if seen is None:
-        return known
-    return known._replace(
-        layers=seen.layers,
-        hidden=seen.hidden,
-        tokens=seen.tokens,
-        kind=seen.kind,
-        heads=seen.heads,
-        intermediate=seen.intermediate,
-        patches=seen.patches,
-        patch=seen.patch,
+    vision_tower = read_vision(config)
+    if vision_tower is None:
+        return tower
+    return tower._replace(
+        layers=vision_tower.layers,
+        hidden=vision_tower.hidden,
+        tokens=vision_tower.tokens,
+        kind=vision_tower.kind,
+        heads=vision_tower.heads,
+        intermediate=vision_tower.intermediate,
+        patches=vision_tower.patches,
+        patch=vision_tower.patch,
     )
 
 
 def split_experts(linears: Iterable[Linear], tensors: int, width: int) -> dict[str, Any]:
-    """`linears`, `tensors` and `largest_tensor` with every expert as linear layers of its own: a "linearised" copy, or
-    a repository's own code.
+    """Return `linears`, `tensors` and `largest_tensor` with every expert as separate linear layers.
 
-    A fused gate-and-up parameter becomes two layers for each expert, a fused down parameter one. `width` is that of an
-    expert's MLP: it distinguishes (inputs, outputs) from (outputs, inputs).
+    This is the layout of a "linearised" copy or of a repository's own code. A fused gate-and-up parameter becomes two
+    layers per expert, a fused down parameter one. `width` is that of an expert's MLP: it distinguishes (inputs,
+    outputs) from (outputs, inputs).
     """
     merged: dict[tuple[Any, ...], int] = {}
     for linear in linears:
@@ -149,7 +152,7 @@ def split_experts(linears: Iterable[Linear], tensors: int, width: int) -> dict[s
 
 
 def split_linear(counts: Counts, name: str, parts: Mapping[str, int]) -> Counts:
-    """The same model with one fused matrix (without bias) as several, given as leaf name and outputs."""
+    """Split one fused matrix (without bias) into `parts`, a mapping of leaf names to outputs."""
     rows: list[Linear] = []
     tensors = counts.tensors
     for linear in counts.linears:
@@ -162,8 +165,8 @@ def split_linear(counts: Counts, name: str, parts: Mapping[str, int]) -> Counts:
     return counts._replace(tensors=tensors, linears=tuple(sorted(rows)))
 
 
-def trimmed(linear: Linear) -> list[Any]:
-    """A linear as a list, without the defaults at its end."""
+def trim_defaults(linear: Linear) -> list[Any]:
+    """Return a linear layer as a list, without the defaults at its end."""
     values = list(linear)
     for default in reversed(list(Linear._field_defaults.values())):
         if values[-1] != default:
@@ -172,16 +175,16 @@ def trimmed(linear: Linear) -> list[Any]:
     return values
 
 
-def plain(value: Any) -> Any:
-    """A record as JSON: named tuples become lists."""
+def convert_tuple(value: Any) -> Any:
+    """Convert a tuple to a list, as JSON has none."""
     return list(value) if isinstance(value, tuple) else value
 
 
-def _stated(known: Architecture, name: str) -> bool:
-    return name != "linears" and getattr(known, name) != Architecture._field_defaults.get(name, _NO_DEFAULT)
+def _has_value(shape: Architecture, name: str) -> bool:
+    return name != "linears" and getattr(shape, name) != Architecture._field_defaults.get(name, _NO_DEFAULT)
 
 
-def _gated(counts: Counts) -> bool:
+def _is_gated(counts: Counts) -> bool:
     names = {linear.name for linear in counts.linears if linear.part == "decoder"}
     return bool(names & {"gate_proj", "gate_up_proj", "w3"})
 

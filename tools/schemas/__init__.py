@@ -1,1 +1,4 @@
-"""Makes the schemas: reads the frameworks' definitions release by release, statically, and folds them into one file."""
+"""Generator of the schemas.
+
+It reads the frameworks' definitions statically, release by release, and folds them into one file per framework.
+"""

@@ -12,27 +12,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from cfglint_schemas.readers.source import Source, UndecidedError
-from cfglint_schemas.readers.tree import Tree
+from cfglint_schemas.readers.tree import SourceTree
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from tools.schemas import form, patch
-from tools.schemas.fetch import FetchError, available, fetch, open_tree
+from tools.schemas.fetch import FetchError, fetch_tree, list_releases, open_tree
 from tools.schemas.fold import Tables, fold, unfold
 
 SCHEMAS: Final = Path(__file__).resolve().parents[2] / "schemas" / "cfglint_schemas"
 
 
 class Package(Frozen):
-    """A package whose releases shape a vocabulary."""
+    """A package whose releases define a vocabulary."""
 
     name: str
     module: str
     oldest: str
-    """Releases before this one are not read."""
+    """First release that is read."""
     wheels: bool = True
-    """Whether the project publishes wheels (a source archive makes pip run its `setup.py`)."""
+    """The project publishes wheels (for a source archive, pip runs its `setup.py`)."""
     minors: bool = False
-    """Only the first release of each minor version is read, and the newest of all."""
+    """Read only the first release of each minor version, and the newest release."""
 
 
 # The first package is the framework itself.
@@ -57,27 +57,27 @@ FRAMEWORKS: Final[dict[str, tuple[Package, ...]]] = {
 
 
 NOT_COPIED: Final = ("accelerate", "deepspeed", "transformers")
-"""Those of which cfglint reads no copy in a repository, so that it is shipped without their readers."""
+"""Frameworks whose vendored copies cfglint does not read, so it is shipped without their readers."""
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the command; 0 when the file is as it should be (changed or not), 1 when a release could not be read."""
-    options = _parser().parse_args(words)
+    """Update a schema file; return 0 if it is up to date, changed or not, and 1 if a release cannot be read."""
+    options = _build_parser().parse_args(words)
     packages = {package.name: package for package in FRAMEWORKS[options.framework]}
     package = packages[options.package] if options.package else next(iter(packages.values()))
     path = options.schemas / f"{options.framework}.json"
-    tables: Tables = unfold(form.load(path)) if path.exists() else {}
+    tables: Tables = unfold(form.load_schema(path)) if path.exists() else {}
     for name in packages:
         tables.setdefault(name, {})
-    patches = patch.load(options.framework)
+    patches = patch.load_patches(options.framework)
     try:
-        with _cache(options.cache) as cache:
-            for tree in _trees(options, package, tables[package.name], patches.get("broken", {}), cache):
+        with _open_cache(options.cache) as cache:
+            for tree in _fetch_trees(options, package, tables[package.name], patches.get("broken", {}), cache):
                 folder = "tools.schemas.readers" if options.framework in NOT_COPIED else "cfglint_schemas.readers"
                 reader = import_module(f"{folder}.{options.framework}")
                 tables[package.name][tree.release] = reader.read(package.name, Source(tree))
                 print(f"read {package.name} {tree.release}")
-        changed = form.save(path, patch.apply(fold(tables, options.framework), patches))
+        changed = form.save_schema(path, patch.apply_patches(fold(tables, options.framework), patches))
     except (FetchError, UndecidedError, patch.PatchError) as problem:
         print(f"{options.framework}: {problem}", file=sys.stderr)
         return 1
@@ -85,13 +85,17 @@ def main(words: list[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.schemas", description=__doc__)
     parser.add_argument("framework", choices=sorted(FRAMEWORKS))
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--releases", help="releases to read, separated by commas; without any, patches are applied anew")
-    what.add_argument("--new", action="store_true", help="read every release that is newer than the newest known")
-    what.add_argument("--all", action="store_true", help="read every release on PyPI that the framework's table covers")
+    selection = parser.add_mutually_exclusive_group()
+    selection.add_argument(
+        "--releases", help="releases to read, separated by commas; without any, patches are applied anew"
+    )
+    selection.add_argument("--new", action="store_true", help="read every release that is newer than the newest known")
+    selection.add_argument(
+        "--all", action="store_true", help="read every release on PyPI that the framework's table covers"
+    )
     parser.add_argument("--package", help="the package that the releases are of, where a vocabulary rests on several")
     parser.add_argument("--from", dest="folder", type=Path, help="read the one release from this folder or archive")
     parser.add_argument("--cache", type=Path, help="keep what is downloaded here")
@@ -100,44 +104,48 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @contextmanager
-def _cache(folder: Path | None) -> Iterator[Path]:
+def _open_cache(folder: Path | None) -> Iterator[Path]:
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         yield folder
         return
-    with tempfile.TemporaryDirectory() as made:
-        yield Path(made)
+    with tempfile.TemporaryDirectory() as temporary:
+        yield Path(temporary)
 
 
-def _trees(options: Any, package: Package, known: dict[str, Any], broken: Any, cache: Path) -> Iterator[Tree]:
+def _fetch_trees(
+    options: Any, package: Package, tables: dict[str, Any], broken: Any, cache: Path
+) -> Iterator[SourceTree]:
     skipped = broken.get(package.name, {})
     if options.releases:
         releases = options.releases.split(",")
         if options.folder and len(releases) != 1:
             raise FetchError("--from takes exactly one release")
     elif options.new or options.all:
-        releases = [release for release in choose(package, available(package.name)) if release not in skipped]
-        if options.new and known:
-            newest = max(map(release_key, known))
-            releases = [release for release in releases if release_key(release) > newest]
+        releases = [
+            release for release in choose_releases(package, list_releases(package.name)) if release not in skipped
+        ]
+        if options.new and tables:
+            newest = max(map(parse_release, tables))
+            releases = [release for release in releases if parse_release(release) > newest]
     else:
         releases = []
     for release in releases:
         if options.folder:
             yield open_tree(options.folder, package.name, release, package.module)
         else:
-            yield fetch(package.name, release, cache, package.module, package.wheels)
+            yield fetch_tree(package.name, release, cache, package.module, package.wheels)
 
 
-def choose(package: Package, listed: list[str]) -> list[str]:
-    """The releases of a package that its vocabulary is made of, from all that exist, oldest first."""
-    wanted = [release for release in listed if release_key(release) >= release_key(package.oldest)]
+def choose_releases(package: Package, available_releases: list[str]) -> list[str]:
+    """Return the releases of a package that its vocabulary covers, from all available ones, oldest first."""
+    supported = [release for release in available_releases if parse_release(release) >= parse_release(package.oldest)]
     if not package.minors:
-        return wanted
-    first: dict[tuple[int, ...], str] = {}
-    for release in wanted:
-        first.setdefault((*release_key(release)[0], 0, 0)[:2], release)
-    return list(dict.fromkeys([*first.values(), *wanted[-1:]]))
+        return supported
+    first_of_minor: dict[tuple[int, ...], str] = {}
+    for release in supported:
+        first_of_minor.setdefault((*parse_release(release)[0], 0, 0)[:2], release)
+    return list(dict.fromkeys([*first_of_minor.values(), *supported[-1:]]))
 
 
 if __name__ == "__main__":

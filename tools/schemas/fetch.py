@@ -1,4 +1,4 @@
-"""Releases as PyPI has them: fetched with pip, opened as trees of source text, never installed or imported."""
+"""Releases on PyPI: downloaded with pip, opened as source trees, never installed or imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from cfglint_schemas.readers.tree import Tree
+from cfglint_schemas.readers.tree import SourceTree
 
 _WHEELS: Final = tuple(
     ("--only-binary=:all:", f"--python-version={python}", *platforms)
@@ -21,69 +21,69 @@ _SDIST: Final = (("--no-binary=:all:",),)
 
 
 class FetchError(Exception):
-    """A release that could not be fetched, or an archive that does not hold what its name says."""
+    """A release that could not be fetched, or an archive without the expected package."""
 
 
-def available(package: str) -> list[str]:
-    """Every release of a package that pip can see, oldest first. Raises FetchError where pip fails."""
-    answer = _pip("index", "versions", package, "--python-version=3.13")
+def list_releases(package: str) -> list[str]:
+    """Return every release of a package that pip lists, oldest first; raise FetchError if pip fails."""
+    answer = _run_pip("index", "versions", package, "--python-version=3.13")
     if answer.returncode:
-        answer = _pip("index", "versions", package)
+        answer = _run_pip("index", "versions", package)
     lines = answer.stdout.splitlines()
-    listed = next((line.partition(":")[2] for line in lines if line.startswith("Available versions:")), "")
-    if not listed:
+    releases = next((line.partition(":")[2] for line in lines if line.startswith("Available versions:")), "")
+    if not releases:
         raise FetchError(f"pip has no release of {package}: {answer.stderr.strip()}")
-    return [release.strip() for release in reversed(listed.split(","))]
+    return [release.strip() for release in reversed(releases.split(","))]
 
 
-def fetch(package: str, release: str, cache: Path, module: str, wheels: bool = True) -> Tree:
-    """A release's source, from `cache` or from PyPI. `module` is its import name.
+def fetch_tree(package: str, release: str, cache: Path, module: str, wheels: bool = True) -> SourceTree:
+    """Return a release's source from `cache` or from PyPI; `module` is its import name.
 
-    `wheels` says that the project publishes wheels; where it publishes only source archives, pip runs the archive's
-    own `setup.py` to learn its metadata. Raises FetchError where no archive of that release can be had.
+    Set `wheels` if the project publishes wheels. If it publishes only source archives, pip runs the archive's own
+    `setup.py` to learn its metadata. Raises FetchError if no archive of the release is available.
     """
     folder = cache / f"{package}-{release}"
     if not (folder.is_dir() and any(folder.iterdir())):
         folder.mkdir(parents=True, exist_ok=True)
-        _download(package, release, folder, wheels)
+        _download_release(package, release, folder, wheels)
     return open_tree(next(iter(sorted(folder.iterdir()))), package, release, module)
 
 
-def _download(package: str, release: str, folder: Path, wheels: bool) -> None:
+def _download_release(package: str, release: str, folder: Path, wheels: bool) -> None:
     complaint = ""
     for options in (*_WHEELS, *_SDIST) if wheels else _SDIST:
-        with tempfile.TemporaryDirectory(dir=folder.parent) as arrivals:
-            answer = _pip("download", "--no-deps", f"--dest={arrivals}", *options, f"{package}=={release}")
+        with tempfile.TemporaryDirectory(dir=folder.parent) as destination:
+            answer = _run_pip("download", "--no-deps", f"--dest={destination}", *options, f"{package}=={release}")
             complaint = answer.stderr.strip()
-            for arrived in sorted(Path(arrivals).iterdir()):
-                arrived.rename(folder / arrived.name)
+            for archive in sorted(Path(destination).iterdir()):
+                archive.rename(folder / archive.name)
                 return
     folder.rmdir()
     raise FetchError(f"pip cannot download {package}=={release}: {complaint}")
 
 
-def _pip(*words: str) -> subprocess.CompletedProcess[str]:
+def _run_pip(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "pip", *words], capture_output=True, text=True, check=False)
 
 
-def open_tree(path: Path, package: str, release: str, module: str) -> Tree:
-    """The Python files of a folder, a wheel or a source archive, named from the import root.
+def open_tree(path: Path, package: str, release: str, module: str) -> SourceTree:
+    """Return the Python files of a folder, a wheel or a source archive, with paths from the import root.
 
-    Raises FetchError where `module` is not in it.
+    Raises FetchError if `module` is missing.
     """
     if path.is_dir():
         texts = {
-            found.relative_to(path).as_posix(): found.read_bytes()
-            for found in path.rglob("*.py")
-            if not {"tests", ".git"} & set(found.relative_to(path).parts)
+            file.relative_to(path).as_posix(): file.read_bytes()
+            for file in path.rglob("*.py")
+            if not {"tests", ".git"} & set(file.relative_to(path).parts)
         }
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
-            texts = {name: archive.read(name) for name in archive.namelist() if _wanted(name, module)}
+            texts = {name: archive.read(name) for name in archive.namelist() if _is_module_file(name, module)}
     else:
         with tarfile.open(path) as sources:
-            members = [member for member in sources if member.isfile() and _wanted(member.name, module)]
-            texts = {member.name: _contents(sources, member) for member in members}
+            members = [member for member in sources if member.isfile() and _is_module_file(member.name, module)]
+            texts = {member.name: _read_member(sources, member) for member in members}
     marker = f"{module}/__init__.py"
     roots = [name[: -len(marker)] for name in texts if name == marker or name.endswith("/" + marker)]
     if not roots:
@@ -94,13 +94,13 @@ def open_tree(path: Path, package: str, release: str, module: str) -> Tree:
         for name, data in sorted(texts.items())
         if name.startswith(f"{root}{module}/")
     }
-    return Tree(package, release, files)
+    return SourceTree(package, release, files)
 
 
-def _wanted(name: str, module: str) -> bool:
+def _is_module_file(name: str, module: str) -> bool:
     return name.endswith(".py") and f"/{module}/" in f"/{name}"
 
 
-def _contents(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+def _read_member(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     stream = archive.extractfile(member)
     return b"" if stream is None else stream.read()

@@ -1,7 +1,7 @@
-"""Many tables folded into one schema that says since when and until when.
+"""Fold many tables into one schema that states the first and last release of every fact.
 
-Folding loses nothing: `unfold` gives the tables back, so that a release can be read again or added without fetching
-the others.
+Folding loses nothing: `unfold` restores the tables, so that a release can be read again or added without fetching the
+others.
 """
 
 from __future__ import annotations
@@ -10,71 +10,82 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from cfglint_schemas.readers.table import Definition, Key, Table
-from cfglint_train.foundation.versions import release_key
+from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
+from cfglint_train.foundation.versions import parse_release
 
 Json = dict[str, Any]
 
-ADDED: Final = frozenset(("x-releases", "x-status", "x-also"))
-"""Keywords of a property that are not its schema at the newest release."""
+ANNOTATIONS: Final = frozenset(("x-releases", "x-status", "x-also"))
+"""Keywords of a key that do not belong to its schema at the newest release."""
 
-Tables = dict[str, dict[str, Table]]
-"""Package to release to table. The first package is the framework itself."""
+Tables = dict[str, dict[str, ReleaseTable]]
+"""Package -> release -> table. The first package is the framework itself."""
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two facts are the same as JSON, where 1, 1.0 and true are three things."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+def is_equal(left: Any, right: Any) -> bool:
+    """Return whether two facts are equal as JSON; 1, 1.0 and true differ."""
+    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def fold(tables: Tables, title: str) -> Json:
-    """One schema of all releases."""
+    """Return one schema of all releases."""
     main = next(iter(tables))
-    releases = {package: sorted(of, key=release_key) for package, of in tables.items()}
-    names = sorted({name for of in tables.values() for table in of.values() for name in table.definitions})
+    releases = {package: sorted(by_release, key=parse_release) for package, by_release in tables.items()}
+    names = sorted(
+        {name for by_release in tables.values() for table in by_release.values() for name in table.definitions}
+    )
     entries: dict[str, None] = {}
     for release in reversed(releases[main]):
         entries.update(dict.fromkeys(tables[main][release].entries))
-    spans = {entry: _fold_entry(entry, tables[main], releases[main]) for entry in entries}
+    spans = {entry: _fold_entry_point(entry, tables[main], releases[main]) for entry in entries}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
         "x-packages": releases,
         "x-entries": spans,
-        "anyOf": [{"allOf": [{"$ref": f"#/$defs/{name}"} for name in of[-1]["definitions"]]} for of in spans.values()],
+        "anyOf": [
+            {"allOf": [{"$ref": f"#/$defs/{name}"} for name in by_release[-1]["definitions"]]}
+            for by_release in spans.values()
+        ],
         "$defs": {name: _fold_definition(name, tables, releases) for name in names},
     }
 
 
-def _fold_entry(entry: str, tables: Mapping[str, Table], releases: list[str]) -> list[Json]:
+def _fold_entry_point(entry: str, tables: Mapping[str, ReleaseTable], releases: list[str]) -> list[Json]:
     facts = {
         release: {"definitions": list(tables[release].entries[entry])}
         for release in releases
         if entry in tables[release].entries
     }
-    return _spans(facts, releases)
+    return _build_spans(facts, releases)
 
 
 def _fold_definition(name: str, tables: Tables, releases: Mapping[str, list[str]]) -> Json:
     effects: list[Json] = []
     keys: dict[str, list[Json]] = {}
-    for package, of in tables.items():
-        held = {release: table.definitions[name] for release, table in of.items() if name in table.definitions}
-        spans = _spans({release: {"effect": held[release].unknown} for release in held}, releases[package])
-        effects += _stamped(spans, package, tables)
-        for key in {key for definition in held.values() for key in definition.keys}:
+    for package, by_release in tables.items():
+        definitions = {
+            release: table.definitions[name] for release, table in by_release.items() if name in table.definitions
+        }
+        spans = _build_spans(
+            {release: {"effect": definitions[release].unknown} for release in definitions}, releases[package]
+        )
+        effects += _add_package(spans, package, tables)
+        for key in {key for definition in definitions.values() for key in definition.keys}:
             facts = {
-                release: _facts(definition.keys[key]) for release, definition in held.items() if key in definition.keys
+                release: _build_facts(definition.keys[key])
+                for release, definition in definitions.items()
+                if key in definition.keys
             }
-            keys.setdefault(key, []).extend(_stamped(_spans(facts, releases[package]), package, tables))
+            keys.setdefault(key, []).extend(_add_package(_build_spans(facts, releases[package]), package, tables))
     return {
         "type": "object",
         "x-unknown": effects,
-        "properties": {key: _property(keys[key]) for key in sorted(keys)},
+        "properties": {key: _fold_key(keys[key]) for key in sorted(keys)},
     }
 
 
-def _facts(key: Key) -> Json:
+def _build_facts(key: TableKey) -> Json:
     facts: Json = {"schema": key.schema}
     if key.aliases:
         facts["aliases"] = list(key.aliases)
@@ -83,14 +94,14 @@ def _facts(key: Key) -> Json:
     return facts
 
 
-def _spans(facts: Mapping[str, Json], releases: list[str]) -> list[Json]:
-    """Runs of releases with the same facts; a run that reaches the newest release has no `last`."""
+def _build_spans(facts: Mapping[str, Json], releases: list[str]) -> list[Json]:
+    """Return the spans of releases with equal facts; a span that includes the newest release has no `last`."""
     spans: list[Json] = []
     previous: str | None = None
     for release in releases:
         fact = facts.get(release)
         if fact is not None:
-            if previous is not None and spans and previous in facts and same(facts[previous], fact):
+            if previous is not None and spans and previous in facts and is_equal(facts[previous], fact):
                 spans[-1]["last"] = release
             else:
                 spans.append({"since": release, "last": release, **fact})
@@ -100,62 +111,62 @@ def _spans(facts: Mapping[str, Json], releases: list[str]) -> list[Json]:
     return spans
 
 
-def _stamped(spans: list[Json], package: str, tables: Tables) -> list[Json]:
-    """Spans marked with their package, unless it is the framework itself."""
+def _add_package(spans: list[Json], package: str, tables: Tables) -> list[Json]:
+    """Add the package to spans, unless it is the framework itself."""
     return spans if package == next(iter(tables)) else [{"package": package, **span} for span in spans]
 
 
-def _property(spans: list[Json]) -> Json:
-    """A key: as its newest span has it, with the other spans' differences under `x-releases`."""
-    own = [span for span in spans if "package" not in span]
-    newest = (own or spans)[-1]["schema"]
+def _fold_key(spans: list[Json]) -> Json:
+    """Return a key with the schema of its newest span; `x-releases` has the other spans' differences."""
+    main_spans = [span for span in spans if "package" not in span]
+    newest = (main_spans or spans)[-1]["schema"]
     return {
         **newest,
         "x-releases": [
-            {name: value for name, value in span.items() if name != "schema" or not same(value, newest)}
+            {name: value for name, value in span.items() if name != "schema" or not is_equal(value, newest)}
             for span in spans
         ],
     }
 
 
 def unfold(schema: Json) -> Tables:
-    """The tables that a schema was folded from. What patches added is left out."""
+    """Return the tables that a schema was folded from, without the additions of patches."""
     releases: dict[str, list[str]] = schema["x-packages"]
     main = next(iter(releases))
-    definitions: dict[str, dict[str, dict[str, tuple[dict[str, Key], str]]]] = {
-        package: {release: {} for release in of} for package, of in releases.items()
+    definitions: dict[str, dict[str, dict[str, tuple[dict[str, TableKey], str]]]] = {
+        package: {release: {} for release in package_releases} for package, package_releases in releases.items()
     }
-    for name, folded in schema["$defs"].items():
-        for span in folded["x-unknown"]:
+    for name, definition in schema["$defs"].items():
+        for span in definition["x-unknown"]:
             package = span.get("package", main)
-            for release in _within(span, releases[package]):
+            for release in _list_covered(span, releases[package]):
                 definitions[package][release][name] = ({}, span["effect"])
-        for key, facts in folded["properties"].items():
+        for key, facts in definition["properties"].items():
             if facts.get("x-patched"):
                 continue
-            newest = {word: value for word, value in facts.items() if word not in ADDED}
+            newest = {word: value for word, value in facts.items() if word not in ANNOTATIONS}
             for span in facts["x-releases"]:
                 package = span.get("package", main)
-                made = Key(span.get("schema", newest), tuple(span.get("aliases", ())), span.get("gate"))
-                for release in _within(span, releases[package]):
-                    definitions[package][release][name][0][key] = made
+                key_facts = TableKey(span.get("schema", newest), tuple(span.get("aliases", ())), span.get("gate"))
+                for release in _list_covered(span, releases[package]):
+                    definitions[package][release][name][0][key] = key_facts
     entries: dict[str, dict[str, tuple[str, ...]]] = {release: {} for release in releases[main]}
     for entry, spans in schema["x-entries"].items():
         for span in spans:
-            for release in _within(span, releases[main]):
+            for release in _list_covered(span, releases[main]):
                 entries[release][entry] = tuple(span["definitions"])
     return {
         package: {
-            release: Table(
-                {name: Definition(*held) for name, held in definitions[package][release].items()},
+            release: ReleaseTable(
+                {name: Definition(*parts) for name, parts in definitions[package][release].items()},
                 entries[release] if package == main else {},
             )
-            for release in of
+            for release in package_releases
         }
-        for package, of in releases.items()
+        for package, package_releases in releases.items()
     }
 
 
-def _within(span: Json, releases: list[str]) -> Iterable[str]:
+def _list_covered(span: Json, releases: list[str]) -> Iterable[str]:
     start = releases.index(span["since"])
     return releases[start : releases.index(span["last"]) + 1 if "last" in span else None]

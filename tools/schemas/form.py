@@ -1,23 +1,23 @@
-"""Schema files on disk."""
+"""Schema files on disk: load and save."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from cfglint_schemas.form import Json, text
+from cfglint_schemas.form import Json, format_schema
 
 
-def load(path: Path) -> Json:
-    """A schema from its file."""
+def load_schema(path: Path) -> Json:
+    """Return the schema of a file."""
     schema: Json = json.loads(path.read_text(encoding="utf-8"))
     return schema
 
 
-def save(path: Path, schema: Json) -> bool:
-    """Write a schema's file if that changes it; says whether it did."""
-    made = text(schema)
-    if path.exists() and path.read_text(encoding="utf-8") == made:
+def save_schema(path: Path, schema: Json) -> bool:
+    """Write a schema to its file if that changes it; return whether it did."""
+    content = format_schema(schema)
+    if path.exists() and path.read_text(encoding="utf-8") == content:
         return False
-    path.write_text(made, encoding="utf-8", newline="\n")
+    path.write_text(content, encoding="utf-8", newline="\n")
     return True

@@ -1,13 +1,14 @@
-"""What the frameworks' definitions do not state, from `patches/<framework>.json`: renames, effects, keys never read.
+"""Patches for facts that the frameworks' definitions do not state: renames, effects, keys that are never read.
 
-Every item of a patch file names its `source`; sources stay in the patch file. `with` names files whose items hold, too.
+They are in `patches/<framework>.json`. Every item names its `source`, which stays in the patch file. `with` names
+further patch files to apply.
 
-- `broken`: releases on PyPI that hold nothing to read, with the reason.
-- `keys`: settings that no definition declares (code reads them from a plain mapping), with `schema`, `since`, `last`.
-- `also`: schema keywords that the text of a definition does not state, laid over what it does state.
-- `prefixes`: definitions whose keys may carry a prefix, which the framework takes off.
-- `chosen`: definitions that the items of a list are, of several, because of another setting.
-- `status`: what happens to a setting from `since` to `last`; see `docs/schemas.md` for the words.
+- `broken`: releases on PyPI that cannot be read, with the reason.
+- `keys`: keys that no definition declares (code reads them from a plain mapping), with `schema`, `since`, `last`.
+- `also`: schema keywords that a definition does not state, added to those that it states.
+- `prefixes`: definitions whose keys may have a prefix that the framework strips.
+- `chosen`: definitions of a list's items that another key selects.
+- `status`: effect on a key from `since` to `last`; see `docs/schemas.md` for the words.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ _STATUS_WORDS: Final = ("kind", "package", "since", "last", "to", "also", "cases
 
 
 class PatchError(Exception):
-    """A patch that names what the schema does not have, or says what no reader understands."""
+    """A patch that names something the schema lacks, or that no reader understands."""
 
 
-def load(framework: str) -> Json:
-    """A framework's patches; none where it has no file."""
+def load_patches(framework: str) -> Json:
+    """Return a framework's patches, or an empty mapping if it has no patch file."""
     path = FOLDER / f"{framework}.json"
     if not path.exists():
         return {}
     patches: Json = json.loads(path.read_text(encoding="utf-8"))
     for name in patches.pop("with", ()):
-        for kind, items in load(name).items():
+        for kind, items in load_patches(name).items():
             patches[kind] = [*items, *patches.get(kind, ())]
     return patches
 
 
-def apply(schema: Json, patches: Json) -> Json:
-    """The schema with patches on it; it must be freshly folded. Raises PatchError."""
+def apply_patches(schema: Json, patches: Json) -> Json:
+    """Apply patches to a freshly folded schema and return it; raise PatchError for an invalid patch."""
     for item in patches.get("keys", ()):
-        _need(item, "source")
-        for definition, key in _targets(schema, item):
+        _require_words(item, "source")
+        for definition, key in _find_targets(schema, item):
             properties = schema["$defs"][definition]["properties"]
             span = {word: item[word] for word in ("package", "since", "last", "aliases", "gate") if word in item}
             if "since" not in span:
@@ -56,28 +57,28 @@ def apply(schema: Json, patches: Json) -> Json:
                 raise PatchError(f"{definition}.{key} is declared by the framework itself: no patch is needed")
             properties[key]["x-releases"].append(span)
     for item in patches.get("also", ()):
-        _need(item, "source", "schema", "since")
+        _require_words(item, "source", "schema", "since")
         span = {word: item[word] for word in ("since", "last", "schema") if word in item}
-        for definition, key in _targets(schema, item):
-            _declared(schema, definition, key).setdefault("x-also", []).append(span)
+        for definition, key in _find_targets(schema, item):
+            _find_key(schema, definition, key).setdefault("x-also", []).append(span)
     for item in patches.get("prefixes", ()):
-        _need(item, "source", "since", "effect")
+        _require_words(item, "source", "since", "effect")
         span = {word: item[word] for word in ("prefix", "since", "last", "effect") if word in item}
         definition = schema["$defs"][item["definition"]]
         properties = definition.pop("properties")
         definition.update({"x-prefixes": [*definition.get("x-prefixes", ()), span], "properties": properties})
     for item in patches.get("chosen", ()):
-        _need(item, "source", "since", "at", "when")
+        _require_words(item, "source", "since", "at", "when")
         span = {word: item[word] for word in ("at", "when", "since", "last") if word in item}
         definition = schema["$defs"][item["definition"]]
         properties = definition.pop("properties")
         definition.update({"x-chosen": [*definition.get("x-chosen", ()), span], "properties": properties})
     for item in patches.get("status", ()):
-        _need(item, "source", "since")
+        _require_words(item, "source", "since")
         if item["kind"] not in KINDS or item.get("effect", "error") not in EFFECTS:
             raise PatchError(f"{item}: unknown kind or effect")
         status = {word: item[word] for word in _STATUS_WORDS if word in item}
-        for definition, key in _targets(schema, item):
+        for definition, key in _find_targets(schema, item):
             properties = schema["$defs"][definition]["properties"]
             facts = properties.setdefault(key, {"x-releases": [], "x-patched": True})
             facts.setdefault("x-status", []).append(status)
@@ -86,13 +87,13 @@ def apply(schema: Json, patches: Json) -> Json:
     return schema
 
 
-def _need(item: Json, *words: str) -> None:
+def _require_words(item: Json, *words: str) -> None:
     for word in words:
         if word not in item:
             raise PatchError(f"{item}: no `{word}`")
 
 
-def _declared(schema: Json, definition: str, key: str) -> Json:
+def _find_key(schema: Json, definition: str, key: str) -> Json:
     properties: Json = schema["$defs"][definition]["properties"]
     if key not in properties:
         raise PatchError(f"{definition}.{key}: no such key")
@@ -100,8 +101,8 @@ def _declared(schema: Json, definition: str, key: str) -> Json:
     return facts
 
 
-def _targets(schema: Json, item: Json) -> Iterator[tuple[str, str]]:
-    """Definition and key of each of an item's `keys`: `"Definition/key"`."""
+def _find_targets(schema: Json, item: Json) -> Iterator[tuple[str, str]]:
+    """Yield definition and key of each of an item's `keys`: `"Definition/key"`."""
     for target in item["keys"]:
         definition, _, key = target.partition("/")
         if definition not in schema["$defs"] or not key:

@@ -1,1 +1,1 @@
-"""The memory model against measurements: rows, comparison, fitting, report."""
+"""Calibration of the memory model: evidence rows, comparison, fitting, report."""

@@ -1,7 +1,7 @@
-"""Rows that measure one part alone: an output matrix with its loss, the loss of given logits, or an MLP.
+"""Component rows: an output matrix with its loss, the loss of given logits, or an MLP.
 
-The row's `component` states which loss ran and its sizes. What a benchmark holds beside the loss (weights, inputs,
-their gradients) is part of its figure.
+The row's `component` states which loss ran and its sizes. Tensors that a benchmark holds beside the loss (weights,
+inputs, their gradients) are part of its figure.
 """
 
 from __future__ import annotations
@@ -9,85 +9,87 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cfglint_train.calibration.rows import Row
-from cfglint_train.calibration.subject import UnmappedError, counter_of
+from cfglint_train.calibration.subject import UnmappedError, read_counter
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
-from cfglint_train.memory.calibration import table
-from cfglint_train.memory.logits import chunk_of
+from cfglint_train.memory.calibration import load_table
+from cfglint_train.memory.logits import count_liger_chunk_tokens
 
 
 class Sizes(Frozen):
-    """Tokens, words of the vocabulary and width; width 0 where there is no matrix."""
+    """Tokens, vocabulary size and width; the width is 0 if there is no matrix."""
 
     tokens: int
     vocab: int
     hidden: int
 
 
-def sizes(stated: Mapping[str, Any]) -> Sizes:
+def read_sizes(stated: Mapping[str, Any]) -> Sizes:
     """Return the sizes of a loss. Raises UnmappedError."""
-    found = [size for name in Sizes._fields if isinstance(size := stated.get(name), int) and size >= 0]
-    if len(found) < len(Sizes._fields):
-        raise UnmappedError("component whose sizes are not stated")
-    return Sizes(*found)
+    values = [size for name in Sizes._fields if isinstance(size := stated.get(name), int) and size >= 0]
+    if len(values) < len(Sizes._fields):
+        raise UnmappedError("the sizes of the component are not stated")
+    return Sizes(*values)
 
 
-def _bytes(kind: str, size: Sizes) -> float:
-    """What a benchmark of the loss counts, in bytes. Raises UnmappedError for one without a formula."""
-    words, matrix, rows = size.tokens * size.vocab, size.vocab * size.hidden, size.tokens * size.hidden
+def _compute_loss_bytes(kind: str, size: Sizes) -> float:
+    """Return the bytes that a benchmark of the loss counts. Raises UnmappedError for a loss without a formula."""
+    logits, matrix, inputs = size.tokens * size.vocab, size.vocab * size.hidden, size.tokens * size.hidden
     if not size.hidden:
-        # fp32 logits with a gradient of their own; Liger writes the gradient over them.
-        known = {"huggingface": 20.0 * words, "torch": 20.0 * words, "liger": 4.0 * words}
+        # fp32 logits with a separate gradient; Liger writes the gradient over them.
+        bytes_by_kind = {"huggingface": 20.0 * logits, "torch": 20.0 * logits, "liger": 4.0 * logits}
     else:
-        beside = 2.0 * matrix + 2.0 * rows
-        chunk = 8.0 * chunk_of(size.tokens, size.hidden, size.vocab) * size.vocab
-        known = {
+        shared = 2.0 * matrix + 2.0 * inputs
+        chunk = 8.0 * count_liger_chunk_tokens(size.tokens, size.hidden, size.vocab) * size.vocab
+        bytes_by_kind = {
             # 16-bit logits, log-softmax and gradient; the matrix, its gradient and the sum with an earlier one.
-            "huggingface": 6.0 * words + 6.0 * matrix + 4.0 * rows,
+            "huggingface": 6.0 * logits + 6.0 * matrix + 4.0 * inputs,
             # The same in fp32: log-softmax and two gradients.
-            "bf16 gemm reference": 12.0 * words + 4.0 * matrix + 4.0 * rows,
-            # The matrix's gradient, a chunk's, and the one that the step before left; the input's, and the one before.
-            "liger": beside + 3 * 2.0 * matrix + 2 * 2.0 * rows + chunk,
-            # 0.6 and 0.7: a chunk's gradient also in fp32, and its logits in 16 bits only.
-            "liger 0.6": beside + (3 * 2.0 + 4.0) * matrix + 2 * 2.0 * rows + chunk / 4,
-            # xtuner's, compiled: fp32 logits that become their gradient.
-            "eager": 8.0 * words + beside,
-            # xtuner's of 1,024 tokens a chunk (7855e18b7, loss/chunk_loss.py, torch.func.grad_and_value; traced): the
-            # matrix, its gradient, a chunk's and that of the chunk before; of a chunk the logits of two in fp32,
-            # log-softmax, its gradient, and the gradient in 16 bits.
-            "chunk1024": 8.0 * matrix + 18.0 * 1024 * size.vocab + 4.0 * rows,
-            "cce": beside + 2 * 2.0 * matrix + 2 * 2.0 * rows + 8.0 * size.tokens,
+            "bf16 gemm reference": 12.0 * logits + 4.0 * matrix + 4.0 * inputs,
+            # The matrix's gradient, that of a chunk and that of the previous step; the input's gradient and the
+            # previous one.
+            "liger": shared + 3 * 2.0 * matrix + 2 * 2.0 * inputs + chunk,
+            # 0.6 and 0.7: the gradient of a chunk also in fp32, and its logits only in 16 bits.
+            "liger 0.6": shared + (3 * 2.0 + 4.0) * matrix + 2 * 2.0 * inputs + chunk / 4,
+            # xtuner's compiled loss: fp32 logits that become their gradient.
+            "eager": 8.0 * logits + shared,
+            # xtuner's loss with 1,024 tokens per chunk (7855e18b7, loss/chunk_loss.py, torch.func.grad_and_value;
+            # traced): the matrix, its gradient, that of a chunk and that of the chunk before; per chunk the logits of
+            # two in fp32, log-softmax, its gradient, and the gradient in 16 bits.
+            "chunk1024": 8.0 * matrix + 18.0 * 1024 * size.vocab + 4.0 * inputs,
+            "cce": shared + 2 * 2.0 * matrix + 2 * 2.0 * inputs + 8.0 * size.tokens,
         }
-    if kind not in known:
-        raise UnmappedError(f"no formula for the component {kind or 'that is not named'}")
-    return known[kind]
+    if kind not in bytes_by_kind:
+        raise UnmappedError(f"no formula for the component {kind or '(unnamed)'}")
+    return bytes_by_kind[kind]
 
 
-def _mlp(stated: Mapping[str, Any]) -> float:
-    """Bytes of Liger's gated MLP in a benchmark that keeps its graph: weights, their gradients and one more, 16 bits
-    each; per token gate, up and their product, and seven of the width: input, output, their gradients, and while both
-    products go back one from each and the sum. Raises UnmappedError.
+def _compute_mlp_bytes(stated: Mapping[str, Any]) -> float:
+    """Return the bytes of Liger's gated MLP in a benchmark that keeps its graph. Raises UnmappedError.
+
+    Weights, their gradients and one more, 16 bits each. Per token: gate, up and their product, and seven tensors of the
+    width: input, output, their gradients, and while both products run backward, one from each and the sum.
     """
-    found = [size for name in ("tokens", "hidden", "intermediate") if isinstance(size := stated.get(name), int)]
-    if stated.get("mlp") != "liger" or len(found) < 3:
-        raise UnmappedError("component that is no loss")
-    tokens, hidden, inner = found
+    sizes = [size for name in ("tokens", "hidden", "intermediate") if isinstance(size := stated.get(name), int)]
+    if stated.get("mlp") != "liger" or len(sizes) < 3:
+        raise UnmappedError("the component is neither a loss nor a Liger MLP")
+    tokens, hidden, inner = sizes
     return 2.0 * (7 * hidden * inner + tokens * (3 * inner + 7 * hidden))
 
 
-def predicted(row: Row) -> tuple[str, float, float, float]:
+def estimate_component(row: Row) -> tuple[str, float, float, float]:
     """Return the counter, and the low, expected and high bytes of a component row. Raises UnmappedError."""
-    reason = row.text("unmapped")
+    reason = row.get_text("unmapped")
     if reason:
         raise UnmappedError(reason)
-    stated = row.table("component")
+    stated = row.get_table("component")
     if "mlp" in stated:
-        expected, matrices = _mlp(stated), 1.0
+        expected, matrices = _compute_mlp_bytes(stated), 1.0
     else:
-        size = sizes(stated)
-        expected, matrices = _bytes(str(stated.get("loss") or ""), size), 1.0 if size.hidden else 0.0
-    work = table().coefficients[str(stated.get("workspace"))]
-    residual = table().residuals["traced"]
-    total = expected + matrices * work.expected
-    low, high = expected * (1 + residual.low), expected * (1 + residual.high) + work.high
-    return counter_of(row), low, total, high
+        size = read_sizes(stated)
+        expected, matrices = _compute_loss_bytes(str(stated.get("loss") or ""), size), 1.0 if size.hidden else 0.0
+    workspace = load_table().coefficients[str(stated.get("workspace"))]
+    residual = load_table().residuals["traced"]
+    total = expected + matrices * workspace.expected
+    low, high = expected * (1 + residual.low), expected * (1 + residual.high) + workspace.high
+    return read_counter(row), low, total, high

@@ -1,11 +1,14 @@
-"""How far published rows were from their estimates, by kind of job: what intervals are made of.
+"""Fit of the intervals: errors of published rows by kind of job.
 
-Rows that state torch's allocated counter at the peak of training, in a unit that is clear, and are graded exact or
-good count; the reserved counter has the allocator's own coefficients. A group is one set-up and weighs as much as any
-other, however many rows it has. A kind with three groups and more, of two frameworks and more, has an interval of its
-own: without the outermost tenths, and wider by one part in the number of groups, because the next set-up is none of
-them. Others have that of the wider kind (`comparable.kinds`): rows of one framework say little of another's jobs. The
-tenths are the most that leave nine rows of ten inside where each group is left out in turn (`left_out`).
+A row counts if it states torch's allocated counter at the peak of training, in an unambiguous unit, and is graded exact
+or good; the reserved counter has the allocator's own coefficients. A group is one set-up. All groups have the same
+weight, however many rows they have.
+
+A kind with at least three groups from at least two frameworks has an interval of its own: the residuals without the
+outer tenth on each side, widened by 1 / number of groups because the next set-up is none of them. Other kinds use the
+interval of the wider kind (`comparable.list_classes`), because rows of one framework are weak evidence for another's
+jobs. A tenth is the largest tail that leaves nine of ten rows inside when each group is left out in turn
+(`compare_leave_one_out`).
 """
 
 from __future__ import annotations
@@ -16,64 +19,73 @@ from cfglint_train.calibration.compare import PEAK, Comparison, compare
 from cfglint_train.calibration.rows import Row, Unreadable
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.calibration import Residual
-from cfglint_train.memory.comparable import ANY, kinds
+from cfglint_train.memory.comparable import ANY_CLASS, list_classes
 
-_GROUPS: Final = 3
-_FRAMEWORKS: Final = 2
+_MIN_GROUPS: Final = 3
+_MIN_FRAMEWORKS: Final = 2
 _TAIL: Final = 0.1
 
 
-def counts(row: Comparison) -> bool:
-    """Whether intervals are fitted to a row."""
+def is_fit_evidence(row: Comparison) -> bool:
+    """Return whether intervals are fitted to a row."""
     allocated = row.counter == "allocated" and row.scope == PEAK and row.grade in ("exact", "good")
     return allocated and row.error is not None and row.smaller is None and not row.bound
 
 
-def rows_of(rows: Iterable[Comparison]) -> dict[str, list[Comparison]]:
-    """The rows that count, by kind of job, wider kinds included: of several set-ups, and all of them."""
-    found: dict[str, list[Comparison]] = {}
-    for row in filter(counts, rows):
-        for kind in kinds(row.kind):
-            found.setdefault(kind, []).append(row)
-    return {kind: members for kind, members in found.items() if kind == ANY or _various(members)}
+def group_by_kind(rows: Iterable[Comparison]) -> dict[str, list[Comparison]]:
+    """Return the rows that intervals are fitted to, by kind of job.
+
+    Wider kinds are included. A kind needs several set-ups, except the kind of all rows.
+    """
+    rows_by_kind: dict[str, list[Comparison]] = {}
+    for row in filter(is_fit_evidence, rows):
+        for kind in list_classes(row.kind):
+            rows_by_kind.setdefault(kind, []).append(row)
+    return {kind: members for kind, members in rows_by_kind.items() if kind == ANY_CLASS or _is_diverse(members)}
 
 
-def _various(rows: Sequence[Comparison]) -> bool:
-    """Whether rows are of enough set-ups, and not of one framework's code alone."""
-    return len({row.group for row in rows}) >= _GROUPS and len({row.framework for row in rows}) >= _FRAMEWORKS
+def _is_diverse(rows: Sequence[Comparison]) -> bool:
+    """Return whether rows cover enough set-ups and more than one framework."""
+    return len({row.group for row in rows}) >= _MIN_GROUPS and len({row.framework for row in rows}) >= _MIN_FRAMEWORKS
 
 
-def fitted(rows: Iterable[Comparison]) -> dict[str, Residual]:
-    """The residuals of each kind: truth / estimate - 1."""
-    found = {}
-    for kind, members in sorted(rows_of(rows).items()):
+def fit_residuals(rows: Iterable[Comparison]) -> dict[str, Residual]:
+    """Return the residual of each kind, truth / estimate - 1."""
+    residuals = {}
+    for kind, members in sorted(group_by_kind(rows).items()):
         groups: dict[str, int] = {}
         for row in members:
             groups[row.group] = groups.get(row.group, 0) + 1
-        seen = sorted((1 / (1 + (row.error or 0.0)) - 1, 1 / groups[row.group]) for row in members)
-        wider = 1 + 1 / len(groups)
-        low, high = min(_edge(seen), 0.0) * wider, max(_edge(seen[::-1]), 0.0) * wider
-        found[kind] = Residual(kind, round(low, 3), round(high, 3), tuple(sorted(row.id for row in members)))
-    return found
+        weighted_errors = sorted((1 / (1 + (row.error or 0.0)) - 1, 1 / groups[row.group]) for row in members)
+        widening = 1 + 1 / len(groups)
+        low, high = (
+            min(_find_edge(weighted_errors), 0.0) * widening,
+            max(_find_edge(weighted_errors[::-1]), 0.0) * widening,
+        )
+        residuals[kind] = Residual(kind, round(low, 3), round(high, 3), tuple(sorted(row.id for row in members)))
+    return residuals
 
 
-def _edge(seen: Sequence[tuple[float, float]]) -> float:
-    """The first value of which more than the tail lies before or at it. `seen`: values with their weights, in order."""
-    total, so_far = sum(weight for _, weight in seen), 0.0
-    for value, weight in seen:
-        so_far += weight
-        if so_far > _TAIL * total:
+def _find_edge(weighted_values: Sequence[tuple[float, float]]) -> float:
+    """Return the first value up to which more than the tail's share of the weight lies.
+
+    `weighted_values` are pairs of value and weight, in order.
+    """
+    total, cumulated = sum(weight for _, weight in weighted_values), 0.0
+    for value, weight in weighted_values:
+        cumulated += weight
+        if cumulated > _TAIL * total:
             return value
-    return seen[-1][0]
+    return weighted_values[-1][0]
 
 
-def left_out(rows: Sequence[Row | Unreadable]) -> Iterator[Comparison]:
-    """Every row with the interval that it has where its own group is left out of the fit."""
+def compare_leave_one_out(rows: Sequence[Row | Unreadable]) -> Iterator[Comparison]:
+    """Yield every row with the interval that a fit without its own group gives."""
     compared = list(compare(rows))
-    groups = dict.fromkeys(row.group for row in compared if counts(row))
-    without = {group: fitted(row for row in compared if row.group != group) for group in groups}
-    for row, found in zip(rows, compared):
-        if found.group in without:  # what a figure may mean, other rows of its source say
-            again = next(compare([row], without[found.group]))
-            found = again._replace(measured=found.measured, smaller=found.smaller)
-        yield found
+    groups = dict.fromkeys(row.group for row in compared if is_fit_evidence(row))
+    residuals_without = {group: fit_residuals(row for row in compared if row.group != group) for group in groups}
+    for row, comparison in zip(rows, compared):
+        if comparison.group in residuals_without:  # the readings of a figure depend on other rows of its source
+            refitted = next(compare([row], residuals_without[comparison.group]))
+            comparison = refitted._replace(measured=comparison.measured, smaller=comparison.smaller)
+        yield comparison

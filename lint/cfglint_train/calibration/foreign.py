@@ -1,8 +1,8 @@
 """Decoder layers and losses of code that cfglint does not lint, for evidence rows of that code.
 
-Published rows of litgpt, torchtitan and torchtune hold the tape to a GPU's own counters, so their models are written
-down as transformers' are. `install()` adds them to the tables of `memory/layers/` and `memory/losses.py`; only the
-evidence calls it. Their `model_type` is prefixed with the code's name: `litgpt:llama`.
+Published rows of litgpt, torchtitan and torchtune check the tape against a GPU's own counters, so their models are
+described like those of transformers. `install()` adds them to the tables of `memory/layers/` and `memory/losses.py`;
+only the evidence calls it. Their `model_type` is prefixed with the name of the code: `litgpt:llama`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cfglint_train.models.architecture import Experts
 
 
 class LitGpt(Layer):
-    """litgpt 0.4 to 0.5 (model.py, lora.py): one matrix for queries, keys and values, heads copied where grouped."""
+    """litgpt 0.4 to 0.5 (model.py, lora.py): one matrix for queries, keys and values; grouped heads are copied."""
 
     __slots__ = ()
 
-    def _normalised(self, x: int, heads: float) -> int:
-        """X * rsqrt(mean(x * x) + eps) in fp32: a product, whose gradient needs two tensors of the width."""
+    def _normalize_in_fp32(self, x: int, heads: float) -> int:
+        """Compute x * rsqrt(mean(x * x) + eps) in fp32: a product whose gradient needs two tensors of the width."""
         tape, width = self.tape, self.tape.width[x]
         full = self.cast(x, 4)
         squares = tape.apply((full,), width, 4, saves=(full,), scratch=8 * width)
@@ -28,18 +28,18 @@ class LitGpt(Layer):
         root = tape.apply((mean,), heads, 4, saves_output=True, scratch=8 * heads)
         return tape.apply((full, root), width, 4, saves=(full, root), scratch=4 * width)
 
-    def adapt(self, x: int, base: int, leaf: str) -> int:
-        """LoRA; where the fused matrix has one for queries and values only, the others are filled up with zeros."""
+    def add_adapter(self, x: int, base: int, leaf: str) -> int:
+        """Apply LoRA; if only some of the fused queries, keys and values have adapters, zeros fill up the rest."""
         tape, mode, shape = self.tape, self.mode, self.architecture
         parts = [part for part in ("q_proj", "k_proj", "v_proj") if part in mode.targets]
         if leaf != self.leaves.fused or not parts:
-            return super().adapt(x, base, leaf)
+            return super().add_adapter(x, base, leaf)
         fan_in, width, rank, element = tape.width[x], tape.width[base], mode.rank * len(parts), tape.element[x]
         query, key = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
         out = sum({"q_proj": query}.get(part, key) for part in parts)
         inner = x
         if mode.dropout:
-            mask = tape.tensor(fan_in, 1, needs=False)
+            mask = tape.add_tensor(fan_in, 1, needs=False)
             inner = tape.apply((inner,), fan_in, element, saves=(mask,))
         inner = tape.apply((inner,), rank, element, saves=(inner,), weight_gradient=fan_in * rank * mode.adapter)
         inner = tape.apply((inner,), out, element, saves=(inner,), weight_gradient=out * mode.rank * mode.adapter)
@@ -49,18 +49,18 @@ class LitGpt(Layer):
         tape.hold(x, base)
         return tape.apply((base, scaled), width, element, alias=True)
 
-    def linear(self, x: int, width: float, leaf: str) -> int:
-        """The fused matrix is adapted where one of its parts is."""
-        if leaf == self.leaves.fused and self.mode.rank and not self.targeted(leaf):
-            base = super().linear(x, width, leaf)
-            return self.adapt(x, base, leaf) if self.mode.targets & {"q_proj", "k_proj", "v_proj"} else base
-        return super().linear(x, width, leaf)
+    def apply_linear(self, x: int, width: float, leaf: str) -> int:
+        """Apply a matrix; the fused one is adapted if one of its parts is."""
+        if leaf == self.leaves.fused and self.mode.rank and not self.has_adapter(leaf):
+            base = super().apply_linear(x, width, leaf)
+            return self.add_adapter(x, base, leaf) if self.mode.targets & {"q_proj", "k_proj", "v_proj"} else base
+        return super().apply_linear(x, width, leaf)
 
-    def attention(self, x: int) -> int:
-        """Queries, keys and values of one matrix; grouped keys and values are copied once per query head."""
+    def build_attention(self, x: int) -> int:
+        """Apply attention from one fused matrix; grouped keys and values are copied once per query head."""
         tape, shape, element = self.tape, self.architecture, self.tape.element[x]
         query_width, key_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-        fused = self.linear(x, query_width + 2 * key_width, self.leaves.fused)
+        fused = self.apply_linear(x, query_width + 2 * key_width, self.leaves.fused)
         grouped = 1 < shape.kv_heads < shape.heads
         if grouped:
             query, key, value = (self.copy(fused, query_width) for _ in range(3))
@@ -73,7 +73,7 @@ class LitGpt(Layer):
         query, key = self.rotate(query), self.rotate(key)
         query, key = tape.apply((query,), query_width, element), tape.apply((key,), query_width, element)
         out = self.attend(query, key, value, query_width)
-        out = self.linear(out, shape.hidden, self.leaves.out)
+        out = self.apply_linear(out, shape.hidden, self.leaves.out)
         tape.hold(x)
         return out
 
@@ -84,85 +84,87 @@ class LitGptAdapter(LitGpt):
     __slots__ = ()
 
     def attend(self, query: int, key: int, value: int, out_width: float) -> int:
-        """Both attentions keep their outputs; the gated one is added."""
+        """Attend to tokens and prompts: both outputs are kept, and the gated one is added."""
         tape, element = self.tape, self.tape.element[query]
         out = super().attend(query, key, value, out_width)
-        rows = tape.tensor(self.architecture.heads, 4, needs=False)
-        prompts = tape.tensor(0, element)
-        seen = tape.apply((query, prompts), out_width, element, saves=(query, rows), saves_output=True)
-        gated = tape.apply((seen,), out_width, element, saves=(seen,), scratch=out_width * element)
+        rows = tape.add_tensor(self.architecture.heads, 4, needs=False)
+        prompts = tape.add_tensor(0, element)
+        attended = tape.apply((query, prompts), out_width, element, saves=(query, rows), saves_output=True)
+        gated = tape.apply((attended,), out_width, element, saves=(attended,), scratch=out_width * element)
         return tape.apply((out, gated), out_width, element, alias=True)
 
 
 class LitGptAdapterV2(LitGptAdapter):
-    """The same with a trained scale and bias at each matrix, and trained norms (adapter_v2.py)."""
+    """LLaMA-Adapter with a trained scale and bias at each matrix, and trained norms (adapter_v2.py)."""
 
     __slots__ = ()
 
-    def linear(self, x: int, width: float, leaf: str) -> int:
-        """Scale * (x W^T + bias): the scale's gradient needs what it multiplies."""
+    def apply_linear(self, x: int, width: float, leaf: str) -> int:
+        """Compute scale * (x W^T + bias): the scale's gradient needs the value that it multiplies."""
         tape, element = self.tape, self.tape.element[x]
-        out = super().linear(x, width, leaf)
+        out = super().apply_linear(x, width, leaf)
         shifted = tape.apply((out,), width, element, weight_gradient=width * element)
         return tape.apply(
             (shifted,), width, element, saves=(shifted,), scratch=width * element, weight_gradient=width * element
         )
 
-    def norm(self, x: int, heads: float = 1) -> int:
-        """With a weight's gradient."""
+    def apply_norm(self, x: int, heads: float = 1) -> int:
+        """Apply a norm whose weight has a gradient."""
         mode, self.mode = self.mode, self.mode._replace(trained=True)
-        out = super().norm(x, heads)
+        out = super().apply_norm(x, heads)
         self.mode = mode
         return out
 
 
-class Native(Layer):
+class NativeLayer(Layer):
     """torchtitan and torchtune with torch's own RMSNorm: it keeps its input and 1/root of each row."""
 
     __slots__ = ()
 
-    def norm(self, x: int, heads: float = 1) -> int:
-        """One kernel."""
-        return self.fused_norm(x, heads)
+    def apply_norm(self, x: int, heads: float = 1) -> int:
+        """Apply the norm in one kernel."""
+        return self.apply_fused_norm(x, heads)
 
     def attend(self, query: int, key: int, value: int, out_width: float) -> int:
-        """CuDNN's kernel, which is not among those whose output torchtitan keeps when it recomputes selectively."""
+        """Attend with cuDNN's kernel, whose output torchtitan's selective recomputation does not keep."""
         if self.mode.attention != "cudnn":
             return super().attend(query, key, value, out_width)
         tape, element = self.tape, self.tape.element[query]
-        rows = tape.tensor(self.architecture.heads, 4, needs=False)
-        saves = query, self.repeat(key, tape.width[query]), self.repeat(value, out_width), rows
+        rows = tape.add_tensor(self.architecture.heads, 4, needs=False)
+        saves = query, self.repeat_heads(key, tape.width[query]), self.repeat_heads(value, out_width), rows
         return tape.apply(saves[:3], out_width, element, saves=saves, saves_output=True)
 
 
-class Absolute(Native):
-    """torchtitan with fp8 products between #701 and #820, in eager mode: the absolute values that scales are made from
-    were in the list of what selective recomputation keeps. Those of weights are `setup.neighbours`.
+class AbsoluteMaxLayer(NativeLayer):
+    """torchtitan with fp8 products between #701 and #820, in eager mode.
+
+    Selective recomputation kept the absolute values that scales are computed from. Those of weights are
+    `setup.neighbours`.
     """
 
     __slots__ = ()
 
-    def linear(self, x: int, width: float, leaf: str) -> int:
-        """The input's absolute values stay."""
+    def apply_linear(self, x: int, width: float, leaf: str) -> int:
+        """Apply a matrix; the input's absolute values are kept."""
         self.tape.apply((x,), self.tape.width[x], self.tape.element[x], mark="absolute")
-        return super().linear(x, width, leaf)
+        return super().apply_linear(x, width, leaf)
 
 
-class NativeMixture(Native):
-    """torchtitan's own mixture (models/moe/moe.py), whose scores are applied after the experts."""
+class NativeMixture(NativeLayer):
+    """torchtitan's own mixture of experts (models/moe/moe.py), which applies scores after the experts."""
 
     __slots__ = ()
 
-    def experts(self, x: int, experts: Experts) -> int:
-        """Rows in the order of their experts, padded by a copy; the outputs go back in fp32, times their scores.
+    def run_experts(self, x: int, experts: Experts) -> int:
+        """Apply experts to rows in expert order, padded by a copy; outputs return in fp32, times their scores.
 
-        Every row that is evaluated has its experts on several ranks: selective recomputation keeps what both exchanges
-        of rows receive, and the sum (activation_checkpoint.py, `_get_save_ops`).
+        In every row that is evaluated, experts are on several ranks: selective recomputation keeps the results of both
+        exchanges of rows, and the sum (activation_checkpoint.py, `_get_save_ops`).
         """
         tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
         chosen, width, element = experts.per_token, experts.intermediate, tape.element[x]
         count = experts.count * hidden * width
-        indices = tape.tensor(chosen, 8 * 4, needs=False)
+        indices = tape.add_tensor(chosen, 8 * 4, needs=False)
         full = self.cast(x, 4)
         gate = tape.apply(
             (full,), experts.count, 4, saves=(full,), weight_gradient=experts.count * hidden * mode.weight
@@ -171,33 +173,35 @@ class NativeMixture(Native):
         weights = tape.apply((scores,), chosen, 4, saves=(indices,))
         rows = tape.apply((x,), chosen * hidden, element, mark="exchange")
         padded = tape.apply((rows,), chosen * hidden, element)
-        first = self.activate(self.grouped(padded, chosen * width, count, 0))
-        inner = self.gated(first, self.grouped(padded, chosen * width, count, 0))
-        outer = self.grouped(inner, chosen * hidden, count, 0)
+        first = self.activate(self.multiply_grouped(padded, chosen * width, count, 0))
+        inner = self.multiply_gate(first, self.multiply_grouped(padded, chosen * width, count, 0))
+        outer = self.multiply_grouped(inner, chosen * hidden, count, 0)
         back = tape.apply((outer,), chosen * hidden, element, mark="exchange")
-        placed = self.cast(tape.apply((back,), chosen * hidden, element), 4)
+        restored = self.cast(tape.apply((back,), chosen * hidden, element), 4)
         summed = tape.apply(
-            (placed, weights), hidden, 4, saves=(placed, weights), scratch=4 * chosen * hidden, mark="sum"
+            (restored, weights), hidden, 4, saves=(restored, weights), scratch=4 * chosen * hidden, mark="sum"
         )
         total = self.cast(summed, element)
         if not experts.shared_intermediate:
             return total
-        return tape.apply((total, self.mlp(x, experts.shared_intermediate)), hidden, element, alias=True)
+        return tape.apply((total, self.build_mlp(x, experts.shared_intermediate)), hidden, element, alias=True)
 
 
-class ScoredFirst(Native):
-    """torchtitan's mixture of August 2025 on ranks that hold all experts: rows are multiplied by their scores in fp32
-    before the experts (experiments/llama4/model/moe.py, infra/expert_parallel.py at #1517).
+class ScoredFirstMixture(NativeLayer):
+    """torchtitan's mixture of August 2025 on ranks that hold all experts.
+
+    Rows are multiplied by their scores in fp32 before the experts (experiments/llama4/model/moe.py,
+    infra/expert_parallel.py at #1517).
     """
 
     __slots__ = ()
 
-    def experts(self, x: int, experts: Experts) -> int:
-        """Rows in the order of their experts, copied behind a row of zeros, padded by another copy, and put back."""
+    def run_experts(self, x: int, experts: Experts) -> int:
+        """Apply experts to rows in expert order, copied after a row of zeros, padded by another copy, and put back."""
         tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
         chosen, width, element = experts.per_token, experts.intermediate, tape.element[x]
         count = experts.count * hidden * width
-        indices = tape.tensor(chosen, 8 * 4, needs=False)
+        indices = tape.add_tensor(chosen, 8 * 4, needs=False)
         gate = tape.apply(
             (x,), experts.count, element, saves=(x,), weight_gradient=experts.count * hidden * mode.weight
         )
@@ -207,50 +211,50 @@ class ScoredFirst(Native):
         scaled = self.cast(tape.apply((rows, weights), chosen * hidden, 4, saves=(rows, weights)), element)
         joined = tape.apply((scaled,), chosen * hidden, element)
         padded = tape.apply((joined,), chosen * hidden, element)
-        first = self.activate(self.grouped(padded, chosen * width, count, 0))
-        inner = self.gated(first, self.grouped(padded, chosen * width, count, 0))
-        back = tape.apply((self.grouped(inner, chosen * hidden, count, 0),), chosen * hidden, element)
-        shared = self.mlp(x, experts.shared_intermediate)
+        first = self.activate(self.multiply_grouped(padded, chosen * width, count, 0))
+        inner = self.multiply_gate(first, self.multiply_grouped(padded, chosen * width, count, 0))
+        back = tape.apply((self.multiply_grouped(inner, chosen * hidden, count, 0),), chosen * hidden, element)
+        shared = self.build_mlp(x, experts.shared_intermediate)
         return tape.apply((shared, back), hidden, element)
 
 
 class HybridMixture(NativeMixture):
-    """The same over HybridEP with `non_blocking_capacity_factor` 1.0 (distributed/deepep/hybridep.py).
+    """torchtitan's mixture over HybridEP with `non_blocking_capacity_factor` 1.0 (distributed/deepep/hybridep.py).
 
-    Nothing waits for the number of rows: a rank has room for all tokens of four ranks, each at as many of its experts
-    as a token has at all.
+    Nothing waits for the number of rows: a rank reserves room for all tokens of four ranks, each at as many of its
+    experts as a token has in total.
     """
 
     __slots__ = ()
 
-    def experts(self, x: int, experts: Experts) -> int:
-        """Rows as they arrive, without padding; scores are applied before they go back, where they are summed."""
+    def run_experts(self, x: int, experts: Experts) -> int:
+        """Apply experts to rows as they arrive, without padding, and scores before the rows are returned and summed."""
         tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
-        room, width, element = 4 * experts.per_token, experts.intermediate, tape.element[x]
+        capacity, width, element = 4 * experts.per_token, experts.intermediate, tape.element[x]
         count = experts.count * hidden * width
         full = self.cast(x, 4)
         gate = tape.apply(
             (full,), experts.count, 4, saves=(full,), weight_gradient=experts.count * hidden * mode.weight
         )
         scores = tape.apply((gate,), experts.count, 4, saves_output=True)
-        rows = tape.apply((x,), room * hidden, element, mark="exchange")
-        first = self.activate(self.grouped(rows, room * width, count, 0))
-        inner = self.gated(first, self.grouped(rows, room * width, count, 0))
-        outer = self.grouped(inner, room * hidden, count, 0)
-        scaled = tape.apply((outer, scores), room * hidden, element, saves=(outer,))
+        rows = tape.apply((x,), capacity * hidden, element, mark="exchange")
+        first = self.activate(self.multiply_grouped(rows, capacity * width, count, 0))
+        inner = self.multiply_gate(first, self.multiply_grouped(rows, capacity * width, count, 0))
+        outer = self.multiply_grouped(inner, capacity * hidden, count, 0)
+        scaled = tape.apply((outer, scores), capacity * hidden, element, saves=(outer,))
         total = tape.apply((scaled,), hidden, element, mark="exchange")
         if not experts.shared_intermediate:
             return total
-        return tape.apply((total, self.mlp(x, experts.shared_intermediate)), hidden, element, alias=True)
+        return tape.apply((total, self.build_mlp(x, experts.shared_intermediate)), hidden, element, alias=True)
 
 
-class Traced(NativeMixture):
+class GraphMixture(NativeMixture):
     """torchtitan's graph_trainer under its `default` policy since #3429, which keeps every product."""
 
     __slots__ = ()
 
     def build(self, x: int) -> int:
-        """Each product is kept but the last: the sum that it goes into is, as the next layer's input."""
+        """Build the layer; each product is kept but the last, whose sum is kept as the next layer's input."""
         out = super().build(x)
         products = [operation for operation in self.tape.operations if operation.mark == "matrix"]
         for operation in products:
@@ -275,7 +279,7 @@ _FAMILIES: Final = {
     "torchtitan:llama4": Family(rotary="fp32", experts="softmax_top", program="native-scored", traced=False),
     "torchtitan:qwen3": Family(rotary="fp32", query_norm="head", program="native"),
     "composer:mpt": Family(norm="layer", rotary="none", fused_query="views", mlp="gelu", names="composer"),
-    # DINOv2's blocks, whose LayerScale trains what others hold constant; one image is a sequence of patches.
+    # DINOv2's blocks, whose LayerScale trains factors that others hold constant; one image is a sequence of patches.
     "timm:vit": Family(
         norm="layer",
         rotary="none",
@@ -285,7 +289,7 @@ _FAMILIES: Final = {
         names="vision",
         traced=False,
     ),
-    # Apertus with the kernel of its activation (nickjbrowning/XIELU), which keeps its input only.
+    # Apertus with the kernel of its activation (nickjbrowning/XIELU), which keeps only its input.
     "xielu:apertus": FAMILIES["apertus"]._replace(mlp="gelu"),
     "litgpt:phi": _LLAMA._replace(norm="layer", placement="parallel", mlp="gelu", names="litgpt_neox"),
 }
@@ -293,10 +297,10 @@ _FAMILIES: Final = {
 
 _LOSSES: Final = {
     # Fabric's bf16-true casts the logits to fp32; the head and the loss run over 128 tokens at a time. The trainer
-    # holds the logits while the head runs backward, and its gradients have 16 bits. A head in pieces returns before
-    # the soft cap (lora.py, GPT.forward).
+    # holds the logits while the head runs backward, and its gradients have 16 bits. A head in pieces returns before the
+    # soft cap (lora.py, GPT.forward).
     "litgpt-chunked": Loss(8, 4, 8, 128, 2, 8, 6, capped=False),
-    # adapter_v2 scales the logits, too, and keeps them in 16 bits for that.
+    # adapter_v2 also scales the logits, and keeps them in 16 bits for that.
     "litgpt-scaled": Loss(10, 6, 10, 128, 2, 8, 8),
     # Without adapters the head is not chunked.
     "litgpt-whole": Loss(8, 4, 8, 128, 0, 8),
@@ -304,13 +308,13 @@ _LOSSES: Final = {
     "upcast": Loss(12, 4, 12),
     # Qwen's own code without autocast: 16-bit logits, their shifted copy and the log-softmax; then two gradients.
     "qwen-half": Loss(6, 2, 6),
-    # The same where the caller holds the output during the backward pass.
+    # The same if the caller holds the output during the backward pass.
     "upcast-kept": Loss(12, 8, 16),
     # unsloth's kernel: the 16-bit logits become their gradient (unsloth 2024.8, kernels/cross_entropy_loss.py).
     "unsloth": Loss(2, 2, 2),
-    # Megatron's vocab_parallel_cross_entropy: the fp32 logits become the softmax, and that the gradient, in place.
+    # Megatron's vocab_parallel_cross_entropy: the fp32 logits become the softmax, then the gradient, in place.
     "megatron": Loss(6, 4, 6),
-    # Its fused form, which torch.compile's runs: the gradient is another fp32 tensor beside the softmax (megatron-core
+    # Its fused form, which torch.compile runs: the gradient is another fp32 tensor beside the softmax (megatron-core
     # 0.13.1 fusions/fused_cross_entropy.py, run on a CPU).
     "megatron-fused": Loss(6, 4, 10),
     # torch.compile over the loss of fp32 logits: they become their gradient.
@@ -319,22 +323,22 @@ _LOSSES: Final = {
     "compiled": Loss(4, 2, 4),
     # torchtune's and torchtitan's loss of eight chunks of the output: log-softmax of all, two gradients of one.
     "chunked-output": Loss(6.5, 4, 5, pieces=8),
-    # The same where each chunk's loss is compiled: 16-bit logits, which become their gradients chunk by chunk.
+    # The same with a compiled loss per chunk: 16-bit logits, which become their gradients chunk by chunk.
     "chunked-compiled": Loss(2, 2, 2.25, pieces=8),
 }
 
 
 def install() -> None:
-    """Add the programs, families and losses."""
+    """Add the programs, families and losses to the tables of the memory model."""
     PROGRAMS.update(
         {
             "litgpt": LitGpt,
-            "native": Native,
+            "native": NativeLayer,
             "native-mixture": NativeMixture,
-            "native-scored": ScoredFirst,
-            "native-graph": Traced,
+            "native-scored": ScoredFirstMixture,
+            "native-graph": GraphMixture,
             "native-hybrid": HybridMixture,
-            "native-absolute": Absolute,
+            "native-absolute": AbsoluteMaxLayer,
         }
     )
     FAMILIES.update(_FAMILIES)

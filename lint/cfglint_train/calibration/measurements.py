@@ -1,4 +1,4 @@
-"""Rows that the harness wrote on a GPU (`measured/README.md` has their schema): their plan, and filing them."""
+"""Rows that the harness measured on a GPU (`measured/README.md` has their schema): conversion and storage."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from cfglint_train.calibration.rows import MEASURED, Row
+from cfglint_train.calibration.rows import MEASURED_FOLDER, Row
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import release_key
-from cfglint_train.frameworks.hf_trainer.trl_losses import made_at
+from cfglint_train.foundation.versions import parse_release
+from cfglint_train.frameworks.hf_trainer.trl_losses import find_trl_loss
 
 _PRECISIONS: Final = {"bf16": "bf16", "amp_bf16w": "bf16", "amp": "fp32", "fp32": "fp32"}
 _OPTIMIZERS: Final = {"fused": "fused", "foreach": "foreach", "8bit": "bitsandbytes"}
-_OF_TRL: Final = ("sft", "dpo")
-_SHUFFLED: Final = (
+_TRL_TRAINERS: Final = ("sft", "dpo")
+_SHUFFLED_ORDER: Final = (
     22, 9, 32, 15, 0, 3, 8, 18, 14, 13, 38, 2, 7, 4, 23, 37, 27, 29, 35, 17, 19, 25, 6, 21, 12, 10, 16, 39, 24, 33,
     11, 34, 28, 20, 26, 31, 30, 36, 1, 5,
 )  # fmt: skip
-"""The order in which a Trainer takes 40 rows: accelerate 1.15's SeedableRandomSampler with the seed 42."""
+"""Order in which a Trainer takes 40 rows: accelerate 1.15's SeedableRandomSampler with the seed 42."""
 
 
 def is_measured(row: Row) -> bool:
-    """Whether a row has the harness's schema rather than that of published rows."""
+    """Return whether a row has the harness's schema instead of that of published rows."""
     return "config" in row.content and "schema" in row.content
 
 
-def problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """What keeps a row from being evidence."""
+def find_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the reasons why a row cannot be evidence."""
     if row.get("schema") not in (1, 2):
         yield "schema is not 1 or 2"
     if row.get("dry"):
-        yield "a dry run measures nothing"
+        yield "the row is from a dry run"
     if row.get("outcome") not in ("ok", "oom"):
         yield f"outcome is {row.get('outcome')!r}, not ok or oom"
     for field in ("id", "config", "device", "versions"):
         if not row.get(field):
             yield f"{field} is missing"
     tables = Row("", row)
-    config, device, versions = tables.table("config"), tables.table("device"), tables.table("versions")
+    config, device, versions = tables.get_table("config"), tables.get_table("device"), tables.get_table("versions")
     for name in ("sequence", "micro"):
         value = config.get(name)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            yield f"config.{name} is no positive whole number"
-    if not _are_lengths(config.get("lengths")):
-        yield "config.lengths is no list of positive whole numbers"
+            yield f"config.{name} is not a positive whole number"
+    if not _is_lengths(config.get("lengths")):
+        yield "config.lengths is not a list of positive whole numbers"
     for name in ("name", "memory", "driver"):
         if not device.get(name):
             yield f"device.{name} is missing"
     for name in ("torch", "transformers"):
         if not versions.get(name):
             yield f"versions.{name} is missing"
-    if config.get("trainer") in _OF_TRL and not _is_release(versions.get("trl")):
-        yield f"versions.trl is no release, which the trainer {config['trainer']} needs"
+    if config.get("trainer") in _TRL_TRAINERS and not _is_release(versions.get("trl")):
+        yield f"versions.trl is not a release; the trainer {config['trainer']} needs one"
     if row.get("outcome") == "ok":
-        peak = tables.table("peak")
+        peak = tables.get_table("peak")
         allocated, reserved = peak.get("allocated"), peak.get("reserved")
         if not isinstance(allocated, int) or not isinstance(reserved, int) or not 0 < allocated <= reserved:
-            yield "peak.allocated and peak.reserved are no counters"
+            yield "peak.allocated and peak.reserved are not sizes in bytes"
 
 
-def _are_lengths(value: Any) -> bool:
-    """Whether a case's lengths are absent, or those of batches."""
+def _is_lengths(value: Any) -> bool:
+    """Return whether a case's lengths are absent or valid lengths of batches."""
     if value is None:
         return True
     return isinstance(value, list) and all(type(length) is int and length > 0 for length in value)
@@ -73,26 +73,24 @@ def _are_lengths(value: Any) -> bool:
 
 def _is_release(value: Any) -> bool:
     try:
-        release_key(value if isinstance(value, str) else "")
+        parse_release(value if isinstance(value, str) else "")
     except ValueError:
         return False
     return True
 
 
-def as_published(row: Row) -> tuple[Row, ...]:
-    """Return a measured row with the fields of published ones, one for each counter: its head, and its plan or why
-    there is none.
-    """
-    stated = _stated(row)
-    reserved = row.table("peak").get("reserved")
-    if not isinstance(reserved, int) or "unmapped" in stated.content:
-        return (stated,)
-    beside = {"counter": "reserved", "measured_gib": reserved / GIB, "outcome": ""}
-    return stated, Row(f"{stated.id} (reserved)", {**stated.content, **beside})
+def convert_to_published(row: Row) -> tuple[Row, ...]:
+    """Return a measured row as published rows, one for each counter, with a plan or the reason why there is none."""
+    published = _convert_allocated(row)
+    reserved = row.get_table("peak").get("reserved")
+    if not isinstance(reserved, int) or "unmapped" in published.content:
+        return (published,)
+    changes = {"counter": "reserved", "measured_gib": reserved / GIB, "outcome": ""}
+    return published, Row(f"{published.id} (reserved)", {**published.content, **changes})
 
 
-def _stated(row: Row) -> Row:
-    peak, config = row.table("peak"), row.table("config")
+def _convert_allocated(row: Row) -> Row:
+    peak, config = row.get_table("peak"), row.get_table("config")
     allocated, strategy = peak.get("allocated"), config.get("strategy")
     world = row.content.get("world") or 1
     name = row.id if world == 1 else f"{row.id}@{row.content.get('rank')}/{world}"
@@ -101,31 +99,31 @@ def _stated(row: Row) -> Row:
         "quality": "measured",
         "method": "lora" if config.get("lora") else "full",
         "framework": "cfglint calibrate run",
-        "outcome": "OOM" if row.text("outcome") == "oom" else "fits",
+        "outcome": "OOM" if row.get_text("outcome") == "oom" else "fits",
         "measured_gib": allocated / GIB if isinstance(allocated, int) else None,
         "model": config.get("model"),
         "counter": "allocated",
-        "capacity": row.table("device").get("memory"),
+        "capacity": row.get_table("device").get("memory"),
     }
     if world == 1 and strategy == "fsdp2":
-        return Row(name, {**head, "unmapped": "FSDP of one rank"})
+        return Row(name, {**head, "unmapped": "FSDP on one rank"})
     if config.get("layers"):
         head["shape"] = {"first": config["layers"]}
     if row.content.get("schema") == 1 and config.get("quantization") == "nf4" and not config.get("prepared"):
-        # The harness did not pass on to PEFT that the model has 4 bits, and PEFT took its plain adapter.
+        # The harness did not mark the model as 4-bit, so PEFT used its plain adapter.
         head["mode"] = {"as_given": False, "clones": False}
-    batches = _batches(config)
+    batches = _list_batch_lengths(config)
     if batches:
-        head["setup"] = {"records": records(batches)}
-    trl = str(row.table("versions").get("trl") or "")
-    trained = _of_trainer(config, trl)
-    if trained is None:
-        return Row(name, {**head, "unmapped": f"DPO's logits of trl {trl} are not known"})
-    return Row(name, {**head, "plan": {**_plan(config, world), **trained}})
+        head["setup"] = {"records": compute_records(batches)}
+    trl = str(row.get_table("versions").get("trl") or "")
+    trainer_fields = _build_trainer_fields(config, trl)
+    if trainer_fields is None:
+        return Row(name, {**head, "unmapped": f"the size of the DPO logits in trl {trl} is unknown"})
+    return Row(name, {**head, "plan": {**_build_plan_fields(config, world), **trainer_fields}})
 
 
-def records(lengths: Sequence[int]) -> float:
-    """The batches that were the longest so far, as multiples of the longest, itself left out."""
+def compute_records(lengths: Sequence[int]) -> float:
+    """Return the sum of the running maxima of the lengths, as multiples of the longest, without the longest."""
     longest, total = 0, 0
     for length in lengths:
         if length > longest:
@@ -133,23 +131,24 @@ def records(lengths: Sequence[int]) -> float:
     return total / longest - 1
 
 
-def _batches(config: Mapping[str, Any]) -> list[int]:
-    """The length of each batch in the order that they ran in; empty where that is not known. Trainers shuffle rows."""
+def _list_batch_lengths(config: Mapping[str, Any]) -> list[int]:
+    """Return the length of each batch in the order in which they ran, empty if unknown. Trainers shuffle rows."""
     lengths, micro = config.get("lengths") or (config.get("sequence") or 1,), config.get("micro") or 1
     if not config.get("trainer") or len(lengths) == 1:
         return list(lengths)
-    if len(lengths) != len(_SHUFFLED):
+    if len(lengths) != len(_SHUFFLED_ORDER):
         return []
-    rows = [lengths[row] for row in _SHUFFLED]
+    rows = [lengths[row] for row in _SHUFFLED_ORDER]
     return [max(rows[first : first + micro]) for first in range(0, len(rows), micro)]
 
 
-def _of_trainer(config: Mapping[str, Any], trl: str) -> dict[str, Any] | None:
-    """What TRL's trainers add to a case: the chunked loss of SFT (1.13 and 1.14), and the reference model of DPO; None
-    for a release whose loss is not known.
+def _build_trainer_fields(config: Mapping[str, Any], trl: str) -> dict[str, Any] | None:
+    """Return the plan fields that TRL's trainers add to a case, or None for a release whose loss is unknown.
+
+    They are the chunked loss of SFT (1.13 and 1.14) and the reference model of DPO.
     """
     trainer = config.get("trainer")
-    if trainer not in _OF_TRL:
+    if trainer not in _TRL_TRAINERS:
         return {}
     adapters = {}
     if config.get("quantization") == "nf4":  # trl casts trained weights of quantised models
@@ -157,30 +156,32 @@ def _of_trainer(config: Mapping[str, Any], trl: str) -> dict[str, Any] | None:
     if trainer == "sft" and not config.get("liger"):
         return {"activations.fused_loss": "checkpointed_half", **adapters}
     if trainer == "dpo":
-        made = made_at(trainer, trl)
-        if made.both is None:
+        made_loss = find_trl_loss(trainer, trl)
+        if made_loss.with_reference is None:
             return None
         return {
             "method.stage": "dpo",
             "method.reference_model": "adapter-off" if config.get("lora") else "full",
             "batch.pairs": True,
-            "activations.fused_loss": made.loss,
-            "activations.passing_logits": made.both[0 if str(config.get("precision")).startswith("amp") else 1],
+            "activations.fused_loss": made_loss.loss,
+            "activations.passing_logits": made_loss.with_reference[
+                0 if str(config.get("precision")).startswith("amp") else 1
+            ],
             **adapters,
         }
     return adapters
 
 
-def _plan(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
-    """The plan fields of one case of the harness."""
+def _build_plan_fields(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
+    """Return the plan fields of one case of the harness."""
     lora, strategy = config.get("lora") or 0, str(config.get("strategy") or "none")
     precision = str(config.get("precision") or "bf16")
-    held = _PRECISIONS.get(precision, "bf16")
+    weight_format = _PRECISIONS.get(precision, "bf16")
     fields: dict[str, Any] = {
         "method.tuning": "lora" if lora else "full",
-        "precision.params": "fp32" if lora else held,
-        "precision.frozen": "fp32" if config.get("prepared") else held,
-        "precision.grads": "fp32" if lora else held,
+        "precision.params": "fp32" if lora else weight_format,
+        "precision.frozen": "fp32" if config.get("prepared") else weight_format,
+        "precision.grads": "fp32" if lora else weight_format,
         "precision.compute": "fp32" if precision == "fp32" else "bf16",
         "precision.autocast": precision.startswith("amp"),
         "precision.master": "none",
@@ -200,7 +201,7 @@ def _plan(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
         "activations.compiled_model": bool(config.get("compiled")),
         "activations.compiled_loss": bool(config.get("compiled")),
         "launch.nodes": 1,
-        "launch.gpus_per_node": max(world, 2) if strategy == "ddp" else world,  # DDP copies gradients on one rank, too
+        "launch.gpus_per_node": max(world, 2) if strategy == "ddp" else world,  # DDP also copies gradients on one rank
         "parallel.strategy": "none" if strategy == "none" else "zero" if strategy.startswith("zero") else strategy,
     }
     if config.get("optimizer") == "8bit":
@@ -229,39 +230,39 @@ def _plan(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
     return fields
 
 
-class Filed(Frozen):
-    """Rows that were filed in one file."""
+class StoredRows(Frozen):
+    """Numbers of the rows that were stored in one file."""
 
     path: str
     added: int
-    there: int
-    """Rows that it had already, or that were given twice."""
+    existing: int
+    """Rows that the file already had, or that occurred twice."""
 
 
-def file(rows: list[dict[str, Any]], folder: str = MEASURED) -> list[Filed]:
-    """Write rows to the folder, a file per device and versions. Rows that are there stay once."""
+def store_rows(rows: list[dict[str, Any]], folder: str = MEASURED_FOLDER) -> list[StoredRows]:
+    """Write rows to the folder, one file per device and versions. Rows that are already there are not repeated."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         versions = json.dumps(row["versions"], sort_keys=True)
         device = re.sub(r"[^a-z0-9]+", "-", str(row["device"]["name"]).lower()).strip("-")
-        mark = hashlib.sha256((versions + str(row["device"].get("driver"))).encode()).hexdigest()[:8]
-        groups.setdefault(f"{device}-{mark}.jsonl", []).append(row)
+        digest = hashlib.sha256((versions + str(row["device"].get("driver"))).encode()).hexdigest()[:8]
+        groups.setdefault(f"{device}-{digest}.jsonl", []).append(row)
     os.makedirs(folder, exist_ok=True)
-    found = []
+    stored = []
     for name, items in groups.items():
         path = os.path.join(folder, name)
-        known: set[tuple[Any, ...]] = set()
+        existing_keys: set[tuple[Any, ...]] = set()
         if os.path.exists(path):
             with open(path, encoding="utf-8") as stream:
-                known = {_key(json.loads(line)) for line in stream if line.strip()}
-        new = {_key(row): row for row in items if _key(row) not in known}
+                existing_keys = {_build_key(json.loads(line)) for line in stream if line.strip()}
+        new = {_build_key(row): row for row in items if _build_key(row) not in existing_keys}
         if new:
             with open(path, "a", encoding="utf-8", newline="\n") as stream:
                 stream.writelines(json.dumps(row) + "\n" for row in new.values())
-        found.append(Filed(path, len(new), len(items) - len(new)))
-    return found
+        stored.append(StoredRows(path, len(new), len(items) - len(new)))
+    return stored
 
 
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _build_key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     peak = row.get("peak") or {}
     return row.get("id"), row.get("rank"), row.get("world"), peak.get("allocated"), peak.get("reserved")

@@ -1,4 +1,4 @@
-"""Other estimators on the same rows, each on those that it has an answer for.
+"""Comparison with other estimators, each on the rows that it can answer.
 
 | name | has an answer for | counts |
 |---|---|---|
@@ -8,8 +8,9 @@
 | llm-analysis | the same | `LLMAnalysis.training`: states and activations |
 | 16 bytes | full training with AdamW | the rule of thumb: 2 + 2 + 12 bytes a parameter, divided as ZeRO and FSDP do |
 
-All but the rule are asked through their own functions, never reimplemented, where Python can import them: accelerate,
-deepspeed and llm_analysis are packages, the cookbook's file is found where its folder is on PYTHONPATH.
+Except for the rule of thumb, estimators are called through their own functions, never reimplemented, if Python can
+import them: accelerate, deepspeed and llm_analysis are packages; the cookbook's file is found if its folder is on
+PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -24,37 +25,40 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cfglint_train.calibration.compare import PEAK, Comparison
 from cfglint_train.calibration.measurements import is_measured
-from cfglint_train.calibration.report import median
+from cfglint_train.calibration.report import compute_median
 from cfglint_train.calibration.rows import Row, Unreadable
-from cfglint_train.calibration.subject import Subject, subject
+from cfglint_train.calibration.subject import Subject, build_subject
 from cfglint_train.foundation.sizes import GIB
 from cfglint_train.foundation.typed import Any, Final
 
-_ANSWER: Final = re.compile(r"Per-GPU Memory Required for Training: ([0-9.]+) GiB")
+_COOKBOOK_OUTPUT: Final = re.compile(r"Per-GPU Memory Required for Training: ([0-9.]+) GiB")
 
 
-def _module(name: str) -> Any:
+def _import_module(name: str) -> Any:
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             return importlib.import_module(name)
-    except Exception:  # whatever keeps a peer from loading, it cannot be asked
+    except Exception:  # a peer that fails to load, for whatever reason, cannot be called
         return None
 
 
-def _adamw(case: Subject) -> bool:
-    """Whether all weights are trained, with AdamW's states for each."""
+def _is_plain_adamw(case: Subject) -> bool:
+    """Return whether all weights are trained, with AdamW's states for each."""
     fields = case.fields
-    plain = fields["method.tuning"] == "full" and fields["optimizer.name"] == "adamw"
-    return plain and fields.get("optimizer.state_bits", 32) == 32 and "method.active_layers" not in fields
+    is_full_adamw = fields["method.tuning"] == "full" and fields["optimizer.name"] == "adamw"
+    return is_full_adamw and fields.get("optimizer.state_bits", 32) == 32 and "method.active_layers" not in fields
 
 
-def _spread(case: Subject) -> tuple[int, int, int, int] | None:
-    """GPUs, ranks that share a copy, tensor parallelism and ZeRO's stage; None for FSDP and what is not plain."""
+def _read_parallelism(case: Subject) -> tuple[int, int, int, int] | None:
+    """Return GPUs, ranks that share a copy, tensor parallelism and ZeRO stage.
+
+    None for FSDP, and for anything but dense models under plain parallelism.
+    """
     fields = case.fields
     strategy = fields["parallel.strategy"]
-    others = [fields.get("parallel.pipeline", 1), fields.get("parallel.context", 1), fields.get("parallel.expert", 1)]
+    degrees = [fields.get("parallel.pipeline", 1), fields.get("parallel.context", 1), fields.get("parallel.expert", 1)]
     offloads = {fields.get("parallel.offload_optimizer", "none"), fields.get("parallel.offload_params", "none")}
-    if strategy not in ("none", "zero") or case.architecture.experts is not None or max(others) > 1:
+    if strategy not in ("none", "zero") or case.architecture.experts is not None or max(degrees) > 1:
         return None
     if offloads != {"none"}:
         return None
@@ -63,101 +67,107 @@ def _spread(case: Subject) -> tuple[int, int, int, int] | None:
     return gpus, gpus // tensor, tensor, fields["parallel.zero_stage"] if strategy == "zero" else 0
 
 
-def _accelerate(module: Any, case: Subject) -> float | None:
-    """As its command does: from the bytes of fp32 weights, for the number format of the computation."""
-    if case.fields["parallel.strategy"] != "none" or not _adamw(case):
+def _ask_accelerate(module: Any, case: Subject) -> float | None:
+    """Return the estimate of `accelerate estimate-memory`, from the bytes of fp32 weights and the compute format."""
+    if case.fields["parallel.strategy"] != "none" or not _is_plain_adamw(case):
         return None
-    computed = "float32" if case.fields["precision.compute"] == "fp32" else "float16"
-    told = module.estimate_training_usage(int(4 * case.architecture.parameters), computed)
-    return float(max(told.values()))
+    dtype = "float32" if case.fields["precision.compute"] == "fp32" else "float16"
+    usage = module.estimate_training_usage(int(4 * case.architecture.parameters), dtype)
+    return float(max(usage.values()))
 
 
-def _deepspeed(modules: tuple[Any, Any], case: Subject) -> float | None:
+def _ask_deepspeed(modules: tuple[Any, Any], case: Subject) -> float | None:
     fields, (stage12, stage3) = case.fields, modules
     if fields["parallel.strategy"] != "zero" or fields["method.tuning"] != "full":
         return None
-    stage, local, nodes = fields["parallel.zero_stage"], fields["launch.gpus_per_node"], fields["launch.nodes"]
+    stage, gpus_per_node, nodes = fields["parallel.zero_stage"], fields["launch.gpus_per_node"], fields["launch.nodes"]
     offload = fields.get("parallel.offload_optimizer", "none") != "none"
-    total = case.architecture.parameters
+    parameters = case.architecture.parameters
     if stage == 2:
-        answer = stage12.estimate_zero2_model_states_mem_needs(total, local, nodes, offload)
+        answer = stage12.estimate_zero2_model_states_mem_needs(parameters, gpus_per_node, nodes, offload)
         return float(answer[1])
     if stage == 3:
         answer = stage3.estimate_zero3_model_states_mem_needs(
-            total, case.architecture.largest_tensor, local, nodes, offload, False, True
+            parameters, case.architecture.largest_tensor, gpus_per_node, nodes, offload, False, True
         )
         return float(answer[1])
     return None
 
 
-def _cookbook(module: Any, case: Subject) -> float | None:
-    """What its command prints for the model's dimensions."""
-    spread = _spread(case)
-    if spread is None or not _adamw(case):
+def _ask_cookbook(module: Any, case: Subject) -> float | None:
+    """Return the estimate that the cookbook's command prints for the model's dimensions."""
+    parallelism = _read_parallelism(case)
+    if parallelism is None or not _is_plain_adamw(case):
         return None
-    fields, shape, (gpus, _, tensor, stage) = case.fields, case.architecture, spread
-    stated = {
+    fields, architecture, (gpus, _, tensor, stage) = case.fields, case.architecture, parallelism
+    options = {
         "num-gpus": gpus, "tensor-parallel-size": tensor, "zero-stage": stage,
         "batch-size-per-gpu": fields["batch.micro"], "sequence-length": fields["sequence.length"],
-        "vocab-size": shape.vocab, "hidden-size": shape.hidden, "num-attention-heads": shape.heads,
-        "num-layers": shape.layers, "ffn-expansion-factor": shape.intermediate / shape.hidden,
-        "num-mlp-linears": 3 if shape.gated else 2, "kv-size-ratio": shape.kv_heads / shape.heads,
+        "vocab-size": architecture.vocab, "hidden-size": architecture.hidden, "num-attention-heads": architecture.heads,
+        "num-layers": architecture.layers, "ffn-expansion-factor": architecture.intermediate / architecture.hidden,
+        "num-mlp-linears": 3 if architecture.gated else 2, "kv-size-ratio": architecture.kv_heads / architecture.heads,
         "bytes-per-grad-ele": 4 if fields["precision.grads"] == "fp32" else 2,
     }  # fmt: skip
-    words = [f"--{name}={value}" for name, value in stated.items()]
+    words = [f"--{name}={value}" for name, value in options.items()]
     if fields["activations.checkpointing"] == "full":
         words.append("--checkpoint-activations")
     if fields["precision.compute"] == "fp32":
         words.append("--disable-mixed-precision")
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         module.calc_mem(module.config_parser().parse_args(words))
-    found = _ANSWER.search(said.getvalue())
-    return float(found[1]) * GIB if found else None
+    match = _COOKBOOK_OUTPUT.search(output.getvalue())
+    return float(match[1]) * GIB if match else None
 
 
-def _llm_analysis(modules: tuple[Any, Any], case: Subject) -> float | None:
-    spread = _spread(case)
-    if spread is None or not _adamw(case):
+def _ask_llm_analysis(modules: tuple[Any, Any], case: Subject) -> float | None:
+    parallelism = _read_parallelism(case)
+    if parallelism is None or not _is_plain_adamw(case):
         return None
-    fields, shape, (analysis, config), (_, shared, tensor, stage) = case.fields, case.architecture, modules, spread
+    fields, architecture, (analysis, config), (_, data_parallel, tensor, stage) = (
+        case.fields,
+        case.architecture,
+        modules,
+        parallelism,
+    )
     model = config.ModelConfig(
-        "row", shape.layers, shape.heads, shape.hidden, shape.vocab, fields["sequence.length"], shape.kv_heads,
-        ffn_embed_dim=shape.intermediate, expansion_ratio=shape.intermediate / shape.hidden,
+        "row", architecture.layers, architecture.heads, architecture.hidden, architecture.vocab,
+        fields["sequence.length"], architecture.kv_heads,
+        ffn_embed_dim=architecture.intermediate, expansion_ratio=architecture.intermediate / architecture.hidden,
     )  # fmt: skip
     bits = 32 if fields["precision.compute"] == "fp32" else 16
-    roomy = dataclasses.replace(config.get_gpu_config_by_name("a100-sxm-80gb"), mem_per_GPU_in_GB=10**6)
+    large_gpu = dataclasses.replace(config.get_gpu_config_by_name("a100-sxm-80gb"), mem_per_GPU_in_GB=10**6)
     run = analysis.LLMAnalysis(
         model,
-        roomy,  # it answers where the run fits only
+        large_gpu,  # it only answers if the run fits
         config.DtypeConfig("row", bits, bits, bits),
-        config.ParallelismConfig(tp_size=tensor, dp_size=shared),
+        config.ParallelismConfig(tp_size=tensor, dp_size=data_parallel),
         flops_efficiency=0.5,
         hbm_memory_efficiency=1,
     )
-    recomputed = {"full": "FULL", "selective": "SELECTIVE"}.get(fields["activations.checkpointing"], "NONE")
-    told = run.training(
+    recomputation = {"full": "FULL", "selective": "SELECTIVE"}.get(fields["activations.checkpointing"], "NONE")
+    usage = run.training(
         batch_size_per_gpu=fields["batch.micro"],
         gradient_accumulation_steps=1,
         seq_len=fields["sequence.length"],
-        activation_recomputation=analysis.ActivationRecomputation[recomputed],
+        activation_recomputation=analysis.ActivationRecomputation[recomputation],
         ds_zero=analysis.DSZeRO(stage),
-        mlp_gated_linear_units=shape.gated,
+        mlp_gated_linear_units=architecture.gated,
         flash_attn=fields["activations.attention"] != "eager",
     )
-    return float(told["(weight+op_state+grad+act)_memory_per_gpu"])
+    return float(usage["(weight+op_state+grad+act)_memory_per_gpu"])
 
 
-def _rule(case: Subject) -> float | None:
-    """16-bit weights and gradients, and 12 bytes of fp32 states; nothing else."""
-    if not _adamw(case):
+def _apply_rule_of_thumb(case: Subject) -> float | None:
+    """Return 16-bit weights and gradients plus 12 bytes of fp32 states per parameter, and nothing else."""
+    if not _is_plain_adamw(case):
         return None
     fields, strategy = case.fields, case.fields["parallel.strategy"]
-    split = fields.get("parallel.tensor", 1) * fields.get("parallel.pipeline", 1)
-    ranks = fields["launch.gpus_per_node"] * fields["launch.nodes"] // split
+    model_parallel = fields.get("parallel.tensor", 1) * fields.get("parallel.pipeline", 1)
+    ranks = fields["launch.gpus_per_node"] * fields["launch.nodes"] // model_parallel
     stage = {"none": 0, "ddp": 0, "zero": fields.get("parallel.zero_stage", 0)}.get(strategy, 3)
     weights, gradients, states = (ranks if stage >= least else 1 for least in (3, 2, 1))
-    return float(case.architecture.parameters / split * (2 / weights + 2 / gradients + 12 / states))
+    return float(case.architecture.parameters / model_parallel * (2 / weights + 2 / gradients + 12 / states))
 
 
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
@@ -170,64 +180,71 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
 PEERS: Final = tuple(_MODULES)
 
 
-def installed() -> dict[str, Callable[[Subject], float | None]]:
-    """The peers that can be asked: name -> function of a row's subject, giving bytes or None where it has no answer."""
-    asked: dict[str, Any] = {
-        "accelerate": lambda found, case: _accelerate(found[0], case),
-        "deepspeed": _deepspeed,
-        "cookbook": lambda found, case: _cookbook(found[0], case),
-        "llm-analysis": _llm_analysis,
-        "16 bytes": lambda _, case: _rule(case),
-    }
-    known: dict[str, Callable[[Subject], float | None]] = {}
-    for name, modules in _MODULES.items():
-        found = tuple(_module(module) for module in modules)
-        if None not in found:
-            known[name] = lambda case, ask=asked[name], found=found: ask(found, case)  # type: ignore[misc]
-    return known
+def load_peers() -> dict[str, Callable[[Subject], float | None]]:
+    """Return the installed peers: a function of a row's subject by name.
 
-
-def compared(rows: Iterable[Row | Unreadable], evaluated: Iterable[Comparison]) -> dict[str, Any]:
-    """Per peer its rows with measurement, prediction and error, the medians of its absolute errors and of ours on the
-    same rows. `evaluated`: the rows beside our estimates; bounds and what is no peak of training are left out.
+    The functions return bytes, or None if the peer has no answer.
     """
-    known = installed()
+    adapters: dict[str, Any] = {
+        "accelerate": lambda imported, case: _ask_accelerate(imported[0], case),
+        "deepspeed": _ask_deepspeed,
+        "cookbook": lambda imported, case: _ask_cookbook(imported[0], case),
+        "llm-analysis": _ask_llm_analysis,
+        "16 bytes": lambda _, case: _apply_rule_of_thumb(case),
+    }
+    peers: dict[str, Callable[[Subject], float | None]] = {}
+    for name, modules in _MODULES.items():
+        imported = tuple(_import_module(module) for module in modules)
+        if None not in imported:
+            peers[name] = lambda case, ask=adapters[name], imported=imported: ask(imported, case)  # type: ignore[misc]
+    return peers
+
+
+def compare_peers(rows: Iterable[Row | Unreadable], evaluated: Iterable[Comparison]) -> dict[str, Any]:
+    """Return the rows of each peer with measurement, prediction and error.
+
+    The medians are those of the peer's absolute errors and of ours on the same rows. `evaluated` are the rows beside
+    our estimates; bounds and figures that are no peak of training are left out.
+    """
+    peers = load_peers()
     logging.getLogger("llm_analysis").setLevel(logging.ERROR)
     values = {row.id: row for row in evaluated if row.error is not None and not row.bound and row.scope == PEAK}
-    result: dict[str, Any] = {name: {"installed": name in known, "rows": []} for name in PEERS}
+    result: dict[str, Any] = {name: {"installed": name in peers, "rows": []} for name in PEERS}
     ours: dict[str, list[float]] = {name: [] for name in PEERS}
     for row in rows:
         if isinstance(row, Unreadable) or row.id not in values or is_measured(row):
             continue
-        case, measured = subject(row), values[row.id].measured or 0.0
-        for name, ask in known.items():
-            told = ask(case)
-            if told is None:
+        case, measured = build_subject(row), values[row.id].measured or 0.0
+        for name, ask in peers.items():
+            predicted = ask(case)
+            if predicted is None:
                 continue
-            entry = {"id": row.id, "measured": measured, "predicted": round(told / GIB, 3)}
-            result[name]["rows"].append({**entry, "error": round(told / GIB / measured - 1, 4)})
+            entry = {"id": row.id, "measured": measured, "predicted": round(predicted / GIB, 3)}
+            result[name]["rows"].append({**entry, "error": round(predicted / GIB / measured - 1, 4)})
             ours[name].append(abs(values[row.id].error or 0.0))
-    for name, found in result.items():
-        errors = [abs(entry["error"]) for entry in found["rows"]]
-        found["median"], found["ours"] = (median(errors), median(ours[name])) if errors else (None, None)
+    for name, summary in result.items():
+        errors = [abs(entry["error"]) for entry in summary["rows"]]
+        summary["median"], summary["ours"] = (
+            (compute_median(errors), compute_median(ours[name])) if errors else (None, None)
+        )
     return result
 
 
-def lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """The medians as text."""
-    for name, peer in found.items():
+def render_peers(peers: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the medians as lines of text."""
+    for name, peer in peers.items():
         if not peer["installed"]:
             yield f"{name:<12} not installed"
         elif not peer["rows"]:
-            yield f"{name:<12} has an answer for none of these rows"
+            yield f"{name:<12} cannot estimate any of these rows"
         else:
             yield f"{name:<12} {len(peer['rows'])} rows, median error {peer['median']:.1%}; cfglint {peer['ours']:.1%}"
 
 
-def markdown(found: Mapping[str, Any]) -> Iterator[str]:
-    """The medians as they are in the documentation, of peers that have an answer."""
+def render_peers_markdown(peers: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the medians of peers with an answer as the table of the documentation."""
     yield "| estimator | rows | its median error | cfglint's on the same rows |"
     yield "|---|---|---|---|"
-    for name, peer in found.items():
+    for name, peer in peers.items():
         if peer["rows"]:
             yield f"| {name} | {len(peer['rows'])} | {peer['median']:.1%} | {peer['ours']:.1%} |".replace("%", " %")

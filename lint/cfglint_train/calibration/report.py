@@ -1,12 +1,12 @@
-"""The error table of compared rows, as text, Markdown and JSON."""
+"""Report of compared rows: the error table as text, Markdown and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cfglint_train.calibration.compare import PEAK, RUN, Comparison, compare
-from cfglint_train.calibration.fit import counts, left_out
-from cfglint_train.calibration.rows import PACKAGED, filed, read
+from cfglint_train.calibration.fit import compare_leave_one_out, is_fit_evidence
+from cfglint_train.calibration.rows import PUBLISHED_ROWS, read_measured, read_rows
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import VERDICTS
@@ -16,84 +16,86 @@ VERSION: Final = 1
 
 
 class Summary(Frozen):
-    """Errors of some rows."""
+    """Errors of a set of rows."""
 
     rows: int
     groups: int
     median: float
-    """Over groups, of the medians of absolute errors within each."""
+    """Median over groups of the median absolute error in each."""
     p90: float
     """90th percentile of the absolute errors of rows."""
     worst: float
-    """The error that is farthest from zero, signed."""
+    """Error farthest from zero, signed."""
     other_median: float
-    """The median by the smaller reading of figures whose unit is open; `median` where no unit is."""
+    """Median by the smaller reading of figures whose unit is open; equal to `compute_median` if no unit is."""
     other_p90: float
     below: int
     """Rows whose prediction is below the measurement."""
     below_median: float
-    """The median of those errors; 0 without one."""
+    """Median of those errors, 0 if there are none."""
     inside: int
-    """Rows whose measurement is in the interval, by each reading."""
+    """Rows whose measurement is in the interval by each reading."""
     by_one_unit: int
-    """Rows of which one reading does."""
+    """Rows whose measurement is in the interval by one reading only."""
     width: float
-    """The median width of the intervals, as a share of the estimate."""
+    """Median width of the intervals, as a share of the estimate."""
 
 
-def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two in the middle."""
+def compute_median(values: Sequence[float]) -> float:
+    """Return the middle value, or the mean of the two in the middle."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of the values does not exceed."""
+def compute_percentile(values: Sequence[float], share: float) -> float:
+    """Return the smallest value that at least this share of the values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1)]
 
 
-def summary(rows: Iterable[Comparison]) -> Summary | None:
-    """The errors of rows with figures; None without one."""
-    found = [row for row in rows if row.error is not None]
-    if not found:
+def summarise_rows(rows: Iterable[Comparison]) -> Summary | None:
+    """Return the errors of rows with figures, or None if there are none."""
+    compared = [row for row in rows if row.error is not None]
+    if not compared:
         return None
-    errors = [row.error or 0.0 for row in found]
+    errors = [row.error or 0.0 for row in compared]
     below = [error for error in errors if error < 0]
     return Summary(
-        len(found),
-        len({row.group for row in found}),
-        *_middle(found, errors),
+        len(compared),
+        len({row.group for row in compared}),
+        *_compute_median_p90(compared, errors),
         max(errors, key=abs),
-        *_middle(found, [row.other_error or 0.0 for row in found]),
+        *_compute_median_p90(compared, [row.other_error or 0.0 for row in compared]),
         len(below),
-        median(below) if below else 0.0,
-        sum(row.inside is True for row in found),
-        sum(row.by_one_unit for row in found),
-        median([row.width or 0.0 for row in found]),
+        compute_median(below) if below else 0.0,
+        sum(row.is_inside is True for row in compared),
+        sum(row.is_inside_by_one_unit for row in compared),
+        compute_median([row.width or 0.0 for row in compared]),
     )
 
 
-def _middle(rows: Sequence[Comparison], errors: Sequence[float]) -> tuple[float, float]:
-    """The median over groups, and the 90th percentile over rows."""
+def _compute_median_p90(rows: Sequence[Comparison], errors: Sequence[float]) -> tuple[float, float]:
+    """Return the median over groups and the 90th percentile over rows."""
     groups: dict[str, list[float]] = {}
     for row, error in zip(rows, errors):
         groups.setdefault(row.group, []).append(abs(error))
-    return median([median(values) for values in groups.values()]), percentile([abs(error) for error in errors], 0.9)
+    return compute_median([compute_median(values) for values in groups.values()]), compute_percentile(
+        [abs(error) for error in errors], 0.9
+    )
 
 
-MEASURED: Final = "measured"
-"""The grade of our harness's own rows, which stand apart from other people's."""
+MEASURED_GRADE: Final = "measured"
+"""Grade of our harness's rows, which are reported separately from published ones."""
 
 
-def one_gpu(row: Comparison) -> bool:
-    """Whether the job has one GPU, or one that does not share anything."""
+def is_single_gpu(row: Comparison) -> bool:
+    """Return whether the job runs on one GPU, or on several that share nothing."""
     return row.parallel in ("none", "")
 
 
 class Outcomes(Frozen):
-    """Verdicts on rows that say whether they fitted."""
+    """Numbers of verdicts on rows that state whether the run fitted."""
 
     rows: int
     fits: int
@@ -102,10 +104,10 @@ class Outcomes(Frozen):
     does_not_fit: int
 
 
-def outcomes(rows: Iterable[Comparison], seen: str) -> Outcomes:
-    """Verdicts on the rows with one outcome (fits, oom)."""
-    known = [row.verdict for row in rows if row.outcome == seen and row.verdict is not None]
-    return Outcomes(len(known), *[known.count(verdict) for verdict in VERDICTS])
+def count_outcomes(rows: Iterable[Comparison], outcome: str) -> Outcomes:
+    """Return the verdicts on the rows with one outcome (fits, oom)."""
+    verdicts = [row.verdict for row in rows if row.outcome == outcome and row.verdict is not None]
+    return Outcomes(len(verdicts), *[verdicts.count(verdict) for verdict in VERDICTS])
 
 
 _COUNTERS: Final = ("allocated", "reserved", "driver", "unsaid")
@@ -116,60 +118,68 @@ FITTED: Final = "rows that intervals are fitted to"
 BOUNDS: Final = "bounds (not averaged above)"
 
 
-def sections(rows: list[Comparison]) -> Iterator[tuple[str, Summary]]:
-    """The lines of the table: by counter, grade and GPUs, then by method, parallelism and framework; and those of
-    measured rows.
+def summarise_sections(rows: list[Comparison]) -> Iterator[tuple[str, Summary]]:
+    """Yield the lines of the table.
+
+    Measured rows come first. Published rows follow by counter, grade and GPUs, then by method, parallelism, framework
+    and kind of job.
     """
-    own = [row for row in rows if row.grade == MEASURED]
+    measured_rows = [row for row in rows if row.grade == MEASURED_GRADE]
     for counter in _COUNTERS:
-        for method in sorted({row.method for row in own}):
-            found = summary(row for row in own if (row.counter, row.method) == (counter, method))
-            if found is not None:
-                yield f"{MEASURED}, {counter}, {method}", found
-    values = [row for row in rows if row.error is not None and not row.bound and row.grade != MEASURED]
-    runs = [row for row in values if row.scope in (PEAK, RUN)]
+        for method in sorted({row.method for row in measured_rows}):
+            section_summary = summarise_rows(
+                row for row in measured_rows if (row.counter, row.method) == (counter, method)
+            )
+            if section_summary is not None:
+                yield f"{MEASURED_GRADE}, {counter}, {method}", section_summary
+    published_rows = [row for row in rows if row.error is not None and not row.bound and row.grade != MEASURED_GRADE]
+    peak_rows = [row for row in published_rows if row.scope in (PEAK, RUN)]
     for counter in (*_COUNTERS, *[f"{name}?" for name in _COUNTERS]):
         for grade in ("exact", "good", "rough"):
-            for name, single in (("one GPU", True), ("many GPUs", False)):
-                chosen = [row for row in runs if (row.counter, row.grade, one_gpu(row)) == (counter, grade, single)]
-                found = summary(chosen)
-                if found is not None:
-                    yield f"{counter}, {grade}, {name}", found
-    others = (
-        (LOADED, [row for row in values if row.scope == "init"]),
-        (PARTS, [row for row in values if row.scope == "component"]),
-        (ALL, values),
-        (FITTED, [row for row in runs if counts(row)]),
-        (BOUNDS, [row for row in rows if row.bound and row.grade != MEASURED]),
+            for name, is_single in (("one GPU", True), ("many GPUs", False)):
+                chosen = [
+                    row
+                    for row in peak_rows
+                    if (row.counter, row.grade, is_single_gpu(row)) == (counter, grade, is_single)
+                ]
+                section_summary = summarise_rows(chosen)
+                if section_summary is not None:
+                    yield f"{counter}, {grade}, {name}", section_summary
+    totals = (
+        (LOADED, [row for row in published_rows if row.scope == "init"]),
+        (PARTS, [row for row in published_rows if row.scope == "component"]),
+        (ALL, published_rows),
+        (FITTED, [row for row in peak_rows if is_fit_evidence(row)]),
+        (BOUNDS, [row for row in rows if row.bound and row.grade != MEASURED_GRADE]),
     )
-    for name, chosen in others:
-        found = summary(chosen)
-        if found is not None:
-            yield name, found
-    graded = [row for row in runs if row.grade in ("exact", "good")]
+    for name, chosen in totals:
+        section_summary = summarise_rows(chosen)
+        if section_summary is not None:
+            yield name, section_summary
+    reliable_rows = [row for row in peak_rows if row.grade in ("exact", "good")]
     for title, key in (("method", "method"), ("parallelism", "parallel"), ("framework", "framework"), ("kind", "kind")):
-        for value in sorted({getattr(row, key) for row in graded}):
-            found = summary(row for row in graded if getattr(row, key) == value)
-            if found is not None:
-                yield f"{title} {value}", found
+        for value in sorted({getattr(row, key) for row in reliable_rows}):
+            section_summary = summarise_rows(row for row in reliable_rows if getattr(row, key) == value)
+            if section_summary is not None:
+                yield f"{title} {value}", section_summary
 
 
-def document(rows: list[Comparison], peers: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The report as plain values. Sizes are GiB, errors shares."""
-    fits, oom = outcomes(rows, "fits"), outcomes(rows, "oom")
+def build_report(rows: list[Comparison], peers: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the report as plain values. Sizes are GiB, errors shares."""
+    fits, oom = count_outcomes(rows, "fits"), count_outcomes(rows, "oom")
     skipped: dict[str, int] = {}
     for row in rows:
         if row.skipped:
             skipped[row.skipped] = skipped.get(row.skipped, 0) + 1
     return {
         "version": VERSION,
-        "rows": [_row(row) for row in rows],
+        "rows": [_build_row(row) for row in rows],
         "totals": {
             "rows": len(rows),
             "evaluated": sum(not row.skipped for row in rows),
             "skipped": dict(sorted(skipped.items(), key=lambda item: -item[1])),
-            "errors": {name: found._asdict() for name, found in sections(rows)},
-            "groups": dict(_groups(rows)),
+            "errors": {name: summary._asdict() for name, summary in summarise_sections(rows)},
+            "groups": dict(_summarise_groups(rows)),
             "outcomes": {"fits": fits._asdict(), "oom": oom._asdict()},
             "false_fit_rate": oom.fits / oom.rows if oom.rows else None,
             "false_oom_rate": fits.does_not_fit / fits.rows if fits.rows else None,
@@ -178,7 +188,7 @@ def document(rows: list[Comparison], peers: Mapping[str, Any] | None = None) -> 
     }
 
 
-def _row(row: Comparison) -> dict[str, Any]:
+def _build_row(row: Comparison) -> dict[str, Any]:
     fields = row._asdict()
     rounded = {
         name: round(value, 3) if isinstance(value, float) else value
@@ -190,23 +200,30 @@ def _row(row: Comparison) -> dict[str, Any]:
         **rounded,
         "skipped": row.skipped or None,
         "error": None if error is None else round(error, 4),
-        "inside": row.inside,
+        "inside": row.is_inside,
         "rests_on": list(row.rests_on),
     }
 
 
-def _groups(rows: list[Comparison]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _summarise_groups(rows: list[Comparison]) -> Iterator[tuple[str, dict[str, Any]]]:
     names = dict.fromkeys(row.group for row in rows if row.error is not None)
     for name in names:
         chosen = [row for row in rows if row.group == name and row.error is not None]
-        found = summary(chosen)
-        assert found is not None
-        yield name, {"rows": found.rows, "median": round(found.median, 4), "worst": round(found.worst, 4)}
+        group_summary = summarise_rows(chosen)
+        assert group_summary is not None
+        yield (
+            name,
+            {
+                "rows": group_summary.rows,
+                "median": round(group_summary.median, 4),
+                "worst": round(group_summary.worst, 4),
+            },
+        )
 
 
-def lines(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
-    """The report as text."""
-    heads = (
+def render_text(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
+    """Yield the report as lines of text."""
+    columns = (
         ("rows", 5),
         ("groups", 7),
         ("median", 16),
@@ -217,28 +234,29 @@ def lines(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
         ("one unit", 9),
         ("width", 7),
     )
-    yield "rows beside estimates (error = estimate / measurement - 1; medians within groups first)"
-    yield "intervals of packaged rows: a row's own group is left out of `published-*` alone (what is allocated)"
-    yield "in sample: expected values, coefficients of the allocator and of torch.compile"
-    yield "where a unit is open, errors by either"
-    yield " " * 40 + "".join(f"{name:>{width}s}" for name, width in heads)
-    for name, found in sections(rows):
+    yield "estimates compared with measurements (error = estimate / measurement - 1; medians are taken over groups)"
+    yield "intervals: only the margin around allocated memory (`published-*`) is fitted without the row's own group"
+    yield "in-sample: expected values, and the coefficients of the allocator and torch.compile"
+    yield "two errors in a cell: the unit of the measurement is ambiguous"
+    yield " " * 40 + "".join(f"{name:>{width}s}" for name, width in columns)
+    for name, summary in summarise_sections(rows):
         yield (
-            f"{name:<40s}{found.rows:>5d}{found.groups:>7d}{_either(found.median, found.other_median):>16s}"
-            f"{_either(found.p90, found.other_p90):>16s}{found.worst:>9.1%}"
-            f"{found.below:>6d}{found.inside:>7d}{found.by_one_unit:>9d}{found.width:>7.1%}"
+            f"{name:<40s}{summary.rows:>5d}{summary.groups:>7d}"
+            f"{_format_either(summary.median, summary.other_median):>16s}"
+            f"{_format_either(summary.p90, summary.other_p90):>16s}{summary.worst:>9.1%}"
+            f"{summary.below:>6d}{summary.inside:>7d}{summary.by_one_unit:>9d}{summary.width:>7.1%}"
         )
     below = [row for row in rows if row.error is not None and row.error < 0 and not row.bound]
     if below:
         errors = [row.error or 0.0 for row in below]
         yield ""
-        yield f"under-estimates: {len(below)} rows, median {median(errors):.1%}, worst {min(errors):.1%}"
+        yield f"under-estimates: {len(below)} rows, median {compute_median(errors):.1%}, worst {min(errors):.1%}"
     yield ""
-    yield "outcomes (whether a run fitted its GPU)"
-    for seen in ("fits", "oom"):
-        count = outcomes(rows, seen)
-        told = ", ".join([f"{verdict} {number}" for verdict, number in zip(VERDICTS, count[1:])])
-        yield f"{seen:<5s}{count.rows:>5d} rows: {told}"
+    yield "outcomes (whether the run fitted its GPU)"
+    for label in ("fits", "oom"):
+        count = count_outcomes(rows, label)
+        verdict_counts = ", ".join([f"{verdict} {number}" for verdict, number in zip(VERDICTS, count[1:])])
+        yield f"{label:<5s}{count.rows:>5d} rows: {verdict_counts}"
     skipped: dict[str, list[str]] = {}
     for row in rows:
         if row.skipped:
@@ -255,49 +273,55 @@ def lines(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
         for row in sorted(rows, key=lambda row: (row.group, row.id)):
             if row.predicted is None or row.low is None or row.high is None:
                 continue
-            seen = "   -   " if row.measured is None else f"{row.measured:7.2f}"
+            label = "   -   " if row.measured is None else f"{row.measured:7.2f}"
             error = "      " if row.error is None else f"{row.error:+6.1%}"
             yield (
-                f"{row.id:<40.40s} {row.grade:<7s} {row.counter:<9s} measured {seen} estimate {row.predicted:7.2f} "
+                f"{row.id:<40.40s} {row.grade:<7s} {row.counter:<9s} measured {label} estimate {row.predicted:7.2f} "
                 f"{error} ({row.low:.1f} to {row.high:.1f}) {row.outcome or '-':<4s} {row.verdict or '-'} [{row.phase}]"
             )
 
 
-def _either(error: float, other: float) -> str:
-    """An error, by both units where one is open."""
-    shown, smaller = f"{error:.1%}", f"{other:.1%}"
+def _format_either(error: float, other_error: float) -> str:
+    """Return an error, by both units if one is open."""
+    shown, smaller = f"{error:.1%}", f"{other_error:.1%}"
     return shown if shown == smaller else f"{shown} or {smaller}"
 
 
-def markdown(rows: list[Comparison]) -> Iterator[str]:
-    """The first part of the table and the lines of each kind of job, as they are in the documentation."""
+def render_markdown(rows: list[Comparison]) -> Iterator[str]:
+    """Yield the tables of the documentation: overall errors, errors by kind of job, and measured rows."""
     tables = (
         ("counter, grade, place", "", (*_COUNTERS, LOADED, PARTS, ALL, FITTED, BOUNDS)),
         ("kind of job, exact and good rows", f"kind {PREFIX}", ()),
-        ("our own rows: counter, method", f"{MEASURED}, ", ()),
+        ("our own rows: counter, method", f"{MEASURED_GRADE}, ", ()),
     )
-    found = list(sections(rows))
+    summaries = list(summarise_sections(rows))
     for title, prefix, names in tables:
         yield f"| {title} | rows (groups) | median | 90th percentile | in the interval | its width |"
         yield "|---|---|---|---|---|---|"
-        for name, line in found:
+        for name, summary in summaries:
             if name in names or name.split(",")[0].rstrip("?") in names or (prefix and name.startswith(prefix)):
-                errors = f"{_either(line.median, line.other_median)} | {_either(line.p90, line.other_p90)}"
-                inside = f"{line.inside}" + (f", {line.by_one_unit} by one unit" if line.by_one_unit else "")
-                rows_of_it = f"{name.removeprefix(prefix)} | {line.rows} ({line.groups})"
-                yield f"| {rows_of_it} | {errors} | {inside} | {line.width:.0%} |".replace("%", " %")
+                errors = (
+                    f"{_format_either(summary.median, summary.other_median)} | "
+                    f"{_format_either(summary.p90, summary.other_p90)}"
+                )
+                inside = f"{summary.inside}" + (f", {summary.by_one_unit} by one unit" if summary.by_one_unit else "")
+                row_label = f"{name.removeprefix(prefix)} | {summary.rows} ({summary.groups})"
+                yield f"| {row_label} | {errors} | {inside} | {summary.width:.0%} |".replace("%", " %")
         yield ""
 
 
-def packaged() -> list[Comparison]:
-    """The packaged rows beside their estimates. The `published-*` residuals are fitted without a row's own group, all
-    other coefficients are those of every estimate.
+def compare_published() -> list[Comparison]:
+    """Return the published rows of the repository beside their estimates.
+
+    The `published-*` residuals are fitted without a row's own group; all other coefficients are those of every
+    estimate.
     """
-    return list(left_out(list(read(PACKAGED))))
+    return list(compare_leave_one_out(list(read_rows(PUBLISHED_ROWS))))
 
 
-def measured() -> list[Comparison]:
-    """Our harness's rows beside their estimates. No `published-*` residual is fitted to them; the allocator's
-    coefficients (`apart`, `split`) are.
+def compare_measured() -> list[Comparison]:
+    """Return our harness's rows beside their estimates.
+
+    No `published-*` residual is fitted to them, but the allocator's coefficients (`apart`, `split`) are.
     """
-    return list(compare(filed()))
+    return list(compare(read_measured()))

@@ -1,9 +1,9 @@
-"""Published rows: one JSON object per line, one measurement or outcome each. `data/row.schema.json` has the fields.
+"""Evidence rows: one JSON object per line, each a measurement or an outcome. `data/row.schema.json` has the fields.
 
-A row states whose measurement it is (`id`, `source`, `group`, `quality`), what ran, in the source's words (`framework`,
-`model`, `method`, ...), what was seen (`metric`, `measured_gib`, `outcome`), and the same job as fields that the memory
-model reads (`plan`, `shape`, `setup`, ...; see `subject.py`). What a source does not state is absent or null; a field
-of another type than the schema's counts as absent, so that no row can stop a report.
+A row states whose measurement it is (`id`, `source`, `group`, `quality`), the job in the source's words (`framework`,
+`model`, `method`, ...), the result (`metric`, `measured_gib`, `outcome`), and the same job as fields that the memory
+model reads (`plan`, `shape`, `setup`, ...; see `subject.py`). A fact that the source does not state is absent or null.
+A field whose type differs from the schema counts as absent, so that no row can stop a report.
 """
 
 from __future__ import annotations
@@ -16,53 +16,56 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
-FOLDER: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
-"""Part of the repository, not of the wheel."""
+DATA_FOLDER: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
+"""Folder of the rows: part of the repository, not of the wheel."""
 
-PACKAGED: Final = os.path.join(FOLDER, "published.jsonl")
+PUBLISHED_ROWS: Final = os.path.join(DATA_FOLDER, "published.jsonl")
 
-MEASURED: Final = os.path.join(FOLDER, "measured")
+MEASURED_FOLDER: Final = os.path.join(DATA_FOLDER, "measured")
 
-KINDS: Final = ("measured", "published", "traced", "derived")
-"""measured (our harness on a real GPU), published (measurements of others), traced (autograd of the real model code on
-fake tensors), derived (a calculation or a CPU experiment); never mixed."""
+EVIDENCE_KINDS: Final = ("measured", "published", "traced", "derived")
+"""Kinds of evidence, never mixed.
+
+measured (our harness on a real GPU), published (measurements of others), traced (autograd of the real model code on
+fake tensors), derived (a calculation or a CPU experiment).
+"""
 
 
 class Row(Frozen):
-    """One row, with values of another type than the schema's taken as absent."""
+    """A row; values of another type than the schema's count as absent."""
 
     id: str
     content: Mapping[str, Any]
 
-    def text(self, field: str) -> str:
-        """A string; empty where absent."""
+    def get_text(self, field: str) -> str:
+        """Return a string, or "" if absent."""
         value = self.content.get(field)
         return value if isinstance(value, str) else ""
 
-    def number(self, field: str) -> float | None:
-        """A finite number."""
+    def get_number(self, field: str) -> float | None:
+        """Return a finite number, or None if there is none."""
         value = self.content.get(field)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         return float(value) if value == value and abs(value) != float("inf") else None
 
-    def size(self, field: str) -> float | None:
-        """A number above zero: nothing else is a measurement."""
-        value = self.number(field)
+    def get_size(self, field: str) -> float | None:
+        """Return a number above zero, or None: nothing else is a measurement."""
+        value = self.get_number(field)
         return value if value is not None and value > 0 else None
 
-    def whole(self, field: str) -> int | None:
-        """A positive whole number."""
-        value = self.number(field)
+    def get_count(self, field: str) -> int | None:
+        """Return a positive whole number, or None."""
+        value = self.get_number(field)
         return int(value) if value is not None and value > 0 and value == int(value) else None
 
-    def table(self, field: str) -> Mapping[str, Any]:
-        """An object; empty where absent."""
+    def get_table(self, field: str) -> Mapping[str, Any]:
+        """Return an object, empty if absent."""
         value = self.content.get(field)
         return value if isinstance(value, dict) else {}
 
-    def words(self, field: str) -> tuple[str, ...]:
-        """A list of strings, or one string."""
+    def get_words(self, field: str) -> tuple[str, ...]:
+        """Return the strings of a list, or a single string as a tuple."""
         value = self.content.get(field)
         if isinstance(value, str):
             return (value,)
@@ -70,14 +73,14 @@ class Row(Frozen):
 
 
 class Unreadable(Frozen):
-    """A line that is no row."""
+    """A line that cannot be read as a row."""
 
     line: int
     reason: str
 
 
-def parse(lines: Iterable[str]) -> Iterator[Row | Unreadable]:
-    """The rows of JSON lines; blank lines are skipped."""
+def parse_rows(lines: Iterable[str]) -> Iterator[Row | Unreadable]:
+    """Yield the rows of JSON lines; blank lines are skipped."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -93,31 +96,31 @@ def parse(lines: Iterable[str]) -> Iterator[Row | Unreadable]:
         yield Row(name if isinstance(name, str) and name else f"line {number}", content)
 
 
-def read(path: str = PACKAGED) -> list[Row | Unreadable]:
-    """The rows of a file, up to a size; what is not UTF-8 becomes a replacement character. Raises OSError."""
-    return list(parse(regular_files.read_anywhere(path).decode("utf-8", "replace").splitlines()))
+def read_rows(path: str = PUBLISHED_ROWS) -> list[Row | Unreadable]:
+    """Return the rows of a file of limited size; bytes that are not UTF-8 are replaced. Raises OSError."""
+    return list(parse_rows(regular_files.read_anywhere(path).decode("utf-8", "replace").splitlines()))
 
 
-def filed(folder: str = MEASURED) -> list[Row]:
-    """Every measured row of the package; of a case that was measured twice the later one."""
+def read_measured(folder: str = MEASURED_FOLDER) -> list[Row]:
+    """Return every measured row of the repository; of a case that was measured twice, the later one."""
     if not os.path.isdir(folder):
         return []
     names = sorted(name for name in os.listdir(folder) if name.endswith(".jsonl"))
-    found: dict[tuple[Any, ...], Row] = {}
+    rows: dict[tuple[Any, ...], Row] = {}
     for name in names:
-        for row in read(os.path.join(folder, name)):
+        for row in read_rows(os.path.join(folder, name)):
             if not isinstance(row, Unreadable):
-                found[name, row.id, row.content.get("rank"), row.content.get("world")] = row
-    return list(found.values())
+                rows[name, row.id, row.content.get("rank"), row.content.get("world")] = row
+    return list(rows.values())
 
 
-def evidence(kind: str) -> list[dict[str, Any]]:
-    """The evidence rows of one kind. Raises ValueError for a name that is no kind."""
-    if kind not in KINDS:
-        raise ValueError(f"{kind!r} is not a kind of evidence; known are {', '.join(KINDS)}")
+def read_evidence(kind: str) -> list[dict[str, Any]]:
+    """Return the evidence rows of one kind. Raises ValueError for an unknown kind."""
+    if kind not in EVIDENCE_KINDS:
+        raise ValueError(f"{kind!r} is not a kind of evidence; known are {', '.join(EVIDENCE_KINDS)}")
     if kind == "measured":
-        return [dict(row.content) for row in filed()]
-    path = os.path.join(FOLDER, f"{kind}.jsonl")
+        return [dict(row.content) for row in read_measured()]
+    path = os.path.join(DATA_FOLDER, f"{kind}.jsonl")
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as file:

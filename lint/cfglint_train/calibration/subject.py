@@ -1,9 +1,9 @@
-"""A row as a plan and an architecture.
+"""Conversion of a row into a plan and an architecture.
 
-A published row quotes its source (`method`, `parallel`, `loss`, ...); nothing here interprets those words. Beside them
-a row has fields of its own for the memory model: `plan`, `shape`, `mode`, `setup`, `counter`, `capacity` and `context`.
-A row that cannot be stated as a plan has `unmapped` instead, with the reason. `data/row.schema.json` describes the
-fields, `data/README.md` names the files of the frameworks that decide what a source leaves out.
+A published row quotes its source (`method`, `parallel`, `loss`, ...); those words are not interpreted here. Separate
+fields state the same job for the memory model: `plan`, `shape`, `mode`, `setup`, `counter`, `capacity` and `context`. A
+row that cannot be stated as a plan has `unmapped` instead, with the reason. `data/row.schema.json` describes the
+fields; `data/README.md` names the framework files that decide what a source leaves out.
 """
 
 from __future__ import annotations
@@ -11,134 +11,139 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cfglint_train.calibration.rows import Row
-from cfglint_train.calibration.traced import architecture_of
+from cfglint_train.calibration.traced import parse_architecture
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.colocated_models import ColocatedModel
 from cfglint_train.memory.optimizers import Scratch
 from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture, Linear
-from cfglint_train.models.lookup import find
-from cfglint_train.plan.fields import by_field
+from cfglint_train.models.lookup import find_entry
+from cfglint_train.plan.fields import validate_fields
 from cfglint_train.plan.names import Field
 
 COUNTERS: Final = ("allocated", "reserved", "allocated?", "reserved?", "driver?", "unsaid?")
-"""What a figure counts: torch's allocated or reserved bytes, or all that the driver reports. A question mark: the
-source does not name the counter, and this is the likeliest."""
+"""Quantity that a figure counts: bytes that torch allocated or reserved, or all that the driver reports.
+
+With a question mark, the source does not name the counter, and this is the likeliest.
+"""
 
 
 class UnmappedError(Exception):
-    """The row cannot be stated as a plan; the message is the reason."""
+    """A row that cannot be stated as a plan; the message is the reason."""
 
 
 class Subject(Frozen):
-    """A row as the memory model sees it."""
+    """The job of a row, as the memory model takes it."""
 
     fields: dict[Field, Any]
-    """Plan field -> value."""
     architecture: Architecture
     counter: str
     """One of `COUNTERS`."""
     capacity: int | None
-    """Bytes of the card, as its driver reports them; None if unstated."""
+    """Bytes of the GPU, as its driver reports them; None if unstated."""
     mode: dict[str, Any]
-    """Fields of `memory.layers.matrices.Mode` that no plan field states (the release of a kernel library)."""
+    """Fields of `memory.layers.matrices.Mode` that no plan field states, such as the release of a kernel library."""
     setup: dict[str, Any]
-    """Fields of `memory.setup.Setup` and its records that no plan field states (what another code's loop holds)."""
+    """Fields of `memory.setup.Setup` and its records that no plan field states, such as tensors of another training
+    loop.
+    """
     context: int = 0
-    """Bytes of the driver's context beyond the usual size."""
+    """Bytes of the driver's context beyond its usual size."""
 
 
-def subject(row: Row) -> Subject:
+def build_subject(row: Row) -> Subject:
     """Return the row as plan and architecture. Raises UnmappedError."""
-    reason = row.text("unmapped")
+    reason = row.get_text("unmapped")
     if reason:
         raise UnmappedError(reason)
-    shape, plan = shape_of(row), row.table("plan")
+    architecture, plan = read_architecture(row), row.get_table("plan")
     if not plan:
         raise UnmappedError("no plan stated")
     try:
-        fields = by_field(_values(plan))
+        fields = validate_fields(_normalise_values(plan))
     except KeyError as unknown:
         raise UnmappedError(f"unknown plan field {unknown}") from None
     return Subject(
         fields=fields,
-        architecture=shape,
-        counter=counter_of(row),
-        capacity=row.whole("capacity"),
-        mode=_values(row.table("mode")),
-        setup=_setup(row.table("setup")),
-        context=row.whole("context") or 0,
+        architecture=architecture,
+        counter=read_counter(row),
+        capacity=row.get_count("capacity"),
+        mode=_normalise_values(row.get_table("mode")),
+        setup=_parse_setup(row.get_table("setup")),
+        context=row.get_count("context") or 0,
     )
 
 
-def counter_of(row: Row) -> str:
-    """Return what the row's figure counts. Raises UnmappedError."""
-    counter = row.text("counter")
+def read_counter(row: Row) -> str:
+    """Return the counter of the row's figure. Raises UnmappedError."""
+    counter = row.get_text("counter")
     if counter not in COUNTERS:
         raise UnmappedError("unknown counter")
     return counter
 
 
-def shape_of(row: Row) -> Architecture:
-    """Return the row's model: the catalogue's entry of `model` (or of `like`) with the changes that `shape` states, or
-    a model that `shape` states in full. Raises UnmappedError.
+def read_architecture(row: Row) -> Architecture:
+    """Return the row's model. Raises UnmappedError.
+
+    It is the catalogue's entry of `model` (or of `like`) with the changes that `shape` states, or a model that `shape`
+    states in full.
     """
-    changes = dict(row.table("shape"))
-    known = find(str(changes.pop("like", row.text("model"))))
-    if known is None and not changes:
+    changes = dict(row.get_table("shape"))
+    catalogued = find_entry(str(changes.pop("like", row.get_text("model"))))
+    if catalogued is None and not changes:
         raise UnmappedError("unknown model")
-    names, first = changes.pop("matrices", None), changes.pop("first", None)
-    shape = architecture_of(changes) if known is None else known
-    if names == "llama":  # of the whole model, also where `layers` states that fewer of them run
-        shape = shape._replace(linears=_named_as_llama(shape))
-    if isinstance(first, int):
-        shape = _first(shape, first)
-    if known is None:
-        return shape
+    names, first_layers = changes.pop("matrices", None), changes.pop("first", None)
+    architecture = parse_architecture(changes) if catalogued is None else catalogued
+    if names == "llama":  # for the whole model, even if `layers` states that fewer of them run
+        architecture = architecture._replace(linears=_list_llama_linears(architecture))
+    if isinstance(first_layers, int):
+        architecture = _truncate_layers(architecture, first_layers)
+    if catalogued is None:
+        return architecture
     if "linears" in changes:
         changes["linears"] = tuple(Linear(*item) for item in changes["linears"])
     elif "vocab" in changes:
-        changes["linears"] = tuple(_of_words(item, changes["vocab"]) for item in shape.linears)
-    if "model_type" in changes:  # other code's layers, whatever transformers' differ in
+        changes["linears"] = tuple(_set_vocabulary(item, changes["vocab"]) for item in architecture.linears)
+    if "model_type" in changes:  # layers of other code, whatever variant of transformers' they differ from
         changes["variant"] = ""
-    return shape._replace(**changes)
+    return architecture._replace(**changes)
 
 
-def _first(shape: Architecture, layers: int) -> Architecture:
-    """The model with its first so many layers, at least the dense ones of a mixture."""
+def _truncate_layers(shape: Architecture, layers: int) -> Architecture:
+    """Return the model with only its first layers, at least the dense ones of a mixture of experts."""
     dense = shape.experts.dense_layers if shape.experts else 0
-    mixed, left = shape.layers - dense, layers - dense
+    moe_layers, remaining = shape.layers - dense, layers - dense
 
-    def count(item: Linear) -> int:
+    def count_left(item: Linear) -> int:
         if item.part in ("embedding", "head") or item.count == dense:
             return item.count
         if item.count % shape.layers == 0:
             return item.count // shape.layers * layers
-        return item.count // mixed * left
+        return item.count // moe_layers * remaining
 
-    full = shape.full_attention_layers
+    full_attention = shape.full_attention_layers
     return shape._replace(
         layers=layers,
-        linears=tuple(item._replace(count=count(item)) for item in shape.linears),
+        linears=tuple(item._replace(count=count_left(item)) for item in shape.linears),
         parameters=shape.parameters - shape.layer_parameters * (shape.layers - layers),
-        expert_parameters=shape.expert_parameters // mixed * left,
+        expert_parameters=shape.expert_parameters // moe_layers * remaining,
         active_parameters=None,
-        full_attention_layers=None if full is None else full * layers // shape.layers,
+        full_attention_layers=None if full_attention is None else full_attention * layers // shape.layers,
     )
 
 
-def _of_words(item: Linear, words: int) -> Linear:
-    """Embedding and output matrix with so many words; other matrices as they are."""
+def _set_vocabulary(item: Linear, vocab: int) -> Linear:
+    """Return the matrix with another vocabulary size if it is the embedding or the output matrix."""
     if item.part == "embedding":
-        return item._replace(inputs=words)
-    return item._replace(outputs=words) if item.part == "head" else item
+        return item._replace(inputs=vocab)
+    return item._replace(outputs=vocab) if item.part == "head" else item
 
 
-def _named_as_llama(shape: Architecture) -> tuple[Linear, ...]:
-    """The matrices under the names that transformers gives a Llama's, whatever the code that ran calls them."""
+def _list_llama_linears(shape: Architecture) -> tuple[Linear, ...]:
+    """Return the matrices under transformers' names for Llama, whatever names the code that ran uses."""
     query, key, layers = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, shape.layers
-    found = [
+    linears = [
         Linear("q_proj", shape.hidden, query, layers),
         Linear("k_proj", shape.hidden, key, layers),
         Linear("v_proj", shape.hidden, key, layers),
@@ -149,32 +154,32 @@ def _named_as_llama(shape: Architecture) -> tuple[Linear, ...]:
         Linear("embed_tokens", shape.vocab, shape.hidden, 1, "embedding"),
     ]
     if shape.gated:
-        found.append(Linear("gate_proj", shape.hidden, shape.intermediate, layers))
-    return tuple(found)
+        linears.append(Linear("gate_proj", shape.hidden, shape.intermediate, layers))
+    return tuple(linears)
 
 
-def _values(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain values; lists become tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in stated.items()}
+def _normalise_values(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return plain values with lists as tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
-def _setup(stated: Mapping[str, Any]) -> dict[str, Any]:
-    found = _values(stated)
-    if "neighbours" in found:
-        found["neighbours"] = tuple(ColocatedModel(*item) for item in found["neighbours"])
-    if "scratch" in found:
-        found["scratch"] = Scratch(*found["scratch"])
-    if "optimizer" in found:
-        found["state"] = found.pop("optimizer")
-    return found
+def _parse_setup(stated: Mapping[str, Any]) -> dict[str, Any]:
+    fields = _normalise_values(stated)
+    if "neighbours" in fields:
+        fields["neighbours"] = tuple(ColocatedModel(*item) for item in fields["neighbours"])
+    if "scratch" in fields:
+        fields["scratch"] = Scratch(*fields["scratch"])
+    if "optimizer" in fields:
+        fields["state"] = fields.pop("optimizer")
+    return fields
 
 
 def change_setup(setup: Setup, fields: Mapping[str, Any]) -> Setup:
-    """Return a setup with other values of fields, its own or those of a record in it."""
-    own = {name: value for name, value in fields.items() if name in setup._fields}
+    """Return a setup with changed fields, its own or those of a record in it."""
+    changed = {name: value for name, value in fields.items() if name in setup._fields}
     for part in ("batch", "formats", "optimizer", "ranks", "sharding", "weights"):
         record = getattr(setup, part)
         changes = {name: value for name, value in fields.items() if name in record._fields}
         if changes:
-            own[part] = record._replace(**changes)
-    return setup._replace(**own)
+            changed[part] = record._replace(**changes)
+    return setup._replace(**changed)

@@ -1,4 +1,4 @@
-"""Traced rows: the architecture that a row states, and its plan."""
+"""Traced rows: their architecture and plan."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.names import Field
 
 
-def architecture_of(row: Mapping[str, Any]) -> Architecture:
-    """The architecture of a row's `architecture` object."""
+def parse_architecture(row: Mapping[str, Any]) -> Architecture:
+    """Return the architecture of a row's `architecture` object."""
     fields = dict(row)
     experts, latent = fields.pop("experts", None), fields.pop("latent", None)
     attention = fields.pop("attention", None)
@@ -25,6 +25,6 @@ def architecture_of(row: Mapping[str, Any]) -> Architecture:
     )
 
 
-def plan_of(fields: Mapping[Field, Any]) -> Plan:
-    """The plan of plain values; lists become tuples."""
-    return Plan().with_({name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+def build_plan(fields: Mapping[Field, Any]) -> Plan:
+    """Return the plan with the given field values; lists become tuples."""
+    return Plan().replace({name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})

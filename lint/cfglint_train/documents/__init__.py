@@ -1,1 +1,1 @@
-"""Text to positioned tree and back: one reader per syntax."""
+"""Documents: text to positioned tree and back, with one reader per syntax."""

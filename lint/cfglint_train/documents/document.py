@@ -1,14 +1,14 @@
-"""A file as text plus a tree of positioned nodes, and the one way to change it: edits.
+"""Documents: a file as text plus a tree of positioned nodes, and edits to change it.
 
-Offsets are bytes into `Document.source`, the file as it is on disk (a byte-order mark included), so that an
-edit can never disturb a byte outside its span. Lines and columns are counted from 1; columns count characters.
+Offsets are bytes into `Document.source`, the file as it is on disk (a byte-order mark included), so that an edit never
+disturbs a byte outside its span. Lines and columns are counted from 1; columns count characters.
 
-The tree has three kinds of node (`Scalar`, `Mapping`, `Sequence`) and, in YAML, `Alias`. A **route** is the path
-from the root to a node: keys of mappings and indices of sequences. Changes are stated on routes (`Set`, `Delete`,
-`Rename`, `Append`); each syntax turns them into edits in the file's own style.
+The tree has three kinds of node (`Scalar`, `Mapping`, `Sequence`) and, in YAML, `Alias`. A **route** is the path from
+the root to a node: keys of mappings and indices of sequences. Changes refer to routes (`Set`, `Delete`, `Rename`,
+`Append`); each syntax turns them into edits in the file's own style.
 
 The records here and elsewhere are named tuples rather than dataclasses: a dataclass costs 0.66 ms to define and its
-module 8 ms to import, which a command that starts in 50 ms does not have (`benchmarks/`).
+module 8 ms to import, too much for a command that starts in 50 ms (`benchmarks/`).
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ Route = tuple[str | int, ...]
 
 
 class Span(Frozen):
-    """Bytes `start` (included) to `end` (excluded) of a document's source."""
+    """Bytes `start` (inclusive) to `end` (exclusive) of a document's source."""
 
     start: int
     end: int
 
 
 class Position(Frozen):
-    """A place for people: line and column from 1, the column in characters."""
+    """A line and a column for messages, both counted from 1; the column counts characters."""
 
     line: int
     column: int
 
 
 class Edit(Frozen):
-    """Replace the bytes of `span` by `text`. An empty span inserts, an empty text deletes."""
+    """A replacement of the bytes of `span` by `get_text`. An empty span inserts, an empty text deletes."""
 
     span: Span
     text: str
 
 
 class Comment(Frozen):
-    """One comment, its marker included."""
+    """A comment, including its marker."""
 
     span: Span
     text: str
 
 
 class Problem(Frozen):
-    """What the syntax lets us read and the launcher may refuse: a duplicate key, a comment in JSON."""
+    """A construct that cfglint reads but the launcher may reject: a duplicate key, a comment in JSON."""
 
     kind: str
     span: Span
@@ -63,7 +63,10 @@ class Problem(Frozen):
 
 
 class Set(Frozen):
-    """Give the node at `route` a new value. A missing key is created after the first of `beside` that is present."""
+    """A new value for the node at `route`.
+
+    A missing key is created after the first key of `beside` that is present.
+    """
 
     route: Route
     value: Any
@@ -71,7 +74,7 @@ class Set(Frozen):
 
 
 class Append(Frozen):
-    """Add `value` at the end of the list at `route`; a missing list is created as `Set` would create it."""
+    """A new last item for the list at `route`. A missing list is created as by `Set`."""
 
     route: Route
     value: Any
@@ -79,13 +82,13 @@ class Append(Frozen):
 
 
 class Delete(Frozen):
-    """Remove the key (or list item) at `route` with its value."""
+    """The removal of the key (or list item) at `route` with its value."""
 
     route: Route
 
 
 class Rename(Frozen):
-    """Give the entry at `route` the key `key`; value and comments stay."""
+    """A new key for the entry at `route`; the value and comments stay."""
 
     route: Route
     key: str
@@ -95,29 +98,32 @@ Change = Set | Append | Delete | Rename
 
 
 class DocumentError(Exception):
-    """The text cannot be read as its syntax; carries the place."""
+    """A text that cannot be parsed in its syntax, with the position of the error."""
 
     def __init__(self, message: str, position: Position | None = None) -> None:
+        """Store the message and the position, by default the start of the text."""
         super().__init__(message)
         self.message = message
         self.position = position or Position(1, 1)
 
 
 class NotText(DocumentError):
-    """The bytes are not UTF-8."""
+    """Bytes that are not UTF-8."""
 
 
 class CannotEdit(Exception):
-    """The change cannot be written without touching what it must not touch; says why."""
+    """A change that would touch text that must stay as it is; the message gives the reason."""
 
 
 class _Missing:
-    """The value of a key that is not there (`None` is a value)."""
+    """The value of an absent key. `None` is a value, so it cannot mark absence."""
 
     def __repr__(self) -> str:
+        """Return the name of the constant."""
         return "MISSING"
 
     def __bool__(self) -> bool:
+        """Count as false."""
         return False
 
 
@@ -125,35 +131,40 @@ MISSING: Final = _Missing()
 
 
 MAX_DIGITS: Final = 300
-"""Longer integers stay text: no float holds them, and nothing that trains means them."""
+"""Integers with more digits stay text: no float holds them and no trainer uses them."""
 
 
 class Unknown:
-    """The value of a setting that cannot be determined from the text: `why` names what it depends on."""
+    """The value of a setting that cannot be determined from the text.
 
-    __slots__ = ("why",)
+    `reason` names the expression or fact that it depends on.
+    """
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        """Store the reason."""
+        self.reason = reason
 
     def __repr__(self) -> str:
-        return f"Unknown({self.why!r})"
+        """Return the class name with the reason."""
+        return f"Unknown({self.reason!r})"
 
 
 class Node:
-    """A node of the tree. `span` covers its text; a block collection's ends with its last child."""
+    """A node of the tree. `span` covers its text; the span of a block collection ends with its last child."""
 
     __slots__ = ("span",)
     span: Span
 
 
 class Scalar(Node):
-    """A single value. `text` is what is between the quotes, unescaped; `style` is empty for plain text.
+    """A single value. `get_text` is the unescaped text between the quotes; `style` is empty for plain text.
 
-    `value` is the typed value once it is known; ask `Document.scalar_value` for it.
+    `get_value` is the typed value once it is computed; call `Document.get_scalar_value` to get it.
     """
 
-    __slots__ = ("anchored", "style", "tag", "text", "value")
+    __slots__ = ("is_anchored", "style", "tag", "text", "value")
 
     def __init__(
         self,
@@ -164,119 +175,125 @@ class Scalar(Node):
         anchored: bool = False,
         value: Any = MISSING,
     ) -> None:
+        """Store the parts of the scalar."""
         self.span = span
         self.text = text
         self.style = style
         self.tag = tag
-        self.anchored = anchored
+        self.is_anchored = anchored
         self.value = value
 
 
 class Entry:
-    """One `key: value` of a mapping. `name` is the key's text, or None for a key that is itself a collection."""
+    """A `key: value` pair of a mapping. `name` is the key's text, or None if the key is a collection."""
 
     __slots__ = ("key", "name", "value")
 
     def __init__(self, key: Node, value: Node) -> None:
+        """Store key and value and derive the name."""
         self.key = key
         self.value = value
         target = key if type(key) is Scalar else follow(key)
         self.name: str | None = target.text if isinstance(target, Scalar) else None
 
     @property
-    def key_quoted(self) -> bool:
-        """Whether the key is in quotes."""
+    def is_key_quoted(self) -> bool:
+        """True if the key is in quotes."""
         return isinstance(self.key, Scalar) and bool(self.key.style)
 
     @property
     def span(self) -> Span:
-        """From the key's first byte to the value's last."""
+        """Bytes from the start of the key to the end of the value."""
         return Span(self.key.span.start, max(self.key.span.end, self.value.span.end))
 
 
 class Mapping(Node):
-    """Keys and values in the order of the text; duplicates are all here, the last one wins."""
+    """Keys and values in the order of the text. Duplicates are kept; the last one wins."""
 
-    __slots__ = ("_index", "entries", "flow")
+    __slots__ = ("_index", "entries", "is_flow")
 
     def __init__(self, span: Span, entries: list[Entry], flow: bool) -> None:
+        """Store the entries."""
         self.span = span
         self.entries = entries
-        self.flow = flow
+        self.is_flow = flow
         self._index: dict[str, Entry] | None = None
 
     @property
     def index(self) -> dict[str, Entry]:
-        """Entries by key: the last duplicate wins, and keys merged in by `<<` are behind the mapping's own."""
+        """Entries by key. The last duplicate wins, and the mapping's own keys win over keys merged with `<<`."""
         if self._index is None:
             self._index = {}
-            own: dict[str, Entry] = {}
+            own_entries: dict[str, Entry] = {}
             for entry in self.entries:
                 name = entry.name
                 if name == "<<" and isinstance(entry.key, Scalar) and not entry.key.style:
-                    for source in _merge_sources(entry.value):
+                    for source in _find_merge_sources(entry.value):
                         for key, merged in source.index.items():
                             self._index.setdefault(key, merged)
                 elif name is not None:
-                    own[name] = entry
-            self._index.update(own)
+                    own_entries[name] = entry
+            self._index.update(own_entries)
         return self._index
 
     def get(self, key: str) -> Entry | None:
-        """The entry that wins for `key`."""
+        """Return the entry that wins for `key`, or None."""
         return self.index.get(key)
 
 
-def _merge_sources(node: Node) -> Iterator[Mapping]:
+def _find_merge_sources(node: Node) -> Iterator[Mapping]:
     target = follow(node)
     if isinstance(target, Mapping):
         yield target
     elif isinstance(target, Sequence):
         for item in target.items:
-            yield from _merge_sources(item)
+            yield from _find_merge_sources(item)
 
 
 class Sequence(Node):
-    """A list."""
+    """A list of nodes."""
 
-    __slots__ = ("flow", "items")
+    __slots__ = ("is_flow", "items")
 
     def __init__(self, span: Span, items: list[Node], flow: bool) -> None:
+        """Store the items."""
         self.span = span
         self.items = items
-        self.flow = flow
+        self.is_flow = flow
 
 
 class Alias(Node):
-    """A YAML `*name`: `span` is where it is, `target` the node that it stands for."""
+    """A YAML alias (`*name`). `span` is its place, `target` the node that it refers to."""
 
     __slots__ = ("target",)
 
     def __init__(self, span: Span, target: Node) -> None:
+        """Store span and target."""
         self.span = span
         self.target = target
 
 
 def follow(node: Node) -> Node:
-    """The node itself, or what an alias stands for."""
+    """Return the node itself, or the target if it is an alias."""
     while isinstance(node, Alias):
         node = node.target
     return node
 
 
 class Document:
-    """A file as text plus a tree. One subclass per syntax; a document never changes, an edit makes new bytes.
+    """A file as text plus a tree. Each syntax has a subclass. A document never changes; edits produce new bytes.
 
-    `path` is the path as the user named it, with forward slashes. `root` is None in an empty document.
+    `path` is the path as the user named it, with forward slashes. `root` is None for an empty document.
     """
 
     syntax: ClassVar[str] = ""
-    # Alias bombs end here: a tree that unfolds to more values than this is refused.
+    # Stop alias bombs: a tree that unfolds to more values is rejected.
     MAX_VALUES: ClassVar[int] = 200_000
-    # No file of the user's: it replaces one that is not there, so that no finding points into it.
-    stands_in: ClassVar[bool] = False
+    # True for a document that replaces a missing file, so that no finding points into it.
+    is_placeholder: ClassVar[bool] = False
 
     def __init__(self, path: str, source: bytes) -> None:
+        """Store path and source; subclasses parse the source."""
         self.path = path
         self.source = source
         self.root: Node | None = None
@@ -286,18 +303,18 @@ class Document:
         self._blocks: list[tuple[int, int]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Between processes a document goes as the text that reports show, without its tree."""
+        """Pickle the path and the source without the tree, because other processes only show the text."""
         return Document, (self.path, self.source)
 
-    def entry(self, route: Route) -> Entry | None:
-        """The mapping entry at `route`, or None (also where the route ends in a list index)."""
+    def find_entry(self, route: Route) -> Entry | None:
+        """Return the mapping entry at `route`, or None if there is none or the route ends in a list index."""
         if not route or not isinstance(route[-1], str):
             return None
-        parent = self.node(route[:-1])
+        parent = self.find_node(route[:-1])
         return parent.get(route[-1]) if isinstance(parent, Mapping) else None
 
-    def node(self, route: Route) -> Node | None:
-        """The node at `route` (aliases followed), or None."""
+    def find_node(self, route: Route) -> Node | None:
+        """Return the node at `route` (aliases followed), or None."""
         node = self.root
         for step in route:
             if type(node) is Alias:
@@ -314,75 +331,78 @@ class Document:
         return None if node is None else follow(node)
 
     def is_complete(self, route: Route) -> bool:
-        """Whether all settings of the mapping at `route` are in the text."""
+        """Return whether the text holds all settings of the mapping at `route`."""
         return True
 
-    def assumed(self, route: Route) -> str:
-        """What the value at `route` rests on where the text gives it only by default; empty where it is certain."""
+    def get_assumption(self, route: Route) -> str:
+        """Return the assumption behind the value at `route` if the text only gives it by default, else ""."""
         return ""
 
-    def spelling(self, route: Route) -> Route:
-        """A route as the text spells it: a call may have another name for a setting than the tree."""
+    def get_spelled_route(self, route: Route) -> Route:
+        """Return the route as the text spells it: a call may name a setting differently from the tree."""
         return route
 
-    def value(self, route: Route = ()) -> Any:
-        """The plain value at `route` as the document's reader types it; MISSING where nothing is there.
+    def get_value(self, route: Route = ()) -> Any:
+        """Return the plain value at `route` as the document's loader types it, or MISSING if nothing is there.
 
-        Raises DocumentError where there are more than MAX_VALUES values, which aliases can multiply.
+        Raise `DocumentError` if there are more than MAX_VALUES values, which aliases can cause.
         """
-        node = self.node(route)
+        node = self.find_node(route)
         if type(node) is Scalar:
-            return self.scalar_value(node)
-        return MISSING if node is None else self.plain(node)
+            return self.get_scalar_value(node)
+        return MISSING if node is None else self.build_value(node)
 
-    def plain(self, node: Node) -> Any:
-        """The plain value of a node: dicts, lists and typed scalars."""
-        return self.scalar_value(node) if type(node) is Scalar else self._plain(node, [self.MAX_VALUES], 0)
+    def build_value(self, node: Node) -> Any:
+        """Return the plain value of a node: dicts, lists and typed scalars."""
+        return self.get_scalar_value(node) if type(node) is Scalar else self._build_value(node, [self.MAX_VALUES], 0)
 
-    def _plain(self, node: Node, budget: list[int], depth: int) -> Any:
+    def _build_value(self, node: Node, budget: list[int], depth: int) -> Any:
         if type(node) is Alias:
             node = follow(node)
         if isinstance(node, Scalar):
-            return self.scalar_value(node)
+            return self.get_scalar_value(node)
         budget[0] -= 1
         if budget[0] < 0 or depth > 200:
-            raise DocumentError("more values than a configuration can have", self.position(node.span.start))
+            raise DocumentError("more values than a configuration can have", self.locate(node.span.start))
         if isinstance(node, Mapping):
             budget[0] -= len(node.index)
-            return {key: self._plain(entry.value, budget, depth + 1) for key, entry in node.index.items()}
+            return {key: self._build_value(entry.value, budget, depth + 1) for key, entry in node.index.items()}
         assert isinstance(node, Sequence)
         budget[0] -= len(node.items)
-        return [self._plain(item, budget, depth + 1) for item in node.items]
+        return [self._build_value(item, budget, depth + 1) for item in node.items]
 
-    def scalar_value(self, scalar: Scalar) -> Any:
-        """The typed value of a scalar."""
+    def get_scalar_value(self, scalar: Scalar) -> Any:
+        """Return the typed value of a scalar."""
         return scalar.value
 
-    def comments(self) -> list[Comment]:
-        """Every comment of the text, in order."""
+    def list_comments(self) -> list[Comment]:
+        """Return every comment of the text, in order."""
         return []
 
-    def extent(self, line: int) -> tuple[int, int]:
-        """Return the first and the last line of the command or text that a line is part of: what a comment above is
-        about.
+    def find_extent(self, line: int) -> tuple[int, int]:
+        """Return the first and the last line of the command or text that contains a line.
+
+        A comment above it refers to all of these lines.
         """
         if self._blocks is None:
-            self._blocks = sorted((self.position(one.start).line, self.position(one.end).line) for one in self.blocks())
+            self._blocks = sorted(
+                (self.locate(span.start).line, self.locate(span.end).line) for span in self.list_blocks()
+            )
         at = bisect_right(self._blocks, (line, len(self.source))) - 1
-        found = self._blocks[at] if at >= 0 else (0, 0)
-        return found if found[1] >= line else (line, line)
+        block = self._blocks[at] if at >= 0 else (0, 0)
+        return block if block[1] >= line else (line, line)
 
-    def blocks(self) -> Iterable[Span]:
-        """Return the texts over several lines, none in another."""
+    def list_blocks(self) -> Iterable[Span]:
+        """Return the texts that span several lines; none lies inside another."""
         return ()
 
-    def mappings(self) -> list[tuple[Route, Mapping]]:
-        """Every mapping of the text with its route, parents first."""
+    def list_mappings(self) -> list[tuple[Route, Mapping]]:
+        """Return every mapping of the text with its route, parents first."""
         if self._mappings is None:
             self._mappings = []
-            waiting: list[tuple[Route, Node]] = [((), self.root)] if self.root is not None else []
-            while waiting:
-                route, node = waiting.pop()
+            stack: list[tuple[Route, Node]] = [((), self.root)] if self.root is not None else []
+            while stack:
+                route, node = stack.pop()
                 if isinstance(node, Mapping):
                     self._mappings.append((route, node))
                     children: list[tuple[Route, Node]] = [
@@ -396,12 +416,12 @@ class Document:
                     ]
                 else:
                     continue
-                waiting += reversed(children)
+                stack += reversed(children)
         return self._mappings
 
-    def duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
-        """Each entry whose key its mapping (at the route) already has, and the entry that had it first."""
-        for route, mapping in self.mappings():
+    def find_duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
+        """Yield the route, entry and first entry of each key that occurs again in its mapping."""
+        for route, mapping in self.list_mappings():
             if len(mapping.entries) == len(mapping.index):
                 continue
             first: dict[str, Entry] = {}
@@ -412,7 +432,7 @@ class Document:
 
     @property
     def line_starts(self) -> list[int]:
-        """The offset of the first byte of every line."""
+        """Offsets of the first byte of every line."""
         if self._line_starts is None:
             starts = [0]
             find = self.source.find
@@ -423,8 +443,8 @@ class Document:
             self._line_starts = starts
         return self._line_starts
 
-    def position(self, offset: int) -> Position:
-        """Line and column of a byte offset. A byte-order mark has no width."""
+    def locate(self, offset: int) -> Position:
+        """Return the line and column of a byte offset. A byte-order mark has no width."""
         line = bisect_right(self.line_starts, offset)
         start = self.line_starts[line - 1]
         prefix = self.source[start:offset]
@@ -432,62 +452,65 @@ class Document:
             prefix = prefix[len(BOM) :]
         return Position(line, len(prefix.decode("utf-8", "replace")) + 1)
 
-    def text(self, span: Span) -> str:
-        """The text of a span."""
+    def get_text(self, span: Span) -> str:
+        """Return the text of a span."""
         return self.source[span.start : span.end].decode("utf-8", "replace")
 
     @property
     def newline(self) -> str:
-        """The line ending that the file uses (its first one)."""
+        """Line ending of the file (its first one)."""
         at = self.source.find(b"\n")
         return "\r\n" if at > 0 and self.source[at - 1 : at] == b"\r" else "\n"
 
-    def line_end(self, offset: int) -> int:
-        """The offset of the line ending (or of the end of the file) at or after `offset`."""
+    def find_line_end(self, offset: int) -> int:
+        """Return the offset of the first line ending at or after `offset`, or the end of the file."""
         at = self.source.find(b"\n", offset)
         if at < 0:
             return len(self.source)
         return at - 1 if at > offset and self.source[at - 1 : at] == b"\r" else at
 
-    def edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """The edits that make `changes`, sorted, without overlap.
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
+        """Return the edits that make `changes`, sorted and without overlap.
 
-        Raises CannotEdit where a change would touch what it must not (a comment, an anchored value, computed text).
+        Raise `CannotEdit` if a change would touch protected text (a comment, an anchored value, computed text).
         """
         raise CannotEdit(f"{self.syntax} cannot be edited")
 
 
-def continued(document: Document, line: int) -> tuple[int, int]:
-    """Return the first and the last of the lines that backslashes at their ends join to one."""
+def find_continued_lines(document: Document, line: int) -> tuple[int, int]:
+    """Return the first and the last of the lines that are joined to a line by trailing backslashes."""
     starts = document.line_starts
 
-    def joins(number: int) -> bool:
-        end = document.line_end(starts[number - 1]) if 0 < number < len(starts) else 0
+    def is_continued(number: int) -> bool:
+        end = document.find_line_end(starts[number - 1]) if 0 < number < len(starts) else 0
         return document.source[end - 1 : end] == b"\\"
 
     first = last = line
-    while joins(first - 1):
+    while is_continued(first - 1):
         first -= 1
-    while joins(last):
+    while is_continued(last):
         last += 1
     return first, last
 
 
 def decode(source: bytes) -> str:
-    """The text of a file without its byte-order mark. Raises NotText at the first byte that is not UTF-8."""
+    """Return the text of a file without its byte-order mark.
+
+    Raise `NotText` at the first byte that is not UTF-8.
+    """
     try:
         return source.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # utf-8-sig counts from behind the mark
-        at = error.start + (len(BOM) if source.startswith(BOM) else 0)
-        before = source[:at]
+        # utf-8-sig counts from the end of the mark
+        offset = error.start + (len(BOM) if source.startswith(BOM) else 0)
+        before = source[:offset]
         line = before.count(b"\n") + 1
         column = len(before[before.rfind(b"\n") + 1 :].removeprefix(BOM).decode("utf-8", "replace")) + 1
-        raise NotText(f"not UTF-8: byte 0x{source[at]:02x}", Position(line, column)) from None
+        raise NotText(f"not UTF-8: byte 0x{source[offset]:02x}", Position(line, column)) from None
 
 
-def byte_offsets(text: str, source: bytes) -> Callable[[int], int] | None:
-    """From an index into the decoded text to an offset into the source; None where the two are the same."""
+def build_offset_converter(text: str, source: bytes) -> Callable[[int], int] | None:
+    """Return a function from an index into the decoded text to a byte offset, or None if both are equal."""
     shift = len(BOM) if source.startswith(BOM) else 0
     if text.isascii():
         return (lambda index: index + shift) if shift else None
@@ -499,36 +522,39 @@ def byte_offsets(text: str, source: bytes) -> Callable[[int], int] | None:
     return lambda index: index + extra[bisect_left(places, index)] + shift
 
 
-def scalars(node: Node | None) -> Iterator[Scalar]:
-    """Every scalar below a node, keys included, each once (aliases are not followed)."""
-    waiting = [node] if node is not None else []
-    while waiting:
-        node = waiting.pop()
+def list_scalars(node: Node | None) -> Iterator[Scalar]:
+    """Yield every scalar below a node once, keys included; aliases are not followed."""
+    stack = [node] if node is not None else []
+    while stack:
+        node = stack.pop()
         if isinstance(node, Scalar):
             yield node
         elif isinstance(node, Mapping):
             for entry in node.entries:
-                waiting += (entry.key, entry.value)
+                stack += (entry.key, entry.value)
         elif isinstance(node, Sequence):
-            waiting += node.items
+            stack += node.items
 
 
-def ordered(edits: Iterable[Edit]) -> list[Edit]:
-    """The edits by place; those at one place keep their order. Raises CannotEdit where two overlap."""
+def sort_edits(edits: Iterable[Edit]) -> list[Edit]:
+    """Return the edits sorted by place; edits at the same place keep their order.
+
+    Raise `CannotEdit` if two overlap.
+    """
     result = sorted(edits, key=lambda edit: edit.span)
-    for before, after in zip(result, result[1:]):
-        if after.span.start < before.span.end:
-            raise CannotEdit("two changes of the same text")
+    for first, second in zip(result, result[1:]):
+        if second.span.start < first.span.end:
+            raise CannotEdit("two edits of the same text")
     return result
 
 
-def apply(source: bytes, edits: Iterable[Edit]) -> bytes:
-    """The source after the edits. Raises CannotEdit where two overlap."""
+def apply_edits(source: bytes, edits: Iterable[Edit]) -> bytes:
+    """Return the source after the edits. Raise `CannotEdit` if two overlap."""
     parts: list[bytes] = []
-    done = 0
-    for edit in ordered(edits):
-        parts.append(source[done : edit.span.start])
+    copied_until = 0
+    for edit in sort_edits(edits):
+        parts.append(source[copied_until : edit.span.start])
         parts.append(edit.text.encode("utf-8"))
-        done = edit.span.end
-    parts.append(source[done:])
+        copied_until = edit.span.end
+    parts.append(source[copied_until:])
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""Edits inside brackets: what YAML's flow collections and JSON have in common."""
+"""Edits inside brackets, shared by YAML's flow collections and JSON."""
 
 from __future__ import annotations
 
@@ -12,57 +12,57 @@ _COMMENT: Final = re.compile(rb"#|//|/\*")
 
 
 def insert(
-    document: Document, brackets: Span, items: Sequence[Span], after: int, text: str, again: bool = False
+    document: Document, brackets: Span, items: Sequence[Span], after: int, text: str, repeated: bool = False
 ) -> list[Edit]:
-    """Put `text` behind item number `after` (-1 where there are no items), laid out as its neighbours are.
+    """Return the edits that insert `text` after item `after` (-1 if there are no items) in the file's layout.
 
-    `again`: an earlier change of the same batch put something there already.
+    `repeated` means that an earlier change of the same batch inserted something at the same place.
     """
     if not items:
-        inside = Span(brackets.start + 1, brackets.end - 1)
-        if again:
-            return [Edit(Span(inside.end, inside.end), f", {text}")]
-        if document.source[inside.start : inside.end].strip():
+        content = Span(brackets.start + 1, brackets.end - 1)
+        if repeated:
+            return [Edit(Span(content.end, content.end), f", {text}")]
+        if document.source[content.start : content.end].strip():
             raise CannotEdit("the empty brackets contain a comment")
-        return [Edit(inside, text)]
+        return [Edit(content, text)]
     anchor = items[after]
-    gap = _gap(document, brackets, items)
-    line_end = min(document.line_end(anchor.end), brackets.end - 1)
-    rest = document.source[anchor.end : line_end]
-    comma = re.match(rb"\s*,", rest)
-    if _COMMENT.match(rest[comma.end() if comma else 0 :].lstrip()):
-        # The comment belongs to the neighbour: the new item goes behind it.
+    gap = _find_gap(document, brackets, items)
+    line_end = min(document.find_line_end(anchor.end), brackets.end - 1)
+    line_rest = document.source[anchor.end : line_end]
+    comma = re.match(rb"\s*,", line_rest)
+    if _COMMENT.match(line_rest[comma.end() if comma else 0 :].lstrip()):
+        # The comment belongs to the neighbour, so the new item goes after it.
         if comma:
             return [Edit(Span(line_end, line_end), f"{gap}{text},")]
-        if again:
+        if repeated:
             return [Edit(Span(line_end, line_end), f",{gap}{text}")]
         return [Edit(Span(anchor.end, anchor.end), ","), Edit(Span(line_end, line_end), gap + text)]
     return [Edit(Span(anchor.end, anchor.end), f",{gap}{text}")]
 
 
-def _gap(document: Document, brackets: Span, items: Sequence[Span]) -> str:
-    """The white space between two items, as this collection writes it."""
-    for before, following in zip(items, items[1:]):
-        between = document.text(Span(before.end, following.start))
+def _find_gap(document: Document, brackets: Span, items: Sequence[Span]) -> str:
+    """Return the white space between two items as this collection writes it."""
+    for first, second in zip(items, items[1:]):
+        between = document.get_text(Span(first.end, second.start))
         if "\n" in between:
             return document.newline + between[between.rfind("\n") + 1 :]
         if re.fullmatch(r",\s*", between):
             return between[1:]
-    lead = document.text(Span(brackets.start + 1, items[0].start))
+    lead = document.get_text(Span(brackets.start + 1, items[0].start))
     if "\n" in lead:
         return document.newline + lead[lead.rfind("\n") + 1 :]
     return " "
 
 
 def delete(document: Document, items: Sequence[Span], index: int) -> Edit:
-    """Remove item `index` with the comma that separated it."""
+    """Return the edit that removes item `index` with the comma that separates it."""
     if index + 1 < len(items):
         span = Span(items[index].start, items[index + 1].start)
     elif index > 0:
         span = Span(items[index - 1].end, items[index].end)
     else:
         span = items[index]
-    own = document.source[span.start : items[index].start] + document.source[items[index].end : span.end]
-    if _COMMENT.search(own):
-        raise CannotEdit("there is a comment next to it")
+    separators = document.source[span.start : items[index].start] + document.source[items[index].end : span.end]
+    if _COMMENT.search(separators):
+        raise CannotEdit("a comment is next to it")
     return Edit(span, "")

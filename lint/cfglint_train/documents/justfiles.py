@@ -1,7 +1,7 @@
-"""The commands of a justfile as a script: its recipes, with the variables that it gives a plain text.
+"""Justfiles: their recipes as a shell script, with the variables that have a plain text.
 
-Every line keeps its number. A variable counts where one assignment decides it and no recipe has a parameter of its
-name; `{{name}}` becomes `${name}`, and any other expression stays unknown.
+Every line keeps its number. A variable counts if one assignment decides it and no recipe has a parameter of that name.
+`{{name}}` becomes `${name}`; any other expression stays unknown.
 
 Source: just's manual (assignments with `:=`, strings, recipe parameters, `@` and `-` before a command).
 """
@@ -12,29 +12,33 @@ import re
 
 from cfglint_train.foundation.typed import Final
 
-_ASSIGNED: Final = re.compile(
+_ASSIGNMENT: Final = re.compile(
     r"(?:export[ ]+)?([A-Za-z_][\w-]*)[ ]*:=[ ]*(?:\"([^\"\\{$`]*)\"|'([^'{$`]*)')[ ]*(?:#.*)?$"
 )
-_ANY: Final = re.compile(r"(?:export[ ]+)?([A-Za-z_][\w-]*)[ ]*:=")
+_ANY_ASSIGNMENT: Final = re.compile(r"(?:export[ ]+)?([A-Za-z_][\w-]*)[ ]*:=")
 _RECIPE: Final = re.compile(r"@?[A-Za-z_][\w-]*([^:\n]*):(?!=)")
 _EXPRESSION: Final = re.compile(r"\{\{[ ]*(?:([A-Za-z_]\w*)|[^}\n]*?)[ ]*\}\}")
 _PREFIX: Final = re.compile(r"^[ \t]+[@-]+(?=\w)")
 
 
-def commands(text: str) -> str:
-    """The recipes of a justfile."""
+def extract_commands(text: str) -> str:
+    """Return the recipes of a justfile as a script."""
     lines = text.split("\n")
     parameters = {
-        name for line in lines if (one := _RECIPE.match(line)) for name in re.findall(r"[A-Za-z_]\w*", one[1])
+        name for line in lines if (match := _RECIPE.match(line)) for name in re.findall(r"[A-Za-z_]\w*", match[1])
     }
-    assigned = [one[1] for line in lines if (one := _ANY.match(line))]
-    kept = {name for name in assigned if assigned.count(name) == 1} - parameters
-    return "\n".join(_as_shell(line, kept) for line in lines)
+    assigned = [match[1] for line in lines if (match := _ANY_ASSIGNMENT.match(line))]
+    constants = {name for name in assigned if assigned.count(name) == 1} - parameters
+    return "\n".join(_convert_line(line, constants) for line in lines)
 
 
-def _as_shell(line: str, kept: set[str]) -> str:
+def _convert_line(line: str, constants: set[str]) -> str:
     if line[:1] in (" ", "\t"):
-        plain = _PREFIX.sub(lambda part: " " * len(part[0]), line)
-        return _EXPRESSION.sub(lambda one: f"${{{one[1]}}}" if one[1] in kept else "$9", plain)
-    assigned = _ASSIGNED.match(line)
-    return f'{assigned[1]}="{assigned[2] or assigned[3] or ""}"' if assigned is not None and assigned[1] in kept else ""
+        command = _PREFIX.sub(lambda part: " " * len(part[0]), line)
+        return _EXPRESSION.sub(lambda match: f"${{{match[1]}}}" if match[1] in constants else "$9", command)
+    assignment = _ASSIGNMENT.match(line)
+    return (
+        f'{assignment[1]}="{assignment[2] or assignment[3] or ""}"'
+        if assignment is not None and assignment[1] in constants
+        else ""
+    )

@@ -1,38 +1,38 @@
-"""Files that only reports point into: requirement files, Makefiles, read-me files. They have comments, and no tree."""
+"""Documents that only reports point into: requirement files, Makefiles, read-me files. They have no tree."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from cfglint_train.documents.document import Comment, Document, Span, continued
+from cfglint_train.documents.document import Comment, Document, Span, find_continued_lines
 from cfglint_train.foundation.typed import ClassVar, Final
 
 _COMMENT: Final = re.compile(rb"(?m)(?:^|(?<=[ \t]))#[^\r\n]*")
 
 
 class LinesDocument(Document):
-    """A text without a tree. A comment begins with `#` at the start of a line or behind a space."""
+    """A text without a tree. A comment begins with `#` at the start of a line or after a space."""
 
     syntax: ClassVar[str] = "lines"
 
-    def comments(self) -> list[Comment]:
-        """Every comment of the text, in order."""
+    def list_comments(self) -> list[Comment]:
+        """Return every comment of the text, in order."""
         spans = [Span(match.start(), match.end()) for match in _COMMENT.finditer(self.source)]
-        return [Comment(span, self.text(span)) for span in spans]
+        return [Comment(span, self.get_text(span)) for span in spans]
 
-    def extent(self, line: int) -> tuple[int, int]:
-        """As in the base class: the lines that backslashes join."""
-        return continued(self, line)
+    def find_extent(self, line: int) -> tuple[int, int]:
+        """Return the first and the last of the lines that backslashes join to a line."""
+        return find_continued_lines(self, line)
 
-    def line(self, number: int) -> Span:
-        """The text of a line, counted from one, without the spaces around it; empty beyond the end."""
+    def find_line_span(self, number: int) -> Span:
+        """Return the span of a line, counted from 1, without the spaces around it; empty beyond the end."""
         starts = self.line_starts
         start = starts[number - 1] if 0 < number <= len(starts) else len(self.source)
-        text = self.source[start : self.line_end(start)]
-        inside = text.strip()
+        text = self.source[start : self.find_line_end(start)]
+        stripped = text.strip()
         first = start + len(text) - len(text.lstrip())
-        return Span(first, first + len(inside))
+        return Span(first, first + len(stripped))
 
 
 _HTML: Final = re.compile(rb"(?m)^[ \t]*(<!--(?:(?!-->).)*-->)[ \t]*$")
@@ -40,20 +40,23 @@ _FENCED: Final = re.compile(rb"(?ms)^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[
 
 
 class MarkdownDocument(Document):
-    """A read-me file with commands in fenced blocks. Its comments are those of HTML that have lines of their own."""
+    """A read-me file with commands in fenced blocks. Its comments are HTML comments on their own lines."""
 
     syntax: ClassVar[str] = "markdown"
 
     def __init__(self, path: str, source: bytes) -> None:
+        """Find the fenced blocks."""
         super().__init__(path, source)
-        self._fenced = [match.span() for match in _FENCED.finditer(source)]
+        self._fenced_blocks = [match.span() for match in _FENCED.finditer(source)]
 
-    def comments(self) -> list[Comment]:
-        """Every comment outside fenced blocks, in order."""
+    def list_comments(self) -> list[Comment]:
+        """Return every comment outside fenced blocks, in order."""
         spans = (Span(*match.span(1)) for match in _HTML.finditer(self.source.replace(b"\r\n", b" \n")))
-        kept = [one for one in spans if not any(start <= one.start < end for start, end in self._fenced)]
-        return [Comment(span, self.text(span)) for span in kept]
+        outside = [
+            comment for comment in spans if not any(start <= comment.start < end for start, end in self._fenced_blocks)
+        ]
+        return [Comment(span, self.get_text(span)) for span in outside]
 
-    def blocks(self) -> Iterator[Span]:
-        """As in the base class: fenced blocks."""
-        return (Span(start, start + len(self.source[start:end].rstrip())) for start, end in self._fenced)
+    def list_blocks(self) -> Iterator[Span]:
+        """Return the fenced blocks."""
+        return (Span(start, start + len(self.source[start:end].rstrip())) for start, end in self._fenced_blocks)

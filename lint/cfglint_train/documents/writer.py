@@ -1,4 +1,4 @@
-"""What the writers of YAML and JSON share: changes on routes, whatever the punctuation."""
+"""Shared base of the YAML and JSON writers: changes on routes, independent of punctuation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cfglint_train.documents.document import (
     Scalar,
     Set,
     Span,
-    ordered,
+    sort_edits,
 )
 from cfglint_train.foundation.typed import Any, Generic, TypeVar
 
@@ -25,24 +25,25 @@ AnyDocument = TypeVar("AnyDocument", bound=Document)
 
 
 class Writer(Generic[AnyDocument]):
-    """Turns changes of one document into edits, in the document's own style."""
+    """A writer that turns the changes of one document into edits in the document's own style."""
 
     def __init__(self, document: AnyDocument) -> None:
+        """Store the document."""
         self.document = document
-        self.deleted: set[Route] = set()
-        self._filled: set[tuple[Span, int]] = set()
+        self.deleted_routes: set[Route] = set()
+        self._inserted: set[tuple[Span, int]] = set()
 
-    def again(self, brackets: Span, after: int) -> bool:
-        """Whether this batch already inserted something at that place inside brackets; it has, from now on."""
-        known = (brackets, after) in self._filled
-        self._filled.add((brackets, after))
-        return known
+    def record_insertion(self, brackets: Span, after: int) -> bool:
+        """Record an insertion at a place inside brackets and return whether this batch already made one there."""
+        repeated = (brackets, after) in self._inserted
+        self._inserted.add((brackets, after))
+        return repeated
 
     def write(self, changes: list[Change]) -> list[Edit]:
-        """The edits of all changes, ordered. Raises CannotEdit where one cannot be made."""
-        self.deleted = {change.route for change in changes if isinstance(change, Delete)}
+        """Return the edits of all changes, sorted. Raise `CannotEdit` if a change cannot be made."""
+        self.deleted_routes = {change.route for change in changes if isinstance(change, Delete)}
         edits: list[Edit] = []
-        for change in self._rooted(changes):
+        for change in self._merge_below_missing_parents(changes):
             if isinstance(change, Set):
                 edits += self.set(change)
             elif isinstance(change, Append):
@@ -51,14 +52,14 @@ class Writer(Generic[AnyDocument]):
                 edits += self.delete(change.route)
             else:
                 edits += self.rename(change)
-        return ordered(edits)
+        return sort_edits(edits)
 
     def set(self, change: Set) -> list[Edit]:
         """Replace or insert one value. The parent exists."""
         raise NotImplementedError
 
     def append(self, change: Append) -> list[Edit]:
-        """Add one item to a list that exists."""
+        """Add one item to an existing list."""
         raise NotImplementedError
 
     def delete(self, route: Route) -> list[Edit]:
@@ -69,49 +70,49 @@ class Writer(Generic[AnyDocument]):
         """Change one key."""
         raise NotImplementedError
 
-    def _rooted(self, changes: list[Change]) -> list[Change]:
-        """Changes below a parent that does not exist yet become one change that makes the parent."""
-        made: dict[Route, Set] = {}
+    def _merge_below_missing_parents(self, changes: list[Change]) -> list[Change]:
+        """Combine changes below a parent that does not exist yet into one change that creates the parent."""
+        created: dict[Route, Set] = {}
         result: list[Change] = []
         for change in changes:
             if not isinstance(change, (Set, Append)):
                 result.append(change)
                 continue
-            known = 0
-            while known < len(change.route) and not is_empty(self.document.node(change.route[: known + 1])):
-                known += 1
+            depth = 0
+            while depth < len(change.route) and not is_empty(self.document.find_node(change.route[: depth + 1])):
+                depth += 1
             value = change.value
             if isinstance(change, Append):
-                if known == len(change.route):
+                if depth == len(change.route):
                     result.append(change)
                     continue
                 value = [value]
-            top, below = change.route[: known + 1], change.route[known + 1 :]
-            if top not in made:
-                made[top] = Set(top, _nest(below, value), change.beside)
-                result.append(made[top])
+            top, inner_route = change.route[: depth + 1], change.route[depth + 1 :]
+            if top not in created:
+                created[top] = Set(top, _wrap_value(inner_route, value), change.beside)
+                result.append(created[top])
             else:
-                _graft(made[top].value, below, value)
+                _merge_value(created[top].value, inner_route, value)
         return result
 
 
-def _nest(route: Route, value: Any) -> Any:
+def _wrap_value(route: Route, value: Any) -> Any:
     for step in reversed(route):
         value = {step: value}
     return value
 
 
-def _graft(tree: Any, route: Route, value: Any) -> None:
-    """Put `value` at `route` of a tree that is being made; lists at the same place are joined."""
+def _merge_value(tree: Any, route: Route, value: Any) -> None:
+    """Put `value` at `route` of a tree under construction; lists at the same place are joined."""
     if not route:
         if isinstance(tree, list) and isinstance(value, list):
             tree.extend(value)
             return
-        raise CannotEdit("two changes of the same key")
+        raise CannotEdit("two edits of the same key")
     for step in route[:-1]:
         tree = tree.setdefault(step, {}) if isinstance(tree, dict) else tree
     if not isinstance(tree, dict):
-        raise CannotEdit("two changes of the same key")
+        raise CannotEdit("two edits of the same key")
     if isinstance(tree.get(route[-1]), list) and isinstance(value, list):
         tree[route[-1]].extend(value)
     else:
@@ -119,21 +120,21 @@ def _graft(tree: Any, route: Route, value: Any) -> None:
 
 
 def is_empty(node: Node | None) -> bool:
-    """Nothing is there, or a plain value without text."""
+    """Return whether the node is absent or a plain value without text."""
     return node is None or (isinstance(node, Scalar) and node.span.start == node.span.end)
 
 
-def own_entry(mapping: Mapping, key: str) -> Entry | None:
-    """The mapping's own entry that wins for a key (not one that a YAML merge brought in)."""
+def find_own_entry(mapping: Mapping, key: str) -> Entry | None:
+    """Return the entry of the mapping itself that wins for a key, ignoring entries from a YAML merge."""
     return next((entry for entry in reversed(mapping.entries) if entry.name == key), None)
 
 
-def same(left: Any, right: Any) -> bool:
-    """Equal in value and in type, to the leaves: 1, 1.0 and true are three values."""
+def is_identical(left: Any, right: Any) -> bool:
+    """Return whether two values are equal in value and type down to the leaves: 1, 1.0 and true all differ."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+        return left.keys() == right.keys() and all(is_identical(left[key], right[key]) for key in left)
     if isinstance(left, list):
-        return len(left) == len(right) and all(map(same, left, right))
+        return len(left) == len(right) and all(map(is_identical, left, right))
     return bool(left == right) or (left != left and right != right)

@@ -1,1 +1,1 @@
-"""What rules are written with: findings, verdicts, drafts of fixes."""
+"""Building blocks of rules: findings, verdicts, drafts of fixes."""

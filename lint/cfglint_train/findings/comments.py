@@ -1,4 +1,4 @@
-"""Whether a rewrite leaves a comment behind that states the old number."""
+"""Stale comments: reject an edit that leaves behind a comment with the old number."""
 
 from __future__ import annotations
 
@@ -10,40 +10,45 @@ from cfglint_train.foundation.typed import Final
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
-# `4*2*8`, `4 x 2 x 8`, and not `8x80GB`: the arithmetic of a batch.
+# Matches the arithmetic of a batch size, `4*2*8` or `4 x 2 x 8`, but not `8x80GB`.
 _PRODUCT: Final = re.compile(r"\d+(?:(?:\s*[*\u00d7]\s*\d+)+|(?:\s*x\s*\d+){2,})(?!\w)")
 
 
 def check_comments(document: Document, changes: Sequence[Change], edits: Iterable[Edit]) -> None:
-    """Raise CannotEdit where a comment would be false afterwards.
+    """Raise `CannotEdit` if a comment would become false.
 
-    That is one behind a number that changes and names it, and one anywhere in the file that multiplies by it.
+    Covers comments on a changed line that state the old number, and comments anywhere in the file that multiply by it.
     """
     edits = tuple(edits)
-    # What changes is a setting, or one factor of an expression (`8 * LENGTH`): then only the edit has the number.
-    old = {text for change in changes if (text := _number(document, change)) is not None}
-    old |= {text for edit in edits if (text := document.text(edit.span)) != edit.text and _NUMBER.fullmatch(text)}
-    if not old:
+    # A change replaces a whole setting, or one factor of an expression (`8 * LENGTH`); then only the edit has the
+    # number.
+    replaced_numbers = {text for change in changes if (text := _find_replaced_number(document, change)) is not None}
+    replaced_numbers |= {
+        text for edit in edits if (text := document.get_text(edit.span)) != edit.text and _NUMBER.fullmatch(text)
+    }
+    if not replaced_numbers:
         return
-    lines = {document.position(edit.span.start).line for edit in edits}
-    for comment in document.comments():
-        beside = document.position(comment.span.start).line in lines
-        if old & set(_numbers(comment, beside)):
-            raise CannotEdit(f"the comment `{comment.text}` would be false; change the value and the comment together")
+    lines = {document.locate(edit.span.start).line for edit in edits}
+    for comment in document.list_comments():
+        is_on_changed_line = document.locate(comment.span.start).line in lines
+        if replaced_numbers & set(_list_numbers(comment, is_on_changed_line)):
+            raise CannotEdit(
+                f"the comment `{comment.text}` would become wrong; change the value and the comment together"
+            )
 
 
-def _number(document: Document, change: Change) -> str | None:
-    """The number that a change replaces, as written; None where it replaces none."""
+def _find_replaced_number(document: Document, change: Change) -> str | None:
+    """Return the number that a change replaces, as written, or None if it replaces none."""
     if not isinstance(change, Set):
         return None
-    node = document.node(change.route)
-    value = document.scalar_value(node) if isinstance(node, Scalar) else None
+    node = document.find_node(change.route)
+    value = document.get_scalar_value(node) if isinstance(node, Scalar) else None
     if not isinstance(node, Scalar) or isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return node.text if change.value != value else None
 
 
-def _numbers(comment: Comment, beside: bool) -> list[str]:
-    """The numbers that a comment states: all of them beside a setting, elsewhere those that it multiplies."""
-    texts = [comment.text] if beside else _PRODUCT.findall(comment.text)
+def _list_numbers(comment: Comment, is_on_changed_line: bool) -> list[str]:
+    """Return the numbers in a comment: all on a changed line, elsewhere only the factors of a product."""
+    texts = [comment.text] if is_on_changed_line else _PRODUCT.findall(comment.text)
     return [number for text in texts for number in _NUMBER.findall(text)]

@@ -1,8 +1,8 @@
-"""From a fix to edits.
+"""Draft fixes: turn new plan values and key changes into edits of files.
 
-A rule states new values of plan fields (or changes of keys). The lenses of the configurations that own the fields turn
-them into changes of keys, the documents turn those into edits. Whatever is written is read back first: the plan must
-be exactly the intended one, the tree must differ exactly where it should; otherwise nothing is written.
+A rule states new values of plan fields (or changes of keys). The lenses of the configs that own the fields turn them
+into key changes, and the documents turn those into edits. All edits are read back first: the plan must be exactly the
+intended one, and the tree must differ exactly where it should; otherwise nothing is written.
 """
 
 from __future__ import annotations
@@ -17,163 +17,189 @@ from cfglint_train.documents.document import (
     Rename,
     Route,
     Set,
-    apply,
+    apply_edits,
 )
 from cfglint_train.findings.finding import FileEdit, Fix, Remedy
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.key_availability import refusal
-from cfglint_train.frameworks.lens import Config, Lens, spelled
-from cfglint_train.mutations.mutations import mutations_of
+from cfglint_train.frameworks.key_availability import explain_unavailable
+from cfglint_train.frameworks.lens import Config, Lens, format_route
+from cfglint_train.mutations.mutations import get_mutations
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
-from cfglint_train.plan.reading import changed
+from cfglint_train.plan.reading import find_changed_fields
 from cfglint_train.runs.run import Run
 
-Written = list[tuple[Document, list[Change], list[Edit]]]
-"""The changes and edits of one fix, per document."""
+DraftedEdits = list[tuple[Document, list[Change], list[Edit]]]
+"""Changes and edits of one fix, per document."""
 
 
-class Rewrite(Frozen):
-    """The edits of one fix, per document, with the keys that they touch."""
+class WrittenFix(Frozen):
+    """Edits of one fix, per document, with the keys that they touch."""
 
     edits: tuple[tuple[Document, tuple[Edit, ...]], ...]
-    touched: frozenset[tuple[str, str]]
-    """Files and the keys in them: of a key in a section, the section."""
+    touched_keys: frozenset[tuple[str, str]]
+    """Files and the keys in them; for a key in a section, the section."""
 
-    def sources(self) -> dict[str, bytes]:
-        """The new contents of every document that changes."""
-        return {document.path: apply(document.source, edits) for document, edits in self.edits if edits}
+    def render_sources(self) -> dict[str, bytes]:
+        """Return the new contents of every document that changes, by path."""
+        return {document.path: apply_edits(document.source, edits) for document, edits in self.edits if edits}
 
 
-def rewrite(run: Run | None, fix: Fix) -> Rewrite:
-    """The edits that make a fix, read back. Raises CannotEdit where a lens or a document cannot write it."""
-    from cfglint_train.findings import read_back  # only where a fix is written
+def write_fix(run: Run | None, fix: Fix) -> WrittenFix:
+    """Return the edits of a fix after reading them back; raise `CannotEdit` if they cannot be written."""
+    from cfglint_train.findings import read_back  # imported only when a fix is written
 
-    written = draft(run, fix)
-    for document, changes, edits in written:
+    drafted = draft_fix(run, fix)
+    for document, changes, edits in drafted:
         read_back.check_tree(document, changes, edits)
     touched = {
         (document.path, step)
-        for document, changes, edits in written
+        for document, changes, edits in drafted
         for change in (changes if edits else ())
-        for step in _sections(change)
+        for step in _list_sections(change)
     }
-    return Rewrite(tuple((document, tuple(edits)) for document, _, edits in written), frozenset(touched))
+    return WrittenFix(tuple((document, tuple(edits)) for document, _, edits in drafted), frozenset(touched))
 
 
-def _sections(change: Change) -> list[str]:
-    """The outermost keys that a change touches. (Positions in a list move when one of its items does.)"""
-    words = [step for step in change.route if isinstance(step, str)][:1] or [""]
-    return [*words, change.key] if isinstance(change, Rename) else words
+def _list_sections(change: Change) -> list[str]:
+    """Return the outermost keys that a change touches.
 
-
-def draft(run: Run | None, fix: Fix) -> Written:
-    """The edits that make a fix, per document, not yet read back. Raises CannotEdit, also for a comment that they would
-    make false.
+    List indices do not count, because they move when an item is added or removed.
     """
-    from cfglint_train.findings.comments import check_comments  # only where a fix is written
+    sections = [step for step in change.route if isinstance(step, str)][:1] or [""]
+    return [*sections, change.key] if isinstance(change, Rename) else sections
 
-    written = edited(run, fix)
-    for document, changes, edits in written:
+
+def draft_fix(run: Run | None, fix: Fix) -> DraftedEdits:
+    """Return the edits of a fix per document, before they are read back.
+
+    Raises `CannotEdit`, also if a comment would become false.
+    """
+    from cfglint_train.findings.comments import check_comments  # imported only when a fix is written
+
+    drafted = draft_without_comment_check(run, fix)
+    for document, changes, edits in drafted:
         check_comments(document, changes, edits)
-    return written
+    return drafted
 
 
-def edited(run: Run | None, fix: Fix) -> Written:
-    """The same, whatever comments say. What changes a field of a run with misspelt keys renames these, too."""
-    from cfglint_train.findings import read_back  # only where a fix is written
+def draft_without_comment_check(run: Run | None, fix: Fix) -> DraftedEdits:
+    """Return the edits of a fix per document, whatever comments state.
 
-    wanted: dict[int, tuple[Document, list[Change]]] = {}
+    A change of a plan field also renames the misspelt keys of the run.
+    """
+    from cfglint_train.findings import read_back  # imported only when a fix is written
 
-    def ask(document: Document, changes: Sequence[Change]) -> None:
-        wanted.setdefault(id(document), (document, []))[1].extend(changes)
+    changes_by_document: dict[int, tuple[Document, list[Change]]] = {}
+
+    def add_changes(document: Document, changes: Sequence[Change]) -> None:
+        changes_by_document.setdefault(id(document), (document, []))[1].extend(changes)
 
     if run is not None:
-        for document, written in key_changes(run, fix.changes):
-            ask(document, written)
-        for one in run.parts.meant if fix.changes else ():
-            made = wanted.get(id(one.document), (one.document, []))[1]
-            valued = {change.route for change in made if isinstance(change, Set)}
-            ask(one.document, [step for step in one.rename if not (isinstance(step, Set) and step.route in valued)])
+        for document, document_changes in list_document_changes(run, fix.changes):
+            add_changes(document, document_changes)
+        for corrected_key in run.inputs.corrected_keys if fix.changes else ():
+            planned = changes_by_document.get(id(corrected_key.document), (corrected_key.document, []))[1]
+            valued = {change.route for change in planned if isinstance(change, Set)}
+            add_changes(
+                corrected_key.document,
+                [step for step in corrected_key.rename if not (isinstance(step, Set) and step.route in valued)],
+            )
     for config, changes in fix.keys:
-        ask(config.document, changes)
+        add_changes(config.document, changes)
     configs = (*(run.configs if run is not None else ()), *(config for config, _ in fix.keys))
-    for document, asked in wanted.values():
-        _check_loader(document, configs)
-        read_back.check_keys(document, asked)
-    beside = [(document, list[Change](), [edit]) for document, edit in fix.texts]
-    return [*((document, asked, document.edits(asked)) for document, asked in wanted.values()), *beside]
+    for document, changes_of_document in changes_by_document.values():
+        _check_loadable(document, configs)
+        read_back.check_keys(document, changes_of_document)
+    text_edits = [(document, list[Change](), [edit]) for document, edit in fix.texts]
+    return [
+        *(
+            (document, changes_of_document, document.build_edits(changes_of_document))
+            for document, changes_of_document in changes_by_document.values()
+        ),
+        *text_edits,
+    ]
 
 
-def _check_loader(document: Document, configs: Iterable[Config]) -> None:
-    """Raise CannotEdit if the framework refuses the file: what it means is not known then."""
+def _check_loadable(document: Document, configs: Iterable[Config]) -> None:
+    """Raise `CannotEdit` if the framework rejects the file, because its meaning is then unknown."""
     if document.syntax != "yaml":
         return
-    from cfglint_train.frameworks.refused_yaml import certain_refusal  # only where YAML is written
+    from cfglint_train.frameworks.refused_yaml import find_certain_refusal  # imported only when YAML is written
 
     for config in configs:
-        refusal = certain_refusal(config) if config.document is document else None
+        refusal = find_certain_refusal(config) if config.document is document else None
         if refusal is not None:
             raise CannotEdit(f"{refusal.loader} refuses the file: {refusal.message}")
 
 
-def changes_of(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Change]]:
-    """The changes of keys that give fields new values, each with the configuration that has the key.
+def list_key_changes(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Change]]:
+    """Return the key changes that give fields new values, each with the config that has the key.
 
-    Raises CannotEdit, also for a key that the release that counts does not have.
+    Raises `CannotEdit`, also for a key that the effective release lacks.
     """
-    found = [(config, one) for config, lens, values in by_lens(run, changes) for one in lens.write(config, values)]
-    for config, one in found:
-        why = _program_refusal(config, one) or refusal(config, one)
-        if why:
-            raise CannotEdit(why)
-    return found
+    key_changes = [
+        (config, change)
+        for config, lens, values in group_by_lens(run, changes)
+        for change in lens.write(config, values)
+    ]
+    for config, change in key_changes:
+        reason = _find_program_refusal(config, change) or explain_unavailable(config, change)
+        if reason:
+            raise CannotEdit(reason)
+    return key_changes
 
 
-def _program_refusal(config: Config, change: Change) -> str:
-    """Why the program that a command starts, which may be a fork's, does not take what a change states; empty where it
-    does, or where that is unknown.
+def _find_program_refusal(config: Config, change: Change) -> str:
+    """Return the reason for which the started program (possibly a fork) rejects a change.
+
+    Empty if it accepts the change or if that is unknown.
     """
     route = change.route[len(config.root) :]
     if config.evidence.fork is None or not isinstance(change, Set) or config.has(*route):
         return ""
-    is_refused = mutations_of(config).is_refused(route)
-    return f"the program that the command starts has no `{spelled(route)}`" if is_refused else ""
+    is_refused = get_mutations(config).is_refused(route)
+    return f"the program that the command starts has no `{format_route(route)}`" if is_refused else ""
 
 
-def _placed(config: Config, change: Change) -> tuple[Document, list[Change]]:
-    """A change with the document that it goes to: where the launch gives a setting, to the script; where a misspelt key
-    does, to that key.
+def _locate_change(config: Config, change: Change) -> tuple[Document, list[Change]]:
+    """Return a change with the document that it belongs to.
+
+    A setting passed by the launch is changed in the script. Raises `CannotEdit` if the setting comes from a misspelt
+    key or cannot be changed in the launch.
     """
     route = change.route[len(config.root) :]
     override = config.overrides.get(route)
     if override is None:
-        around = config.override(route) if config.overrides else None
-        given = None if around is None else config.overrides[around].given
-        if given is not None and given.misspelt:
-            raise CannotEdit(f"{spelled(given.route[len(config.root) :])} is misspelt; fix its spelling first")
+        enclosing_route = config.find_override(route) if config.overrides else None
+        argument = None if enclosing_route is None else config.overrides[enclosing_route].argument
+        if argument is not None and argument.misspelt:
+            raise CannotEdit(f"{format_route(argument.route[len(config.root) :])} is misspelt; fix its spelling first")
         return config.document, [change]
-    if override.given is None and override.origin.kind == "explicit":
+    if override.argument is None and override.origin.kind == "explicit":
         raise CannotEdit(f"{override.origin.key} is misspelt; fix its spelling first")
-    if override.given is None or not isinstance(change, Set):
-        raise CannotEdit(override.refusal(spelled(change.route[len(config.root) :])))
-    return override.given.document, [override.given.change(change.value)]
+    if override.argument is None or not isinstance(change, Set):
+        raise CannotEdit(override.explain_refusal(format_route(change.route[len(config.root) :])))
+    return override.argument.document, [override.argument.build_change(change.value)]
 
 
-def key_changes(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Document, list[Change]]]:
-    """The changes of keys that give plan fields new values, each with its document. Raises CannotEdit."""
-    return [_placed(config, change) for config, change in changes_of(run, changes)]
+def list_document_changes(run: Run, values: Mapping[Field, Any]) -> list[tuple[Document, list[Change]]]:
+    """Return the key changes that give plan fields new values, each with its document.
+
+    Raises `CannotEdit` if a field cannot be written.
+    """
+    return [_locate_change(config, change) for config, change in list_key_changes(run, values)]
 
 
-def by_lens(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Lens, dict[Field, Any]]]:
-    """The lens that writes each field, with the configuration that it writes to. Raises CannotEdit."""
+def group_by_lens(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Lens, dict[Field, Any]]]:
+    """Return the lens that writes each field, with its config and values; raise `CannotEdit` if there is none."""
     groups: list[tuple[Config, Lens, dict[Field, Any]]] = []
     for field, value in changes.items():
-        config, lens = _owner(run, field)
-        for other, known, values in groups:
-            if other is config and known is lens:
+        config, lens = _find_owner(run, field)
+        for other_config, other_lens, values in groups:
+            if other_config is config and other_lens is lens:
                 values[field] = value
                 break
         else:
@@ -181,70 +207,70 @@ def by_lens(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Lens, 
     return groups
 
 
-def _owner(run: Run, field: Field) -> tuple[Config, Lens]:
-    """The configuration that a field is written to, and its lens. Raises CannotEdit where there is none."""
-    origin = run.origin(field)
-    if origin is not None and origin.kind == "user" and not _is_in_a_script(run, origin):
-        giver = f"the {origin.note}" if origin.note in ("command line", "pragma") else origin.note
-        raise CannotEdit(f"{run.spell(field)} is given by {giver}")
-    owner = run.owner(field)
+def _find_owner(run: Run, field: Field) -> tuple[Config, Lens]:
+    """Return the config that a field is written to, and its lens; raise `CannotEdit` if there is none."""
+    origin = run.get_origin(field)
+    if origin is not None and origin.kind == "user" and not _is_in_script(run, origin):
+        source = f"the {origin.note}" if origin.note in ("command line", "pragma") else origin.note
+        raise CannotEdit(f"{run.spell_key(field)} is set by {source}")
+    owner = run.find_owner(field)
     if owner is None:
         raise CannotEdit(f"no file of this run has a key for {field}")
-    reason = frameworks.load(owner[0].framework).unwritten(field)
+    reason = frameworks.load(owner[0].framework).explain_unwritable(field)
     if reason is not None:
-        raise CannotEdit(f"{run.spell(field)} is never rewritten: {reason}")
+        raise CannotEdit(f"{run.spell_key(field)} is never rewritten: {reason}")
     return owner
 
 
-def _is_in_a_script(run: Run, origin: Origin) -> bool:
-    """Whether a value comes from a word of a launch script that fixes change."""
-    overrides = (one for config in run.configs for one in config.overrides.values())
-    return any(one.given is not None and one.origin.place is origin.place for one in overrides)
+def _is_in_script(run: Run, origin: Origin) -> bool:
+    """Return whether a value comes from a word of a launch script, which fixes can change."""
+    overrides = (override for config in run.configs for override in config.overrides.values())
+    return any(override.argument is not None and override.origin.place is origin.place for override in overrides)
 
 
-def remedy(fix: Fix, written: Written) -> Remedy:
-    """What a report shows of a fix that can be written."""
+def build_remedy(fix: Fix, drafted: DraftedEdits) -> Remedy:
+    """Return the reported form of a fix that can be written."""
     edits = [
-        FileEdit(document.path, edit, document.position(edit.span.start), document.position(edit.span.end), document)
-        for document, _, edits in written
+        FileEdit(document.path, edit, document.locate(edit.span.start), document.locate(edit.span.end), document)
+        for document, _, edits in drafted
         for edit in edits
     ]
     return Remedy(fix.applicability, fix.message, tuple(edits))
 
 
-def intended(before: Run, after: Run, changes: Mapping[Field, Any]) -> bool:
-    """Put-get: what the files say now is what they said, with exactly these changes.
+def is_intended(before: Run, after: Run, changes: Mapping[Field, Any]) -> bool:
+    """Return whether the plan read back differs from the former one by exactly the intended changes.
 
-    A default that only holds beside a changed setting (the rank of an adapter that there was none of), or no longer
-    does (the precision of a model that was trained as a whole), follows from it.
+    Defaults that only apply together with a changed setting may differ: a new adapter brings the default of its rank,
+    and a model that is no longer trained completely loses that of its precision.
     """
     differences = {
         field: value
-        for field, value in changed(before.base, after.base).items()
-        if field in changes or not _follows(before, after, field)
+        for field, value in find_changed_fields(before.stated_plan, after.stated_plan).items()
+        if field in changes or not _is_consequence(before, after, field)
     }
-    return differences == {field: value for field, value in changes.items() if before.base.get(field) != value}
+    return differences == {field: value for field, value in changes.items() if before.stated_plan.get(field) != value}
 
 
-def _follows(before: Run, after: Run, field: Field) -> bool:
-    origins = [origin for run in (before, after) if (origin := run.base.origin(field)) is not None]
+def _is_consequence(before: Run, after: Run, field: Field) -> bool:
+    origins = [origin for run in (before, after) if (origin := run.stated_plan.get_origin(field)) is not None]
     return len(origins) == 1 and origins[0].kind == "default"
 
 
-def rebound(
-    fix: Fix, find: Callable[[str, Route], Config | None], read: Callable[[str], Document | None]
+def rebind_fix(
+    fix: Fix, find_config: Callable[[str, Route], Config | None], read_document: Callable[[str], Document | None]
 ) -> Fix | None:
-    """The fix with its configurations and texts looked up anew after other edits; None where one is gone."""
+    """Return the fix with its configs and texts looked up again after other edits, or None if one no longer exists."""
     keys = []
     for config, changes in fix.keys:
-        now = find(config.document.path, config.root)
-        if now is None:
+        current_config = find_config(config.document.path, config.root)
+        if current_config is None:
             return None
-        keys.append((now, changes))
+        keys.append((current_config, changes))
     texts = []
     for document, edit in fix.texts:
-        present = read(document.path)
-        if present is None or present.text(edit.span) != document.text(edit.span):
+        current_document = read_document(document.path)
+        if current_document is None or current_document.get_text(edit.span) != document.get_text(edit.span):
             return None
-        texts.append((present, edit))
+        texts.append((current_document, edit))
     return fix._replace(keys=tuple(keys), texts=tuple(texts))

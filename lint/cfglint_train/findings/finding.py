@@ -1,4 +1,4 @@
-"""What a rule says: a statement about a run at one place, and perhaps a fix."""
+"""Findings: the statements of rules about a place in a run, with their fixes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Related(Frozen):
 
 
 class Fix(Frozen):
-    """What would settle a finding: new values of plan fields, or (for vocabulary rules) changes of keys.
+    """Remedy of a finding: new values of plan fields, or (for vocabulary rules) key changes.
 
-    safe: fills in what was left unsaid or replaces what cannot work; optimisation and resuming stay as they are.
-    unsafe: overrides a choice that can run, or gives something up. display: shown, never applied.
+    safe: fills in an unset value or replaces one that cannot work; optimisation and resuming stay as they are. unsafe:
+    overrides a choice that can run, or gives something up. display: shown, never applied.
     """
 
     applicability: Applicability
@@ -41,97 +41,98 @@ class Fix(Frozen):
     changes: Mapping[Field, Any] = {}
     """Plan field -> new value; the framework's lenses write it."""
     keys: tuple[tuple[Config, tuple[Change, ...]], ...] = ()
-    """Changes of keys, per configuration."""
+    """Key changes, per config."""
     texts: tuple[tuple[Document, Edit], ...] = ()
-    """Edits of what is no key: comments, white space behind a backslash."""
-    despite: frozenset[str] = frozenset()
-    """Facts that may be assumed without making it unsafe: it costs nothing where they are otherwise."""
+    """Edits outside of keys: comments, white space after a backslash."""
+    tolerated_assumptions: frozenset[str] = frozenset()
+    """Facts that may be assumed without making the fix unsafe, because it costs nothing if they are wrong."""
     grounds: tuple[Ground, ...] = ()
-    """What it rests on beside what its report does: releases that mean the same by it."""
-    measured: bool = False
-    """Its values were chosen by the estimate, so that each assumption of that counts."""
-    inert: bool = False
-    """The keys have no effect as they are and none afterwards (one that the framework drops is removed)."""
-    decision: str = ""
-    """How to settle what it gives up, where nothing states that: `--fix` prints it. Empty for other fixes."""
+    """Grounds of the fix besides those of its report: releases for which it has the same effect."""
+    uses_estimate: bool = False
+    """True if the estimate chose the values, so that all of its assumptions count."""
+    is_inert: bool = False
+    """True if the keys have no effect before or after the fix (it removes a key that the framework drops)."""
+    advice: str = ""
+    """Advice about the drawback of the fix if no file settles it; `--fix` prints it."""
 
 
 class Report(Frozen):
-    """A rule's statement before the engine signs it with the rule's code."""
+    """A rule's statement, before the engine adds the rule's code."""
 
     message: str
-    """The headline: what is wrong, and what happens."""
+    """Headline: what is wrong, and what happens."""
     place: Place
     severity: Severity | None = None
-    """None: the rule's own."""
+    """None: the rule's severity."""
     fix: Fix | None = None
     related: tuple[Related, ...] = ()
     help: str | None = None
-    """What to do, in one line."""
+    """Remedy in one line."""
     notes: tuple[str, ...] = ()
-    """Further facts, one line each: a breakdown."""
-    minimum: Certainty = "assumed"
-    """The lowest grade of facts on which it is worth saying."""
+    """Further facts, one line each, such as a breakdown."""
+    min_certainty: Certainty = "assumed"
+    """Lowest certainty with which the report is worth showing."""
     grounds: tuple[Ground, ...] = ()
-    """What it rests on beside the fields that its rule reads: releases, a vocabulary."""
-    reads: tuple[Field, ...] | None = None
-    """The plan fields that it rests on, where data names them; None: those that its rule has read by then."""
+    """Grounds besides the fields that the rule reads: releases, a vocabulary."""
+    fields_read: tuple[Field, ...] | None = None
+    """Plan fields that the report depends on, if data lists them; None: those that the rule has read so far."""
     claim: str | None = None
-    """What it says, for comparison where facts are otherwise; None: its message. Any number beyond a limit
-    exceeds it."""
-    secret: bool = False
-    """The marked text is a credential: no report shows it, wherever it is."""
-    remedy: Callable[[], tuple[Fix | None, str | None]] | None = None
-    """Finds its fix and its help, where that is costly: asked only once it is certain that the report is made."""
+    """Claim for comparison with the reports of other scenarios; None: the message. "Exceeds the limit" is one claim for
+    any number beyond it.
+    """
+    is_secret: bool = False
+    """True if the marked text is a secret, which no report shows anywhere."""
+    find_remedy: Callable[[], tuple[Fix | None, str | None]] | None = None
+    """Finds the fix and the help if that is costly; called only for reports that will be shown."""
 
-    def remedied(self) -> Report:
-        """The report with its fix and its help."""
-        if self.remedy is None:
+    def resolve_remedy(self) -> Report:
+        """Return the report with its fix and its help."""
+        if self.find_remedy is None:
             return self
-        fix, help_ = self.remedy()
-        return self._replace(fix=fix, help=help_, remedy=None)
+        fix, help_text = self.find_remedy()
+        return self._replace(fix=fix, help=help_text, find_remedy=None)
 
 
 class FileEdit(Frozen):
-    """One edit of one file, in byte offsets and in lines and columns."""
+    """One edit of a file, in byte offsets and in lines and columns."""
 
     path: str
     edit: Edit
     start: Position
     end: Position
     document: Document | None = None
-    """The text that it edits; None where that is not at hand."""
+    """Text that it edits, or None if that is not available."""
 
 
-def bounded(text: str) -> str:
-    """A text for a message, its middle left out where a file has made it too long to read.
+def shorten_message(text: str) -> str:
+    """Return the message, with its middle cut if text from a file makes it too long to read.
 
-    Credentials are masked before, so that none is cut in two.
+    Credentials are masked first, so that none is cut in two.
     """
-    if len(text) <= _LONGEST:
+    if len(text) <= _MAX_MESSAGE_CHARACTERS:
         return text
-    from cfglint_train.foundation.credentials import masked  # few messages are long
+    from cfglint_train.foundation.credentials import mask  # few messages are long
 
-    text = masked(text)
-    return f"{text[: _LONGEST // 2]} [...] {text[-_LONGEST // 2 :]}"
+    text = mask(text)
+    return f"{text[: _MAX_MESSAGE_CHARACTERS // 2]} [...] {text[-_MAX_MESSAGE_CHARACTERS // 2 :]}"
 
 
-_LONGEST: Final = 4000
+_MAX_MESSAGE_CHARACTERS: Final = 4000
 
 
 class Remedy(Frozen):
-    """A fix that the lenses could write: its edits. `refused` says why there are none."""
+    """A fix as edits; `refused` states why there are none."""
 
     applicability: Applicability
     message: str
     edits: tuple[FileEdit, ...] = ()
     refused: str | None = None
-    measured: bool = False
-    """As in `Fix`."""
+    uses_estimate: bool = False
+    """True if the estimate chose the values, as in `Fix`."""
 
 
 class Finding(Frozen):
-    """A signed statement, ready to be reported."""
+    """A report with its rule's code, ready for output."""
 
     code: str
     name: str
@@ -141,26 +142,26 @@ class Finding(Frozen):
     start: Position
     end: Position
     place: Place | None = None
-    """None where the file could not be read at all."""
+    """None if the file could not be read."""
     fix: Remedy | None = None
     related: tuple[Related, ...] = ()
     help: str | None = None
     notes: tuple[str, ...] = ()
     certainty: Certainty = "stated"
-    """The lowest grade among the facts of `rests_on`."""
+    """Lowest grade among the facts in `rests_on`."""
     rests_on: tuple[Ground, ...] = ()
-    reads: tuple[Field, ...] = ()
-    """The plan fields that it and its fix were made from, but for those of the estimate."""
-    corners: tuple[Scenario, ...] = ()
-    """Other values of assumed facts, and whether it holds there."""
-    runs: int = 1
-    """How many runs it holds for, where it points into a companion that they share."""
+    fields_read: tuple[Field, ...] = ()
+    """Plan fields that the finding and its fix were derived from, except those of the estimate."""
+    scenarios: tuple[Scenario, ...] = ()
+    """Other values of assumed facts, and whether the finding holds for them."""
+    run_count: int = 1
+    """Number of runs that it holds for, if it points into a companion that they share."""
     intent: Fix | None = None
-    """The fix as the rule stated it; the fixer writes from it, through `run`."""
+    """The fix as the rule stated it; the fixer writes it through `run`."""
     run: Run | None = None
-    """The run of the finding; None where it is about one configuration or the text."""
+    """Run of the finding, or None if it is about one config or the text."""
 
     @property
-    def order(self) -> tuple[str, Position, str, str]:
-        """Findings are reported by file, place and code."""
+    def sort_key(self) -> tuple[str, Position, str, str]:
+        """Sort key: file, place and code."""
         return self.path, self.start, self.code, self.message

@@ -1,6 +1,6 @@
-"""Whether a rewrite parses, does what it is meant to, and nothing else: entries of the text are compared one by one.
+"""Read back edits: check that the edited text parses and has exactly the intended entries.
 
-A mapping is compared as the values of each key in their order, so that a key that stands twice is seen to stand twice.
+A mapping is compared as the list of values of each key, so that a duplicate key is noticed.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from cfglint_train.documents.document import (
     Route,
     Scalar,
     Set,
-    apply,
+    apply_edits,
     follow,
 )
 from cfglint_train.documents.document import Sequence as ListNode
-from cfglint_train.documents.writer import same
+from cfglint_train.documents.writer import is_identical
 from cfglint_train.documents.yaml.document import YamlDocument
-from cfglint_train.foundation.errors import crash
+from cfglint_train.foundation.errors import describe_crash
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.lens import spelled
+from cfglint_train.frameworks.lens import format_route
 
 
 def check_keys(document: Document, changes: Sequence[Change]) -> None:
-    """Raise CannotEdit where a key would be renamed to one that stands already, or that another change makes."""
-    leaving = {change.route for change in changes if isinstance(change, (Delete, Rename))}
-    made: set[Route] = {change.route for change in changes if isinstance(change, (Set, Append))}
+    """Raise `CannotEdit` if a key would be renamed to one that exists already or that another change creates."""
+    removed = {change.route for change in changes if isinstance(change, (Delete, Rename))}
+    created: set[Route] = {change.route for change in changes if isinstance(change, (Set, Append))}
     for change in changes:
         if isinstance(change, Rename):
             target = (*change.route[:-1], change.key)
-            if target in made or (document.entry(target) is not None and target not in leaving):
-                raise CannotEdit(f"{spelled(target)} is given already")
-            made.add(target)
+            if target in created or (document.find_entry(target) is not None and target not in removed):
+                raise CannotEdit(f"{format_route(target)} is already set")
+            created.add(target)
 
 
 def check_tree(document: Document, changes: Sequence[Change], edits: Sequence[Edit]) -> None:
-    """Read the edited text. Raises CannotEdit unless it parses and its entries are the old ones with the changes."""
+    """Parse the edited text and raise `CannotEdit` unless its entries are the old ones with the changes."""
     if not edits:
         return
-    edited = apply(document.source, edits)
+    edited = apply_edits(document.source, edits)
     if document.syntax == "shell":
         from cfglint_train.documents.shell.grammar import count_errors
 
@@ -60,73 +60,75 @@ def check_tree(document: Document, changes: Sequence[Change], edits: Sequence[Ed
     if document.syntax not in ("yaml", "json"):
         return
     if isinstance(document, YamlDocument) and isinstance(reread, YamlDocument):
-        reread.read_as(document.dialect)
-        pairs = zip_longest(document.refusals(document.dialect), reread.refusals(document.dialect))
+        reread.set_dialect(document.dialect)
+        pairs = zip_longest(document.find_refusals(document.dialect), reread.find_refusals(document.dialect))
         for refusal in (after for before, after in pairs if after is not None and before is None):
             raise CannotEdit(f"{refusal.loader} would refuse the file: {refusal.message}")
-    expected = {} if document.root is None else _listed(document, document.root)
+    expected = {} if document.root is None else _list_values(document, document.root)
     for change in changes:
-        expected = _changed(expected, change)
-    if reread.root is None or not same(_listed(reread, reread.root), expected):
+        expected = _apply_change(expected, change)
+    if reread.root is None or not is_identical(_list_values(reread, reread.root), expected):
         raise CannotEdit("the edited text would not read back as intended")
 
 
-Part = tuple[Document, Sequence[Change], Sequence[Edit]]
-"""What one fix does to one document."""
+EditedDocument = tuple[Document, Sequence[Change], Sequence[Edit]]
+"""Changes and edits of one fix in one document."""
 
-MOST_READINGS: Final = 32
-"""Of one document whose fixes do not all read back; what is left then is read back where it is applied."""
+MAX_READINGS: Final = 32
+"""Limit per document if its fixes do not all read back. The rest is read back when it is applied."""
 
 
-def refusals(parts: Sequence[Part]) -> dict[int, str]:
-    """The places of the parts that would not read back, with the reason.
+def find_unreadable(parts: Sequence[EditedDocument]) -> dict[int, str]:
+    """Return the positions of the parts that do not read back, with the reasons.
 
-    The parts of a document are read back together, and in halves only where that fails: most files have none.
+    The parts of a document are read back together, and in halves only if that fails, which is rare.
     """
     groups: dict[int, list[int]] = {}
-    for place, (document, _, _) in enumerate(parts):
-        groups.setdefault(id(document), []).append(place)
-    found: dict[int, str] = {}
+    for position, (document, _, _) in enumerate(parts):
+        groups.setdefault(id(document), []).append(position)
+    reasons: dict[int, str] = {}
     for group in groups.values():
-        open_, readings = [group], 0
-        while open_ and readings < MOST_READINGS:
-            places, readings = open_.pop(), readings + 1
-            changes = [change for place in places for change in parts[place][1]]
-            edits = [edit for place in places for edit in parts[place][2]]
+        pending, readings = [group], 0
+        while pending and readings < MAX_READINGS:
+            positions, readings = pending.pop(), readings + 1
+            changes = [change for position in positions for change in parts[position][1]]
+            edits = [edit for position in positions for edit in parts[position][2]]
             try:
-                check_tree(parts[places[0]][0], changes, edits)
-            except Exception as error:  # changes that contradict each other may fail in any way together
-                if len(places) == 1:
-                    found[places[0]] = str(error) if isinstance(error, (CannotEdit, DocumentError)) else crash(error)
+                check_tree(parts[positions[0]][0], changes, edits)
+            except Exception as error:  # contradicting changes may fail with any exception
+                if len(positions) == 1:
+                    reasons[positions[0]] = (
+                        str(error) if isinstance(error, (CannotEdit, DocumentError)) else describe_crash(error)
+                    )
                 else:
-                    half = len(places) // 2
-                    open_ += [places[half:], places[:half]]
-    return found
+                    half = len(positions) // 2
+                    pending += [positions[half:], positions[:half]]
+    return reasons
 
 
-def _listed(document: Document, node: Node) -> Any:
-    """A node with each mapping as key -> its values, in the order of the text."""
+def _list_values(document: Document, node: Node) -> Any:
+    """Return a node with each mapping as key -> list of its values, in the order of the text."""
     node = follow(node)
     if isinstance(node, Mapping):
-        found: dict[str, list[Any]] = {}
+        values: dict[str, list[Any]] = {}
         for entry in node.entries:
-            name = document.text(entry.key.span) if entry.name is None else entry.name
-            found.setdefault(name, []).append(_listed(document, entry.value))
-        return found
+            name = document.get_text(entry.key.span) if entry.name is None else entry.name
+            values.setdefault(name, []).append(_list_values(document, entry.value))
+        return values
     if isinstance(node, ListNode):
-        return [_listed(document, item) for item in node.items]
+        return [_list_values(document, item) for item in node.items]
     assert isinstance(node, Scalar)
-    return document.scalar_value(node)
+    return document.get_scalar_value(node)
 
 
-def _of_value(value: Any) -> Any:
-    """A plain value in the same form."""
+def _wrap_value(value: Any) -> Any:
+    """Convert a plain value to the form of `_list_values`."""
     if isinstance(value, dict):
-        return {str(key): [_of_value(item)] for key, item in value.items()}
-    return [_of_value(item) for item in value] if isinstance(value, list) else value
+        return {str(key): [_wrap_value(item)] for key, item in value.items()}
+    return [_wrap_value(item) for item in value] if isinstance(value, list) else value
 
 
-def _changed(tree: Any, change: Change) -> Any:
+def _apply_change(tree: Any, change: Change) -> Any:
     tree = {} if tree is None else tree
     parent = tree
     for step in change.route[:-1]:
@@ -139,22 +141,22 @@ def _changed(tree: Any, change: Change) -> Any:
             parent = parent[step]
     last = change.route[-1]
     if isinstance(parent, dict):
-        _change_key(parent, str(last), change)
+        _apply_key_change(parent, str(last), change)
     elif isinstance(change, Set):
-        parent[last] = _of_value(change.value)
+        parent[last] = _wrap_value(change.value)
     elif isinstance(change, Append):
-        parent[last].append(_of_value(change.value))
+        parent[last].append(_wrap_value(change.value))
     elif isinstance(change, Delete):
         parent.pop(last)
     return tree
 
 
-def _change_key(parent: dict[str, list[Any]], key: str, change: Change) -> None:
+def _apply_key_change(parent: dict[str, list[Any]], key: str, change: Change) -> None:
     if isinstance(change, Set):
-        parent[key] = [*parent.get(key, [None])[:-1], _of_value(change.value)]
+        parent[key] = [*parent.get(key, [None])[:-1], _wrap_value(change.value)]
     elif isinstance(change, Append):
         *before, last = parent.get(key, [None])
-        parent[key] = [*before, [*(last or []), _of_value(change.value)]]
+        parent[key] = [*before, [*(last or []), _wrap_value(change.value)]]
     elif isinstance(change, Delete):
         parent.pop(key, None)
     elif key in parent:

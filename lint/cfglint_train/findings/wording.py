@@ -1,4 +1,4 @@
-"""New values of plan fields in the words of a run's files: `micro_batch_size: 16 -> 2, save_only_model: true`."""
+"""Format new values of plan fields with the keys of a run: `micro_batch_size: 16 -> 2, save_only_model: true`."""
 
 from __future__ import annotations
 
@@ -6,38 +6,42 @@ from collections.abc import Mapping
 from json import dumps
 
 from cfglint_train.documents.document import CannotEdit, Change, Delete, Rename, Unknown
-from cfglint_train.findings.draft import changes_of
+from cfglint_train.findings.draft import list_key_changes
 from cfglint_train.foundation.typed import Any
-from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 
-def worded(run: Run, changes: Mapping[Field, Any]) -> str:
-    """Every key that the changes write, once, with its old and its new value.
+def format_changes(run: Run, changes: Mapping[Field, Any]) -> str:
+    """Return every key that the changes write, once, with its old and new value.
 
-    Where no key can be written, the fields are named as the run's files would spell them.
+    If no key can be written, the fields are named as the run's files would spell them.
     """
     try:
-        told = dict.fromkeys(_told(config, change) for config, change in changes_of(run, changes))
+        parts = dict.fromkeys(_format_change(config, change) for config, change in list_key_changes(run, changes))
     except CannotEdit:
-        told = {}
-    return ", ".join(told or [f"{run.spell(field)}: {_plain(value)}" for field, value in changes.items()])
+        parts = {}
+    return ", ".join(parts or [f"{run.spell_key(field)}: {_format_value(value)}" for field, value in changes.items()])
 
 
-def _told(config: Config, change: Change) -> str:
+def _format_change(config: Config, change: Change) -> str:
     route = change.route[len(config.root) :]
-    key, old = spelled(route), config.get(*route)
+    key, old = format_route(route), config.get(*route)
     if isinstance(change, Delete):
         return f"remove {key}"
     if isinstance(change, Rename):
         return f"rename {key} to {change.key}"
-    known = old is not None and not isinstance(old, (dict, list, Unknown))
-    if not known and change.value is True and key.startswith("--"):
+    has_old_value = old is not None and not isinstance(old, (dict, list, Unknown))
+    if not has_old_value and change.value is True and key.startswith("--"):
         return key
-    return f"{key}: {_plain(old)} -> {_plain(change.value)}" if known else f"{key}: {_plain(change.value)}"
+    return (
+        f"{key}: {_format_value(old)} -> {_format_value(change.value)}"
+        if has_old_value
+        else f"{key}: {_format_value(change.value)}"
+    )
 
 
-def _plain(value: Any) -> str:
-    """A value as a file has it."""
+def _format_value(value: Any) -> str:
+    """Return a value as a file would spell it."""
     return value if isinstance(value, str) else dumps(value)

@@ -1,1 +1,1 @@
-"""The smallest change of a run that makes it fit."""
+"""The smallest change that makes a run fit."""

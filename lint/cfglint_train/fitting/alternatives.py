@@ -1,4 +1,4 @@
-"""The ladder of changes of a run, one rung per setting: what each saves and costs, and which of them are chosen."""
+"""Alternative changes of a run, one per setting, with the memory they save and their cost."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.fitting import places, words
-from cfglint_train.fitting.hardware_needed import HardwareNeed, holding_all, least
+from cfglint_train.fitting.hardware_needed import HardwareNeed, find_hardware_for_all_phases, find_least_changes
 from cfglint_train.fitting.moves import OPTIMISATION, SAFE, Dimension, Move
-from cfglint_train.fitting.offload import advised
-from cfglint_train.fitting.smallest import Problem, Solution, smallest_of, solution_of, together
+from cfglint_train.fitting.offload import find_advice
+from cfglint_train.fitting.smallest import Problem, Solution, build_solution, find_smallest_for, merge_changes
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
-from cfglint_train.foundation.wording import did_you_mean
+from cfglint_train.foundation.wording import suggest_name
 from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 Goal = Literal["throughput", "memory"]
-Most = Literal["micro_batch", "sequence_length"]
+MaximizedSize = Literal["micro_batch", "sequence_length"]
 
-LARGEST: Final[dict[str, Field]] = {"micro_batch": "batch.micro", "sequence_length": "sequence.length"}
-HIGHEST: Final = 1 << 24
+MAXIMIZED_FIELDS: Final[dict[str, Field]] = {"micro_batch": "batch.micro", "sequence_length": "sequence.length"}
+MAX_VALUE: Final = 1 << 24
 
 
 class Alternative(Frozen):
@@ -30,172 +30,186 @@ class Alternative(Frozen):
 
     move: Move
     settings: tuple[str, ...]
-    """`micro_batch_size: 16 -> 2`, one for each setting."""
+    """Changes as text: `micro_batch_size: 16 -> 2`, one for each setting."""
     place: Resource
-    """Where it saves memory: on the GPU, else where room is lacking."""
+    """Place where it saves memory: the GPU, or a place that lacks room."""
     after: int
-    """The highest expected peak there with it, in bytes."""
+    """Highest expected peak there with the change, in bytes."""
     saved: int
     chosen: bool
-    """It is part of the change that is proposed."""
+    """Part of the proposed change."""
 
     @property
-    def safe(self) -> bool:
-        """Loss, data and resuming stay as they are."""
+    def is_safe(self) -> bool:
+        """True if loss, data and resuming stay the same."""
         return self.move.tier <= SAFE
 
 
 class Alternatives(Frozen):
-    """What a run needs, the changes that lower that, and the one that is proposed."""
+    """Needs of a run, the changes that lower them, and the proposed change."""
 
     run: Run
     judgement: Judgement | None
-    """The verdict on its GPUs; None where the run is not estimated."""
-    elsewhere: tuple[Judgement, ...] = ()
-    """The verdicts on its hosts and its disk, where their size is stated."""
-    rungs: tuple[Alternative, ...] = ()
-    """From the cheapest on."""
+    """Verdict on its GPUs; None if the run is not estimated."""
+    host_and_disk: tuple[Judgement, ...] = ()
+    """Verdicts on its hosts and its disk, if their size is stated."""
+    alternatives: tuple[Alternative, ...] = ()
+    """Alternatives, the cheapest first."""
     solution: Solution | None = None
-    """None where it fits as it is, or where nothing makes it fit."""
-    holding: HardwareNeed | None = None
-    """What would hold it, where nothing makes it fit."""
+    """Proposed change; None if the run fits already, or if nothing makes it fit."""
+    hardware_need: HardwareNeed | None = None
+    """Hardware that would be enough, if no change makes the run fit."""
     offload: str | None = None
-    """What moving the optimizer to a host would do whose memory is not stated, where no smaller change is enough."""
+    """Effect of moving the optimizer to a host with unstated memory, if no smaller change is enough."""
     largest: int | None = None
-    """What `--max` asks for; 0 where not even 1 fits."""
-    asked: Field | None = None
+    """Largest value for `--max`; 0 if not even 1 fits."""
+    maximized_field: Field | None = None
 
     @property
     def lacks_room(self) -> bool:
-        """It is not expected to fit as it is."""
-        return self.judgement is not None and any(map(places.lacks, (self.judgement, *self.elsewhere)))
+        """True if the run is not expected to fit without changes."""
+        return self.judgement is not None and any(map(places.is_lacking_room, (self.judgement, *self.host_and_disk)))
 
     @property
     def is_hopeless(self) -> bool:
-        """It does not fit, and no change of its files makes it."""
-        return self.lacks_room and (self.solution is None or not self.solution.fits)
+        """True if the run does not fit, and no change of its files makes it fit."""
+        return self.lacks_room and (self.solution is None or not self.solution.is_enough)
 
 
-def ladder(run: Run, keep: Collection[str] = (), goal: Goal = "throughput", most: Most | None = None) -> Alternatives:
-    """The ladder of a run. `keep`: keys and fields that stay. `goal`: the least costly change that fits, or the safe
-    change with the lowest peak. `most`: what is to be as large as fits.
+def list_alternatives(
+    run: Run, keep: Collection[str] = (), goal: Goal = "throughput", maximized: MaximizedSize | None = None
+) -> Alternatives:
+    """Return the alternatives of a run.
+
+    `keep`: keys and fields that stay. `goal`: the least costly change that fits, or the safe change with the lowest
+    peak. `maximized`: size to increase as far as the run fits.
     """
     judgement = judge(run, "gpu", None)
     if judgement is None:
         return Alternatives(run, None)
-    solution = _leanest(run, judgement, keep) if goal == "memory" else smallest_of(run, None, keep)
-    over = places.lacks(judgement)
+    solution = _find_leanest(run, judgement, keep) if goal == "memory" else find_smallest_for(run, None, keep)
+    is_too_large = places.is_lacking_room(judgement)
     return Alternatives(
         run,
         judgement,
-        places.elsewhere(run),
-        _rungs(run, judgement, keep, solution),
+        places.judge_host_and_disk(run),
+        _build_alternatives(run, judgement, keep, solution),
         solution,
-        holding_all(run, keep) if solution is None and not places.fits(run) else None,
-        _offload(run) if over and _is_dear(solution) and run.hardware.capacity("host") is None else None,
-        largest(run, LARGEST[most]) if most is not None else None,
-        LARGEST[most] if most is not None else None,
+        find_hardware_for_all_phases(run, keep) if solution is None and not places.has_room(run) else None,
+        _choose_offload_text(run)
+        if is_too_large and _is_costly(solution) and run.hardware.get_capacity("host") is None
+        else None,
+        find_largest(run, MAXIMIZED_FIELDS[maximized]) if maximized is not None else None,
+        MAXIMIZED_FIELDS[maximized] if maximized is not None else None,
     )
 
 
-def _is_dear(solution: Solution | None) -> bool:
-    """Whether nothing fits without a change of the optimisation."""
+def _is_costly(solution: Solution | None) -> bool:
+    """Return whether nothing fits without a change of the optimisation."""
     return solution is None or any(move.tier == OPTIMISATION for move in solution.moves)
 
 
-def _offload(run: Run) -> str | None:
-    """What offloading would do by itself, else with the safe changes with which the step needs least; None where it
-    does not fit either.
+def _choose_offload_text(run: Run) -> str | None:
+    """Describe offloading alone, else with the safe changes with which the step needs least.
+
+    None if the run does not fit with either.
     """
-    alone: Mapping[Field, Any] = {}
-    for changes in (alone, least(run)):
-        found = advised(run, changes)
-        if found is not None and found.after.budget.expected <= found.after.capacity:
-            return found.words
+    no_changes: Mapping[Field, Any] = {}
+    for changes in (no_changes, find_least_changes(run)):
+        advice = find_advice(run, changes)
+        if advice is not None and advice.after.budget.expected <= advice.after.capacity:
+            return advice.text
     return None
 
 
 def check_keep(run: Run, keep: Collection[str]) -> None:
     """Raise UsageError for a key that is neither one of the run's settings nor a field of the plan."""
     from cfglint_train.frameworks import framework as frameworks
-    from cfglint_train.frameworks.lens import spelled
+    from cfglint_train.frameworks.lens import format_route
     from cfglint_train.plan.fields import FIELDS
 
     lenses = [lens for config in run.configs for lens in frameworks.load(config.framework).lenses]
-    known = {spelled(route) for lens in lenses for routes in lens.keys.values() for route in routes}
-    known |= {run.spell(field) for lens in lenses for field in lens.fields}
+    known_keys = {format_route(route) for lens in lenses for routes in lens.keys.values() for route in routes}
+    known_keys |= {run.spell_key(field) for lens in lenses for field in lens.fields}
     for key in keep:
-        if key not in known and key not in FIELDS:
-            hint = did_you_mean(key, sorted({*known, *FIELDS}))
+        if key not in known_keys and key not in FIELDS:
+            hint = suggest_name(key, sorted({*known_keys, *FIELDS}))
             raise UsageError(f"--keep {key}: {run.main.document.path} has no such setting{hint and f'; {hint}'}")
 
 
-def _rungs(run: Run, before: Judgement, keep: Collection[str], solution: Solution | None) -> tuple[Alternative, ...]:
-    """One rung per setting: the move that is chosen, else the first with which the run fits, else the strongest."""
+def _build_alternatives(
+    run: Run, before: Judgement, keep: Collection[str], solution: Solution | None
+) -> tuple[Alternative, ...]:
+    """Return one alternative per setting.
+
+    It is the move that is chosen, else the first with which the run fits, else the strongest.
+    """
     problem = Problem(run, None, keep)
-    lacking = places.lacking(run)
-    short = (before, *lacking) if places.lacks(before) or not lacking else lacking
+    lacking = places.list_lacking(run)
+    places_to_relieve = (before, *lacking) if places.is_lacking_room(before) or not lacking else lacking
     picked = {move.name: move for move in (solution.moves if solution is not None else ())}
-    found = []
+    alternatives = []
     for dimension in problem.dimensions:
-        move = next((move for move in dimension.moves if picked.get(move.name) == move), None) or _telling(
+        move = next((move for move in dimension.moves if picked.get(move.name) == move), None) or _choose_move(
             problem, dimension
         )
-        changed = run.changed(move.changes)
+        changed = run.replace_fields(move.changes)
         chosen = picked.get(move.name) == move
-        if not chosen and not (places.holds_elsewhere(changed, run) and problem.writable((move,))):
+        if not chosen and not (places.has_room_elsewhere(changed, run) and problem.can_write((move,))):
             continue
-        relieved = _relieved(changed, short)
+        relieved = _find_relief(changed, places_to_relieve)
         if relieved is None and chosen and (gpu := judge(changed, "gpu", None)) is not None:
             relieved = (before, gpu)
         if relieved is not None:
-            was, peak = (one.budget.expected for one in relieved)
-            settings = words.settings(run, move.changes)
-            found.append(Alternative(move, settings, relieved[0].place, peak, was - peak, chosen))
-    return tuple(sorted(found, key=lambda rung: (rung.move.tier, rung.move.slowdown, -rung.saved)))
+            old_peak, peak = (judgement.budget.expected for judgement in relieved)
+            settings = words.format_settings(run, move.changes)
+            alternatives.append(Alternative(move, settings, relieved[0].resource, peak, old_peak - peak, chosen))
+    return tuple(sorted(alternatives, key=lambda rung: (rung.move.tier, rung.move.slowdown, -rung.saved)))
 
 
-def _relieved(after: Run, before: Iterable[Judgement]) -> tuple[Judgement, Judgement] | None:
-    """The first place where less is expected than before, with both verdicts."""
-    for one in before:
-        now = places.judged(after, one.place)
-        if now is not None and now.budget.expected < one.budget.expected:
-            return one, now
+def _find_relief(after: Run, before: Iterable[Judgement]) -> tuple[Judgement, Judgement] | None:
+    """Return the verdicts, before and after, on the first place where less is expected than before."""
+    for old in before:
+        new = places.judge_place(after, old.resource)
+        if new is not None and new.budget.expected < old.budget.expected:
+            return old, new
     return None
 
 
-def _telling(problem: Problem, dimension: Dimension) -> Move:
+def _choose_move(problem: Problem, dimension: Dimension) -> Move:
     for move in dimension.moves:
-        if problem.fits((move,)):
+        if problem.can_fit((move,)):
             return move
     return dimension.moves[-1]
 
 
-def _leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solution | None:
-    """The safe moves that together need least memory: of each setting the one that lowers the peak most, and asks
-    neither the host nor the disk for more than there is.
+def _find_leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solution | None:
+    """Return the safe moves that together need least memory.
+
+    For each setting, choose the move that lowers the peak most without exceeding the host or the disk.
     """
     chosen: tuple[Move, ...] = ()
     lowest, problem = before, Problem(run, None, keep)
     for dimension in problem.dimensions:
         for move in [move for move in dimension.moves if move.tier <= SAFE]:
-            tried = (*(one for one in chosen if one not in dimension.moves), move)
-            changed = run.changed(together(tried))
+            tried = (*(other for other in chosen if other not in dimension.moves), move)
+            changed = run.replace_fields(merge_changes(tried))
             after = judge(changed, "gpu", None)
             lower = after is not None and after.budget.expected < lowest.budget.expected
-            if after is not None and lower and places.holds_elsewhere(changed, run) and problem.writable(tried):
+            if after is not None and lower and places.has_room_elsewhere(changed, run) and problem.can_write(tried):
                 lowest, chosen = after, tried
-    return solution_of(run, chosen, before) if chosen else None
+    return build_solution(run, chosen, before) if chosen else None
 
 
-def largest(run: Run, field: Field, holds: Callable[[Run], bool] = places.fits) -> int:
-    """Return the largest value of a size with which every phase is expected to fit, or with which something else
-    holds; 0 if it does not with 1, HIGHEST if there is no limit.
+def find_largest(run: Run, field: Field, is_enough: Callable[[Run], bool] = places.has_room) -> int:
+    """Return the largest value of a size with which every phase is expected to fit, or with which `is_enough` is true.
+
+    0 if 1 is too large, MAX_VALUE if there is no limit.
     """
-    enough, too_much = 0, 1
-    while too_much <= HIGHEST and holds(run.changed({field: too_much})):
-        enough, too_much = too_much, too_much * 2
-    while too_much - enough > 1 and enough < HIGHEST:
-        middle = (enough + too_much) // 2
-        enough, too_much = (middle, too_much) if holds(run.changed({field: middle})) else (enough, middle)
-    return enough
+    fitting, too_much = 0, 1
+    while too_much <= MAX_VALUE and is_enough(run.replace_fields({field: too_much})):
+        fitting, too_much = too_much, too_much * 2
+    while too_much - fitting > 1 and fitting < MAX_VALUE:
+        middle = (fitting + too_much) // 2
+        fitting, too_much = (middle, too_much) if is_enough(run.replace_fields({field: middle})) else (fitting, middle)
+    return fitting

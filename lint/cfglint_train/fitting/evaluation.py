@@ -1,12 +1,12 @@
-"""The batch with which an evaluation fits: it changes how long that takes, and neither its loss nor the training."""
+"""The batch with which an evaluation fits. It affects only its duration, not its loss or the training."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from cfglint_train.findings.finding import Fix
-from cfglint_train.findings.verdicts import Judgement, worse_evaluation
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.verdicts import Judgement, find_worse_evaluation
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -15,39 +15,41 @@ _FIELD: Final[Field] = "batch.eval_micro"
 _HARMLESS: Final = frozenset(
     ("gpu", "launch.nodes", "launch.gpus_per_node", "parallel.strategy", "sequence.length", "sequence.eval_length")
 )
-"""An evaluation batch as large as the training batch costs nothing, whatever the hardware and the samples are."""
+"""An evaluation batch as large as the training batch is harmless on any hardware and with any samples."""
 
 
-def smaller_batch(run: Run) -> Fix | None:
-    """The largest evaluation batch that fits like the training step, of the halves of what is stated. Where nothing
-    states it, of the training batch and its halves. Where only a tight one can be had, and what is in force is not
-    expected to fit: the largest of those.
+def find_smaller_batch(run: Run) -> Fix | None:
+    """Return a fix with the largest evaluation batch that fits like the training step.
 
-    None where the batch is unknown or has no effect, where no smaller one fits, and where none can be written.
+    Candidates are halves of the stated batch or, if none is stated, the training batch and its halves. If only a tight
+    one is available, and the present one is not expected to fit, it is the largest of those.
+
+    None if the batch is unknown or has no effect, if no smaller one fits, or if none can be written.
     """
     batch, training = run.plan.batch.eval_micro, run.plan.batch.micro or 1
-    if not batch or run.framework.unwritten(_FIELD) is not None:
+    if not batch or run.framework.explain_unwritable(_FIELD) is not None:
         return None
-    now, fills_in = worse_evaluation(run), not run.stated(_FIELD) and batch > training
-    found = tuple(_smaller(run, training if fills_in else batch // 2))
-    size = next((one for one, worse in found if worse is None), 0)
-    why = "as in training" if fills_in and size == training else "which fits"
-    if not size and now is not None and now.verdict != "tight":
-        size = next((one for one, worse in found if worse is not None and worse.verdict == "tight"), 0)
-        why = "which is expected to fit and remains tight"
+    present, fills_in = find_worse_evaluation(run), not run.is_stated(_FIELD) and batch > training
+    candidates = tuple(_generate_sizes(run, training if fills_in else batch // 2))
+    size = next((candidate for candidate, worse in candidates if worse is None), 0)
+    reason = "as in training" if fills_in and size == training else "which fits"
+    if not size and present is not None and present.verdict != "tight":
+        size = next((candidate for candidate, worse in candidates if worse is not None and worse.verdict == "tight"), 0)
+        reason = "which is tight but expected to fit"
     if not size:
         return None
     despite = _HARMLESS if fills_in else frozenset()
-    message = f"{worded(run, {_FIELD: size})}, {why}"
-    return Fix("safe", message, {_FIELD: size}, despite=despite, measured=not fills_in)
+    message = f"{format_changes(run, {_FIELD: size})}, {reason}"
+    return Fix("safe", message, {_FIELD: size}, tolerated_assumptions=despite, uses_estimate=not fills_in)
 
 
-def _smaller(run: Run, size: int) -> Iterator[tuple[int, Judgement | None]]:
-    """A batch and its halves, those that take effect, each with its verdict where that is worse than the training
-    step's.
+def _generate_sizes(run: Run, size: int) -> Iterator[tuple[int, Judgement | None]]:
+    """Yield a batch and its halves, with the verdict on each if it is worse than the training step's.
+
+    Batches that do not take effect are skipped.
     """
     while size:
-        changed = run.changed({_FIELD: size})
+        changed = run.replace_fields({_FIELD: size})
         if changed.plan.batch.eval_micro == size:
-            yield size, worse_evaluation(changed)
+            yield size, find_worse_evaluation(changed)
         size //= 2

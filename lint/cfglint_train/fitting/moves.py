@@ -1,7 +1,7 @@
-"""The changes of a run that lower a peak, with their cost: `moves.json`, the micro batch and the sequence length.
+"""Changes of a run that lower a peak, with their cost: `moves.json`, the micro batch and the sequence length.
 
-A dimension is one setting with the values that it can take. Values are finite: divisors of the effective batch,
-halves of a length, and what the table lists.
+A dimension is one setting with its possible values. These are finite: divisors of the effective batch, halves of a
+length, and the values of the table.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from math import gcd, log2
 
-from cfglint_train.documents.document import CannotEdit, apply
-from cfglint_train.findings.draft import edited, key_changes
+from cfglint_train.documents.document import CannotEdit, apply_edits
+from cfglint_train.findings.draft import draft_without_comment_check, list_document_changes
 from cfglint_train.findings.finding import Fix
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.memory.budget import Resource
-from cfglint_train.plan.fields import by_field, named
+from cfglint_train.plan.fields import get_field, validate_fields
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 FILLS_IN: Final = 0
-"""Nothing states the setting, and loss, data and resuming stay as they are."""
+"""The setting is not stated; loss, data and resuming stay the same."""
 REPLACES: Final = 1
-"""The configuration states it; loss, data and resuming stay as they are."""
+"""The configuration states the setting; loss, data and resuming stay the same."""
 GIVES_UP: Final = 2
 """Something else is lost."""
 ENDS_RESUMING: Final = 3
-"""The checkpoints hold the result alone."""
+"""The checkpoints contain only the result."""
 OPTIMISATION: Final = 4
-"""The run learns otherwise."""
+"""The optimisation changes."""
 
 TIERS: Final = (FILLS_IN, REPLACES, GIVES_UP, ENDS_RESUMING, OPTIMISATION)
 SAFE: Final = REPLACES
@@ -44,199 +44,222 @@ _KINDS: Final = {
     "optimisation": OPTIMISATION,
 }
 MICRO_BATCH: Final = "micro batch"
-_BUDGET: Final[Field] = "batch.tokens_per_gpu"
+_TOKEN_BUDGET: Final[Field] = "batch.tokens_per_gpu"
 
 Basis = Literal["measured", "derived", "rough"]
-"""How well a slowdown is known."""
+"""Quality of the evidence for a slowdown."""
 
 
 class Move(Frozen):
-    """One change: new values of plan fields, and what it costs."""
+    """One change: new values of plan fields, and its cost."""
 
     name: str
     changes: Mapping[Field, Any]
     tier: int
     slowdown: float
-    """The factor on the time of a step."""
+    """Factor on the time of a step."""
     gives_up: str
     basis: Basis
     source: str
     edits: int
-    """Settings that are written."""
+    """Number of settings that are written."""
     steps: int = 1
-    """How many changes of the optimisation it counts as; of a length, how often it is halved."""
+    """Changes of the optimisation that it counts as; for a length, the number of halvings."""
     needs: Mapping[Field, Collection[Any]] = {}
-    """Values that other fields have to have, whatever else is changed."""
+    """Values that other fields must have, even after other changes."""
 
 
 class Dimension(Frozen):
-    """One setting with its moves, the one that needs least memory last."""
+    """One setting with its moves; the move that needs least memory is the last."""
 
     field: Field
     moves: tuple[Move, ...]
     ordered: bool = True
-    """Each move needs no more memory than the one before it, whatever else is changed."""
+    """Each move needs no more memory than the one before it, regardless of other changes."""
 
 
 @cache
-def table() -> Mapping[str, Any]:
-    """The content of `moves.json`."""
+def load_table() -> Mapping[str, Any]:
+    """Return the content of `moves.json`."""
     with open(os.path.join(os.path.dirname(__file__), "moves.json"), encoding="utf-8") as file:
         content: Mapping[str, Any] = json.load(file)
     return content
 
 
-def fields() -> frozenset[Field]:
-    """The fields that moves change."""
+def list_fields() -> frozenset[Field]:
+    """Return the fields that moves change."""
     listed = {
-        named(field) for row in table()["moves"] for places in row["to"] for changes in places for field in changes
+        get_field(field)
+        for row in load_table()["moves"]
+        for places in row["to"]
+        for changes in places
+        for field in changes
     }
-    lengths = {named(row["field"]) for row in table()["lengths"]}
-    return frozenset({*listed, *lengths, "batch.micro", "batch.accumulation", "batch.global_", _BUDGET})
+    lengths = {get_field(row["field"]) for row in load_table()["lengths"]}
+    return frozenset({*listed, *lengths, "batch.micro", "batch.accumulation", "batch.global_", _TOKEN_BUDGET})
 
 
-Lacking = Collection[tuple[str, Resource]]
+LackingPhases = Collection[tuple[str, Resource]]
 """Phases with the place that lacks room for them."""
 
 
-def dimensions(run: Run, over: Lacking, keep: Collection[str] = ()) -> list[Dimension]:
-    """The settings of a run that can be changed and written. `over`: what needs too much, and where; `keep`: keys and
-    fields that stay as they are.
+def list_dimensions(run: Run, lacking: LackingPhases, keep: Collection[str] = ()) -> list[Dimension]:
+    """Return the settings of a run that can be changed and written.
+
+    `lacking`: the phases that lack room, and where. `keep`: keys and fields that stay unchanged.
     """
-    found: dict[Field, list[Move]] = {}
-    for field, move in (*_listed(run, over), *_token_budgets(run), *_lengths(run, over)):
-        found.setdefault(field, []).append(move)
-    unordered = {row["field"] for row in table()["moves"] if not row.get("ordered", True)}
-    every = [Dimension(field, tuple(moves), field not in unordered) for field, moves in found.items()]
-    # The first step of accumulation takes memory of its own: gradients are kept between micro batches.
+    moves_by_field: dict[Field, list[Move]] = {}
+    for field, move in (
+        *_generate_moves(run, lacking),
+        *_generate_token_budgets(run),
+        *_generate_lengths(run, lacking),
+    ):
+        moves_by_field.setdefault(field, []).append(move)
+    unordered = {row["field"] for row in load_table()["moves"] if not row.get("ordered", True)}
+    all_dimensions = [Dimension(field, tuple(moves), field not in unordered) for field, moves in moves_by_field.items()]
+    # The first step of accumulation needs additional memory: gradients are kept between micro batches.
     accumulates = (run.plan.batch.accumulation or 1) > 1 and not run.plan.parallel.defers_reduction
-    every.append(Dimension("batch.micro", tuple(_micro_batches(run)), ordered=accumulates))
-    kept = [one._replace(moves=tuple(move for move in one.moves if not _kept(run, move, keep))) for one in every]
-    return [one for one in kept if one.moves]
+    all_dimensions.append(Dimension("batch.micro", tuple(_generate_micro_batches(run)), ordered=accumulates))
+    kept = [
+        dimension._replace(moves=tuple(move for move in dimension.moves if not _is_kept(run, move, keep)))
+        for dimension in all_dimensions
+    ]
+    return [dimension for dimension in kept if dimension.moves]
 
 
-def _kept(run: Run, move: Move, keep: Collection[str]) -> bool:
-    return any(field in keep or run.spell(field) in keep for field in move.changes)
+def _is_kept(run: Run, move: Move, keep: Collection[str]) -> bool:
+    return any(field in keep or run.spell_key(field) in keep for field in move.changes)
 
 
-def refusal(run: Run, changes: Mapping[Field, Any]) -> str | None:
-    """Why the run's files cannot state some values; None where they can."""
+def explain_refusal(run: Run, changes: Mapping[Field, Any]) -> str | None:
+    """Return why the run's files cannot state some values, or None if they can."""
     try:
-        key_changes(run, changes)
+        list_document_changes(run, changes)
     except CannotEdit as error:
         return str(error)
     return None
 
 
-def refusals(run: Run, changes: Mapping[Field, Any]) -> frozenset[str]:
-    """What would stop the run with some values in its files, and does not stop it now. Raises CannotEdit."""
-    written = edited(run, Fix("safe", "", changes))
-    return run.refused_with({document.path: apply(document.source, edits) for document, _, edits in written})
+def list_refusals(run: Run, changes: Mapping[Field, Any]) -> frozenset[str]:
+    """Return new reasons for which the run would fail with some values in its files. Raise CannotEdit."""
+    edited_documents = draft_without_comment_check(run, Fix("safe", "", changes))
+    return run.find_refusals(
+        {document.path: apply_edits(document.source, edits) for document, _, edits in edited_documents}
+    )
 
 
-def _written(run: Run, changes: Mapping[Field, Any]) -> int:
-    """How many settings state some values; 0 where none can."""
+def _count_settings(run: Run, changes: Mapping[Field, Any]) -> int:
+    """Return how many settings state some values; 0 if none can."""
     try:
-        return sum(len(written) for _, written in key_changes(run, changes))
+        return sum(len(document_changes) for _, document_changes in list_document_changes(run, changes))
     except CannotEdit:
         return 0
 
 
-def _tier(run: Run, kind: str, field: Field) -> int:
+def _find_tier(run: Run, kind: str, field: Field) -> int:
     tier = _KINDS[kind]
-    return REPLACES if tier == FILLS_IN and run.stated(field) else tier
+    return REPLACES if tier == FILLS_IN and run.is_stated(field) else tier
 
 
-def _listed(run: Run, over: Lacking) -> Iterator[tuple[Field, Move]]:
-    """The moves of the table that apply to a run."""
-    for row in table()["moves"]:
-        field = named(row["field"])
-        if not _applies(run, row, field, over):
+def _generate_moves(run: Run, lacking: LackingPhases) -> Iterator[tuple[Field, Move]]:
+    """Yield the moves of the table that apply to a run."""
+    for row in load_table()["moves"]:
+        field = get_field(row["field"])
+        if not _is_applicable(run, row, field, lacking):
             continue
-        most = named(row["unstated_at_most"]) if "unstated_at_most" in row and not run.stated(field) else None
+        limit_field = (
+            get_field(row["unstated_at_most"]) if "unstated_at_most" in row and not run.is_stated(field) else None
+        )
         slowdowns = row["slowdown"] if isinstance(row["slowdown"], list) else [row["slowdown"]] * len(row["to"])
         for ways, slowdown in zip(row["to"], slowdowns):
             for way in ways:
-                changes = by_field(way)
+                changes = validate_fields(way)
                 if row["from"] == "above" and not run.plan.get(field) > changes[field]:
                     continue
-                if most is not None and changes[field] > (run.plan.get(most) or 1):
+                if limit_field is not None and changes[field] > (run.plan.get(limit_field) or 1):
                     continue
-                edits = _written(run, changes)
+                edits = _count_settings(run, changes)
                 if edits:
-                    tier = _tier(run, row["kind"], field)
-                    yield field, _move(row["name"], changes, tier, slowdown, row, edits, steps=row.get("steps", 1))
+                    tier = _find_tier(run, row["kind"], field)
+                    yield (
+                        field,
+                        _build_move(row["name"], changes, tier, slowdown, row, edits, steps=row.get("steps", 1)),
+                    )
                     break
 
 
-def _is_elsewhere(row: Mapping[str, Any], over: Lacking) -> bool:
-    """Whether a move changes one phase alone, which does not lack room."""
-    return "phase" in row and all(phase != row["phase"] for phase, _ in over)
+def _is_in_other_phase(row: Mapping[str, Any], lacking: LackingPhases) -> bool:
+    """Return whether a move only changes a phase that does not lack room."""
+    return "phase" in row and all(phase != row["phase"] for phase, _ in lacking)
 
 
-def _applies(run: Run, row: Mapping[str, Any], field: Field, over: Lacking) -> bool:
+def _is_applicable(run: Run, row: Mapping[str, Any], field: Field, lacking: LackingPhases) -> bool:
     value = run.plan.get(field)
-    if _is_elsewhere(row, over):
+    if _is_in_other_phase(row, lacking):
         return False
-    if "relieves" in row and all(place not in row["relieves"] for _, place in over):
+    if "relieves" in row and all(place not in row["relieves"] for _, place in lacking):
         return False
     model = run.architecture
     if "mixture" in row and row["mixture"] != (model is not None and model.experts is not None):
         return False
     if row.get("plain") and model is not None and model.quantization is not None:
         return False
-    if row.get("host") and run.hardware.capacity("host") is None:
-        return False  # whether the host holds it is not known
+    if row.get("host") and run.hardware.get_capacity("host") is None:
+        return False  # it is unknown whether the host has room
     if row["from"] == "above":
-        fine = isinstance(value, (int, float)) and not isinstance(value, bool)
+        is_in_range = isinstance(value, (int, float)) and not isinstance(value, bool)
     else:
-        fine = value is not None and value in row["from"]
+        is_in_range = value is not None and value in row["from"]
     return (
-        fine
-        and all(run.plan.get(named(other)) in values for other, values in row.get("needs", {}).items())
-        and not any(item in (run.plan.get(named(other)) or ()) for other, item in row.get("unless", {}).items())
+        is_in_range
+        and all(run.plan.get(get_field(other)) in values for other, values in row.get("needs", {}).items())
+        and not any(item in (run.plan.get(get_field(other)) or ()) for other, item in row.get("unless", {}).items())
     )
 
 
-def _micro_batches(run: Run) -> Iterator[Move]:
-    """Other micro batches with the same effective batch.
+def _generate_micro_batches(run: Run) -> Iterator[Move]:
+    """Yield other micro batches with the same effective batch.
 
-    Larger ones count only where FSDP keeps whole gradients while it accumulates: without accumulation it keeps none.
+    Larger ones only help if FSDP keeps whole gradients while it accumulates: without accumulation it keeps none.
     """
-    plan, known = run.plan, table()["micro_batch"]
+    plan, row = run.plan, load_table()["micro_batch"]
     micro, accumulation = plan.batch.micro, plan.batch.accumulation
     if not micro or not accumulation or plan.batch.tokens_per_gpu:
         return
-    for other in even_micro_batches(run):
+    for other in list_even_micro_batches(run):
         if other == micro or (other > micro and not (plan.parallel.defers_reduction and other == micro * accumulation)):
             continue
-        changes = of_micro_batch(run, micro * accumulation, other)
-        edits = _written(run, changes)
+        changes = build_micro_batch_changes(run, micro * accumulation, other)
+        edits = _count_settings(run, changes)
         if edits:
-            slowdown = known["slowdown_per_halving"] ** max(0.0, log2(micro / other))
-            gives_up = known["gives_up"] if other < micro else "nothing"
-            tier = _tier(run, "keeps", "batch.micro")
-            yield _move(MICRO_BATCH, changes, tier, slowdown, known, edits)._replace(gives_up=gives_up)
+            slowdown = row["slowdown_per_halving"] ** max(0.0, log2(micro / other))
+            gives_up = row["gives_up"] if other < micro else "nothing"
+            tier = _find_tier(run, "keeps", "batch.micro")
+            yield _build_move(MICRO_BATCH, changes, tier, slowdown, row, edits)._replace(gives_up=gives_up)
 
 
-def of_micro_batch(run: Run, both: int, micro: int) -> dict[Field, Any]:
-    """The changes that make another micro batch of the same effective batch. `both`: micro batch x accumulation."""
+def build_micro_batch_changes(run: Run, effective_batch: int, micro: int) -> dict[Field, Any]:
+    """Return the changes to another micro batch with the same effective batch.
+
+    `effective_batch`: micro batch x accumulation.
+    """
     changes: dict[Field, Any] = {"batch.micro": micro}
     if not _is_inferred(run, "batch.accumulation"):
-        changes["batch.accumulation"] = both // micro
-    elif _is_inferred(run, "batch.global_"):  # from the micro batch, too: it is stated as what it is
+        changes["batch.accumulation"] = effective_batch // micro
+    elif _is_inferred(run, "batch.global_"):  # would also be inferred from the micro batch, so its value is stated
         changes["batch.global_"] = run.plan.batch.global_
     return changes
 
 
 def _is_inferred(run: Run, field: Field) -> bool:
-    origin = run.origin(field)
+    origin = run.get_origin(field)
     return origin is not None and origin.kind == "inferred"
 
 
-def even_micro_batches(run: Run) -> list[int]:
-    """Return the micro batches that divide the effective batch over the ranks of every group of models, from the
-    largest down.
+def list_even_micro_batches(run: Run) -> list[int]:
+    """Return the micro batches that divide the effective batch over the ranks of every group of models.
+
+    The largest is the first.
     """
     plan = run.plan
     whole = (plan.batch.global_ or 0) * (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
@@ -245,17 +268,17 @@ def even_micro_batches(run: Run) -> list[int]:
         ranks = (role.nodes or 0) * (role.gpus_per_node or 0)
         if ranks and whole % ranks == 0:
             even = gcd(even, whole // ranks)
-    return _divisors(even)
+    return _list_divisors(even)
 
 
-def _divisors(number: int) -> list[int]:
-    """From the largest down."""
+def _list_divisors(number: int) -> list[int]:
+    """Return the divisors of a number, the largest first."""
     small = [part for part in range(1, min(number, 1 << 12) + 1) if part * part <= number and number % part == 0]
     return sorted({*small, *(number // part for part in small)}, reverse=True)
 
 
-def _halves(value: int, least: int) -> Iterator[tuple[int, int]]:
-    """Halves, quarters, ... of a number, with how often it was halved."""
+def _generate_halves(value: int, least: int) -> Iterator[tuple[int, int]]:
+    """Yield a half, a quarter, ... of a number, with the number of halvings."""
     times = 1
     while value % 2 == 0 and value // 2 >= least:
         value //= 2
@@ -263,30 +286,30 @@ def _halves(value: int, least: int) -> Iterator[tuple[int, int]]:
         times += 1
 
 
-def _token_budgets(run: Run) -> Iterator[tuple[Field, Move]]:
-    """Smaller budgets of tokens, never below one sequence."""
-    known, field = table()["micro_batch"], _BUDGET
-    for less, times in _halves(run.plan.batch.tokens_per_gpu or 1, max(1, run.plan.sequence.length or 1)):
-        edits = _written(run, {field: less})
+def _generate_token_budgets(run: Run) -> Iterator[tuple[Field, Move]]:
+    """Yield smaller token budgets, down to one sequence."""
+    row, field = load_table()["micro_batch"], _TOKEN_BUDGET
+    for budget, times in _generate_halves(run.plan.batch.tokens_per_gpu or 1, max(1, run.plan.sequence.length or 1)):
+        edits = _count_settings(run, {field: budget})
         if edits:
-            slowdown, tier = known["slowdown_per_halving"] ** times, _tier(run, "keeps", field)
-            yield field, _move("token budget", {field: less}, tier, slowdown, known, edits)
+            slowdown, tier = row["slowdown_per_halving"] ** times, _find_tier(run, "keeps", field)
+            yield field, _build_move("token budget", {field: budget}, tier, slowdown, row, edits)
 
 
-def _lengths(run: Run, over: Lacking) -> Iterator[tuple[Field, Move]]:
-    """Shorter sequences."""
-    for row in table()["lengths"]:
-        field = named(row["field"])
-        if _is_elsewhere(row, over):
+def _generate_lengths(run: Run, lacking: LackingPhases) -> Iterator[tuple[Field, Move]]:
+    """Yield shorter sequences."""
+    for row in load_table()["lengths"]:
+        field = get_field(row["field"])
+        if _is_in_other_phase(row, lacking):
             continue
-        for less, times in _halves(run.plan.get(field) or 1, row["least"]):
-            edits = _written(run, {field: less})
+        for length, times in _generate_halves(run.plan.get(field) or 1, row["least"]):
+            edits = _count_settings(run, {field: length})
             if edits:
-                tier, changes = _tier(run, row["kind"], field), by_field({field: less})
-                yield field, _move(row["name"], changes, tier, row["slowdown"], row, edits, times)
+                tier, changes = _find_tier(run, row["kind"], field), validate_fields({field: length})
+                yield field, _build_move(row["name"], changes, tier, row["slowdown"], row, edits, times)
 
 
-def _move(
+def _build_move(
     name: str,
     changes: Mapping[Field, Any],
     tier: int,
@@ -295,19 +318,19 @@ def _move(
     edits: int,
     steps: int = 1,
 ) -> Move:
-    needs = by_field(row.get("needs", {}))
+    needs = validate_fields(row.get("needs", {}))
     return Move(name, changes, tier, slowdown, row["gives_up"], row["basis"], row["source"], edits, steps, needs)
 
 
-def of_field(run: Run, field: Field) -> Move | None:
-    """The table's first move of one setting, where it applies and can be written."""
-    moves = (move for changed, move in _listed(run, ()) if changed == field)
-    return next((move for move in moves if _is_taken(run, move.changes)), None)
+def find_move(run: Run, field: Field) -> Move | None:
+    """Return the table's first move of one setting that applies and can be written, or None."""
+    moves = (move for moved_field, move in _generate_moves(run, ()) if moved_field == field)
+    return next((move for move in moves if _is_accepted(run, move.changes)), None)
 
 
-def _is_taken(run: Run, changes: Mapping[Field, Any]) -> bool:
-    """Whether the run's files can state some values, and nothing stops the run then."""
+def _is_accepted(run: Run, changes: Mapping[Field, Any]) -> bool:
+    """Return whether the run's files can state some values without making the run fail."""
     try:
-        return not refusals(run, changes)
+        return not list_refusals(run, changes)
     except CannotEdit:
         return False

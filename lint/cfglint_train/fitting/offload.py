@@ -1,61 +1,68 @@
-"""What moving the optimizer to the host would do. Advice only where the host's memory is not stated."""
+"""The effect of moving the optimizer to the host. Only advice if the host's memory is not stated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from cfglint_train.documents.document import CannotEdit
-from cfglint_train.findings.draft import key_changes
-from cfglint_train.findings.verdicts import STEP, Judgement, judge
+from cfglint_train.findings.draft import list_document_changes
+from cfglint_train.findings.verdicts import STEP_PHASES, Judgement, judge
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.lens import spelled
+from cfglint_train.frameworks.lens import format_route
 from cfglint_train.memory.budget import Verdict
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 _OUTCOMES: Final[dict[Verdict, str]] = {
-    "fits": "it fits",
-    "tight": "it is tight",
-    "probably does not fit": "it probably does not fit",
-    "does not fit": "it still does not fit",
+    "fits": "fits",
+    "tight": "tight",
+    "probably does not fit": "probably does not fit",
+    "does not fit": "still does not fit",
 }
 
 
 class Advice(Frozen):
-    """What moving the optimizer to the host would do."""
+    """Effect of moving the optimizer to the host."""
 
-    words: str
+    text: str
     after: Judgement
 
 
-def advice(run: Run, changes: Mapping[Field, Any]) -> str | None:
-    """The words of `advised`."""
-    found = advised(run, changes)
-    return None if found is None else found.words
+def describe_offload(run: Run, changes: Mapping[Field, Any]) -> str | None:
+    """Return the text of `find_advice`, or None if there is none."""
+    advice = find_advice(run, changes)
+    return None if advice is None else advice.text
 
 
-def advised(run: Run, changes: Mapping[Field, Any]) -> Advice | None:
-    """`with zero_optimization.offload_optimizer: 53.2 GiB in the backward pass, it fits, and 390 GiB of host memory per
-    node`, on top of some changes; None where it does not help or no file can say it.
+def find_advice(run: Run, changes: Mapping[Field, Any]) -> Advice | None:
+    """Return the effect of offloading on top of some changes, or None if it does not help or cannot be written.
+
+    The text is like "set `zero_optimization.offload_optimizer`: the backward pass then needs 53.2 GiB per GPU (fits),
+    and each node 390 GiB of host memory".
     """
     if run.plan.parallel.offload_optimizer != "none" or not run.plan.parallel.zero_stage:
         return None
-    moved: dict[Field, Any] = {"parallel.offload_optimizer": "cpu"}
+    offload: dict[Field, Any] = {"parallel.offload_optimizer": "cpu"}
     try:
-        written = [change for _, changed in key_changes(run, moved) for change in changed]
+        written = [change for _, changed in list_document_changes(run, offload) for change in changed]
     except CannotEdit:
         return None
-    before = judge(run.changed(changes) if changes else run, "gpu", STEP)
-    candidate = run.changed({**changes, **moved})
-    after = judge(candidate, "gpu", STEP)
-    host = [phase.host.expected for phase in candidate.estimate.phases if phase.name in STEP and phase.host is not None]
+    before = judge(run.replace_fields(changes) if changes else run, "gpu", STEP_PHASES)
+    candidate = run.replace_fields({**changes, **offload})
+    after = judge(candidate, "gpu", STEP_PHASES)
+    host = [
+        phase.host.expected
+        for phase in candidate.estimate.phases
+        if phase.name in STEP_PHASES and phase.host is not None
+    ]
     if before is None or after is None or not host or after.budget.expected >= before.budget.expected:
         return None
-    setting = next(spelled(tuple(step for step in change.route if isinstance(step, str))) for change in written)
-    words = (
-        f"with {setting}{', too' if changes else ''}: {gib(after.budget.expected)} in {after.phase.title}, "
-        f"{_OUTCOMES[after.verdict]}, and {gib(max(host))} of host memory per node"
+    setting = next(format_route(tuple(step for step in change.route if isinstance(step, str))) for change in written)
+    text = (
+        f"set `{setting}`{' as well' if changes else ''}: {after.phase.title} then needs "
+        f"{format_gib(after.budget.expected)} per GPU ({_OUTCOMES[after.verdict]}), and each node "
+        f"{format_gib(max(host))} of host memory"
     )
-    return Advice(words, after)
+    return Advice(text, after)

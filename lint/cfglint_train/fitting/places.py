@@ -1,4 +1,4 @@
-"""Whether a run has room: on its GPUs, on its hosts and on its disk, each where its size is stated or assumed."""
+"""Room of a run on its GPUs, its hosts and its disk, for each place with a stated or assumed size."""
 
 from __future__ import annotations
 
@@ -10,43 +10,45 @@ from cfglint_train.runs.run import Run
 PLACES: Final[tuple[Resource, ...]] = ("gpu", "host", "disk")
 
 
-def phases(run: Run) -> tuple[str, ...]:
-    """The phases that a run goes through: it finds no checkpoint of its own unless it is asked to resume."""
+def list_phases(run: Run) -> tuple[str, ...]:
+    """Return the phases of a run. It loads no checkpoint unless the settings require resuming."""
     checkpoint = run.plan.checkpoint
-    latest = checkpoint.resume_latest and run.stated("checkpoint.resume_latest")
+    latest = checkpoint.resume_latest and run.is_stated("checkpoint.resume_latest")
     resumes = latest or checkpoint.load_path is not None
     return tuple(phase.name for phase in run.estimate.phases if phase.name != "resume" or resumes)
 
 
-def judged(run: Run, place: Resource) -> Judgement | None:
-    """The verdict on the worst phase at a place; None where its size is unknown or nothing could be estimated."""
-    if run.hardware.capacity(place) is None:
+def judge_place(run: Run, place: Resource) -> Judgement | None:
+    """Return the verdict on the worst phase at a place, or None if it has no known size or no estimate."""
+    if run.hardware.get_capacity(place) is None:
         return None
-    return judge(run, place, None if place == "gpu" else phases(run))
+    return judge(run, place, None if place == "gpu" else list_phases(run))
 
 
-def lacks(judgement: Judgement) -> bool:
-    """Whether more is expected than there is."""
+def is_lacking_room(judgement: Judgement) -> bool:
+    """Return whether the expected size exceeds the capacity."""
     return judgement.budget.expected > judgement.capacity
 
 
-def elsewhere(run: Run) -> tuple[Judgement, ...]:
-    """The verdicts on the host and on the disk, where their size is known."""
-    return tuple(one for place in PLACES[1:] if (one := judged(run, place)) is not None)
+def judge_host_and_disk(run: Run) -> tuple[Judgement, ...]:
+    """Return the verdicts on the host and on the disk, if their size is known."""
+    return tuple(judgement for place in PLACES[1:] if (judgement := judge_place(run, place)) is not None)
 
 
-def lacking(run: Run) -> tuple[Judgement, ...]:
-    """The host and the disk, where they are expected to lack room."""
-    return tuple(filter(lacks, elsewhere(run)))
+def list_lacking(run: Run) -> tuple[Judgement, ...]:
+    """Return the verdicts on the host and the disk, if they are expected to lack room."""
+    return tuple(filter(is_lacking_room, judge_host_and_disk(run)))
 
 
-def fits(run: Run) -> bool:
-    """Whether every phase is expected to fit its GPU, and the host and the disk where they are stated."""
-    gpu = judged(run, "gpu")
-    return gpu is not None and not lacks(gpu) and not lacking(run)
+def has_room(run: Run) -> bool:
+    """Return whether every phase is expected to fit its GPU, and the host and the disk if they are stated."""
+    gpu = judge_place(run, "gpu")
+    return gpu is not None and not is_lacking_room(gpu) and not list_lacking(run)
 
 
-def holds_elsewhere(after: Run, before: Run) -> bool:
-    """Whether the host and the disk have room for a changed run, or it takes no more of them than before."""
-    was = {one.place: one.budget.expected for one in lacking(before)}
-    return all(one.budget.expected <= was.get(one.place, 0) for one in lacking(after))
+def has_room_elsewhere(after: Run, before: Run) -> bool:
+    """Return whether host and disk have room for a changed run, or it needs no more of them than before."""
+    expected_before = {judgement.resource: judgement.budget.expected for judgement in list_lacking(before)}
+    return all(
+        judgement.budget.expected <= expected_before.get(judgement.resource, 0) for judgement in list_lacking(after)
+    )

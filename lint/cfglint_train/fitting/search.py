@@ -1,7 +1,7 @@
 """Exact search for the least costly combination of moves that fits.
 
-Best first over partial combinations. A partial combination is dropped where it does not fit even with the strongest
-move of every dimension that is still open; so the first complete one that is met is the least costly of all.
+Best first over partial combinations. A partial combination is dropped if it does not fit even with the strongest move
+of every open dimension, so the first complete combination is the least costly of all.
 """
 
 from __future__ import annotations
@@ -12,27 +12,28 @@ from math import log
 
 from cfglint_train.fitting.moves import OPTIMISATION, TIERS, Dimension, Move
 
-Chosen = tuple[Move | None, ...]
-"""One entry per dimension; None leaves it as it is."""
+Combination = tuple[Move | None, ...]
+"""One entry per dimension; None leaves it unchanged."""
 
 Cost = tuple[int, int, int, int]
 """Changes of the optimisation (and further halvings of an evaluation), highest tier, slowdown (millionths of its
-logarithm), changed settings."""
+logarithm), changed settings.
+"""
 
 FREE: Cost = (0, 0, 0, 0)
 
 
-def cost(moves: Chosen) -> Cost:
-    """What a combination costs."""
+def compute_cost(moves: Combination) -> Cost:
+    """Return the cost of a combination."""
     total = FREE
     for move in moves:
         if move is not None:
-            total = _plus(total, move)
+            total = _add_move(total, move)
     return total
 
 
-def _plus(known: Cost, move: Move) -> Cost:
-    changes, tier, slowdown, edits = known
+def _add_move(cost_so_far: Cost, move: Move) -> Cost:
+    changes, tier, slowdown, edits = cost_so_far
     return (
         changes + move.steps - (move.tier != OPTIMISATION),
         max(tier, move.tier),
@@ -41,67 +42,71 @@ def _plus(known: Cost, move: Move) -> Cost:
     )
 
 
-def cheapest(
+def find_cheapest(
     dimensions: Sequence[Dimension],
-    fits: Callable[[Chosen], bool],
-    writable: Callable[[Chosen], bool] = lambda _: True,
+    fits: Callable[[Combination], bool],
+    writable: Callable[[Combination], bool] = lambda _: True,
     highest: int = OPTIMISATION,
-    barred: Callable[[Chosen], bool] = lambda _: False,
-) -> Chosen | None:
-    """The least costly combination that fits and can be written; None where there is none.
+    is_barred: Callable[[Combination], bool] = lambda _: False,
+) -> Combination | None:
+    """Return the least costly combination that fits and can be written, or None if there is none.
 
-    Tiers are searched in turn, so that what gives something up is only looked at where nothing else fits. `fits` and
-    `writable` get one entry per dimension, in the order of `dimensions`. `barred`: whether no combination with these
-    moves is one; it is asked of partial ones, too, and may find out more while `writable` is asked.
+    Tiers are searched in turn, so that moves that give something up are only tried if nothing else fits. `fits` and
+    `writable` get one entry per dimension, in the order of `dimensions`. `is_barred`: whether every combination with
+    these moves is excluded; it is also called with partial ones, and may learn more while `writable` is called.
     """
     for tier in TIERS[: highest + 1]:
-        open_ = [one._replace(moves=tuple(move for move in one.moves if move.tier <= tier)) for one in dimensions]
-        if tier and not any(move.tier == tier for one in open_ for move in one.moves):
+        open_ = [
+            dimension._replace(moves=tuple(move for move in dimension.moves if move.tier <= tier))
+            for dimension in dimensions
+        ]
+        if tier and not any(move.tier == tier for dimension in open_ for move in dimension.moves):
             continue
-        found = _search(open_, fits, writable, barred)
-        if found is not None:
-            return found
+        combination = _search(open_, fits, writable, is_barred)
+        if combination is not None:
+            return combination
     return None
 
 
 def _search(
     dimensions: Sequence[Dimension],
-    fits: Callable[[Chosen], bool],
-    writable: Callable[[Chosen], bool],
-    barred: Callable[[Chosen], bool],
-) -> Chosen | None:
-    # The dearest first: what must be chosen is known soonest. What has no order cannot be bounded: before all others.
-    order = sorted(range(len(dimensions)), key=lambda place: _rank(dimensions[place]))
+    fits: Callable[[Combination], bool],
+    writable: Callable[[Combination], bool],
+    is_barred: Callable[[Combination], bool],
+) -> Combination | None:
+    # The costliest first, so that inevitable costs are known soonest. Dimensions without an order cannot be bounded,
+    # and come before all others.
+    order = sorted(range(len(dimensions)), key=lambda place: _compute_rank(dimensions[place]))
     choices: list[tuple[Move | None, ...]] = [(None, *dimensions[place].moves) for place in order]
-    unordered = sum(1 for one in dimensions if not one.ordered)
+    unordered = sum(1 for dimension in dimensions if not dimension.ordered)
     strongest = tuple(len(moves) - 1 for moves in choices)
-    known: dict[tuple[int, ...], bool] = {}
+    results: dict[tuple[int, ...], bool] = {}
 
-    def meant(picked: tuple[int, ...]) -> Chosen:
+    def build_combination(picked: tuple[int, ...]) -> Combination:
         placed = {place: moves[pick] for place, moves, pick in zip(order, choices, picked)}
         return tuple(placed.get(place) for place in range(len(dimensions)))
 
-    def possible(picked: tuple[int, ...]) -> bool:
+    def is_reachable(picked: tuple[int, ...]) -> bool:
         best = picked + strongest[len(picked) :]
-        if best not in known:
-            known[best] = fits(meant(best))
-        return known[best]
+        if best not in results:
+            results[best] = fits(build_combination(best))
+        return results[best]
 
     heap: list[tuple[Cost, int, tuple[int, ...]]] = [(FREE, 0, ())]
     while heap:
         so_far, _, picked = heappop(heap)
-        if barred(meant(picked)) or (len(picked) >= unordered and not possible(picked)):
+        if is_barred(build_combination(picked)) or (len(picked) >= unordered and not is_reachable(picked)):
             continue
         if len(picked) == len(order):
-            if writable(meant(picked)):
-                return meant(picked)
+            if writable(build_combination(picked)):
+                return build_combination(picked)
             continue
         for pick, move in enumerate(choices[len(picked)]):
-            after = so_far if move is None else _plus(so_far, move)
+            after = so_far if move is None else _add_move(so_far, move)
             heappush(heap, (after, -len(picked), (*picked, pick)))
     return None
 
 
-def _rank(dimension: Dimension) -> tuple[bool, float]:
-    dearest = max((move.slowdown + 10 * move.tier for move in dimension.moves), default=0.0)
-    return dimension.ordered, -dearest
+def _compute_rank(dimension: Dimension) -> tuple[bool, float]:
+    highest = max((move.slowdown + 10 * move.tier for move in dimension.moves), default=0.0)
+    return dimension.ordered, -highest

@@ -1,4 +1,4 @@
-"""The least costly change with which a run fits, for the rules of memory and for `cfglint fit`."""
+"""The least costly change that makes a run fit, for the memory rules and for `cfglint fit`."""
 
 from __future__ import annotations
 
@@ -7,118 +7,133 @@ from itertools import combinations
 from math import inf
 
 from cfglint_train.documents.document import CannotEdit
-from cfglint_train.findings.draft import edited
+from cfglint_train.findings.draft import draft_without_comment_check
 from cfglint_train.findings.finding import Applicability, Fix
-from cfglint_train.findings.verdicts import ROLLOUT, STEP, Judgement, judge
+from cfglint_train.findings.verdicts import ROLLOUT_PHASE, STEP_PHASES, Judgement, judge
 from cfglint_train.fitting import places, words
-from cfglint_train.fitting.moves import FILLS_IN, OPTIMISATION, REPLACES, SAFE, Dimension, Move, dimensions, refusals
-from cfglint_train.fitting.search import Chosen, cheapest
+from cfglint_train.fitting.moves import (
+    FILLS_IN,
+    OPTIMISATION,
+    REPLACES,
+    SAFE,
+    Dimension,
+    Move,
+    list_dimensions,
+    list_refusals,
+)
+from cfglint_train.fitting.search import Combination, find_cheapest
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
 from cfglint_train.memory.budget import Budget, Phase, Resource
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
-Places = Mapping[tuple[str, Resource], float]
-"""(phase, place) -> the bytes that it may take."""
+RoomByPhase = Mapping[tuple[str, Resource], float]
+"""Bytes that a phase may use, by (phase, place)."""
 
 
 class Problem:
-    """A run, the room that it has, and the moves that it could make. Each combination is estimated once.
+    """A run with its available room and its possible moves. Each combination is estimated once.
 
-    `surely`: the upper bound has to fit the GPU, not only what is expected.
+    `surely`: the upper bound must fit the GPU, not only the expected value.
     """
 
     def __init__(
-        self, run: Run, phases: Collection[str] | None = STEP, keep: Collection[str] = (), surely: bool = False
+        self, run: Run, phases: Collection[str] | None = STEP_PHASES, keep: Collection[str] = (), surely: bool = False
     ) -> None:
+        """Find the room of a run, and the moves that help phases without enough room."""
         self.run = run
         self.phases = phases
         self.surely = surely
-        self.room = _room(run, phases)
-        over = {(phase.name, place) for phase in run.estimate.phases for place in self._lacking(phase)}
-        self.dimensions = dimensions(run, over, keep)
+        self.room = _compute_room(run, phases)
+        lacking = {(phase.name, place) for phase in run.estimate.phases for place in self._list_lacking_places(phase)}
+        self.dimensions = list_dimensions(run, lacking, keep)
         self._estimated: dict[frozenset[tuple[Field, Any]], tuple[Phase, ...]] = {}
         self._refused: list[Mapping[Field, Any]] = []
-        """Changes that are refused together."""
+        """Changes that are rejected together."""
 
-    def fits(self, chosen: Chosen) -> bool:
-        """Whether a combination fits."""
-        changes = together(chosen)
+    def can_fit(self, combination: Combination) -> bool:
+        """Return whether a combination fits."""
+        changes = merge_changes(combination)
         key = frozenset(changes.items())
         if key not in self._estimated:
-            self._estimated[key] = self.run.changed(changes).estimate.phases
+            self._estimated[key] = self.run.replace_fields(changes).estimate.phases
         phases = self._estimated[key]
         needed = {name for name, place in self.room if place == "gpu"}
-        return needed <= {phase.name for phase in phases} and not any(map(self._lacking, phases))
+        return needed <= {phase.name for phase in phases} and not any(map(self._list_lacking_places, phases))
 
-    def writable(self, chosen: Chosen) -> bool:
-        """Whether the run's files can state a combination, and nothing stops that run which does not stop this one. One
-        that makes a comment false is shown, and not written.
+    def can_write(self, combination: Combination) -> bool:
+        """Return whether the run's files can state a combination without making the run fail.
+
+        A combination that makes a comment false is shown, but not written.
         """
-        moves = tuple(move for move in chosen if move is not None)
-        if self.barred(moves):
+        moves = tuple(move for move in combination if move is not None)
+        if self.is_barred(moves):
             return False
         try:
-            refused = bool(refusals(self.run, together(moves)))
+            refused = bool(list_refusals(self.run, merge_changes(moves)))
         except CannotEdit:
             return False
         if refused:
-            fewer = (some for count in (1, 2) for some in combinations(moves, count))
-            self._refused.append(together(next((some for some in fewer if self._is_refused(some)), moves)))
+            fewer = (subset for count in (1, 2) for subset in combinations(moves, count))
+            self._refused.append(merge_changes(next((subset for subset in fewer if self._is_refused(subset)), moves)))
         return not refused
 
-    def barred(self, chosen: Chosen) -> bool:
-        """Whether no combination with these moves is one: some of them are known to be refused, or one needs what
-        another changes.
+    def is_barred(self, combination: Combination) -> bool:
+        """Return whether every combination with these moves is excluded.
+
+        Some of them are known to be rejected together, or one requires a value that another changes.
         """
-        changes = together(chosen)
-        for move in chosen:
+        changes = merge_changes(combination)
+        for move in combination:
             for field, values in (move.needs if move is not None else {}).items():
                 if field in changes and changes[field] not in values:
                     return True
-        return any(some.items() <= changes.items() for some in self._refused)
+        return any(refused.items() <= changes.items() for refused in self._refused)
 
     def _is_refused(self, moves: tuple[Move, ...]) -> bool:
         try:
-            return bool(refusals(self.run, together(moves)))
+            return bool(list_refusals(self.run, merge_changes(moves)))
         except CannotEdit:
             return False
 
-    def _lacking(self, phase: Phase) -> list[Resource]:
-        """The places that lack room for a phase."""
-        return [place for place in places.PLACES if not self._holds(phase, place)]
+    def _list_lacking_places(self, phase: Phase) -> list[Resource]:
+        """Return the places that lack room for a phase."""
+        return [place for place in places.PLACES if not self._is_within_room(phase, place)]
 
-    def _holds(self, phase: Phase, place: Resource) -> bool:
+    def _is_within_room(self, phase: Phase, place: Resource) -> bool:
         budget: Budget | None = getattr(phase, place)
         if budget is None:
             return (phase.name, place) not in self.room
-        room = self.room.get((phase.name, place), self.run.hardware.capacity(place))
-        need = budget.high if self.surely and place == "gpu" and phase.name in STEP else budget.expected
+        room = self.room.get((phase.name, place), self.run.hardware.get_capacity(place))
+        need = budget.high if self.surely and place == "gpu" and phase.name in STEP_PHASES else budget.expected
         return room is None or need <= room
 
 
-def _room(run: Run, phases: Collection[str] | None) -> Places:
-    """What each phase may take: the capacity, where it is asked for or fits now; what is not asked for and does not fit
-    anyway may take what it takes now on the host and the disk, and anything on the GPU. The rollout is asked for with
-    the step.
+def _compute_room(run: Run, phases: Collection[str] | None) -> RoomByPhase:
+    """Return the bytes that each phase may use.
+
+    This is the capacity if the phase is required to fit, or fits already. Other phases may use as much as now on the
+    host and the disk, and any amount on the GPU. The rollout is required together with the step.
     """
     room: dict[tuple[str, Resource], float] = {}
-    counted = places.phases(run)
+    counted = places.list_phases(run)
     for phase in run.estimate.phases:
         for place in places.PLACES:
             budget: Budget | None = getattr(phase, place)
-            capacity = run.hardware.capacity(place)
+            capacity = run.hardware.get_capacity(place)
             if budget is None or capacity is None:
                 continue
-            asked = phase.name in counted if phases is None else place == "gpu" and phase.name in (*phases, ROLLOUT)
-            now = inf if place == "gpu" else budget.expected
-            room[phase.name, place] = capacity if asked or budget.expected <= capacity else now
+            is_required = (
+                phase.name in counted if phases is None else place == "gpu" and phase.name in (*phases, ROLLOUT_PHASE)
+            )
+            unchanged = inf if place == "gpu" else budget.expected
+            room[phase.name, place] = capacity if is_required or budget.expected <= capacity else unchanged
     return room
 
 
-def together(moves: Chosen) -> dict[Field, Any]:
-    """The changes of several moves."""
+def merge_changes(moves: Combination) -> dict[Field, Any]:
+    """Return the changes of several moves."""
     return {field: value for move in moves if move is not None for field, value in move.changes.items()}
 
 
@@ -129,30 +144,34 @@ class Solution(Frozen):
     moves: tuple[Move, ...]
     before: Judgement
     after: Judgement
-    elsewhere: tuple[tuple[Judgement, Judgement], ...] = ()
-    """The host and the disk before and after, where they are asked for and lack room before."""
+    host_and_disk: tuple[tuple[Judgement, Judgement], ...] = ()
+    """Verdicts on host and disk before and after, if they are required and lack room before."""
 
     @property
-    def fits(self) -> bool:
-        """Every place that is asked for is expected to have room afterwards."""
-        return not any(places.lacks(one) for one in (self.after, *(after for _, after in self.elsewhere)))
+    def is_enough(self) -> bool:
+        """True if every required place is expected to have room afterwards."""
+        return not any(
+            places.is_lacking_room(judgement) for judgement in (self.after, *(after for _, after in self.host_and_disk))
+        )
 
     @property
     def changes(self) -> dict[Field, Any]:
         """New values of plan fields."""
-        return together(self.moves)
+        return merge_changes(self.moves)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The paths of the files that it changes, companions among them; none where it cannot be written."""
+        """Paths of the changed files, companions included; empty if the change cannot be written."""
         try:
-            return tuple(dict.fromkeys(document.path for document, _, _ in edited(self.run, self.fix)))
+            return tuple(
+                dict.fromkeys(document.path for document, _, _ in draft_without_comment_check(self.run, self.fix))
+            )
         except CannotEdit:
             return ()
 
     @property
     def slowdown(self) -> float:
-        """The factor on the time of a step."""
+        """Factor on the time of a step."""
         factor = 1.0
         for move in self.moves:
             factor *= move.slowdown
@@ -160,106 +179,118 @@ class Solution(Frozen):
 
     @property
     def applicability(self) -> Applicability:
-        """safe: loss, data and resuming stay, and the run cannot work as it is or nothing stated is replaced."""
+        """Applicability of the fix.
+
+        safe if loss, data and resuming stay the same, and either the run cannot work unchanged or nothing stated is
+        replaced.
+        """
         tier = max(move.tier for move in self.moves)
-        if not places.lacks(self.before) and not self.elsewhere:
+        if not places.is_lacking_room(self.before) and not self.host_and_disk:
             return "safe" if tier == FILLS_IN and self.slowdown <= 1 else "unsafe"
         return "safe" if tier <= SAFE else "unsafe"
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """`micro_batch_size: 16 -> 2`, one for each setting."""
-        return words.settings(self.run, self.changes)
+        """Changes as text: `micro_batch_size: 16 -> 2`, one for each setting."""
+        return words.format_settings(self.run, self.changes)
 
     @property
     def drops(self) -> tuple[str, ...]:
-        """`180 -> 58.5 GiB` of the GPU, and `host: 600 -> 200 GiB` of each other place that lacks room before."""
-        beside = (f"{before.place}: {words.drop(before, after)}" for before, after in self.elsewhere)
-        return (words.drop(self.before, self.after), *beside)
+        """`180 -> 58.5 GiB` for the GPU, and `host: 600 -> 200 GiB` for each other place that lacks room before."""
+        other_drops = (f"{before.resource}: {words.format_drop(before, after)}" for before, after in self.host_and_disk)
+        return (words.format_drop(self.before, self.after), *other_drops)
 
     @property
     def fix(self) -> Fix:
-        """All of it as one fix. Where it only switches something on, a length that is an upper limit may be assumed."""
+        """The whole change as one fix. If it only switches features on, an upper limit of the length may be assumed."""
         message = f"{', '.join(self.settings)} ({', '.join(self.drops)})"
         lost = dict.fromkeys(move.gives_up for move in self.moves if move.tier > SAFE)
         if lost:
             message += f"; gives up: {', '.join(lost)}"
         switches = not any(field.startswith(("batch.", "sequence.")) for field in self.changes)
         despite: frozenset[str] = frozenset(("sequence.length",)) if switches else frozenset()
-        return Fix(self.applicability, message, self.changes, despite=despite, measured=not switches)
+        return Fix(self.applicability, message, self.changes, tolerated_assumptions=despite, uses_estimate=not switches)
 
 
-def smallest(run: Run) -> Solution | None:
-    """The least costly change with which the training step fits; None where it fits, or where nothing makes it fit.
+def find_smallest(run: Run) -> Solution | None:
+    """Return the least costly change with which the training step fits; None if it fits, or if nothing makes it fit.
 
-    What nothing states is filled in as far as the whole interval fits, where that is enough; everything else is
-    changed as far as the expected size fits, and no further. Nothing is looked for at a corner.
+    Unstated settings are filled in until the whole interval fits, if that is possible; others are changed until the
+    expected size fits, and no further. Nothing is searched for a scenario.
     """
-    return None if run.is_corner else run.once(_smallest)
+    return None if run.is_scenario else run.compute_once(_find_step_solution)
 
 
-def _smallest(run: Run) -> Solution | None:
-    return smallest_of(run, STEP)
+def _find_step_solution(run: Run) -> Solution | None:
+    return find_smallest_for(run, STEP_PHASES)
 
 
-def smallest_of(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> Solution | None:
-    """The same for some phases (None: all, and the host and the disk, too); `keep`: keys and fields that stay."""
+def find_smallest_for(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> Solution | None:
+    """Return the least costly change for some phases (None: all, with the host and the disk).
+
+    `keep`: keys and fields that stay unchanged.
+    """
     before = judge(run, "gpu", phases)
     if before is None:
         return None
     problem = Problem(run, phases, keep, surely=True)
-    nothing: Chosen = (None,) * len(problem.dimensions)
-    if problem.fits(nothing):
+    nothing: Combination = (None,) * len(problem.dimensions)
+    if problem.can_fit(nothing):
         return None
     problem.surely = False
-    every = problem.dimensions
-    if problem.fits(nothing):  # what only may not fit is worth no smaller batch
+    all_dimensions = problem.dimensions
+    if problem.can_fit(nothing):  # a mere risk does not justify a smaller batch
         problem.surely = True
-        problem.dimensions = [_giving_nothing_up(one, (), costly=phases is not None) for one in every]
-        return solved(problem, before)
+        problem.dimensions = [
+            _keep_free_moves(dimension, (), costly=phases is not None) for dimension in all_dimensions
+        ]
+        return solve(problem, before)
     problem.surely = True
-    filled = solved(problem, before, FILLS_IN)
+    filled = solve(problem, before, FILLS_IN)
     problem.surely = False
-    found = filled or solved(problem, before)
-    if filled is not None or found is None or phases is not None:
-        return found
-    # What is free belongs to it: else it would be proposed for the changed run.
+    solution = filled or solve(problem, before)
+    if filled is not None or solution is None or phases is not None:
+        return solution
+    # Free moves are included; otherwise they would be proposed for the changed run.
     problem.surely = True
-    problem.dimensions = [_giving_nothing_up(one, found.moves, costly=False) for one in every]
-    return solved(problem, before) or found
+    problem.dimensions = [_keep_free_moves(dimension, solution.moves, costly=False) for dimension in all_dimensions]
+    return solve(problem, before) or solution
 
 
-def _giving_nothing_up(dimension: Dimension, chosen: Collection[Move], costly: bool) -> Dimension:
-    """Return the dimension with its chosen move and the stronger ones that give nothing up: not even a larger batch,
-    nor time unless that may be `costly`.
+def _keep_free_moves(dimension: Dimension, chosen: Collection[Move], costly: bool) -> Dimension:
+    """Return the dimension with its chosen move and the stronger ones that give nothing up.
+
+    They do not change a batch, and cost no time unless `costly` is set.
     """
     moves = dimension.moves
-    first = next((number for number, move in enumerate(moves) if move in chosen), -1)
+    chosen_index = next((number for number, move in enumerate(moves) if move in chosen), -1)
     free = [
         move
-        for move in moves[first + 1 :]
+        for move in moves[chosen_index + 1 :]
         if move.tier <= REPLACES and (costly or move.slowdown <= 1) and not dimension.field.startswith("batch.")
     ]
-    return dimension._replace(moves=(*moves[first : first + 1], *free) if first >= 0 else tuple(free))
+    return dimension._replace(
+        moves=(*moves[chosen_index : chosen_index + 1], *free) if chosen_index >= 0 else tuple(free)
+    )
 
 
-def solved(problem: Problem, before: Judgement, highest: int = OPTIMISATION) -> Solution | None:
-    """The least costly combination of a problem's moves that fits."""
-    chosen = cheapest(problem.dimensions, problem.fits, problem.writable, highest, problem.barred)
+def solve(problem: Problem, before: Judgement, highest: int = OPTIMISATION) -> Solution | None:
+    """Return the least costly combination of a problem's moves that fits, or None."""
+    chosen = find_cheapest(problem.dimensions, problem.can_fit, problem.can_write, highest, problem.is_barred)
     moves = tuple(move for move in chosen or () if move is not None)
     if not moves:
         return None
-    return solution_of(problem.run, moves, before, problem.phases)
+    return build_solution(problem.run, moves, before, problem.phases)
 
 
-def solution_of(
+def build_solution(
     run: Run, moves: tuple[Move, ...], before: Judgement, phases: Collection[str] | None = None
 ) -> Solution | None:
-    """What some moves make of a run; `before` is the verdict on its GPUs."""
-    changed = run.changed(together(moves))
+    """Return the result of some moves, or None if it cannot be estimated. `before` is the verdict on the run's GPUs."""
+    changed = run.replace_fields(merge_changes(moves))
     after = judge(changed, "gpu", phases)
     if after is None:
         return None
-    lacking = places.lacking(run) if phases is None else ()
-    pairs = tuple((one, found) for one in lacking if (found := places.judged(changed, one.place)) is not None)
+    lacking = places.list_lacking(run) if phases is None else ()
+    pairs = tuple((old, new) for old in lacking if (new := places.judge_place(changed, old.resource)) is not None)
     return Solution(run, moves, before, after, pairs)

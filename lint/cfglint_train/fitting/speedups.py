@@ -1,16 +1,16 @@
-"""What free memory can buy: changes that make a step faster, and with which the run still fits.
+"""Changes that use free memory to make a step faster, and with which the run still fits.
 
-The same free bytes are offered once. The changes are estimated in turn, each beside those before it, so that all of
-them together fit: above the upper bound of each phase a part of the GPU stays free, and neither the host nor the disk
-has to hold more than they do, or than they have.
+The same free bytes are offered once. The changes are estimated in turn, each together with the earlier ones, so that
+all of them fit together: above the upper bound of each phase a part of the GPU stays free, and the host and the disk
+hold no more than before, or have room.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from cfglint_train.findings.verdicts import STEP, judge
-from cfglint_train.fitting.moves import even_micro_batches, of_micro_batch, refusal
+from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.fitting.moves import build_micro_batch_changes, explain_refusal, list_even_micro_batches
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
@@ -20,116 +20,118 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 MARGIN: Final = 0.1
-"""The share of a GPU that stays free beside the upper bound of every phase."""
+"""Share of a GPU that stays free above the upper bound of every phase."""
 
-WIDE: Final = 1 / 3
-"""The same without checkpointing, which many files switch on for other data and other cards: a tenth would report a
-third of upstream's examples on an H100, a third reports a fifth of them."""
+WIDE_MARGIN: Final = 1 / 3
+"""Margin for disabling checkpointing, which many files enable for other data and other cards: a tenth would report a
+third of upstream's examples on an H100, a third reports a fifth of them.
+"""
 
-LEAST_TRAFFIC: Final = 0.25
-"""The share of the bytes between ranks that a change has to save."""
+MIN_TRAFFIC_SAVED: Final = 0.25
+"""Share of the bytes between ranks that a change must save."""
 
 DDP_BUCKET: Final = 25 * 2**20
 """Bytes of a bucket of gradients in torch's DistributedDataParallel (torch 2.9 nn/parallel/distributed.py,
-bucket_cap_mb)."""
+bucket_cap_mb).
+"""
 
 Changes = Mapping[Field, Any]
 
 
-class Gain(Frozen):
-    """A change that fits, beside those that are offered before it."""
+class Speedup(Frozen):
+    """A change that fits together with those that are offered before it."""
 
     changes: Changes
     before: Setup
-    """With the changes that are offered before it."""
+    """Setup with the changes that are offered before it."""
     after: Setup
     expected: int
     """Bytes of one GPU in the highest phase afterwards."""
 
 
-def gain(run: Run, name: str) -> Gain | None:
-    """The offer of one kind (`checkpointing`, `hybrid`, `accumulation`, `bucket`), if there is one.
+def find_speedup(run: Run, name: str) -> Speedup | None:
+    """Return the speedup of one kind (`checkpointing`, `hybrid`, `accumulation`, `bucket`), or None.
 
-    None where the card is not stated: what fits an assumed one may not fit the one that is there.
+    None if the card is not stated: a change that fits an assumed card may not fit the real one.
     """
-    return run.once(_gains).get(name)
+    return run.compute_once(_find_speedups).get(name)
 
 
-def _gains(run: Run) -> dict[str, Gain]:
+def _find_speedups(run: Run) -> dict[str, Speedup]:
     uncounted = "sequence.image_tokens" in run.estimate.assumed
-    if run.hardware.gpu_origin.kind == "assumed" or run.plan.batch.auto_find or uncounted or not _fits(run, run):
+    if run.hardware.gpu_origin.kind == "assumed" or run.plan.batch.auto_find or uncounted or not _has_margin(run, run):
         return {}
-    found: dict[str, Gain] = {}
-    now = run
+    speedups: dict[str, Speedup] = {}
+    current = run
     for name, (candidates, margin) in _KINDS.items():
-        before = subject(now)
+        before = find_setup(current)
         if before is None:
             break
-        for changes in candidates(now, before):
-            after = now.changed(changes)
-            setup = subject(after)
-            if setup is None or refusal(run, changes) is not None or not _fits(after, now, margin):
+        for changes in candidates(current, before):
+            after = current.replace_fields(changes)
+            setup = find_setup(after)
+            if setup is None or explain_refusal(run, changes) is not None or not _has_margin(after, current, margin):
                 continue
             judgement = judge(after, "gpu")
-            found[name] = Gain(changes, before, setup, judgement.budget.expected if judgement is not None else 0)
-            now = after
+            speedups[name] = Speedup(changes, before, setup, judgement.budget.expected if judgement is not None else 0)
+            current = after
             break
-    return found
+    return speedups
 
 
-def subject(run: Run) -> Setup | None:
-    """What the training step of a run is estimated of; None where it is not."""
-    judgement = judge(run, "gpu", STEP)
-    return None if judgement is None else judgement.budget.subject
+def find_setup(run: Run) -> Setup | None:
+    """Return the setup of a run's training step, or None if it is not estimated."""
+    judgement = judge(run, "gpu", STEP_PHASES)
+    return None if judgement is None else judgement.budget.setup
 
 
-def _fits(after: Run, before: Run, margin: float = MARGIN) -> bool:
-    """Whether every phase fits the GPU with the margin, and asks no more of the host and the disk than there is."""
+def _has_margin(after: Run, before: Run, margin: float = MARGIN) -> bool:
+    """Return whether every phase fits the GPU with the margin, and host and disk have room or need no more."""
     phases, room = after.estimate.phases, (1 - margin) * (after.hardware.gpu_bytes or 0)
-    if not {*STEP} <= {phase.name for phase in phases}:
+    if not {*STEP_PHASES} <= {phase.name for phase in phases}:
         return False
     if any(phase.gpu is not None and phase.gpu.high > room for phase in phases):
         return False
-    return all(_holds(after, before, place) for place in _ELSEWHERE)
+    return all(_is_affordable(after, before, place) for place in _HOST_AND_DISK)
 
 
-_ELSEWHERE: Final[tuple[Resource, ...]] = ("host", "disk")
+_HOST_AND_DISK: Final[tuple[Resource, ...]] = ("host", "disk")
 
 
-def _holds(after: Run, before: Run, place: Resource) -> bool:
-    """Whether the host or the disk is asked for no more than before, or for no more than it has."""
+def _is_affordable(after: Run, before: Run, place: Resource) -> bool:
+    """Return whether the host or the disk needs no more than before, or no more than it has."""
     needs = [budget for phase in after.estimate.phases if (budget := getattr(phase, place)) is not None]
-    highest, capacity = before.estimate.peak(place), after.hardware.capacity(place)
-    most = 0 if highest is None else getattr(highest, place).expected
-    return all(need.expected <= most or (capacity is not None and need.high <= capacity) for need in needs)
+    highest, capacity = before.estimate.find_peak(place), after.hardware.get_capacity(place)
+    needed_before = 0 if highest is None else getattr(highest, place).expected
+    return all(need.expected <= needed_before or (capacity is not None and need.high <= capacity) for need in needs)
 
 
-def _checkpointing(run: Run, _: Setup) -> Iterator[Changes]:
-    """Nothing is recomputed."""
+def _propose_no_checkpointing(run: Run, _: Setup) -> Iterator[Changes]:
+    """Yield the change that recomputes nothing."""
     plan = run.plan.activations
-    if plan.checkpointing in recomputed_share(run) and plan.offload in (None, "none"):
+    if plan.checkpointing in list_recomputed_shares(run) and plan.offload in (None, "none"):
         yield {"activations.checkpointing": "none"}
 
 
-def recomputed_share(run: Run) -> dict[str, float]:
-    """The share of a layer's forward pass that each kind of checkpointing repeats.
+def list_recomputed_shares(run: Run) -> dict[str, float]:
+    """Return the share of a layer's forward pass that each kind of checkpointing repeats.
 
-    Half of it for the selective ones: what they keep are the attention's outputs, or every second matrix product.
+    It is half for the selective ones: they keep the attention's outputs, or every second matrix product.
     """
     plan = run.plan.activations
-    some = plan.of / plan.every if plan.every and plan.of is not None else 1.0
-    return {"full": 1.0, "selective": 0.5, "selective_ops": 0.5, "every_n": some}
+    every_n = plan.of / plan.every if plan.every and plan.of is not None else 1.0
+    return {"full": 1.0, "selective": 0.5, "selective_ops": 0.5, "every_n": every_n}
 
 
-def recomputation(run: Run) -> float:
-    """The share of a step's arithmetic that is done twice.
+def compute_recomputation(run: Run) -> float:
+    """Return the share of a step's arithmetic that is repeated.
 
-    A layer's forward pass is repeated once. The backward pass costs two forward passes where the weights are trained,
-    one for their gradients and one for the inputs', and one where only an adapter is. The head is not repeated:
-    share x L / ((L + H)(1 + b) + share x L), by parameters that a token passes through.
+    A layer's forward pass is repeated once. The backward pass costs two forward passes if the weights are trained, one
+    for their gradients and one for the inputs', and one if only an adapter is. The head is not repeated: share x L /
+    ((L + H)(1 + b) + share x L), with L and H in parameters that a token passes through.
     """
     model = run.architecture
-    share = recomputed_share(run).get(run.plan.activations.checkpointing or "", 0.0)
+    share = list_recomputed_shares(run).get(run.plan.activations.checkpointing or "", 0.0)
     if model is None:
         return 0.0
     head = model.vocab * model.hidden
@@ -139,8 +141,8 @@ def recomputation(run: Run) -> float:
     return repeated / ((layers + head) * (1 + backward) + repeated) if layers else 0.0
 
 
-def _hybrid(run: Run, setup: Setup) -> Iterator[Changes]:
-    """The weights are gathered inside each node."""
+def _propose_hybrid(run: Run, setup: Setup) -> Iterator[Changes]:
+    """Yield changes with which the weights are gathered inside each node."""
     if (
         setup.ranks.nodes < 2
         or setup.ranks.local < 2
@@ -148,80 +150,83 @@ def _hybrid(run: Run, setup: Setup) -> Iterator[Changes]:
     ):
         return
     if setup.ranks.zero_stage == 3 and setup.sharding.secondary == 1:
-        yield from _saving(run, setup, {"parallel.secondary_partition": setup.ranks.local})
+        yield from _keep_if_saving(run, setup, {"parallel.secondary_partition": setup.ranks.local})
     elif setup.ranks.strategy in FSDP and setup.ranks.shards == setup.ranks.nodes * setup.ranks.local:
         for changes in ({"parallel.sharding": "hybrid_shard"}, {"parallel.replicas": setup.ranks.nodes}):
-            yield from _saving(run, setup, changes)  # type: ignore[arg-type]
+            yield from _keep_if_saving(run, setup, changes)  # type: ignore[arg-type]
 
 
-def _saving(run: Run, setup: Setup, changes: Changes) -> Iterator[Changes]:
-    after = subject(run.changed(changes))
-    if after is not None and between_nodes(after) <= (1 - LEAST_TRAFFIC) * between_nodes(setup):
+def _keep_if_saving(run: Run, setup: Setup, changes: Changes) -> Iterator[Changes]:
+    after = find_setup(run.replace_fields(changes))
+    if after is not None and compute_node_traffic(after) <= (1 - MIN_TRAFFIC_SAVED) * compute_node_traffic(setup):
         yield changes
 
 
-def between_nodes(setup: Setup) -> float:
-    """Bytes that reach a node from the others in one optimizer step.
+def compute_node_traffic(setup: Setup) -> float:
+    """Return the bytes that reach a node from the others in one optimizer step.
 
-    A ring over n nodes brings (n - 1) / n of what is gathered, or reduced and scattered, to each of them; an all-reduce
-    does both.
+    A ring over n nodes transfers (n - 1) / n of the gathered, or reduced and scattered, bytes to each of them; an
+    all-reduce does both.
     """
     share = (setup.ranks.nodes - 1) / setup.ranks.nodes
-    weights, gradients = _moved(setup)
+    weights, gradients = _compute_traffic(setup)
     if 1 < setup.ranks.shards <= setup.ranks.local:
         return share * 2 * gradients
     return share * ((weights / 2 if setup.sharding.secondary > 1 else weights) + gradients)
 
 
-def _accumulation(run: Run, setup: Setup) -> Iterator[Changes]:
-    """Fewer and larger micro batches: sharded weights are gathered for each of them."""
+def _propose_accumulation(run: Run, setup: Setup) -> Iterator[Changes]:
+    """Yield fewer and larger micro batches, because sharded weights are gathered for each of them."""
     batch = run.plan.batch
     micro, accumulation = batch.micro, batch.accumulation
     if not micro or not accumulation or accumulation < 2 or batch.tokens_per_gpu or setup.ranks.parameter_shards < 2:
         return
-    for other in even_micro_batches(run):
+    for other in list_even_micro_batches(run):
         if other > micro and other % micro == 0:
-            changes = of_micro_batch(run, micro * accumulation, other)
-            after = subject(run.changed(changes))
-            if after is not None and between_ranks(after) <= (1 - LEAST_TRAFFIC) * between_ranks(setup):
+            changes = build_micro_batch_changes(run, micro * accumulation, other)
+            after = find_setup(run.replace_fields(changes))
+            if after is not None and compute_rank_traffic(after) <= (1 - MIN_TRAFFIC_SAVED) * compute_rank_traffic(
+                setup
+            ):
                 yield changes
 
 
-def between_ranks(setup: Setup) -> float:
-    """Bytes that reach a rank from the others in one optimizer step: gathered weights and reduced gradients."""
-    return sum(_moved(setup)) * (setup.ranks.parameter_shards - 1) / setup.ranks.parameter_shards
+def compute_rank_traffic(setup: Setup) -> float:
+    """Return the bytes that reach a rank from the others in one optimizer step: weights and reduced gradients."""
+    return sum(_compute_traffic(setup)) * (setup.ranks.parameter_shards - 1) / setup.ranks.parameter_shards
 
 
-def _moved(setup: Setup) -> tuple[float, float]:
-    """Bytes of weights that are gathered in one optimizer step, and of gradients that are reduced.
+def _compute_traffic(setup: Setup) -> tuple[float, float]:
+    """Return the bytes of weights that are gathered in one optimizer step, and of gradients that are reduced.
 
-    Weights are gathered for each forward pass and, where they are given up after it, for each backward pass; gradients
-    are reduced after each micro batch, or after the last one (`no_sync`).
+    Weights are gathered for each forward pass and, if they are freed after it, for each backward pass; gradients are
+    reduced after each micro batch, or after the last one (`no_sync`).
     """
     weights = setup.weights.trained * setup.formats.gathered + setup.frozen_sharded
     passes = (2 if setup.sharding.reshard else 1) * setup.batch.accumulation if setup.ranks.parameter_shards > 1 else 0
-    times = 1 if setup.sharding.defers_reduction else setup.batch.accumulation
-    each = setup.formats.communication if setup.ranks.strategy in FSDP else setup.formats.gradient
-    return weights * passes, setup.weights.trained * each * times
+    reductions = 1 if setup.sharding.defers_reduction else setup.batch.accumulation
+    gradient_bytes = setup.formats.communication if setup.ranks.strategy in FSDP else setup.formats.gradient
+    return weights * passes, setup.weights.trained * gradient_bytes * reductions
 
 
-def _bucket(run: Run, setup: Setup) -> Iterator[Changes]:
-    """A bucket of gradients as large as DistributedDataParallel's."""
-    size, wanted = run.plan.parallel.reduce_bucket, int(DDP_BUCKET / setup.formats.gradient)
+def _propose_bucket(run: Run, setup: Setup) -> Iterator[Changes]:
+    """Yield a gradient bucket as large as DistributedDataParallel's."""
+    size, ddp_size = run.plan.parallel.reduce_bucket, int(DDP_BUCKET / setup.formats.gradient)
     if (
         setup.ranks.zero_stage
-        and run.stated("parallel.reduce_bucket")
+        and run.is_stated("parallel.reduce_bucket")
         and size
-        and setup.weights.trained > wanted >= 2 * size
+        and setup.weights.trained > ddp_size >= 2 * size
     ):
-        yield {"parallel.reduce_bucket": wanted}
+        yield {"parallel.reduce_bucket": ddp_size}
 
 
 _KINDS: Final[Mapping[str, tuple[Callable[[Run, Setup], Iterator[Changes]], float]]] = {
-    "checkpointing": (_checkpointing, WIDE),
-    "hybrid": (_hybrid, MARGIN),
-    "accumulation": (_accumulation, MARGIN),
-    "bucket": (_bucket, MARGIN),
+    "checkpointing": (_propose_no_checkpointing, WIDE_MARGIN),
+    "hybrid": (_propose_hybrid, MARGIN),
+    "accumulation": (_propose_accumulation, MARGIN),
+    "bucket": (_propose_bucket, MARGIN),
 }
-"""In the order in which they are offered the memory that is free, with what stays free of it: first what saves
-arithmetic, then traffic."""
+"""Kinds of changes in the order in which they are offered the free memory, with their margin: first those that save
+arithmetic, then those that save traffic.
+"""

@@ -1,30 +1,30 @@
-"""Ways to smaller states that no move offers: in words, for a run whose states alone do not fit."""
+"""Further ways to reduce states, in words, for a run whose states alone do not fit."""
 
 from __future__ import annotations
 
 from cfglint_train.fitting import words
-from cfglint_train.fitting.moves import of_field
+from cfglint_train.fitting.moves import find_move
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.runs.run import Run
 
 
-def smaller(run: Run) -> str:
-    """What makes the states smaller, of what the run does not do yet."""
+def describe_smaller_states(run: Run) -> str:
+    """Describe the ways to reduce the states that the run does not use yet."""
     parallel = run.plan.parallel
     sharded = parallel.zero_stage == 3 or (parallel.strategy in FSDP and parallel.sharding == "full_shard")
     offloads = {parallel.offload_params, parallel.offload_optimizer} - {None, "none"}
     ways = {
         "sharding": not sharded,
-        "offload": not offloads and (not sharded or run.owner("parallel.offload_params") is not None),
-        "LoRA": run.plan.method.tuning == "full" and run.owner("method.tuning") is not None,
+        "offloading": not offloads and (not sharded or run.find_owner("parallel.offload_params") is not None),
+        "LoRA": run.plan.method.tuning == "full" and run.find_owner("method.tuning") is not None,
     }
-    bits = four_bits(run)
-    ways[f"4 bits (`{', '.join(bits)}`)"] = bool(bits)
+    bits = list_four_bit_settings(run)
+    ways[f"4-bit weights (`{', '.join(bits)}`)"] = bool(bits)
     *others, last = [way for way, is_left in ways.items() if is_left] or [""]
-    return f"the states get smaller with {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
+    return f"reduce the states with {', '.join(others)}{' or ' if others else ''}{last}" if last else ""
 
 
-def four_bits(run: Run) -> tuple[str, ...]:
-    """The settings that quantise the weights below an adapter to 4 bits; none where no file of the run can state it."""
-    move = of_field(run, "method.quantization") or of_field(run, "method.quantized_experts")
-    return () if move is None else words.settings(run, move.changes)
+def list_four_bit_settings(run: Run) -> tuple[str, ...]:
+    """Return the settings that quantize the weights below an adapter to 4 bits; empty if no file can state them."""
+    move = find_move(run, "method.quantization") or find_move(run, "method.quantized_experts")
+    return () if move is None else words.format_settings(run, move.changes)

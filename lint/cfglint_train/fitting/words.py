@@ -1,69 +1,77 @@
-"""How a change of a run is shown: each key once, with its old and its new value."""
+"""Text for a change of a run: each key once, with its old and its new value."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import MISSING, Append, CannotEdit, Change, Delete, Rename, Set
-from cfglint_train.findings.draft import by_lens
+from cfglint_train.findings.draft import group_by_lens
 from cfglint_train.findings.verdicts import Judgement
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any
-from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 
-def settings(run: Run, changes: Mapping[Field, Any]) -> tuple[str, ...]:
-    """`micro_batch_size: 16 -> 2`, one for each setting that states the changes; empty where none can."""
+def format_settings(run: Run, changes: Mapping[Field, Any]) -> tuple[str, ...]:
+    """Return `micro_batch_size: 16 -> 2` for each setting that states the changes; empty if none can."""
     try:
-        return tuple(dict.fromkeys(_settings(run, changes)))
+        return tuple(dict.fromkeys(_generate_settings(run, changes)))
     except CannotEdit:
         return ()
 
 
-def _settings(run: Run, changes: Mapping[Field, Any]) -> Iterator[str]:
-    for config, lens, values in by_lens(run, changes):
+def _generate_settings(run: Run, changes: Mapping[Field, Any]) -> Iterator[str]:
+    for config, lens, values in group_by_lens(run, changes):
         written = lens.write(config, values)
         field = next(iter(values)) if len(values) == len(written) == 1 else None
         for change in written:
             if isinstance(change, Set) and isinstance(change.value, dict):  # a section
                 for key, value in change.value.items():
-                    yield _setting(run, config, Set((*change.route, key), value), None)
+                    yield _format_setting(run, config, Set((*change.route, key), value), None)
             else:
-                yield _setting(run, config, change, field)
+                yield _format_setting(run, config, change, field)
 
 
-def _setting(run: Run, config: Config, change: Change, field: Field | None) -> str:
+def _format_setting(run: Run, config: Config, change: Change, field: Field | None) -> str:
     route = change.route[len(config.root) :] if change.route[: len(config.root)] == config.root else change.route
-    key = run.spell(field) if field is not None else spelled(tuple(step for step in route if not isinstance(step, int)))
+    key = (
+        run.spell_key(field)
+        if field is not None
+        else format_route(tuple(step for step in route if not isinstance(step, int)))
+    )
     if isinstance(change, Append):
-        return f"{key}: + {shown(change.value)}"
+        return f"{key}: + {format_value(change.value)}"
     if isinstance(change, Delete):
         return f"{key}: removed"
     if isinstance(change, Rename):
         return f"{key}: renamed to {change.key}"
     assert isinstance(change, Set)
-    old = config.value(*route)
+    old = config.get_value(*route)
     if old is MISSING and field is not None and type(run.plan.get(field)) is int:
         old = run.plan.get(field)
-        old = MISSING if old == change.value else old  # stated as what it was
-    return f"{key}: {shown(change.value)}" if old is MISSING else f"{key}: {shown(old)} -> {shown(change.value)}"
+        old = MISSING if old == change.value else old  # stated with the value that already applies
+    return (
+        f"{key}: {format_value(change.value)}"
+        if old is MISSING
+        else f"{key}: {format_value(old)} -> {format_value(change.value)}"
+    )
 
 
-def shown(value: Any) -> str:
-    """A value as its files spell it."""
+def format_value(value: Any) -> str:
+    """Return a value as its files spell it."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     return str(getattr(value, "text", value))  # Python source has its text
 
 
-def drop(before: Judgement, after: Judgement) -> str:
-    """`92.1 -> 61.4 GiB`, of what is expected."""
-    return f"{gib(before.budget.expected).removesuffix(' GiB')} -> {gib(after.budget.expected)}"
+def format_drop(before: Judgement, after: Judgement) -> str:
+    """Return `92.1 -> 61.4 GiB`, of the expected sizes."""
+    return f"{format_gib(before.budget.expected).removesuffix(' GiB')} -> {format_gib(after.budget.expected)}"
 
 
-def percent(slowdown: float) -> str:
-    """What a factor on the time of a step comes to: `no slowdown`, `about 7 % slower`."""
+def format_slowdown(slowdown: float) -> str:
+    """Describe a factor on the time of a step: `no slowdown`, `about 7 % slower`."""
     more = round((slowdown - 1) * 100)
     return f"about {more} % slower" if more >= 1 else "no slowdown"

@@ -1,1 +1,1 @@
-"""Apply fixes until nothing is left to apply, and write the files."""
+"""Apply fixes until none is left to apply, and write the files."""

@@ -1,7 +1,7 @@
-"""Write the comments that silence the findings of today (`--add-ignore`).
+"""Suppression comments: write comments that suppress the current findings (`--add-ignore`).
 
-Each comment is read back before it counts: it has to be a comment there, and to silence its findings, and what the file
-says has to stay the same.
+Each comment is read back before it counts: it must be a comment there and suppress its findings, and the values in the
+file must stay the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from cfglint_rules import registry
 from cfglint_train.documents.document import BOM, Document, DocumentError, Position
 from cfglint_train.findings.finding import Finding
-from cfglint_train.fixing.loop import Applied, Fixed, Refused, unchanged
+from cfglint_train.fixing.loop import Applied, FixOutcome, Refused, build_unchanged
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.judging import dispatch
@@ -23,21 +23,21 @@ from cfglint_train.runs.workspace import Workspace
 from cfglint_train.settings import pragmas
 
 _UNUSED: Final = UNUSED_SUPPRESSION.code
-"""The rule about comments that silence nothing: to silence it would be another of them."""
+"""Rule about unused suppressions: suppressing it would add another of them."""
 _INLINE: Final = ("python", "shell", "yaml")
-"""Syntaxes in which a comment may follow something on its line."""
+"""Syntaxes in which a comment may follow other text on its line."""
 
 
 class _Candidate(Frozen):
-    """A text with one more comment, and by how many lines the findings that it is for have moved."""
+    """A text with one more comment, and the number of lines by which its findings have moved."""
 
     text: bytes
     shift: int
 
 
-def add_ignores(paths: list[str], options: LintOptions) -> Fixed:
-    """Write a comment for every finding that one can silence. Nothing is written to disk."""
-    workspace = dispatch.workspace_for(options)
+def add_ignores(paths: list[str], options: LintOptions) -> FixOutcome:
+    """Add a comment for every finding that a comment can suppress. Writes nothing to disk."""
+    workspace = dispatch.open_workspace(options)
     before = dispatch.lint(workspace, paths, options)
     by_path: dict[str, list[Finding]] = {}
     for finding in before.findings:
@@ -46,91 +46,103 @@ def add_ignores(paths: list[str], options: LintOptions) -> Fixed:
     applied: list[Applied] = []
     refused: list[Refused] = []
     for path, findings in by_path.items():
-        document = workspace.documents.commented(path)
-        source, silenced = (b"", []) if document is None else _commented(document, findings, workspace)
-        if document is not None and silenced:
+        document = workspace.documents.read_commented(path)
+        source, suppressed = (b"", []) if document is None else _add_comments(document, findings, workspace)
+        if document is not None and suppressed:
             originals[path] = document.source
-            workspace = workspace.updated({path: source})
+            workspace = workspace.replace_files({path: source})
         for finding in findings:
-            if finding in silenced:
+            if finding in suppressed:
                 applied.append(Applied(path, finding.code, f"ignored in line {finding.start.line}", (path,)))
             else:
-                refused.append(Refused(path, finding.code, _reason(finding, document)))
+                refused.append(Refused(path, finding.code, _explain_refusal(finding, document)))
     result = dispatch.lint(workspace, paths, options) if originals else before
-    known = {(finding.path, finding.code, finding.message) for finding in before.findings}
-    spoilt = {one.path for one in result.findings if (one.path, one.code, one.message) not in known} & originals.keys()
-    if spoilt:
-        workspace = workspace.updated({path: originals.pop(path) for path in spoilt})
-        refused.extend(_undone(applied, spoilt))
-        applied = [one for one in applied if one.path not in spoilt]
+    known_findings = {(finding.path, finding.code, finding.message) for finding in before.findings}
+    spoilt_paths = {
+        item.path for item in result.findings if (item.path, item.code, item.message) not in known_findings
+    } & originals.keys()
+    if spoilt_paths:
+        workspace = workspace.replace_files({path: originals.pop(path) for path in spoilt_paths})
+        refused.extend(_list_undone(applied, spoilt_paths))
+        applied = [item for item in applied if item.path not in spoilt_paths]
         result = dispatch.lint(workspace, paths, options)
     if result.is_cut_short:
-        return unchanged(before, result)
+        return build_unchanged(before, result)
     sources = {path: workspace.sources.texts[path] for path in originals}
-    return Fixed(sources, originals, tuple(applied), tuple(refused), result)
+    return FixOutcome(sources, originals, tuple(applied), tuple(refused), result)
 
 
-def _undone(applied: Iterable[Applied], spoilt: set[str]) -> Iterator[Refused]:
-    reason = "the comments would change what is found in this file"
-    return (Refused(one.path, one.code, reason) for one in applied if one.path in spoilt)
+def _list_undone(applied: Iterable[Applied], spoilt_paths: set[str]) -> Iterator[Refused]:
+    reason = "the comments would change the findings in this file"
+    return (Refused(fix.path, fix.code, reason) for fix in applied if fix.path in spoilt_paths)
 
 
-def _reason(finding: Finding, document: Document | None) -> str:
-    """Return why no comment silences a finding."""
+def _explain_refusal(finding: Finding, document: Document | None) -> str:
+    """Return the reason for which no comment can suppress a finding."""
     if finding.code == _UNUSED:
-        return "remove the comment that it points at (`--fix` does)"
+        return "remove the unused comment, or run `cfglint --fix`"
     extension = os.path.splitext(finding.path)[1].lower()
     if files.SYNTAXES.get(extension) == "json" or (document is not None and document.syntax == "json"):
         return "JSON has no comments"
     if extension == ".ipynb":
         return "a notebook has no comments"
     if document is None and finding.place is None:
-        return "a comment counts only in a file that can be read"
+        return "the file cannot be read, so a comment in it has no effect"
     return "no comment can be written there"
 
 
-def _commented(document: Document, findings: list[Finding], workspace: Workspace) -> tuple[bytes, list[Finding]]:
-    """Return the text with comments, and the findings that they silence: at their lines where that is possible, else in
-    the whole file.
+def _add_comments(document: Document, findings: list[Finding], workspace: Workspace) -> tuple[bytes, list[Finding]]:
+    """Return the text with comments, and the findings that they suppress.
+
+    Comments go to the findings' lines if possible, else to the top of the file.
     """
     source = document.source
-    silenced: list[Finding] = []
+    suppressed: list[Finding] = []
     if document.syntax == "json":
-        return source, silenced
+        return source, suppressed
     by_line: dict[int, list[Finding]] = {}
     for finding in findings:
         if finding.code != _UNUSED:
-            by_line.setdefault(document.extent(finding.start.line)[0], []).append(finding)
-    left: list[Finding] = []
-    known = len(pragmas.pragmas(document).suppressions)
-    for line in sorted(by_line, reverse=True):  # from the end, so that the lines above keep their numbers
-        here = by_line[line]
-        places = (
-            _beside(document, source, line, _codes(here)) if known + len(by_line) < dispatch.MAX_SUPPRESSIONS else ()
+            by_line.setdefault(document.find_extent(finding.start.line)[0], []).append(finding)
+    remaining: list[Finding] = []
+    suppression_count = len(pragmas.read_pragmas(document).suppressions)
+    for line in sorted(by_line, reverse=True):  # from the end, so that earlier lines keep their numbers
+        line_findings = by_line[line]
+        candidates = (
+            _list_line_candidates(document, source, line, _list_codes(line_findings))
+            if suppression_count + len(by_line) < dispatch.MAX_SUPPRESSIONS
+            else ()
         )
-        text = next((one.text for one in places if _holds(document, source, one, here, workspace)), None)
+        text = next(
+            (
+                candidate.text
+                for candidate in candidates
+                if _is_effective(document, source, candidate, line_findings, workspace)
+            ),
+            None,
+        )
         if text is None:
-            left += here
+            remaining += line_findings
         else:
             source = text
-            silenced += here
-    if left:
-        whole = _on_top(source, _codes(left))
-        if _holds(document, source, whole, left, workspace):
-            return whole.text, silenced + left
-    return source, silenced
+            suppressed += line_findings
+    if remaining:
+        file_candidate = _add_file_comment(source, _list_codes(remaining))
+        if _is_effective(document, source, file_candidate, remaining, workspace):
+            return file_candidate.text, suppressed + remaining
+    return source, suppressed
 
 
-def _codes(findings: Iterable[Finding]) -> str:
+def _list_codes(findings: Iterable[Finding]) -> str:
     return ", ".join(sorted({finding.code for finding in findings}))
 
 
-def _beside(document: Document, source: bytes, line: int, codes: str) -> Iterator[_Candidate]:
-    """Yield the text with a comment above a line, or behind it."""
+def _list_line_candidates(document: Document, source: bytes, line: int, codes: str) -> Iterator[_Candidate]:
+    """Yield the text with a comment above a line, or at its end."""
     lines = source.splitlines(keepends=True)
-    own = lines[line - 1] if line <= len(lines) else b""
-    mark = BOM if line == 1 and own.startswith(BOM) else b""
-    bare = own.removeprefix(mark)
+    line_bytes = lines[line - 1] if line <= len(lines) else b""
+    bom = BOM if line == 1 and line_bytes.startswith(BOM) else b""
+    bare = line_bytes.removeprefix(bom)
     if line == 1 and bare.startswith(b"#!"):
         return  # the first line names the interpreter
     content = bare.rstrip(b"\r\n")
@@ -138,57 +150,70 @@ def _beside(document: Document, source: bytes, line: int, codes: str) -> Iterato
     comment = f"# cfglint: ignore[{codes}]"
     if document.syntax == "markdown":
         comment = f"<!-- {comment.removeprefix('# ')} -->"
-    # make ends a recipe at no comment in the first column, and shows one behind a tab.
+    # In a Makefile, a comment in the first column does not end a recipe, and one after a tab is echoed.
     indent = b"" if files.is_makefile(document.path) else content[: len(content) - len(content.lstrip())]
-    yield _Candidate(b"".join((above, mark, indent, comment.encode(), _ending(lines, bare), bare, below)), 1)
+    yield _Candidate(b"".join((above, bom, indent, comment.encode(), _find_line_ending(lines, bare), bare, below)), 1)
     if document.syntax in _INLINE:
-        yield _Candidate(b"".join((above, mark, content, b"  ", comment.encode(), bare[len(content) :], below)), 0)
+        yield _Candidate(b"".join((above, bom, content, b"  ", comment.encode(), bare[len(content) :], below)), 0)
 
 
-def _on_top(source: bytes, codes: str) -> _Candidate:
-    """Return the text with a comment for the whole file, below the comments at its head: they may name an interpreter,
-    an encoding, or what a scheduler is asked for.
+def _add_file_comment(source: bytes, codes: str) -> _Candidate:
+    """Return the text with a comment for the whole file, below the comments at its top.
+
+    Those comments may name an interpreter or an encoding, or hold scheduler options.
     """
-    mark = BOM if source.startswith(BOM) else b""
-    lines = source.removeprefix(mark).splitlines(keepends=True)
+    bom = BOM if source.startswith(BOM) else b""
+    lines = source.removeprefix(bom).splitlines(keepends=True)
     head = next((number for number, line in enumerate(lines) if not line.startswith(b"#")), len(lines))
     above = b"".join(lines[:head])
-    ending = _ending(lines, b"")
+    ending = _find_line_ending(lines, b"")
     start = above if not above or above.endswith(b"\n") else above + ending
     comment = f"# cfglint: file-ignore[{codes}]".encode()
-    return _Candidate(b"".join((mark, start, comment, ending, *lines[head:])), 1)
+    return _Candidate(b"".join((bom, start, comment, ending, *lines[head:])), 1)
 
 
-def _ending(lines: list[bytes], line: bytes) -> bytes:
-    """Return how a line ends, else how the first one does."""
-    own = line[len(line.rstrip(b"\r\n")) :]
-    return own or (lines[0][len(lines[0].rstrip(b"\r\n")) :] if lines else b"") or b"\n"
+def _find_line_ending(lines: list[bytes], line: bytes) -> bytes:
+    """Return the line ending of a line, or that of the first line if it has none."""
+    line_ending = line[len(line.rstrip(b"\r\n")) :]
+    return line_ending or (lines[0][len(lines[0].rstrip(b"\r\n")) :] if lines else b"") or b"\n"
 
 
-def _holds(
+def _is_effective(
     document: Document, before: bytes, candidate: _Candidate, findings: list[Finding], workspace: Workspace
 ) -> bool:
-    """Return whether the new comment silences the findings, and nothing else changes."""
-    load = workspace.sources.beside(document.path)
+    """Return whether the new comment suppresses the findings and changes nothing else."""
+    load = workspace.sources.build_reader(document.path)
     try:
-        old = files.commented(document.path, before, load)
-        new = files.commented(document.path, candidate.text, load)
-        if old is None or new is None or repr(old.value()) != repr(new.value()):
+        old_document = files.parse_commented(document.path, before, load)
+        new_document = files.parse_commented(document.path, candidate.text, load)
+        if (
+            old_document is None
+            or new_document is None
+            or repr(old_document.get_value()) != repr(new_document.get_value())
+        ):
             return False
     except DocumentError:
         return False
-    suppressions, former = pragmas.pragmas(new).suppressions, pragmas.pragmas(old).suppressions
-    if len(new.comments()) != len(old.comments()) + 1 or len(suppressions) != len(former) + 1:
+    suppressions, former = (
+        pragmas.read_pragmas(new_document).suppressions,
+        pragmas.read_pragmas(old_document).suppressions,
+    )
+    if (
+        len(new_document.list_comments()) != len(old_document.list_comments()) + 1
+        or len(suppressions) != len(former) + 1
+    ):
         return False
     return all(
         any(
-            pragmas.silencing(one, finding.code, registry.RULES[finding.code].name, *_moved(finding, candidate.shift))
-            for one in suppressions
+            pragmas.find_silencing_codes(
+                suppression, finding.code, registry.RULES[finding.code].name, *_shift_position(finding, candidate.shift)
+            )
+            for suppression in suppressions
         )
         for finding in findings
     )
 
 
-def _moved(finding: Finding, lines: int) -> tuple[Position, Position]:
+def _shift_position(finding: Finding, lines: int) -> tuple[Position, Position]:
     start, end = finding.start, finding.end
     return start._replace(line=start.line + lines), end._replace(line=end.line + lines)

@@ -1,4 +1,4 @@
-"""Fixes over a whole lint: shown with their edits, or applied until nothing is left to apply."""
+"""Fix loop: lint and apply fixes, pass by pass, until none is left to apply."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging import dispatch
 from cfglint_train.judging.options import LintOptions
-from cfglint_train.judging.remedies import internal
+from cfglint_train.judging.remedies import format_internal_error
 from cfglint_train.judging.result import Result, Trouble
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
 
-# Each pass lints anew; real files settle in two or three. Fixes inside one list or section take a pass each.
+# Each pass lints again; real files settle in two or three. Fixes in one list or section take one pass each.
 MAX_PASSES: Final = 100
 
-Prepared = Callable[[Run, Mapping[Field, Any]], Run]
-"""The run as it is to be rewritten, of one and the changes that are to be made."""
+PrepareRun = Callable[[Run, Mapping[Field, Any]], Run]
+"""Returns the run for rewriting, given a run and the intended changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """One fix that was made."""
+    """A fix that was made."""
 
     path: str
     code: str
     message: str
     files: tuple[str, ...]
-    """The files that it changed."""
+    """Files that it changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One fix that was asked for and not made."""
+    """A fix that was requested but not made."""
 
     path: str
     code: str
     reason: str
 
 
-class Fixed(Frozen):
-    """The outcome of fixing: new contents by path (of files that differ), and the lint of what they are then."""
+class FixOutcome(Frozen):
+    """Outcome of fixing: new contents of the files that differ, by path, and the lint of these contents."""
 
     sources: Mapping[str, bytes]
     originals: Mapping[str, bytes]
@@ -58,335 +58,361 @@ class Fixed(Frozen):
     result: Result
 
 
-def fix_all(paths: list[str], options: LintOptions, unsafe: bool, sources: Mapping[str, bytes]) -> Fixed:
-    """Apply every fix that may be applied, pass by pass. Nothing is written to disk.
+def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Mapping[str, bytes]) -> FixOutcome:
+    """Apply every applicable fix, pass by pass. Writes nothing to disk.
 
-    Within a pass each fix is written against the text that the fixes before it left, and read back before it counts; a
-    fix of a field which the pass already changed, or which another fix is about to change, waits for the
-    next one, and so does one that counts a misspelt key as what it is meant to be. A fix that brings a certain finding
-    as grave as its own is not made. Where `sources` are given (a standard input), no other file is changed. Files
-    whose fixes never settle are left as they were, and are a trouble.
+    Within a pass, each fix is written to the text that the earlier fixes left, and read back before it counts. A fix
+    waits for the next pass if it depends on a field that the pass already changed or that another fix is about to
+    change, or if it counts a misspelt key as its correction. A fix is not made if it causes an equally severe or worse
+    finding that rests on no assumption. If `sources` are given (standard input), no other file is changed. Files whose
+    fixes never settle are left as they were and reported as a trouble.
     """
-    workspace = dispatch.workspace_for(options, sources)
-    fixer = _Fixer({"safe", "unsafe"} if unsafe else {"safe"}, sources)
+    workspace = dispatch.open_workspace(options, sources)
+    fixer = _Fixer({"safe", "unsafe"} if is_unsafe else {"safe"}, sources)
     originals, applied = fixer.originals, fixer.applied
-    states = {_state(workspace): 0}
+    states = {_hash_sources(workspace): 0}
     unsettled: list[Applied] = []
-    patient = True
-    before: tuple[Workspace, Result] | None = None
-    """Before the last pass, in which something was done."""
+    is_patient = True
+    last_pass: tuple[Workspace, Result] | None = None
+    """State before the last pass that changed something."""
     first: Result | None = None
     for _ in range(MAX_PASSES):
         result = dispatch.lint(workspace, paths, options)
         first = first or result
         if result.is_cut_short:
-            return unchanged(first, result)
-        if before is not None and fixer.did_harm(before[1], result):
-            del states[_state(workspace)]
-            workspace, result = before  # take the pass back
-        before = workspace, result
-        workspace, waiting = fixer.fix(workspace, result, patient)
-        unsettled = applied[len(applied) - len(fixer.settled) :]
+            return build_unchanged(first, result)
+        if last_pass is not None and fixer.detect_harm(last_pass[1], result):
+            del states[_hash_sources(workspace)]
+            workspace, result = last_pass  # undo the pass
+        last_pass = workspace, result
+        workspace, waiting = fixer.run_pass(workspace, result, is_patient)
+        unsettled = applied[len(applied) - len(fixer.made_findings) :]
         if not unsettled:
-            before = None
+            last_pass = None
         if not unsettled and waiting:
-            patient = False  # what they wait for cannot be made
+            is_patient = False  # the fixes that they wait for cannot be made
             continue
         if not unsettled:
             break
-        patient = True
-        state = _state(workspace)
+        is_patient = True
+        state = _hash_sources(workspace)
         if state in states:
-            unsettled = applied[states[state] :]  # since then everything was done to be undone
+            unsettled = applied[states[state] :]  # every change since then has been reverted
             break
         states[state] = len(applied)
     if unsettled:
-        # They go in a circle, or have not come to an end: none of them can be trusted.
-        codes = ", ".join(sorted({one.code for one in unsettled}))
-        back = together({path for one in unsettled for path in one.files}, applied)
-        workspace = workspace.updated({path: originals[path] for path in back})
-        message = f"the fixes of {codes} do not settle (please report it); the file is left as it was"
-        troubles = [Trouble(path, message, ours=True) for path in sorted(back)]
-        applied = [one for one in applied if back.isdisjoint(one.files)]
+        # The fixes alternate or did not finish, so none of them can be trusted.
+        codes = ", ".join(sorted({item.code for item in unsettled}))
+        reverted = find_changed_together({path for item in unsettled for path in item.files}, applied)
+        workspace = workspace.replace_files({path: originals[path] for path in reverted})
+        message = f"the fixes of {codes} do not converge (please report it); the file is unchanged"
+        troubles = [Trouble(path, message, is_internal=True) for path in sorted(reverted)]
+        applied = [item for item in applied if reverted.isdisjoint(item.files)]
         result = dispatch.lint(workspace, paths, options)
         if result.is_cut_short:
-            return unchanged(first or result, result)
+            return build_unchanged(first or result, result)
         result = result._replace(troubles=(*result.troubles, *troubles))
     current = workspace.sources.texts
     changed = {path: source for path, source in current.items() if path in originals and source != originals[path]}
-    left = {(finding.path, finding.code) for finding in result.findings}
-    kept = tuple(one for key, one in fixer.refused.items() if key[:2] in left)
-    return Fixed(changed, originals, tuple(applied), kept, result)
+    remaining = {(finding.path, finding.code) for finding in result.findings}
+    refused = tuple(item for key, item in fixer.refused.items() if key[:2] in remaining)
+    return FixOutcome(changed, originals, tuple(applied), refused, result)
 
 
 class _Fixer:
-    """The passes of one `--fix`: what they did, and what they refused to do."""
+    """Passes of one `--fix`: the fixes that were made and refused."""
 
-    def __init__(self, wanted: Collection[str], sources: Mapping[str, bytes]) -> None:
-        self.wanted = wanted
+    def __init__(self, applicabilities: Collection[str], sources: Mapping[str, bytes]) -> None:
+        """Start without any pass."""
+        self.applicabilities = applicabilities
         self.sources = sources
         self.originals: dict[str, bytes] = {}
         self.applied: list[Applied] = []
         self.refused: dict[tuple[str, str, str], Refused] = {}
-        self.settled: list[Finding] = []
-        """The findings whose fixes the last pass made."""
-        self._harmful: set[tuple[str, str, str]] = set()
-        """Findings whose fixes bring others."""
-        self._suspects: set[tuple[str, str, str]] = set()
-        """Findings whose fixes were made together when one of them brought others: each has a pass of its own."""
+        self.made_findings: list[Finding] = []
+        """Findings whose fixes the last pass made."""
+        self._harmful_findings: set[tuple[str, str, str]] = set()
+        """Identities of findings whose fixes cause other findings."""
+        self._suspect_findings: set[tuple[str, str, str]] = set()
+        """Findings whose fixes were made together when one of them caused others; each now gets a pass of its own."""
 
-    def fix(self, workspace: Workspace, result: Result, patient: bool) -> tuple[Workspace, bool]:
-        """Make the fixes of one pass. Return the workspace then, and whether a fix waits for another."""
-        self.settled = []
+    def run_pass(self, workspace: Workspace, result: Result, is_patient: bool) -> tuple[Workspace, bool]:
+        """Make the fixes of one pass; return the new workspace, and whether a fix waits for another."""
+        self.made_findings = []
         touched: set[tuple[str, str]] = set()
-        asked = [(one, fix) for one in result.findings if (fix := one.intent) and fix.applicability in self.wanted]
-        asked = [pair for pair in asked if _name(pair[0]) not in self._harmful]
-        asked.sort(key=lambda pair: _of_text(pair[1]))
-        waiting = False
-        changed: set[str] = set()
-        alone: set[str] = set()
-        for finding, fix in asked:
-            is_suspect, around = _name(finding) in self._suspects, _files(finding)
-            if around & (changed if is_suspect else alone):
+        requested = [
+            (candidate, fix)
+            for candidate in result.findings
+            if (fix := candidate.intent) and fix.applicability in self.applicabilities
+        ]
+        requested = [pair for pair in requested if _get_identity(pair[0]) not in self._harmful_findings]
+        requested.sort(key=lambda pair: _get_text_order(pair[1]))
+        is_waiting = False
+        changed_files: set[str] = set()
+        isolated: set[str] = set()
+        for finding, fix in requested:
+            is_suspect, files = _get_identity(finding) in self._suspect_findings, _list_run_files(finding)
+            if files & (changed_files if is_suspect else isolated):
                 continue
-            keys = _touches(finding, fix)
-            early = finding.run is not None and bool(finding.run.parts.meant)
-            if early or (keys | _reads(finding)) & touched:
+            keys = _list_writes(finding, fix)
+            is_too_early = finding.run is not None and bool(finding.run.inputs.corrected_keys)
+            if is_too_early or (keys | _list_reads(finding)) & touched:
                 continue
-            if patient and _waits(finding, fix, asked):
-                waiting = True
+            if is_patient and _needs_to_wait(finding, fix, requested):
+                is_waiting = True
                 continue
-            made = _apply(workspace, finding.run, fix)
-            written = made if isinstance(made, str) else made.sources()
-            if not isinstance(written, str) and self.sources and not written.keys() <= self.sources.keys():
-                written = "it changes another file, and only standard input is rewritten"
-            if isinstance(written, str):
-                self._refuse(finding, written)
+            written_fix = _apply_fix(workspace, finding.run, fix)
+            sources = written_fix if isinstance(written_fix, str) else written_fix.render_sources()
+            if not isinstance(sources, str) and self.sources and not sources.keys() <= self.sources.keys():
+                sources = "it changes another file, but only standard input is rewritten"
+            if isinstance(sources, str):
+                self._refuse(finding, sources)
                 continue
-            for path in written:
+            for path in sources:
                 self.originals.setdefault(path, workspace.sources.read(path))
-            if written and not isinstance(made, str) and not made.touched & touched:
-                workspace = workspace.updated(written)
-                self.applied.append(Applied(finding.path, finding.code, fix.message, tuple(sorted(written))))
-                self.settled.append(finding)
-                touched |= keys | made.touched
-                changed |= around
-                alone |= around if is_suspect else set()
-        return workspace, waiting
+            if sources and not isinstance(written_fix, str) and not written_fix.touched_keys & touched:
+                workspace = workspace.replace_files(sources)
+                self.applied.append(Applied(finding.path, finding.code, fix.message, tuple(sorted(sources))))
+                self.made_findings.append(finding)
+                touched |= keys | written_fix.touched_keys
+                changed_files |= files
+                isolated |= files if is_suspect else set()
+        return workspace, is_waiting
 
-    def did_harm(self, before: Result, after: Result) -> bool:
-        """Return whether the last pass brought a certain finding as grave as one that it settled.
+    def detect_harm(self, before: Result, after: Result) -> bool:
+        """Return whether the last pass caused an assumption-free finding as severe as one that it fixed.
 
-        It is forgotten then. Of the fixes in the runs of such a finding, a single one is never made again, and of
-        several each is made in a pass of its own.
+        In that case its fixes are dropped from `applied`. If only one fix affects the runs of such a finding, it is
+        never made again; if several do, each is made in a pass of its own.
         """
-        brought = list(_brought(before, after, self.settled, self.wanted))
-        for worse in brought:
-            near = [one for one in self.settled if _files(worse) & _files(one)] or self.settled
-            if len(near) == 1 or self._suspects.issuperset(map(_name, near)):
-                for one in near:
-                    self._refuse(one, f"it would bring {worse.code}: {worse.message}")
-                    self._harmful.add(_name(one))
+        new_findings = list(_find_new_findings(before, after, self.made_findings, self.applicabilities))
+        for new_finding in new_findings:
+            suspects = [
+                finding for finding in self.made_findings if _list_run_files(new_finding) & _list_run_files(finding)
+            ] or self.made_findings
+            if len(suspects) == 1 or self._suspect_findings.issuperset(map(_get_identity, suspects)):
+                for finding in suspects:
+                    self._refuse(finding, f"it would cause {new_finding.code}: {new_finding.message}")
+                    self._harmful_findings.add(_get_identity(finding))
             else:
-                self._suspects |= {_name(one) for one in near}
-        if brought:
-            del self.applied[len(self.applied) - len(self.settled) :]
-        return bool(brought)
+                self._suspect_findings |= {_get_identity(finding) for finding in suspects}
+        if new_findings:
+            del self.applied[len(self.applied) - len(self.made_findings) :]
+        return bool(new_findings)
 
     def _refuse(self, finding: Finding, reason: str) -> None:
         self.refused[(finding.path, finding.code, reason)] = Refused(finding.path, finding.code, reason)
 
 
-def _name(finding: Finding) -> tuple[str, str, str]:
+def _get_identity(finding: Finding) -> tuple[str, str, str]:
     return finding.path, finding.code, finding.message
 
 
-def _files(finding: Finding) -> set[str]:
-    """Return the paths of the files of a finding's run, its scripts among them."""
+def _list_run_files(finding: Finding) -> set[str]:
+    """Return the paths of all files of a finding's run, including its scripts."""
     run = finding.run
-    documents = () if run is None else (*(config.document for config in run.configs), *run.parts.scripts)
+    documents = () if run is None else (*(config.document for config in run.configs), *run.inputs.scripts)
     return {finding.path} | {document.path for document in documents}
 
 
-def _brought(before: Result, after: Result, settled: Collection[Finding], wanted: Collection[str]) -> Iterator[Finding]:
-    """Return the certain findings that were not there before, as grave as one of the settled ones.
+def _find_new_findings(
+    before: Result, after: Result, fixed: Collection[Finding], applicabilities: Collection[str]
+) -> Iterator[Finding]:
+    """Yield the new assumption-free findings that are as severe as the mildest one that a pass fixed.
 
-    One with figures that differ is the same, and one that another fix settles counts when that is not made. What is
-    left where an estimate was worse is none: a run that did not fit and is tight now, or whose evaluation is.
+    Findings that differ only in their figures are the same, and findings that another requested fix would remove do not
+    count. A milder finding about an estimate is not new if it replaces a worse one: a run that did not fit and is tight
+    now, or whose evaluation is.
     """
-    if not settled:
+    if not fixed:
         return
-    mildest = max(_gravity(one) for one in settled)
-    known = {_kind(one) for one in before.findings}
-    count = Counter((one.path, one.code) for one in before.findings)
-    count.subtract((one.path, one.code) for one in settled)
-    now = Counter((one.path, one.code) for one in after.findings)
-    left = {_kind(one) for one in after.findings}
-    gone = [one for one in before.findings if _kind(one) not in left]
-    for one in after.findings:
+    mildest = max(_get_severity_rank(finding) for finding in fixed)
+    known_kinds = {_get_kind(finding) for finding in before.findings}
+    expected_counts = Counter((finding.path, finding.code) for finding in before.findings)
+    expected_counts.subtract((finding.path, finding.code) for finding in fixed)
+    new_counts = Counter((finding.path, finding.code) for finding in after.findings)
+    remaining_kinds = {_get_kind(finding) for finding in after.findings}
+    removed = [finding for finding in before.findings if _get_kind(finding) not in remaining_kinds]
+    for finding in after.findings:
         if (
-            one.certainty in ("stated", "followed")
-            and _gravity(one) <= min(mildest, SEVERITIES.index("warning"))
-            and _kind(one) not in known
-            and now[one.path, one.code] > count[one.path, one.code]
-            and not (one.intent is not None and one.intent.applicability in wanted)
-            and not any(_is_rest(one, other) for other in gone)
+            finding.certainty in ("stated", "followed")
+            and _get_severity_rank(finding) <= min(mildest, SEVERITIES.index("warning"))
+            and _get_kind(finding) not in known_kinds
+            and new_counts[finding.path, finding.code] > expected_counts[finding.path, finding.code]
+            and not (finding.intent is not None and finding.intent.applicability in applicabilities)
+            and not any(_is_remainder(finding, other) for other in removed)
         ):
-            yield one
+            yield finding
 
 
-def _gravity(finding: Finding) -> int:
+def _get_severity_rank(finding: Finding) -> int:
     return SEVERITIES.index(finding.severity)
 
 
-def _is_rest(finding: Finding, gone: Finding) -> bool:
-    """Return whether two findings judge the same estimate of a run, and the one that is gone was as grave."""
-    judged = set(registry.RULES[finding.code].estimates) & set(registry.RULES[gone.code].estimates)
-    return bool(judged and _files(finding) & _files(gone)) and _gravity(finding) >= _gravity(gone)
+def _is_remainder(finding: Finding, removed: Finding) -> bool:
+    """Return whether two findings judge the same estimate of a run, and the removed one was at least as severe."""
+    shared_estimates = set(registry.RULES[finding.code].estimates) & set(registry.RULES[removed.code].estimates)
+    return bool(shared_estimates and _list_run_files(finding) & _list_run_files(removed)) and _get_severity_rank(
+        finding
+    ) >= _get_severity_rank(removed)
 
 
-def _kind(finding: Finding) -> tuple[str, str, str]:
-    """Return what a finding is about, without its figures."""
+def _get_kind(finding: Finding) -> tuple[str, str, str]:
+    """Return the path, code and message of a finding, with figures replaced by 0."""
     return finding.path, finding.code, re.sub(r"[0-9][0-9.,]*", "0", finding.message)
 
 
-def make(
+def make_fixes(
     workspace: Workspace,
     paths: list[str],
     options: LintOptions,
-    wanted: Iterable[tuple[Run, Fix]],
+    requested: Iterable[tuple[Run, Fix]],
     code: str,
-    prepared: Prepared,
-) -> Fixed:
-    """Make one fix of each run, all of it or nothing; read back like any other. Nothing is written to disk. `prepared`:
-    the run as it is to be rewritten; it raises CannotEdit where it is not.
+    prepare: PrepareRun,
+) -> FixOutcome:
+    """Make one fix per run, completely or not at all, and read it back. Writes nothing to disk.
+
+    `prepare` returns the run for rewriting, or raises `CannotEdit` if it cannot be rewritten.
     """
     originals: dict[str, bytes] = {}
     applied: list[Applied] = []
     refused: list[Refused] = []
-    for run, fix in wanted:
+    for run, fix in requested:
         path = run.main.document.path
-        made = _apply(workspace, run, fix, prepared)
-        if isinstance(made, str):
-            refused.append(Refused(path, code, made))
+        written_fix = _apply_fix(workspace, run, fix, prepare)
+        if isinstance(written_fix, str):
+            refused.append(Refused(path, code, written_fix))
             continue
-        written = made.sources()
-        for changed in written:
-            originals.setdefault(changed, workspace.sources.read(changed))
-        workspace = workspace.updated(written)
-        applied.append(Applied(path, code, fix.message, tuple(sorted(written))))
+        new_sources = written_fix.render_sources()
+        for changed_path in new_sources:
+            originals.setdefault(changed_path, workspace.sources.read(changed_path))
+        workspace = workspace.replace_files(new_sources)
+        applied.append(Applied(path, code, fix.message, tuple(sorted(new_sources))))
     current = workspace.sources.texts
     sources = {path: current[path] for path in originals if current[path] != originals[path]}
     result = dispatch.lint(workspace, paths, options)
     if result.is_cut_short:
-        return unchanged(result, result)
-    return Fixed(sources, originals, tuple(applied), tuple(refused), result)
+        return build_unchanged(result, result)
+    return FixOutcome(sources, originals, tuple(applied), tuple(refused), result)
 
 
-def unchanged(before: Result, after: Result) -> Fixed:
-    """Return the outcome if the time of the run was used up before its changes were checked: there are none."""
-    return Fixed({}, {}, (), (), before._replace(troubles=after.troubles))
+def build_unchanged(before: Result, after: Result) -> FixOutcome:
+    """Return the outcome without any fix, if the CPU time was used up before the changes were checked."""
+    return FixOutcome({}, {}, (), (), before._replace(troubles=after.troubles))
 
 
-def _of_text(fix: Fix) -> int:
-    """Edits of text come first, the last one of a file before those above it: so each is where it was found."""
+def _get_text_order(fix: Fix) -> int:
+    """Return a sort key that puts text edits first.
+
+    Later edits of a file precede earlier ones, so that positions stay valid.
+    """
     return -max((edit.span.start for _, edit in fix.texts), default=-1)
 
 
-def _state(workspace: Workspace) -> int:
+def _hash_sources(workspace: Workspace) -> int:
     return hash(frozenset(workspace.sources.texts.items()))
 
 
-def together(paths: Collection[str], applied: Iterable[Applied]) -> frozenset[str]:
-    """These files, and all that some fix changed together with one of them."""
-    found = frozenset(paths)
-    groups = [frozenset(one.files) for one in applied]
+def find_changed_together(paths: Collection[str], applied: Iterable[Applied]) -> frozenset[str]:
+    """Return the paths and all files that a fix changed together with any of them."""
+    files = frozenset(paths)
+    groups = [frozenset(fix.files) for fix in applied]
     while True:
-        grown = found.union(*(group for group in groups if group & found))
-        if grown == found:
-            return found
-        found = grown
+        extended = files.union(*(group for group in groups if group & files))
+        if extended == files:
+            return files
+        files = extended
 
 
-def _touches(finding: Finding, fix: Fix) -> set[tuple[str, str]]:
-    """What a fix changes, so that two of them do not change the same thing in one pass."""
-    keys: set[tuple[str, str]] = {(_home(finding), field) for field in fix.changes}
+def _list_writes(finding: Finding, fix: Fix) -> set[tuple[str, str]]:
+    """Return the fields, keys and lines that a fix changes, so that two fixes never change the same in one pass."""
+    keys: set[tuple[str, str]] = {(_get_main_path(finding), field) for field in fix.changes}
     for config, changes in fix.keys:
         for change in changes:
-            # Positions in a list move when one of its items does.
-            named = str(next((step for step in change.route if isinstance(step, str)), ""))
-            keys.add((config.document.path, named))
+            # List indices move when an item is added or removed.
+            name = str(next((step for step in change.route if isinstance(step, str)), ""))
+            keys.add((config.document.path, name))
             if isinstance(change, Rename):
                 keys.add((config.document.path, change.key))
     for document, edit in fix.texts:
-        keys.add((document.path, f"text in line {document.position(edit.span.end).line}"))
+        keys.add((document.path, f"text in line {document.locate(edit.span.end).line}"))
     return keys
 
 
-def _reads(finding: Finding) -> set[tuple[str, str]]:
-    """The plan fields from which a rule makes its fix."""
-    return {(_home(finding), field) for field in finding.reads}
+def _list_reads(finding: Finding) -> set[tuple[str, str]]:
+    """Return the plan fields from which a rule derived its fix."""
+    return {(_get_main_path(finding), field) for field in finding.fields_read}
 
 
-def _waits(finding: Finding, fix: Fix, others: Iterable[tuple[Finding, Fix]]) -> bool:
-    """Whether another fix of the run changes a field from which this one is made, or a setting that its finding names
-    as the reason, and not the other way round.
+def _needs_to_wait(finding: Finding, fix: Fix, others: Iterable[tuple[Finding, Fix]]) -> bool:
+    """Return whether another fix of the run must be made first.
+
+    It must if it changes a field that this fix is derived from, or a setting that this finding names as the reason, and
+    not the other way round.
     """
-    reads, writes = _reads(finding), _touches(finding, fix)
+    reads, writes = _list_reads(finding), _list_writes(finding, fix)
     return any(
-        ((_touches(other, one) - writes) & reads or _is_reason(finding, other, one)) and not writes & _reads(other)
-        for other, one in others
-        if other is not finding and one.changes
+        ((_list_writes(other, other_fix) - writes) & reads or _is_named_reason(finding, other, other_fix))
+        and not writes & _list_reads(other)
+        for other, other_fix in others
+        if other is not finding and other_fix.changes
     )
 
 
-def _is_reason(finding: Finding, other: Finding, fix: Fix) -> bool:
-    """Whether a fix changes a setting at which a finding points beside its own."""
-    assert other.run is not None  # the fields are those of its plan
-    places = [origin.place for field in fix.changes if (origin := other.run.origin(field)) is not None and origin.place]
-    changed = {(place.document.path, place.span.start) for place in places}
-    return any((one.place.document.path, one.place.span.start) in changed for one in finding.related)
+def _is_named_reason(finding: Finding, other: Finding, fix: Fix) -> bool:
+    """Return whether a fix changes a setting that a finding points at in addition to its own."""
+    assert other.run is not None  # fixes with changes have a run
+    places = [
+        origin.place for field in fix.changes if (origin := other.run.get_origin(field)) is not None and origin.place
+    ]
+    changed_places = {(place.document.path, place.span.start) for place in places}
+    return any((related.place.document.path, related.place.span.start) in changed_places for related in finding.related)
 
 
-def _home(finding: Finding) -> str:
-    """The file of a finding's run."""
+def _get_main_path(finding: Finding) -> str:
+    """Return the main file of a finding's run."""
     return finding.path if finding.run is None else finding.run.main.document.path
 
 
-def _apply(workspace: Workspace, stale: Run | None, fix: Fix, prepared: Prepared | None = None) -> draft.Rewrite | str:
-    """The edits that a fix makes, read back and compared with what was meant; or why there are none."""
+def _apply_fix(
+    workspace: Workspace, stale: Run | None, fix: Fix, prepare: PrepareRun | None = None
+) -> draft.WrittenFix | str:
+    """Return the edits of a fix, or the reason for which it cannot be made.
+
+    The edits are read back, and the resulting plan is compared with the intended one.
+    """
     try:
-        run = None if stale is None else _again(workspace, stale.main)
-        run = run if run is None or prepared is None else prepared(run, fix.changes)
+        run = None if stale is None else _rebuild_run(workspace, stale.main)
+        run = run if run is None or prepare is None else prepare(run, fix.changes)
         if stale is not None and run is None:
-            return "its configuration is no longer recognised"
+            return "its configuration would no longer be recognised"
 
-        def read(path: str) -> Document | None:  # a script that starts something has no keys of a framework
-            return workspace.documents.document(path) or workspace.scripts.script(path, path)
+        def read_document(path: str) -> Document | None:  # a launch script has no framework keys
+            return workspace.documents.read_document(path) or workspace.scripts.read_script(path, path)
 
-        now = draft.rebound(fix, lambda path, root: _config(workspace, run, path, root), read)
-        if now is None:
-            return "its configuration is no longer recognised"
-        written = draft.rewrite(run, now)
-        sources = written.sources()
+        current_fix = draft.rebind_fix(fix, lambda path, root: _find_config(workspace, run, path, root), read_document)
+        if current_fix is None:
+            return "its configuration would no longer be recognised"
+        written_fix = draft.write_fix(run, current_fix)
+        sources = written_fix.render_sources()
         if run is not None and fix.changes and sources:
-            after = _again(workspace.updated(sources), run.main)
-            if after is None or not draft.intended(run, after, fix.changes):
-                return "the plan read back would not be the intended one"
+            edited_run = _rebuild_run(workspace.replace_files(sources), run.main)
+            if edited_run is None or not draft.is_intended(run, edited_run, fix.changes):
+                return "reading the file back would not give the intended settings"
     except (CannotEdit, DocumentError) as error:
         return str(error)
     except Exception as error:
-        return internal(error)
-    return written
+        return format_internal_error(error)
+    return written_fix
 
 
-def _again(workspace: Workspace, main: Config) -> Run | None:
-    config = _config(workspace, None, main.document.path, main.root)
-    return None if config is None else workspace.run(config)
+def _rebuild_run(workspace: Workspace, main: Config) -> Run | None:
+    config = _find_config(workspace, None, main.document.path, main.root)
+    return None if config is None else workspace.resolve_run(config)
 
 
-def _config(workspace: Workspace, run: Run | None, path: str, root: Route) -> Config | None:
+def _find_config(workspace: Workspace, run: Run | None, path: str, root: Route) -> Config | None:
     candidates: Iterable[Config] = (
-        workspace.configs_in(path) if run is None else (*run.configs, *workspace.configs_in(path))
+        workspace.read_configs(path) if run is None else (*run.configs, *workspace.read_configs(path))
     )
     return next((config for config in candidates if config.document.path == path and config.root == root), None)

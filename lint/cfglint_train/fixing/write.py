@@ -1,11 +1,11 @@
-"""Write fixed files: those that belong together all at once, or none of them."""
+"""Write fixed files: all files that belong together, or none of them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 
-from cfglint_train.fixing.loop import Fixed, together
+from cfglint_train.fixing.loop import FixOutcome, find_changed_together
 from cfglint_train.foundation import atomic
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.judging import dispatch
@@ -13,20 +13,23 @@ from cfglint_train.judging.options import LintOptions
 from cfglint_train.judging.result import Trouble
 
 
-class Unwritten(Frozen):
-    """A file that could not be written; it is as it was."""
+class UnwrittenFile(Frozen):
+    """A file that could not be written and is unchanged."""
 
     path: str
     reason: str
 
 
-def write_all(fixed: Fixed) -> list[Unwritten]:
-    """Write the new contents; files that a fix changed together are all written or none. Returns those that are not."""
-    failures: list[Unwritten] = []
+def write_sources(fixed: FixOutcome) -> list[UnwrittenFile]:
+    """Write the new contents, and return the files that could not be written.
+
+    Files that a fix changed together are all written, or none of them.
+    """
+    failures: list[UnwrittenFile] = []
     done: dict[str, bytes] = {}
     waiting = sorted(fixed.sources)
     while waiting:
-        group = together(waiting[:1], fixed.applied) & fixed.sources.keys()
+        group = find_changed_together(waiting[:1], fixed.applied) & fixed.sources.keys()
         waiting = [path for path in waiting if path not in group]
         failures += _write_together({path: fixed.sources[path] for path in sorted(group)}, fixed.originals, done)
     return failures
@@ -34,10 +37,10 @@ def write_all(fixed: Fixed) -> list[Unwritten]:
 
 def _write_together(
     sources: Mapping[str, bytes], originals: Mapping[str, bytes], done: dict[str, bytes]
-) -> list[Unwritten]:
-    """Write some files, or none. `done` is what was written so far, by where it really lies."""
-    staged: dict[str, atomic.Staged] = {}
-    failure: Unwritten | None = None
+) -> list[UnwrittenFile]:
+    """Write a group of files, or none of it; `done` holds the contents written so far by real path."""
+    staged: dict[str, atomic.StagedFile] = {}
+    failure: UnwrittenFile | None = None
     for path, source in sources.items():
         try:
             target = os.path.realpath(path)
@@ -45,36 +48,37 @@ def _write_together(
                 continue  # the same file by another name
             staged[path] = atomic.stage(path, source, originals[path])
         except OSError as error:
-            failure = Unwritten(path, error.strerror or str(error))
+            failure = UnwrittenFile(path, error.strerror or str(error))
             break
-    for path, one in staged.items():
+    for path, staged_file in staged.items():
         if failure is not None:
-            atomic.discard(one)
+            atomic.discard(staged_file)
             continue
         try:
-            atomic.commit(one)
-            done[one.target] = sources[path]
+            atomic.commit(staged_file)
+            done[staged_file.target] = sources[path]
         except OSError as error:
-            failure = Unwritten(path, error.strerror or str(error))
+            failure = UnwrittenFile(path, error.strerror or str(error))
     if failure is None:
         return []
-    kept = [path for path in sources if path != failure.path and done.get(os.path.realpath(path)) != sources[path]]
-    return [failure, *(Unwritten(path, f"it belongs together with {failure.path}") for path in kept)]
+    unwritten = [path for path in sources if path != failure.path and done.get(os.path.realpath(path)) != sources[path]]
+    return [failure, *(UnwrittenFile(path, f"it must be written together with {failure.path}") for path in unwritten)]
 
 
-def write_fixes(fixed: Fixed, paths: list[str], options: LintOptions) -> Fixed:
-    """Write the new contents, and return what was really done: where some files could not be written, the lint is that
-    of the disk.
+def write_fixes(fixed: FixOutcome, paths: list[str], options: LintOptions) -> FixOutcome:
+    """Write the new contents, and return the real outcome.
+
+    If some files could not be written, the lint is repeated on the files on disk.
     """
     for folder in {os.path.dirname(path) for path in paths}:
-        atomic.clean(folder)  # what writers that were killed have left, also where nothing is to be written now
-    failures = write_all(fixed)
+        atomic.remove_stale_files(folder)  # remove the leftovers of killed writers, even if nothing is written now
+    failures = write_sources(fixed)
     if not failures:
         return fixed
-    left = {failure.path for failure in failures}
-    applied = tuple(one for one in fixed.applied if left.isdisjoint(one.files))
-    sources = {path: source for path, source in fixed.sources.items() if path not in left}
-    result = dispatch.lint(dispatch.workspace_for(options), paths, options)
+    unwritten = {failure.path for failure in failures}
+    applied = tuple(fix for fix in fixed.applied if unwritten.isdisjoint(fix.files))
+    sources = {path: source for path, source in fixed.sources.items() if path not in unwritten}
+    result = dispatch.lint(dispatch.open_workspace(options), paths, options)
     troubles = (Trouble(failure.path, f"not written: {failure.reason}") for failure in failures)
     return fixed._replace(
         sources=sources, applied=applied, result=result._replace(troubles=(*result.troubles, *troubles))

@@ -1,1 +1,1 @@
-"""Forks: whether the framework in use is upstream's."""
+"""Forks: evidence that the framework in use differs from upstream."""

@@ -1,7 +1,7 @@
-"""Classes of a framework's settings that a program of the repository changes or replaces before it makes them.
+"""Changed classes: settings classes that a program of the repository changes before creating them.
 
-`trl.SFTConfig = OurConfig`, `SFTConfig.__init__ = ...`, `setattr(trl, "SFTConfig", ...)` in a file that the program
-imports: what the class takes then is not upstream's. The files are read as text and never run.
+Examples are `trl.SFTConfig = OurConfig`, `SFTConfig.__init__ = ...` and `setattr(trl, "SFTConfig", ...)` in a file that
+the program imports: the parameters are then not upstream's. Files are read as text and never run.
 """
 
 from __future__ import annotations
@@ -10,81 +10,87 @@ import ast
 import re
 from collections.abc import Collection, Iterator
 
-from cfglint_train.documents.python.syntax import dotted, imported, tree_of
+from cfglint_train.documents.python.syntax import map_imports, parse_tree, resolve_dotted_name
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.mutations.fillers import Followed
-from cfglint_train.mutations.imported import Imported
+from cfglint_train.mutations.fillers import PythonSources
+from cfglint_train.mutations.imported import ImportGraph
 from cfglint_train.repository.index import RepositoryIndex
 
 _CHANGES: Final = re.compile(
     r"\bsetattr\(|\.\w*(?:Config|Arguments|Args)\s*=(?!=)"
     r"|(?:Config|Arguments|Args)\.__\w+__\s*(?:\[[^\]\n]*\]\s*)?=(?!=)"
 )
-"""What may change a class of settings: most files of a repository have nothing of the kind and are not parsed."""
+"""Cheap test for a change of a settings class: most files of a repository do not match and are not parsed."""
 
 
 class ChangedClass(Frozen):
-    """A class of settings that a file changes."""
+    """A settings class that a file changes."""
 
     path: str
     line: int
     name: str
     declared: frozenset[str]
-    """The fields, parameters and texts of the file: what it may add to the class."""
+    """Fields, parameters and strings of the file, which it may add to the class."""
 
 
 class _Stores(Frozen):
-    """What a file stores in attributes of what it imports."""
+    """Attributes that a file assigns on imported objects."""
 
     stored: tuple[tuple[int, tuple[str, ...], str | None], ...]
-    """The line, what it is stored in, in full, and the attribute (None: a computed name)."""
+    """Line, dotted name of the owner, and attribute (None if computed)."""
     declared: frozenset[str]
-    """As of a changed class."""
+    """Fields, parameters and strings of the file."""
 
 
 class ChangedClasses:
-    """The files of a repository that change classes of packages, each parsed when a program imports it."""
+    """Files of a repository that change classes of packages. A file is parsed when a program imports it."""
 
     def __init__(self, index: RepositoryIndex) -> None:
+        """Create an empty cache for a repository."""
         self._index = index
         self._read: dict[str, _Stores] = {}
 
-    def by(self, program: str, packages: Collection[str], classes: Collection[str]) -> ChangedClass | None:
-        """The first change of one of some classes of some packages by what a program imports."""
-        files = self._index.once(Followed)
-        for path in sorted(self._index.once(Imported).by(program)):
-            if _CHANGES.search(files.text(path)) is None or path.startswith(files.copies):
+    def find_change(self, program: str, packages: Collection[str], classes: Collection[str]) -> ChangedClass | None:
+        """Return the first change of some classes of packages in a program's imports, or None."""
+        files = self._index.compute_once(PythonSources)
+        for path in sorted(self._index.compute_once(ImportGraph).find_imports(program)):
+            if _CHANGES.search(files.read_text(path)) is None or path.startswith(files.copies):
                 continue
-            stores = self._stores(path)
-            for line, name in _changed(stores, packages, classes):
+            stores = self._read_stores(path)
+            for line, name in _find_changed(stores, packages, classes):
                 return ChangedClass(path, line, name, stores.declared)
         return None
 
-    def _stores(self, path: str) -> _Stores:
-        """What a file stores in attributes of what it imports."""
+    def _read_stores(self, path: str) -> _Stores:
+        """Return the attributes that a file assigns on imported objects."""
         if path not in self._read:
-            nodes = list(ast.walk(tree_of(self._index.once(Followed).text(path))))
-            names = imported(nodes)
-            found = ((owner.lineno, dotted(owner, names), attribute) for owner, attribute in _stored(nodes))
-            stored = tuple((line, tuple(owner.split(".")), attribute) for line, owner, attribute in found if owner)
-            self._read[path] = _Stores(stored, frozenset(_declared(nodes)) if stored else frozenset())
+            nodes = list(ast.walk(parse_tree(self._index.compute_once(PythonSources).read_text(path))))
+            names = map_imports(nodes)
+            assignments = (
+                (owner.lineno, resolve_dotted_name(owner, names), attribute)
+                for owner, attribute in _find_assignments(nodes)
+            )
+            stored = tuple(
+                (line, tuple(owner.split(".")), attribute) for line, owner, attribute in assignments if owner
+            )
+            self._read[path] = _Stores(stored, frozenset(_list_declared(nodes)) if stored else frozenset())
         return self._read[path]
 
 
-def _changed(stores: _Stores, packages: Collection[str], classes: Collection[str]) -> Iterator[tuple[int, str]]:
-    """The classes of some packages that a file changes, with the lines."""
+def _find_changed(stores: _Stores, packages: Collection[str], classes: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Yield the classes of some packages that a file changes, with their lines."""
     for line, steps, attribute in stores.stored:
         if steps[0] not in packages:
             continue
         if steps[-1] in classes and (attribute is None or attribute.startswith("__")):
-            yield line, steps[-1]  # another attribute of a class adds no field to it
+            yield line, steps[-1]  # other attributes add no field
         elif attribute in classes and attribute is not None:
             yield line, attribute
 
 
-def _stored(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str | None]]:
-    """What a file stores in attributes of something: its owner, and the attribute (None: a computed name)."""
+def _find_assignments(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str | None]]:
+    """Yield the owner and name of each assigned attribute (None if computed)."""
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.value, node.attr
@@ -96,7 +102,7 @@ def _stored(nodes: list[ast.AST]) -> Iterator[tuple[ast.expr, str | None]]:
             yield node.args[0], name if isinstance(name, str) else None
 
 
-def _declared(nodes: list[ast.AST]) -> Iterator[str]:
+def _list_declared(nodes: list[ast.AST]) -> Iterator[str]:
     for node in nodes:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             yield node.target.id

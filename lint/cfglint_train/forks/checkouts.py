@@ -1,6 +1,6 @@
-"""The folders from which a launch plainly takes packages: by PYTHONPATH, from its own folder, or installed from one.
+"""Checkouts: folders from which a launch takes packages, by PYTHONPATH, its own folder, or an install from a folder.
 
-Outside the repository, one that is called after a framework is another checkout of it.
+Outside the repository, a folder named after a framework is another checkout of it.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ _WITH_VALUE: Final = frozenset((
     "-c", "-f", "-i", "-r", "-t", "--cache-dir", "--config-settings", "--constraint", "--extra-index-url",
     "--find-links", "--index-url", "--prefix", "--python", "--requirement", "--root", "--src", "--target",
 ))  # fmt: skip
-"""Options of `pip install` whose value is nothing that is installed."""
+"""Options of `pip install` whose value is not installed."""
 _ON_DISK: Final = re.compile(r"(?:\.{0,2}/|~/|\$|\.(?=\[|$)).*(?<!\.whl)(?<!\.gz)")
 _CHANGE: Final = re.compile(r"(?:^|[;&|(]|\bthen|\bdo)\s*(?:cd|pushd)\s+[\"']?([^\s\"';&|)]+)")
 _DEFAULT: Final = re.compile(r"\$\{\w+:?-([^{}]*)\}")
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _OUTSIDE: Final = re.compile(r"/|~/|\$\{?HOME\}?/|(?:\$\{?PWD\}?/)?\.\./")
 _CURRENT: Final = re.compile(r"(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`)(?:/|$)")
-_HERE: Final = (".", "./")
+_CURRENT_FOLDER: Final = (".", "./")
 
 
-def checkout(script: ShellDocument, launch: Invocation, package: str, root: str) -> tuple[str, int] | None:
-    """The folder outside a repository from which a launch takes a package, and the line that names it."""
-    found = (
+def find_checkout(script: ShellDocument, launch: Invocation, package: str, root: str) -> tuple[str, int] | None:
+    """Return the last folder outside a repository from which a launch takes a package, and its line, or None."""
+    matches = (
         (path, number)
-        for path, number in folders(script, launch)
-        if _OUTSIDE.match(path) and not inside(path, script.path, root) and _is_called(path, package)
+        for path, number in find_package_folders(script, launch)
+        if _OUTSIDE.match(path) and not resolve_inside(path, script.path, root) and _is_named_after(path, package)
     )
-    return next(reversed([*found]), None)
+    return next(reversed([*matches]), None)
 
 
-def folders(script: ShellDocument, launch: Invocation) -> Iterator[tuple[str, int]]:
-    """The folders in which a launch looks for packages first, as written, each with the line that names it."""
+def find_package_folders(script: ShellDocument, launch: Invocation) -> Iterator[tuple[str, int]]:
+    """Yield the folders in which a launch first searches for packages, as written, with their lines."""
     lines = script.source[: launch.span.start].decode("utf-8", "replace").splitlines()
     variables: dict[str, str] = {}
     folder = ""
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith("#"):
             continue
-        assigned = re.match(r"\s*(?:export\s+)?(\w+)=[\"']?([^\s\"';&|]+)", line)
-        if assigned is not None and assigned[1] != "PYTHONPATH":
-            variables[assigned[1]] = assigned[2]
+        assignment = re.match(r"\s*(?:export\s+)?(\w+)=[\"']?([^\s\"';&|]+)", line)
+        if assignment is not None and assignment[1] != "PYTHONPATH":
+            variables[assignment[1]] = assignment[2]
         for change in _CHANGE.finditer(line):
             folder = change[1]
-        yield from ((_plain(path, variables), number) for path in _used(line, folder))
+        yield from ((_expand_variables(path, variables), number) for path in _list_paths(line, folder))
     if "." in launch.program and "/" not in launch.program and not launch.program.endswith((".py", ".sh")):
-        yield _plain(folder, variables), len(lines)  # what `python -m` starts is looked for in the folder first
+        yield _expand_variables(folder, variables), len(lines)  # `python -m` searches the folder first
 
 
-def _used(line: str, folder: str) -> Iterator[str]:
-    """The paths by which a line puts packages before those that are installed."""
+def _list_paths(line: str, folder: str) -> Iterator[str]:
+    """Yield the paths by which a line puts packages before those that are installed."""
     for match in _PYTHONPATH.finditer(line):
         yield from match[1].split(":")
-    for path in _installed(line):
-        yield folder if path in _HERE else path
+    for path in _list_installed(line):
+        yield folder if path in _CURRENT_FOLDER else path
 
 
-def _installed(line: str) -> Iterator[str]:
-    """The folders that a line installs, in editable form or not, without their extras."""
+def _list_installed(line: str) -> Iterator[str]:
+    """Yield the folders that a line installs, editable or not, without their extras."""
     for command in _PIP.finditer(line):
         before = ""
         for word in (word.strip("\"'") for word in _WORD.findall(command[1])):
@@ -77,29 +77,29 @@ def _installed(line: str) -> Iterator[str]:
             before = word
 
 
-def _plain(path: str, variables: dict[str, str]) -> str:
-    """A path with the defaults and the variables of the script in it."""
+def _expand_variables(path: str, variables: dict[str, str]) -> str:
+    """Return a path with the defaults and variables of the script inserted."""
     for _ in range(2):
         path = _VARIABLE.sub(lambda match: variables.get(match[1] or match[2], match[0]), _DEFAULT.sub(r"\1", path))
     return _DEFAULT.sub(r"\1", path)
 
 
-def inside(path: str, script: str, root: str) -> list[str]:
-    """Where a path of a script may lead to in the repository, from its root and from the script."""
-    own = os.path.abspath(root)
+def resolve_inside(path: str, script: str, root: str) -> list[str]:
+    """Return the folders of the repository to which a path may lead, from the root and from the script."""
+    root_path = os.path.abspath(root)
     relative = _CURRENT.sub("", re.sub(r"^(?:~|\$\{?HOME\}?)/", "/~/", path))
-    starts = (own, os.path.dirname(os.path.abspath(script)))
-    found = [os.path.normpath(os.path.join(start, relative)) for start in starts]
-    return [whole for whole in found if whole == own or whole.startswith(own + os.sep)]
+    starts = (root_path, os.path.dirname(os.path.abspath(script)))
+    candidates = [os.path.normpath(os.path.join(start, relative)) for start in starts]
+    return [candidate for candidate in candidates if candidate == root_path or candidate.startswith(root_path + os.sep)]
 
 
-def _is_called(path: str, package: str) -> bool:
-    """Whether a folder of a path is called after a package, be it with further words (`openrlhf-fork`)."""
-    from cfglint_train.releases.pins.requirement import namesake
+def _is_named_after(path: str, package: str) -> bool:
+    """Return whether a folder of a path is named after a package, possibly with other words (`openrlhf-fork`)."""
+    from cfglint_train.releases.pins.requirement import match_package_name
 
     for step in path.split("/"):
         words = [word for word in re.split(r"[-_.]", step) if word]
-        runs = ("".join(words[at:end]) for at in range(len(words)) for end in range(at + 1, len(words) + 1))
-        if any(namesake(run) == package for run in runs):
+        names = ("".join(words[start:end]) for start in range(len(words)) for end in range(start + 1, len(words) + 1))
+        if any(match_package_name(run) == package for run in names):
             return True
     return False

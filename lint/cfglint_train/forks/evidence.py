@@ -1,7 +1,7 @@
-"""Whether a configuration's framework is upstream's: the kinds of evidence, one row each, and what they come to.
+"""Fork evidence: decide whether a config's framework is upstream's, from one row per kind of evidence.
 
 A row has the function that finds the evidence, the scopes in which it counts with its strength there, and its sentence
-in a report. The first that replaces upstream's vocabulary settles the matter. Texts, docstrings and tests are no
+in a report. The first evidence that replaces upstream's vocabulary decides. Texts, docstrings and tests are no
 evidence.
 """
 
@@ -15,10 +15,10 @@ from cfglint_train.forks.forks import Forks
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.evidence import ConfigEvidence, Evidence, Scope, Strength, Trace
+from cfglint_train.frameworks.evidence import ConfigEvidence, ForkEvidence, ForkTrace, Scope, Strength
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import FrameworkManifest, handed_to
+from cfglint_train.frameworks.registry import FrameworkManifest, list_called_packages
 
 if TYPE_CHECKING:
     from cfglint_schemas.vendored import VendoredVocabulary
@@ -28,292 +28,328 @@ if TYPE_CHECKING:
     from cfglint_train.releases.pins.search import ResolvedPin
 
 _MAY_MOVE: Final = re.compile(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
-"""What is in a script that takes a package from another folder."""
+"""Commands in a script that may take a package from another folder."""
 
 
 class Subject(Frozen):
-    """A package that a configuration uses, and what there is to look for evidence about it in."""
+    """A package that a config uses, with the sources of evidence about it."""
 
-    listed: FrameworkManifest
+    manifest: FrameworkManifest
     config: Config
     pins: Mapping[str, ResolvedPin]
     forks: Forks
     scripts: LaunchScripts
     launches: Sequence[tuple[ShellDocument, Invocation]] = ()
-    """The invocations that start the configuration."""
+    """Invocations that start the config."""
     keys: Keys | None = None
-    """Of its framework; None of another package, to which it hands settings."""
+    """Keys of its framework, or None for a package to which the config passes settings."""
 
     @property
     def path(self) -> str:
-        """The file of the configuration."""
+        """Path of the config's file."""
         return self.config.document.path
 
     @property
     def packages(self) -> list[str]:
-        """The package, and the one whose settings it takes over."""
-        return [name for name in (self.listed.package, self.listed.beside) if name]
+        """Package names: the package, and the package whose settings it adopts."""
+        return [name for name in (self.manifest.package, self.manifest.companion_package) if name]
 
-    def shown(self, path: str, line: int = 0) -> str:
-        """A path as messages name it, with a line."""
+    def format_path(self, path: str, line: int = 0) -> str:
+        """Return a path for messages, with its line if given."""
         return self.forks.named(path, self.path) + (f":{line}" if line else "")
 
-    def started(self) -> Iterator[tuple[str, ShellDocument, Invocation]]:
-        """The Python files of the repository that scripts start with the configuration."""
-        index = self.forks.repositories.index(self.path)
-        for script, one in self.launches if index.rooted else ():
-            if one.program.endswith(".py"):
-                from cfglint_train.forks.renamed_copies import file_of
+    def find_started_programs(self) -> Iterator[tuple[str, ShellDocument, Invocation]]:
+        """Yield the Python files of the repository that scripts start with the config."""
+        index = self.forks.repositories.get_index(self.path)
+        for script, invocation in self.launches if index.is_repository else ():
+            if invocation.program.endswith(".py"):
+                from cfglint_train.forks.renamed_copies import resolve_program
 
-                file = file_of(one.program, script.path, index)
+                file = resolve_program(invocation.program, script.path, index)
                 if file is not None:
-                    yield file, script, one
+                    yield file, script, invocation
 
-    def programs(self) -> list[str]:
-        """The Python files of the repository that run the configuration: itself, or those that are started with it."""
+    def list_programs(self) -> list[str]:
+        """Return the Python files of the repository that run the config: itself, or those started with it."""
         if self.config.document.syntax == "python":
             return [self.path] if self.keys is not None else []
-        return sorted({file for file, _, _ in self.started()})
+        return sorted({file for file, _, _ in self.find_started_programs()})
 
-    def launched(self, script: ShellDocument, one: Invocation) -> str:
-        """The place of a launch."""
-        return self.shown(script.path, script.position(one.span.start).line)
-
-
-Found = Iterator["Trace | VendoredVocabulary"]
+    def format_launch(self, script: ShellDocument, invocation: Invocation) -> str:
+        """Return the place of a launch for messages."""
+        return self.format_path(script.path, script.locate(invocation.span.start).line)
 
 
-def find_namesakes(one: Subject) -> Found:
-    """A module of the repository that a script imports by the package's name, and which is no copy."""
-    if one.config.document.syntax != "python":
+EvidenceItems = Iterator["ForkTrace | VendoredVocabulary"]
+
+
+def find_namesakes(subject: Subject) -> EvidenceItems:
+    """Yield a module of the repository that a script imports by the package's name and that is no copy."""
+    if subject.config.document.syntax != "python":
         return
-    from cfglint_train.forks.namesakes import as_module, namesake
+    from cfglint_train.forks.namesakes import find_module_launches, find_namesake
 
-    launches = (*one.launches, *as_module(one.path, one.scripts)) if one.keys is not None else ()
-    found = namesake(one.path, launches, one.packages, one.forks.repositories.index(one.path).root)
-    if found is not None and os.path.dirname(found) not in _folders(one):
-        yield Trace(one.shown(found), place=one.path)
+    launches = (
+        (*subject.launches, *find_module_launches(subject.path, subject.scripts)) if subject.keys is not None else ()
+    )
+    module = find_namesake(
+        subject.path, launches, subject.packages, subject.forks.repositories.get_index(subject.path).root
+    )
+    if module is not None and os.path.dirname(module) not in _list_copy_folders(subject):
+        yield ForkTrace(subject.format_path(module), place=subject.path)
 
 
-def find_programs(one: Subject) -> Found:
-    """A launched program of the repository that imports another package of it in the place of upstream's."""
-    if one.keys is None or one.keys.library or one.listed.tree is None:
+def find_programs(subject: Subject) -> EvidenceItems:
+    """Yield a launched program of the repository that imports another package instead of upstream's."""
+    if subject.keys is None or subject.keys.is_library or subject.manifest.layout is None:
         return
-    from cfglint_train.forks.renamed_copies import imports_another, renamed_copy_of
+    from cfglint_train.forks.renamed_copies import find_renamed_copy, has_other_package
 
-    index = one.forks.repositories.index(one.path)
-    for file, script, launch in one.started():
-        if renamed_copy_of(file, index, one.listed) is not None:
-            return  # it is read
-        if imports_another(file, index, one.listed):
-            yield Trace(launch.program, place=one.launched(script, launch))
+    index = subject.forks.repositories.get_index(subject.path)
+    for file, script, launch in subject.find_started_programs():
+        if find_renamed_copy(file, index, subject.manifest) is not None:
+            return  # read as the vocabulary instead
+        if has_other_package(file, index, subject.manifest):
+            yield ForkTrace(launch.program, place=subject.format_launch(script, launch))
 
 
-def find_copies(one: Subject) -> Found:
-    """The copy that a launch or the folder uses, if it is started at one of its entry points."""
-    copy = _copy(one)
+def find_copies(subject: Subject) -> EvidenceItems:
+    """Yield the copy that a launch or the folder uses, if it has the entry point that is started."""
+    copy = _read_used_copy(subject)
     if copy is None:
-        hollow = one.forks.hollow(one.listed, one.path) if one.keys is not None else None
-        yield from () if hollow is None else (hollow,)
-    elif isinstance(copy, Trace) or one.keys is None:
+        hollow_copy = (
+            subject.forks.find_hollow_copy(subject.manifest, subject.path) if subject.keys is not None else None
+        )
+        yield from () if hollow_copy is None else (hollow_copy,)
+    elif isinstance(copy, ForkTrace) or subject.keys is None:
         yield copy
-    elif (entry := one.keys.started(one.config)) is not None:
-        yield copy if entry in copy.entries else Trace(copy.folder, f"has no {entry}")
+    elif (entry := subject.keys.find_started_entry(subject.config)) is not None:
+        yield copy if entry in copy.entries else ForkTrace(copy.folder, f"has no {entry}")
 
 
-def find_pins(one: Subject) -> Found:
-    """A fork that a requirement around the configuration installs."""
-    for package in one.packages:
-        fork = one.pins[package].fork if package in one.pins else None
+def find_pins(subject: Subject) -> EvidenceItems:
+    """Yield a fork that a requirement near the config installs."""
+    for package in subject.packages:
+        fork = subject.pins[package].fork if package in subject.pins else None
         if fork is not None:
-            yield Trace(fork.fork, place=one.shown(fork.path, fork.line), scope="folder")
+            yield ForkTrace(fork.fork, place=subject.format_path(fork.path, fork.line), scope="folder")
 
 
-def find_submodules(one: Subject) -> Found:
-    """A submodule of the repository that is a fork, if no requirement installs a release of upstream's."""
-    folders, rooted = one.forks.roots.above(os.path.dirname(os.path.abspath(one.path)))
-    stated_in = os.path.join(folders[-1], ".gitmodules")
-    for module in one.forks.submodules(stated_in) if rooted else ():
-        settled = one.pins.get(module.package)
-        is_upstream = settled is not None and settled.constraint.exact is not None and not settled.optional
-        if module.package in one.packages and not is_upstream:
-            yield Trace(module.repository, place=one.shown(stated_in, module.line), scope="folder")
+def find_submodules(subject: Subject) -> EvidenceItems:
+    """Yield a submodule that is a fork, if no requirement installs an upstream release."""
+    folders, has_root = subject.forks.roots.list_folders_above(os.path.dirname(os.path.abspath(subject.path)))
+    gitmodules = os.path.join(folders[-1], ".gitmodules")
+    for module in subject.forks.read_submodules(gitmodules) if has_root else ():
+        pin = subject.pins.get(module.package)
+        is_upstream = pin is not None and pin.constraint.exact_release is not None and not pin.is_optional
+        if module.package in subject.packages and not is_upstream:
+            yield ForkTrace(module.repository, place=subject.format_path(gitmodules, module.line), scope="folder")
 
 
-def find_installed(one: Subject) -> Found:
-    """A fork that a script installs which starts the configuration."""
-    for document in dict.fromkeys(document for document, _ in one.launches):
+def find_installed(subject: Subject) -> EvidenceItems:
+    """Yield a fork that a script installs before it starts the config."""
+    for document in dict.fromkeys(document for document, _ in subject.launches):
         if b"git" not in document.source:
             continue
-        from cfglint_train.releases.pins.readers import forks_in
+        from cfglint_train.releases.pins.readers import find_forks
 
         text = re.sub(r"(?m)^\s*#.*$", "", document.source.decode("utf-8", "replace"))
-        for pin in forks_in(document.path, text):
-            if pin.package == one.listed.package and pin.fork:
-                yield Trace(pin.fork, place=one.shown(pin.path, pin.line))
+        for pin in find_forks(document.path, text):
+            if pin.package == subject.manifest.package and pin.fork:
+                yield ForkTrace(pin.fork, place=subject.format_path(pin.path, pin.line))
 
 
-def find_checkouts(one: Subject) -> Found:
-    """Another folder than that of the installed package, from which a launch takes the framework."""
-    root = one.forks.repositories.index(one.path).root
-    for document, launch in one.launches:
+def find_checkouts(subject: Subject) -> EvidenceItems:
+    """Yield another folder than the installed package from which a launch takes the framework."""
+    root = subject.forks.repositories.get_index(subject.path).root
+    for document, launch in subject.launches:
         if _MAY_MOVE.search(document.source):
-            from cfglint_train.forks.checkouts import checkout
+            from cfglint_train.forks.checkouts import find_checkout
 
-            found = checkout(document, launch, one.listed.package, root)
-            if found is not None:
-                yield Trace(found[0], place=one.shown(document.path, found[1]))
+            folder_and_line = find_checkout(document, launch, subject.manifest.package, root)
+            if folder_and_line is not None:
+                yield ForkTrace(folder_and_line[0], place=subject.format_path(document.path, folder_and_line[1]))
 
 
-def find_entries(one: Subject) -> Found:
-    """A program that trains, is given the configuration, and is no entry point of upstream."""
-    yield from _stated(one, "entry")
-    program = one.scripts.foreign(one.config) if one.keys is not None and not one.keys.library else None
-    for script, launch in one.launches if program is not None else ():
+def find_entries(subject: Subject) -> EvidenceItems:
+    """Yield a training program that receives the config and is no entry point of upstream."""
+    yield from _find_traces(subject, "entry")
+    program = (
+        subject.scripts.find_foreign_program(subject.config)
+        if subject.keys is not None and not subject.keys.is_library
+        else None
+    )
+    for script, launch in subject.launches if program is not None else ():
         if launch.program == program:
-            yield Trace(program, place=one.launched(script, launch))
+            yield ForkTrace(program, place=subject.format_launch(script, launch))
 
 
-def find_classes(one: Subject) -> Found:
-    """A class of the framework's settings that a launched program changes before it makes one."""
-    index, known = one.forks.repositories.index(one.path), one.listed.vocabulary
-    programs = one.programs() if one.keys is not None else [one.path]
-    if known is None or not index.rooted or not programs:
+def find_classes(subject: Subject) -> EvidenceItems:
+    """Yield a settings class of the framework that a launched program changes before creating it."""
+    index, vocabulary = subject.forks.repositories.get_index(subject.path), subject.manifest.vocabulary
+    programs = subject.list_programs() if subject.keys is not None else [subject.path]
+    if vocabulary is None or not index.is_repository or not programs:
         return
     from cfglint_schemas.vocabulary import load
     from cfglint_train.forks.changed_classes import ChangedClasses
 
-    spans = (span for entry in load(known).entries.values() for span in entry)
+    spans = (span for entry in load(vocabulary).entries.values() for span in entry)
     classes = frozenset(name.rpartition(".")[2] for span in spans for name in span["definitions"])
     for program in programs:
-        found = index.once(ChangedClasses).by(program, one.packages, classes)
-        if found is not None:
-            place = one.shown(found.path, found.line)
-            yield Trace(one.shown(found.path), f"`{found.name}`", place, names=found.declared)
+        change = index.compute_once(ChangedClasses).find_change(program, subject.packages, classes)
+        if change is not None:
+            place = subject.format_path(change.path, change.line)
+            yield ForkTrace(subject.format_path(change.path), f"`{change.name}`", place, names=change.declared)
 
 
-def find_plugins(one: Subject) -> Found:
-    """A plugin that the configuration loads and upstream lacks."""
-    return _stated(one, "plugin")
+def find_plugins(subject: Subject) -> EvidenceItems:
+    """Yield a plugin that the config loads and upstream does not have."""
+    return _find_traces(subject, "plugin")
 
 
-def find_keys(one: Subject) -> Found:
-    """A key of a known fork."""
-    return _stated(one, "key")
+def find_keys(subject: Subject) -> EvidenceItems:
+    """Yield a key of a known fork."""
+    return _find_traces(subject, "key")
 
 
-def find_unused(one: Subject) -> Found:
-    """The copies of the repository that no launch is seen to use, with the keys that each declares."""
-    for root in _folders(one) if one.keys is not None else ():
-        from cfglint_train.forks.vendored import folder_at
+def find_unused(subject: Subject) -> EvidenceItems:
+    """Yield the copies of the repository that no visible launch uses, with the keys that each declares."""
+    for root in _list_copy_folders(subject) if subject.keys is not None else ():
+        from cfglint_train.forks.vendored import get_package_folder
 
-        copy, folder = one.forks.read_copies(one.listed, (root,), one.path), one.shown(folder_at(root, one.listed))
-        if isinstance(copy, Trace):
+        copy, folder = (
+            subject.forks.read_copies(subject.manifest, (root,), subject.path),
+            subject.format_path(get_package_folder(root, subject.manifest)),
+        )
+        if isinstance(copy, ForkTrace):
             names = copy.names
         else:
-            names = frozenset(fact.name.lstrip("-").rpartition(".")[2] for fact in copy.walk(copy.releases[-1]))
-        yield Trace(folder, place=folder, scope="repository", names=names)
+            names = frozenset(fact.name.lstrip("-").rpartition(".")[2] for fact in copy.iterate_keys(copy.releases[-1]))
+        yield ForkTrace(folder, place=folder, scope="repository", names=names)
 
 
-def find_patches(one: Subject) -> Found:
-    """A change of the installed package by a launch, or by an image or script in the folder or one above."""
-    index = one.forks.repositories.index(one.path)
-    if one.keys is None or one.listed.tree is None or not index.rooted:
+def find_patches(subject: Subject) -> EvidenceItems:
+    """Yield a patch of the installed package by a launch, or by an image or script in the folder or a parent."""
+    index = subject.forks.repositories.get_index(subject.path)
+    if subject.keys is None or subject.manifest.layout is None or not index.is_repository:
         return
-    from cfglint_train.forks.patches import changes_in
+    from cfglint_train.forks.patches import find_first_patch
 
-    launching = [document.path for document, _ in one.launches]
-    found = changes_in((*launching, *one.forks.patching(one.path)), one.listed.tree.packages, index)
-    if found is not None:
-        scope: Scope = "launch" if found.path in launching else "folder"
-        place = one.shown(found.path, found.line)
-        yield Trace(one.shown(found.path), f"`{found.module}`", place, scope, found.declared)
+    launch_scripts = [document.path for document, _ in subject.launches]
+    patch = find_first_patch(
+        (*launch_scripts, *subject.forks.list_patch_files(subject.path)), subject.manifest.layout.packages, index
+    )
+    if patch is not None:
+        scope: Scope = "launch" if patch.path in launch_scripts else "folder"
+        place = subject.format_path(patch.path, patch.line)
+        yield ForkTrace(subject.format_path(patch.path), f"`{patch.module}`", place, scope, patch.declared)
 
 
-class Kind(Frozen):
+class EvidenceKind(Frozen):
     """A kind of evidence."""
 
     name: str
-    find: Callable[[Subject], Found]
+    find: Callable[[Subject], EvidenceItems]
     scopes: Mapping[Scope, Strength]
-    """Where it counts, and how much; evidence of another scope is none."""
+    """Strength by scope; evidence of any other scope does not count."""
     sentence: str
 
 
 KINDS: Final = (
-    Kind("namesake", find_namesakes, {"launch": "replaces"}, "the script imports `{source}` of the repository"),
-    Kind("program", find_programs, {"launch": "replaces"},
-         "`{source}` of the repository imports another package in its place"),
-    Kind("tree", find_copies, {"launch": "replaces", "folder": "replaces"}, "the copy in `{source}` {what}"),
-    Kind("pin", find_pins, {"folder": "replaces"}, "`{source}` is installed ({place})"),
-    Kind("submodule", find_submodules, {"folder": "replaces"}, "`{source}` is a submodule ({place})"),
-    Kind("pin", find_installed, {"launch": "replaces"}, "`{source}` is installed ({place})"),
-    Kind("checkout", find_checkouts, {"launch": "replaces"}, "it is taken from `{source}` ({place})"),
-    Kind("entry", find_entries, {"launch": "replaces", "config": "replaces"},
-         "`{source}` is not an entry point of upstream"),
-    Kind("class", find_classes, {"launch": "replaces"}, "`{source}`, which the program imports, changes {what}"),
-    Kind("plugin", find_plugins, {"config": "lowers"}, "`{source}` is not a plugin of upstream"),
-    Kind("key", find_keys, {"config": "adds"}, "`{what}` is a key of `{source}`"),
-    Kind("copy", find_unused, {"repository": "lowers"}, "no launch is seen to use the copy in `{source}`"),
-    Kind("patch", find_patches, {"launch": "adds", "folder": "adds"}, "`{source}` may patch {what}"),
+    EvidenceKind("namesake", find_namesakes, {"launch": "replaces"}, "the script imports `{source}` of the repository"),
+    EvidenceKind("program", find_programs, {"launch": "replaces"},
+         "`{source}` of the repository imports another package instead"),
+    EvidenceKind("tree", find_copies, {"launch": "replaces", "folder": "replaces"}, "the copy in `{source}` {what}"),
+    EvidenceKind("pin", find_pins, {"folder": "replaces"}, "`{source}` is installed ({place})"),
+    EvidenceKind("submodule", find_submodules, {"folder": "replaces"}, "`{source}` is a submodule ({place})"),
+    EvidenceKind("pin", find_installed, {"launch": "replaces"}, "`{source}` is installed ({place})"),
+    EvidenceKind("checkout", find_checkouts, {"launch": "replaces"}, "it is taken from `{source}` ({place})"),
+    EvidenceKind("entry", find_entries, {"launch": "replaces", "config": "replaces"},
+                 "`{source}` is not an entry point of upstream"),
+    EvidenceKind("class", find_classes, {"launch": "replaces"},
+                 "`{source}`, which the program imports, changes {what}"),
+    EvidenceKind("plugin", find_plugins, {"config": "lowers"}, "`{source}` is not a plugin of upstream"),
+    EvidenceKind("key", find_keys, {"config": "adds"}, "`{what}` is a key of `{source}`"),
+    EvidenceKind("copy", find_unused, {"repository": "lowers"}, "no known launch uses the copy in `{source}`"),
+    EvidenceKind("patch", find_patches, {"launch": "adds", "folder": "adds"}, "`{source}` may patch {what}"),
 )  # fmt: skip
 
 
 def collect_evidence(
     config: Config, pins: Mapping[str, ResolvedPin], forks: Forks, scripts: LaunchScripts
 ) -> ConfigEvidence:
-    """Return the evidence about a configuration, and about the packages to which a script hands settings."""
+    """Return the evidence about a config, and about the packages to which a script passes settings."""
     framework = frameworks.load(config.framework)
-    subject = Subject(framework.listed, config, pins, forks, scripts, scripts.given(config), framework.keys)
-    found = config.evidence if framework.keys is None else _weighed(subject, config.evidence)
+    subject = Subject(
+        framework.manifest, config, pins, forks, scripts, scripts.find_invocations(config), framework.keys
+    )
+    evidence = config.evidence if framework.keys is None else _weigh_evidence(subject, config.evidence)
     if config.document.syntax != "python":
-        return found
-    others = (Subject(listed, config, pins, forks, scripts) for listed in handed_to().values())
-    return found._replace(copies={one.listed.name: _weighed(one, ConfigEvidence()) for one in others})
+        return evidence
+    other_subjects = (Subject(listed, config, pins, forks, scripts) for listed in list_called_packages().values())
+    return evidence._replace(
+        copies={other.manifest.name: _weigh_evidence(other, ConfigEvidence()) for other in other_subjects}
+    )
 
 
-def _weighed(subject: Subject, known: ConfigEvidence) -> ConfigEvidence:
-    """What is known with the evidence about a package: all of it counts in its scope, as strongly as its kind does."""
+def _weigh_evidence(subject: Subject, evidence: ConfigEvidence) -> ConfigEvidence:
+    """Return `evidence` extended by the evidence about a package, each item with the strength of its kind."""
     lowering = []
     for kind in KINDS:
-        for one in kind.find(subject):
-            if not isinstance(one, Trace):
-                return known._replace(vocabulary=one)
-            strength = kind.scopes.get(one.scope)
+        for item in kind.find(subject):
+            if not isinstance(item, ForkTrace):
+                return evidence._replace(vocabulary=item)
+            strength = kind.scopes.get(item.scope)
             if strength is None:
                 continue
-            text = kind.sentence.format(source=one.source, what=one.what, place=one.place)
-            found = Evidence(kind.name, strength, one.scope, text, one.place or one.source, one.names)
+            text = kind.sentence.format(source=item.source, what=item.detail, place=item.place)
+            new_evidence = ForkEvidence(kind.name, strength, item.scope, text, item.place or item.source, item.names)
             if strength == "replaces":
-                return known._replace(fork=found)
-            lowering.append(found)
-    return known._replace(lowering=tuple(lowering))
+                return evidence._replace(fork=new_evidence)
+            lowering.append(new_evidence)
+    return evidence._replace(lowering_evidence=tuple(lowering))
 
 
-def _stated(one: Subject, kind: str) -> Found:
-    """What the configuration itself states of a kind."""
-    yield from (trace for name, trace in one.keys.traces(one.config) if name == kind) if one.keys is not None else ()
+def _find_traces(subject: Subject, kind: str) -> EvidenceItems:
+    """Yield the evidence of a kind that the config itself contains."""
+    yield from (
+        (trace for name, trace in subject.keys.find_traces(subject.config) if name == kind)
+        if subject.keys is not None
+        else ()
+    )
 
 
-def _folders(one: Subject) -> tuple[str, ...]:
-    """The folders of the repository that hold a copy."""
-    return one.forks.folders_of(one.listed, one.path) if one.listed.tree is not None else ()
+def _list_copy_folders(subject: Subject) -> tuple[str, ...]:
+    """Return the folders of the repository that contain a copy."""
+    return (
+        subject.forks.list_copy_folders(subject.manifest, subject.path) if subject.manifest.layout is not None else ()
+    )
 
 
-def _copy(one: Subject) -> VendoredVocabulary | Trace | None:
-    """What the copy takes that a launched program imports under another name, else the nearest one that is used."""
-    index = one.forks.repositories.index(one.path)
-    for file, _, _ in one.started() if one.listed.tree is not None else ():
-        from cfglint_train.forks.renamed_copies import renamed_copy_of
+def _read_used_copy(subject: Subject) -> VendoredVocabulary | ForkTrace | None:
+    """Return the vocabulary of the renamed copy that a launched program imports, else of the nearest used copy.
 
-        name = renamed_copy_of(file, index, one.listed)
+    A `ForkTrace` gives the reason why a copy cannot be read.
+    """
+    index = subject.forks.repositories.get_index(subject.path)
+    for file, _, _ in subject.find_started_programs() if subject.manifest.layout is not None else ():
+        from cfglint_train.forks.renamed_copies import find_renamed_copy
+
+        name = find_renamed_copy(file, index, subject.manifest)
         if name is not None:
-            return one.forks.renamed_copy(one.listed, *name, one.path)
-    used = [*one.forks.installed(one.listed, one.pins), *map(os.path.dirname, one.programs())]
-    for document, launch in one.launches:
+            return subject.forks.read_renamed_copy(subject.manifest, *name, subject.path)
+    used_folders = [
+        *subject.forks.get_installed_folder(subject.manifest, subject.pins),
+        *map(os.path.dirname, subject.list_programs()),
+    ]
+    for document, launch in subject.launches:
         if _MAY_MOVE.search(document.source):
-            from cfglint_train.forks.checkouts import folders, inside
+            from cfglint_train.forks.checkouts import find_package_folders, resolve_inside
 
-            used += (folder for named, _ in folders(document, launch) for folder in inside(named, one.path, index.root))
-    copy = one.forks.copy(one.listed, one.path, used)
-    return copy._replace(scope="folder") if isinstance(copy, Trace) and not used else copy
+            used_folders += (
+                folder
+                for named_folder, _ in find_package_folders(document, launch)
+                for folder in resolve_inside(named_folder, subject.path, index.root)
+            )
+    copy = subject.forks.read_used_copy(subject.manifest, subject.path, used_folders)
+    return copy._replace(scope="folder") if isinstance(copy, ForkTrace) and not used_folders else copy

@@ -1,7 +1,7 @@
-"""The copies of frameworks that repositories hold: which one a configuration uses, and what it takes.
+"""Copies of frameworks in repositories: find the copy that a config uses, and its vocabulary.
 
-A copy that the configuration's launch or folder uses is read, and then is the vocabulary; of several the nearest one,
-and before them one under another name that the program imports. `evidence.py` lists the other kinds of evidence.
+A copy that the launch or folder of the config uses replaces the vocabulary; the nearest copy wins, after a renamed copy
+that the program imports. `evidence.py` lists the other kinds of evidence.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cfglint_train.foundation import regular_files
-from cfglint_train.foundation.roots import Roots, distance
+from cfglint_train.foundation.roots import Roots, measure_distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.frameworks.evidence import Trace
-from cfglint_train.frameworks.registry import FrameworkManifest, copied
+from cfglint_train.frameworks.evidence import ForkTrace
+from cfglint_train.frameworks.registry import FrameworkManifest, list_vendorable
 from cfglint_train.releases.statements import ReleaseStatements
 from cfglint_train.repository.index import Repositories
 
@@ -26,9 +26,9 @@ _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 
 
 class Forks:
-    """The forks that repositories use, each repository read once.
+    """Forks that repositories use. Each repository is read once.
 
-    `named` shows a path beside another one. `cache_dirs` are the folder of the cache that a flag names, and that of the
+    `named` formats a path relative to another path. `cache_dirs` returns the cache folder of a flag, and that of the
     settings for a path.
     """
 
@@ -51,6 +51,7 @@ class Forks:
         named: Callable[[str, str], str],
         cache_dirs: Callable[[str], tuple[str | None, str | None]],
     ) -> None:
+        """Create an empty cache."""
         self.roots = roots
         self.repositories = repositories
         self.named = named
@@ -58,167 +59,201 @@ class Forks:
         self._read: dict[str, tuple[Submodule, ...]] = {}
         self._around: dict[str, tuple[str, ...]] = {}
         self._holding: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._copies: dict[tuple[str, tuple[str, ...]], VendoredVocabulary | Trace] = {}
+        self._copies: dict[tuple[str, tuple[str, ...]], VendoredVocabulary | ForkTrace] = {}
         self._projects: dict[str, frozenset[str]] = {}
 
-    def stated(self, listed: FrameworkManifest, path: str, said: ReleaseStatements) -> ReleaseStatements:
-        """The statements about releases around a file, and by the nearest copy of its framework: what is held in the
-        repository is what runs, whatever its requirement files ask for.
+    def add_copy_release(
+        self, manifest: FrameworkManifest, path: str, statements: ReleaseStatements
+    ) -> ReleaseStatements:
+        """Return release statements in which the nearest copy of a framework overrides the requirement files.
+
+        The copy in the repository runs, whatever release the requirement files name.
         """
-        used = self.installed(listed, said.pins)
-        nearest = () if listed.package in said.facts else self._nearest(listed, path, used)
+        used_folders = self.get_installed_folder(manifest, statements.pins)
+        nearest = () if manifest.package in statements.facts else self._find_nearest(manifest, path, used_folders)
         if not nearest:
-            return said
-        from cfglint_train.forks.vendored import likely_releases, release_of
+            return statements
+        from cfglint_train.forks.vendored import estimate_releases, read_release
 
-        found = [release_of(root, listed) for root in nearest]
-        if found == [None]:
-            copy = self.copy(listed, path, used)
-            found = [likely_releases(None if isinstance(copy, Trace) else copy, nearest[0], listed)]
-        if found[0] is None or any(one is None or one.constraint != found[0].constraint for one in found):
-            return said
-        return ReleaseStatements(said.facts, {**said.pins, listed.package: found[0]}, said.named)
+        releases = [read_release(root, manifest) for root in nearest]
+        if releases == [None]:
+            copy = self.read_used_copy(manifest, path, used_folders)
+            releases = [estimate_releases(None if isinstance(copy, ForkTrace) else copy, nearest[0], manifest)]
+        if releases[0] is None or any(
+            release is None or release.constraint != releases[0].constraint for release in releases
+        ):
+            return statements
+        return ReleaseStatements(statements.facts, {**statements.pins, manifest.package: releases[0]}, statements.named)
 
-    def part_of(self, path: str) -> str:
-        """The folder of the copy that a file is a part of, as messages name it; empty where it is part of none.
+    def find_enclosing_copy(self, path: str) -> str:
+        """Return the folder of the copy that contains a file, for messages, or an empty string.
 
-        Below the root of the repository, a copy is the project that its package is in. A package has no scripts that
-        train: those in its folder are the repository's own.
+        Below the repository root, a copy is the project that contains the package. Training scripts in a package folder
+        belong to the repository itself because packages have none.
         """
-        from cfglint_train.forks.vendored import whole
+        from cfglint_train.forks.vendored import get_copy_folder
 
-        return "" if path.endswith(_SCRIPTS) and self.package_of(path) else self._holding_file(path, whole)
+        return (
+            ""
+            if path.endswith(_SCRIPTS) and self.find_enclosing_package(path)
+            else self._find_enclosing(path, get_copy_folder)
+        )
 
-    def package_of(self, path: str) -> str:
-        """The package of a copy that a file is in, as messages name it; empty where it is in none."""
-        from cfglint_train.forks.vendored import folder_at
+    def find_enclosing_package(self, path: str) -> str:
+        """Return the package of a copy that contains a file, for messages, or an empty string."""
+        from cfglint_train.forks.vendored import get_package_folder
 
-        return self._holding_file(path, lambda root, of, _: folder_at(root, of))
+        return self._find_enclosing(path, lambda root, manifest, _: get_package_folder(root, manifest))
 
-    def _holding_file(self, path: str, folder: Callable[[str, FrameworkManifest, str], str]) -> str:
-        own, root = regular_files.tidy(os.path.abspath(path)), self.repositories.index(path).root
-        holding = ((one, of) for of in copied() for one in self.folders_of(of, path))
-        found = (folder(one, of, root) for one, of in holding)
-        return next((self.named(one, path) for one in found if own.startswith(f"{one}/")), "")
+    def _find_enclosing(self, path: str, folder: Callable[[str, FrameworkManifest, str], str]) -> str:
+        full_path, root = regular_files.normalize_path(os.path.abspath(path)), self.repositories.get_index(path).root
+        copies = (
+            (candidate, manifest)
+            for manifest in list_vendorable()
+            for candidate in self.list_copy_folders(manifest, path)
+        )
+        copy_folders = (folder(candidate, manifest, root) for candidate, manifest in copies)
+        return next(
+            (self.named(candidate, path) for candidate in copy_folders if full_path.startswith(f"{candidate}/")), ""
+        )
 
-    def _nearest(self, listed: FrameworkManifest, path: str, used: Collection[str]) -> tuple[str, ...]:
-        """Return the folders that hold a copy which a file's run uses: in the file's folder or those above, where it
-        takes packages from, or the framework's whole project beside those folders (`OLMo/`, `third_party/peft/`). Of
-        several the nearest ones.
+    def _find_nearest(self, manifest: FrameworkManifest, path: str, used_folders: Collection[str]) -> tuple[str, ...]:
+        """Return the folders of the nearest copies that a file's run uses.
+
+        A copy is used if it is in the file's folder, in a parent, or in a folder from which packages are taken. The
+        framework's whole project beside these folders is used, too (`OLMo/`, `third_party/peft/`).
         """
-        roots = self.folders_of(listed, path) if listed.tree is not None else ()
+        roots = self.list_copy_folders(manifest, path) if manifest.layout is not None else ()
         if not roots:
             return ()
-        from cfglint_train.forks.vendored import base_of, is_project
-        from cfglint_train.releases.pins.requirement import namesake
+        from cfglint_train.forks.vendored import get_project_folder, is_project
+        from cfglint_train.releases.pins.requirement import match_package_name
 
-        own = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
-        above = {folder.replace(os.sep, "/") for folder in self.roots.above(own)[0]}
-        near = []
+        config_folder = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
+        parents = {folder.replace(os.sep, "/") for folder in self.roots.list_folders_above(config_folder)[0]}
+        candidates = []
         for root in roots:
-            project = base_of(root)
-            whole = project != root or is_project(project) or namesake(project) == listed.package
-            beside = {os.path.dirname(project), os.path.dirname(os.path.dirname(project))} & above
-            if (whole and beside) or project in above or {root, project} & {*used}:
-                near.append(root)
-        distances = {root: distance(own, root) for root in near}
-        return tuple(root for root in near if distances[root] == min(distances.values()))
+            project = get_project_folder(root)
+            is_whole_project = project != root or is_project(project) or match_package_name(project) == manifest.package
+            siblings = {os.path.dirname(project), os.path.dirname(os.path.dirname(project))} & parents
+            if (is_whole_project and siblings) or project in parents or {root, project} & {*used_folders}:
+                candidates.append(root)
+        distances = {root: measure_distance(config_folder, root) for root in candidates}
+        return tuple(root for root in candidates if distances[root] == min(distances.values()))
 
-    def installed(self, listed: FrameworkManifest, pins: Mapping[str, ResolvedPin]) -> tuple[str, ...]:
-        """Return the folder that a requirement installs a framework from."""
-        fork = pins[listed.package].fork if listed.package in pins else None
+    def get_installed_folder(self, manifest: FrameworkManifest, pins: Mapping[str, ResolvedPin]) -> tuple[str, ...]:
+        """Return the folder from which a requirement installs a framework, or nothing."""
+        fork = pins[manifest.package].fork if manifest.package in pins else None
         return () if fork is None else (os.path.normpath(os.path.join(os.path.dirname(fork.path), fork.fork)),)
 
-    def copy(self, listed: FrameworkManifest, path: str, used: Collection[str]) -> VendoredVocabulary | Trace | None:
-        """Return what the copy takes that a file's run uses, or why that cannot be determined."""
-        nearest = self._nearest(listed, path, used)
+    def read_used_copy(
+        self, manifest: FrameworkManifest, path: str, used_folders: Collection[str]
+    ) -> VendoredVocabulary | ForkTrace | None:
+        """Return the vocabulary of the copy that a file's run uses, the reason why it is unknown, or None."""
+        nearest = self._find_nearest(manifest, path, used_folders)
         if not nearest:
             return None
-        found = self.read_copies(listed, nearest, path)
-        return None if isinstance(found, Trace) and self._is_aside(listed, nearest[0], path, used) else found
+        vocabulary = self.read_copies(manifest, nearest, path)
+        return (
+            None
+            if isinstance(vocabulary, ForkTrace) and self._is_unused(manifest, nearest[0], path, used_folders)
+            else vocabulary
+        )
 
-    def _is_aside(self, listed: FrameworkManifest, root: str, path: str, used: Collection[str]) -> bool:
-        """Whether a copy is no project of its own, and a file's run is not seen to use it: files that cannot be read as
-        one then show only the keys that they declare.
+    def _is_unused(self, manifest: FrameworkManifest, root: str, path: str, used_folders: Collection[str]) -> bool:
+        """Return whether a copy is no project, and a file's run does not visibly use it.
+
+        If such files cannot be read as a copy, they only count for the keys that they declare.
         """
-        from cfglint_train.forks.vendored import base_of, is_project
-        from cfglint_train.releases.pins.requirement import namesake
+        from cfglint_train.forks.vendored import get_project_folder, is_project
+        from cfglint_train.releases.pins.requirement import match_package_name
 
-        project, own = base_of(root), os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
-        if is_project(project) or namesake(project) == listed.package or {root, project} & {*used}:
+        project, config_folder = get_project_folder(root), os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
+        if is_project(project) or match_package_name(project) == manifest.package or {root, project} & {*used_folders}:
             return False
-        return not f"{own}/".startswith(f"{project}/")
+        return not f"{config_folder}/".startswith(f"{project}/")
 
-    def read_copies(self, listed: FrameworkManifest, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Trace:
-        """Return what some copies take that are one, or why that cannot be determined."""
-        key = (listed.name, roots)
+    def read_copies(
+        self, manifest: FrameworkManifest, roots: tuple[str, ...], path: str
+    ) -> VendoredVocabulary | ForkTrace:
+        """Return the vocabulary of identical copies, or the reason why it cannot be determined."""
+        key = (manifest.name, roots)
         if key not in self._copies:
-            self._copies[key] = self._choose(listed, roots, path)
+            self._copies[key] = self._build_common(manifest, roots, path)
         return self._copies[key]
 
-    def folders_of(self, listed: FrameworkManifest, path: str) -> tuple[str, ...]:
-        """The folders of the repository that hold a copy."""
-        assert listed.tree is not None
-        index = self.repositories.index(path)
-        key = (listed.name, index.root)
+    def list_copy_folders(self, manifest: FrameworkManifest, path: str) -> tuple[str, ...]:
+        """Return the folders of the repository that contain a copy."""
+        assert manifest.layout is not None
+        index = self.repositories.get_index(path)
+        key = (manifest.name, index.root)
         if key not in self._holding:
-            self._holding[key] = index.holding(*listed.tree.packages)
+            self._holding[key] = index.find_parent_folders(*manifest.layout.packages)
             if self._holding[key]:
                 from cfglint_train.forks.vendored import is_copy
 
-                self._holding[key] = tuple(root for root in self._holding[key] if is_copy(root, listed))
+                self._holding[key] = tuple(root for root in self._holding[key] if is_copy(root, manifest))
         return self._holding[key]
 
-    def renamed_copy(self, listed: FrameworkManifest, root: str, name: str, path: str) -> VendoredVocabulary | Trace:
-        """Return what a copy under another name takes, or why that cannot be determined."""
-        key = (listed.name, (root, name))
+    def read_renamed_copy(
+        self, manifest: FrameworkManifest, root: str, name: str, path: str
+    ) -> VendoredVocabulary | ForkTrace:
+        """Return the vocabulary of a copy under another name, or the reason why it cannot be determined."""
+        key = (manifest.name, (root, name))
         if key not in self._copies:
-            self._copies[key] = self._under_another_name(listed, root, name, path)
+            self._copies[key] = self._build_renamed(manifest, root, name, path)
         return self._copies[key]
 
-    def _under_another_name(
-        self, listed: FrameworkManifest, root: str, name: str, path: str
-    ) -> VendoredVocabulary | Trace:
-        from cfglint_train.forks.vendored import UnreadTreeError, renamed_copy, vocabulary
-        from cfglint_train.foundation.cache import folder_of
+    def _build_renamed(
+        self, manifest: FrameworkManifest, root: str, name: str, path: str
+    ) -> VendoredVocabulary | ForkTrace:
+        from cfglint_train.forks.vendored import UnreadableCopyError, build_vocabulary, load_renamed_copy
+        from cfglint_train.foundation.cache import find_cache_folder
 
-        shown = self.named(f"{root}/{name}", path)
+        shown_folder = self.named(f"{root}/{name}", path)
         try:
-            return vocabulary(renamed_copy(root, name, listed), listed, shown, folder_of(*self._cache_dirs(path)))
-        except UnreadTreeError as error:
-            return Trace(shown, str(error), names=error.declared)
+            return build_vocabulary(
+                load_renamed_copy(root, name, manifest),
+                manifest,
+                shown_folder,
+                find_cache_folder(*self._cache_dirs(path)),
+            )
+        except UnreadableCopyError as error:
+            return ForkTrace(shown_folder, str(error), names=error.declared)
 
-    def hollow(self, listed: FrameworkManifest, path: str) -> Trace | None:
-        """The evidence that a file is part of a copy whose package was left out."""
-        folders, rooted = self.roots.above(os.path.dirname(os.path.abspath(path)))
-        for folder in folders if rooted and listed.tree is not None else ():
+    def find_hollow_copy(self, manifest: FrameworkManifest, path: str) -> ForkTrace | None:
+        """Return evidence that a file is part of a copy whose package is missing, or None."""
+        folders, has_root = self.roots.list_folders_above(os.path.dirname(os.path.abspath(path)))
+        for folder in folders if has_root and manifest.layout is not None else ():
             if folder not in self._projects:
-                from cfglint_train.forks.hollow_copies import projects
+                from cfglint_train.forks.hollow_copies import read_project_names
 
-                self._projects[folder] = projects(folder)
-            if listed.package in self._projects[folder]:
-                return Trace(self.named(folder, path), "lacks the package", scope="folder")
+                self._projects[folder] = read_project_names(folder)
+            if manifest.package in self._projects[folder]:
+                return ForkTrace(self.named(folder, path), "lacks the package", scope="folder")
         return None
 
-    def _choose(self, listed: FrameworkManifest, roots: tuple[str, ...], path: str) -> VendoredVocabulary | Trace:
-        from cfglint_train.forks.vendored import UnreadTreeError, copy_at, folder_at, vocabulary
-        from cfglint_train.foundation.cache import folder_of
+    def _build_common(
+        self, manifest: FrameworkManifest, roots: tuple[str, ...], path: str
+    ) -> VendoredVocabulary | ForkTrace:
+        from cfglint_train.forks.vendored import UnreadableCopyError, build_vocabulary, get_package_folder, load_copy
+        from cfglint_train.foundation.cache import find_cache_folder
 
         try:
-            found = [copy_at(root, listed) for root in roots]
-            shown = self.named(found[0].folder, path)
-            if len({copy.digest for copy in found}) > 1:
-                return Trace(shown, f"differs from that in `{self.named(found[1].folder, path)}`")
-            return vocabulary(found[0], listed, shown, folder_of(*self._cache_dirs(path)))
-        except UnreadTreeError as error:
-            return Trace(self.named(folder_at(roots[0], listed), path), str(error), names=error.declared)
+            copies = [load_copy(root, manifest) for root in roots]
+            shown_folder = self.named(copies[0].folder, path)
+            if len({copy.digest for copy in copies}) > 1:
+                return ForkTrace(shown_folder, f"differs from the copy in `{self.named(copies[1].folder, path)}`")
+            return build_vocabulary(copies[0], manifest, shown_folder, find_cache_folder(*self._cache_dirs(path)))
+        except UnreadableCopyError as error:
+            return ForkTrace(self.named(get_package_folder(roots[0], manifest), path), str(error), names=error.declared)
 
-    def patching(self, path: str) -> Iterator[str]:
-        """Return the files in the folder of a configuration, and in those above, that may change a package."""
+    def list_patch_files(self, path: str) -> Iterator[str]:
+        """Yield the files in a config's folder and its parents that may change a package."""
         from cfglint_train.forks.patches import PATCHING
 
-        folders, rooted = self.roots.above(os.path.dirname(os.path.abspath(path)))
-        for folder in folders if rooted else ():
+        folders, has_root = self.roots.list_folders_above(os.path.dirname(os.path.abspath(path)))
+        for folder in folders if has_root else ():
             if folder not in self._around:
                 try:
                     names = sorted(filter(PATCHING.fullmatch, os.listdir(folder)))
@@ -227,12 +262,12 @@ class Forks:
                 self._around[folder] = tuple(os.path.join(folder, name) for name in names)
             yield from self._around[folder]
 
-    def submodules(self, path: str) -> tuple[Submodule, ...]:
-        """Return what a file states of submodules."""
+    def read_submodules(self, path: str) -> tuple[Submodule, ...]:
+        """Return the submodules that a `.gitmodules` file declares."""
         if path not in self._read:
             self._read[path] = ()
             if os.path.exists(path):
-                from cfglint_train.forks.submodules import submodules
+                from cfglint_train.forks.submodules import parse_submodules
 
-                self._read[path] = tuple(submodules(path))
+                self._read[path] = tuple(parse_submodules(path))
         return self._read[path]

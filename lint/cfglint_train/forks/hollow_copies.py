@@ -1,5 +1,6 @@
-"""The project of a framework in a repository whose package was left out, as by a `.gitignore`: which source it is of
-cannot be determined, be it one between two releases.
+"""Hollow copies: a framework's project in a repository without its package, for example due to `.gitignore`.
+
+The source cannot be determined; it may be between two releases.
 """
 
 from __future__ import annotations
@@ -9,21 +10,21 @@ import re
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
-_STATING: Final = ("pyproject.toml", "setup.py", "setup.cfg")
+_PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _NAME: Final = re.compile(rb"(?m)^[ \t]*name[ \t]*=[ \t]*[\"']?([\w.-]+)")
 _HEAD: Final = 8192
-"""Bytes of a file in which a project's name is looked for."""
+"""Bytes at the start of a file in which to search for a project's name."""
 
 
-def projects(folder: str) -> frozenset[str]:
-    """The packages that a folder is the project of, by the files in it."""
-    found = set()
-    for name in _STATING:
+def read_project_names(folder: str) -> frozenset[str]:
+    """Return the package names of a project folder, from the files in it."""
+    names = set()
+    for name in _PROJECT_FILES:
         try:
             text = regular_files.read(f"{folder}/{name}")[:_HEAD]
         except OSError:
             continue
-        stated = _NAME.search(text)
-        if stated is not None:
-            found.add(stated[1].decode().lower().replace("_", "-"))
-    return frozenset(found)
+        match = _NAME.search(text)
+        if match is not None:
+            names.add(match[1].decode().lower().replace("_", "-"))
+    return frozenset(names)

@@ -1,7 +1,7 @@
-"""What Python imports in the place of an installed package: a module of its name beside the program, or on its path.
+"""Namesakes: modules beside a program or on its path that Python imports instead of an installed package.
 
-A folder without `__init__.py` is no such module: an installed package counts before it. The folder of a program is on
-its path where it is started by its file; where it is started as a module of a package, the folder of that package is.
+A folder without `__init__.py` does not count because an installed package has priority. The path of a program contains
+its own folder if it is started by file, and the folder of its package if it is started as a module.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
-from cfglint_train.forks.checkouts import folders, inside
+from cfglint_train.forks.checkouts import find_package_folders, resolve_inside
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import TYPE_CHECKING
 
@@ -21,48 +21,52 @@ if TYPE_CHECKING:
 Launches = Sequence[tuple[ShellDocument, Invocation]]
 
 
-def namesake(program: str, launches: Launches, packages: Collection[str], root: str) -> str | None:
-    """The module of the repository that a program, not being it itself, imports by the name of one of some packages."""
-    own = os.path.abspath(program)
-    for folder in (*_own(program, launches), *_of_packages(program, launches), *_named(launches, root)):
+def find_namesake(program: str, launches: Launches, packages: Collection[str], root: str) -> str | None:
+    """Return the module of the repository, other than the program, that shadows one of the packages, or None."""
+    program_path = os.path.abspath(program)
+    for folder in (
+        *_find_program_folder(program, launches),
+        *_find_package_parents(program, launches),
+        *_find_path_folders(launches, root),
+    ):
         for package in packages:
             module = os.path.join(folder, package)
             if os.path.isfile(os.path.join(module, "__init__.py")):
-                return regular_files.tidy(module)
-            if os.path.isfile(f"{module}.py") and f"{module}.py" != own:
-                return regular_files.tidy(f"{module}.py")
+                return regular_files.normalize_path(module)
+            if os.path.isfile(f"{module}.py") and f"{module}.py" != program_path:
+                return regular_files.normalize_path(f"{module}.py")
     return None
 
 
-def as_module(program: str, scripts: LaunchScripts) -> Iterator[tuple[ShellDocument, Invocation]]:
-    """The launches that start a program as a module of a package: `accelerate launch -m pkg.train`."""
-    root = scripts.repositories.index(program).root
+def find_module_launches(program: str, scripts: LaunchScripts) -> Iterator[tuple[ShellDocument, Invocation]]:
+    """Yield the launches that start a program as a module of a package: `accelerate launch -m pkg.train`."""
+    root = scripts.repositories.get_index(program).root
     steps = os.path.splitext(os.path.relpath(os.path.abspath(program), root))[0].split(os.sep)
-    for at in range(len(steps) - 1):
-        name = ".".join(steps[at:])
-        for script in scripts.naming_file(name, program):
-            yield from ((script, one) for one in script.invocations if one.program == name)
+    for start in range(len(steps) - 1):
+        name = ".".join(steps[start:])
+        for script in scripts.find_scripts_naming(name, program):
+            yield from ((script, invocation) for invocation in script.invocations if invocation.program == name)
 
 
-def _own(program: str, launches: Launches) -> Iterator[str]:
-    """The folder of a program, if it is on its path."""
+def _find_program_folder(program: str, launches: Launches) -> Iterator[str]:
+    """Yield the folder of a program if it is on its path."""
     folder = os.path.dirname(os.path.abspath(program))
     by_file = [launch.program.endswith(".py") for _, launch in launches]
     if any(by_file) or not (by_file or os.path.exists(os.path.join(folder, "__init__.py"))):
         yield folder
 
 
-def _of_packages(program: str, launches: Launches) -> Iterator[str]:
-    """The folders that hold the packages as whose module a program is started, where launches are made."""
-    own = os.path.splitext(os.path.abspath(program))[0]
+def _find_package_parents(program: str, launches: Launches) -> Iterator[str]:
+    """Yield the parent folders of packages whose module a launch starts."""
+    stem = os.path.splitext(os.path.abspath(program))[0]
     for _, launch in launches:
-        behind = os.sep + launch.program.replace(".", os.sep)
-        if own.endswith(behind):
-            yield own.removesuffix(behind)
+        suffix = os.sep + launch.program.replace(".", os.sep)
+        if stem.endswith(suffix):
+            yield stem.removesuffix(suffix)
 
 
-def _named(launches: Launches, root: str) -> Iterator[str]:
-    """The folders of the repository that launches put before those of installed packages."""
+def _find_path_folders(launches: Launches, root: str) -> Iterator[str]:
+    """Yield the folders of the repository that launches put before installed packages."""
     for script, launch in launches:
-        for path, _ in folders(script, launch):
-            yield from inside(path, script.path, root)
+        for path, _ in find_package_folders(script, launch):
+            yield from resolve_inside(path, script.path, root)

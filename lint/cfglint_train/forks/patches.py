@@ -1,6 +1,6 @@
-"""Patches of an installed framework: edits in place, and files that are laid over it.
+"""Patches of an installed framework: edits in place, and files that replace its modules.
 
-Found in patch files, scripts and images by the path of a module of the framework. Nothing is applied or run.
+They are found in patch files, scripts and images by the path of a module of the framework. Nothing is applied or run.
 """
 
 from __future__ import annotations
@@ -13,101 +13,108 @@ from fnmatch import fnmatchcase
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.texts import MAX_SMALL
 
 PATCHING: Final = re.compile(
     r".+\.(?:patch|diff|sh|bash|slurm|sbatch|job)|(?:Docker|Container)file|(?:site|user)customize\.py"
 )
-"""Names of patches, scripts, images and modules that Python imports whenever it starts."""
+"""Names of patches, scripts, images, and modules that Python imports at startup."""
 
-_NAMES: Final = sorted({package for one in listed().values() if one.tree is not None for package in one.tree.packages})
+_NAMES: Final = sorted(
+    {
+        package
+        for manifest in list_frameworks().values()
+        if manifest.layout is not None
+        for package in manifest.layout.packages
+    }
+)
 _FOLDERS: Final = tuple(f"{package}/" for package in _NAMES)
 _PACKAGES: Final = "|".join(_NAMES)
 _MODULE: Final = re.compile(rf"(?:^|[\s\"'=/])({_PACKAGES})/([\w./-]{{0,200}}\.py)\b")
 _PATCHES: Final = re.compile(r"[\w./*-]{1,200}\.(?:patch|diff)\b")
-_MOST_APPLIED: Final = 100
-"""Patch files of one script."""
+_MAX_APPLIED: Final = 100
+"""Maximum number of patch files of one script."""
 _QUOTES: Final = "\"'"
-_LONGEST: Final = 2000
-"""Characters of a line that are looked at."""
+_MAX_LINE: Final = 2000
+"""Maximum length in characters of a line to search."""
 _PATCHED: Final = re.compile(r"^\+\+\+ (\S+\.py)\b", re.MULTILINE)
 _EDITS: Final = re.compile(r"\b(?:sed\s+(?:-\w+\s+)*-\w*i|perl\s+(?:-\w+\s+)*-\w*i)|\bpatch\s")
-"""Commands that change the files which they name."""
+"""Commands that change the files they name."""
 _COPIES: Final = re.compile(r"(?:^|[;&|]|\s)(?:cp|mv|ln|rsync|install|tee|COPY|ADD)\s([^;&|]*)|>>?([^;&|>]*)")
-"""Commands whose last word is what they write."""
+"""Commands that write to their last word."""
 _DECLARED: Final = re.compile(
     r"[\"']-{0,2}([A-Za-z_][\w.-]{0,80})\\?[\"']|(?:^|\s)--([A-Za-z_][\w.-]*)|\b([A-Za-z_]\w{0,80})\s?:\s{0,4}\w"
 )
-"""What may be the name of a setting in a changed line: a text, an option, an annotated name."""
+"""Possible name of a setting in a changed line: a string, an option, an annotated name."""
 
 
-class Changed(Frozen):
+class Patch(Frozen):
     """A change of an installed framework."""
 
     path: str
-    """The file that makes it."""
+    """File that makes the change."""
     line: int
     module: str
-    """The file of the framework that is changed; the package where that is not stated."""
+    """File of the framework that is changed, or the package if unknown."""
     declared: frozenset[str]
-    """The names that all changes of that framework may bring."""
+    """Names that all changes of the framework may declare."""
 
 
-def changes_in(paths: Iterable[str], packages: Collection[str], index: RepositoryIndex) -> Changed | None:
-    """Return the first change of a package of a framework in some files, with what all of them bring."""
-    found = [
-        Changed(path, line, module, frozenset(_names(brought)))
-        for path in dict.fromkeys(one for path in paths for one in (path, *_applied(path, index)))
-        for line, package, module, brought in _changes(path, _text(path), index)
+def find_first_patch(paths: Iterable[str], packages: Collection[str], index: RepositoryIndex) -> Patch | None:
+    """Return the first patch of a framework's packages in some files, with the names of all patches, or None."""
+    patches = [
+        Patch(path, line, module, frozenset(_list_declared_names(text)))
+        for path in dict.fromkeys(file for path in paths for file in (path, *_list_applied_patches(path, index)))
+        for line, package, module, text in _find_changes(path, _read_text(path), index)
         if package in packages
     ]
-    return found[0]._replace(declared=frozenset().union(*(one.declared for one in found))) if found else None
+    return patches[0]._replace(declared=frozenset().union(*(file.declared for file in patches))) if patches else None
 
 
-def _applied(path: str, index: RepositoryIndex) -> Iterator[str]:
-    """Return the patch files that a script names, by patterns, too."""
+def _list_applied_patches(path: str, index: RepositoryIndex) -> Iterator[str]:
+    """Yield the patch files that a script names, also by patterns."""
     folder = os.path.dirname(path)
-    for word in dict.fromkeys(_PATCHES.findall(_text(path))) if not path.endswith((".patch", ".diff")) else ():
-        inner, _, pattern = word.rpartition("/")
-        place = os.path.join(folder, inner)
+    for word in dict.fromkeys(_PATCHES.findall(_read_text(path))) if not path.endswith((".patch", ".diff")) else ():
+        subfolder, _, pattern = word.rpartition("/")
+        place = os.path.join(folder, subfolder)
         try:
             names = sorted(os.listdir(place)) if regular_files.is_below(place, index.root) else []
         except OSError:
             continue
-        yield from (os.path.join(place, name) for name in names[:_MOST_APPLIED] if fnmatchcase(name, pattern))
+        yield from (os.path.join(place, name) for name in names[:_MAX_APPLIED] if fnmatchcase(name, pattern))
 
 
 _Change = tuple[int, str, str, str]
-"""The line, the package, the module, and the text that is brought."""
+"""Line, package, module and added text."""
 
 
-def _changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
+def _find_changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
     if not any(folder in text for folder in _FOLDERS) and not path.endswith("customize.py"):
         return  # nearly every script of a repository
     for match in _PATCHED.finditer(text):
-        yield from _of(_line(text, match), match[1], _added(text, match.end()), index)
+        yield from _match_module(_get_line(text, match), match[1], _extract_added_lines(text, match.end()), index)
     if path.endswith(".py"):
         for match in re.finditer(rf"^\s*(?:import|from)\s+({_PACKAGES})\b", text, re.MULTILINE):
-            yield _line(text, match), match[1], match[1], text
+            yield _get_line(text, match), match[1], match[1], text
     elif not path.endswith((".patch", ".diff")):
-        yield from _by_commands(path, text, index)
+        yield from _find_command_changes(path, text, index)
 
 
-def _by_commands(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
-    """What the commands of a script or an image change."""
+def _find_command_changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
+    """Yield the changes by the commands of a script or an image."""
     number = 1
     for line in re.split(r"(?<!\\)\n", text):
         first, number = number, number + line.count("\n") + 1
         command = line.replace("\\\n", " ").strip()
-        if not command.startswith("#") and len(command) <= _LONGEST and _MODULE.search(command):
-            for target in _written(command):
-                yield from _of(first, target, command + _copied(command, path, index), index)
+        if not command.startswith("#") and len(command) <= _MAX_LINE and _MODULE.search(command):
+            for target in _list_written_modules(command):
+                yield from _match_module(first, target, command + _read_copied_files(command, path, index), index)
 
 
-def _written(command: str) -> Iterator[str]:
-    """The modules that a command line writes."""
+def _list_written_modules(command: str) -> Iterator[str]:
+    """Yield the modules that a command line writes."""
     if _EDITS.search(command):
         yield from (match[0] for match in _MODULE.finditer(command))
         return
@@ -117,44 +124,44 @@ def _written(command: str) -> Iterator[str]:
             yield words[-1]
 
 
-def _copied(command: str, path: str, index: RepositoryIndex) -> str:
-    """The texts of the files of the repository that a command names."""
-    found = []
+def _read_copied_files(command: str, path: str, index: RepositoryIndex) -> str:
+    """Return the texts of the files of the repository that a command names."""
+    texts = []
     for word in re.findall(r"[^\s\"'=]+\.(?:py|patch|diff)\b", command):
-        named = index.named(os.path.basename(word))
-        one = index.by_tail(word, path) or (named[0] if len(named) == 1 else None)
-        if one is not None:
-            found.append(_text(one))
-    return "\n".join(("", *found))
+        same_named = index.find_by_name(os.path.basename(word))
+        source = index.find_by_suffix(word, path) or (same_named[0] if len(same_named) == 1 else None)
+        if source is not None:
+            texts.append(_read_text(source))
+    return "\n".join(("", *texts))
 
 
-def _text(path: str) -> str:
-    """The text of a file of the repository; empty where it cannot be read."""
+def _read_text(path: str) -> str:
+    """Return the text of a file of the repository, or an empty string if it cannot be read."""
     try:
         return regular_files.read(path)[:MAX_SMALL].decode("utf-8", "replace")
     except OSError:
         return ""
 
 
-def _line(text: str, match: re.Match[str]) -> int:
+def _get_line(text: str, match: re.Match[str]) -> int:
     return text.count("\n", 0, match.start(1)) + 1
 
 
-def _of(line: int, target: str, brought: str, index: RepositoryIndex) -> Iterator[_Change]:
-    """The change of a path, if it is a module of a framework that the repository does not hold itself."""
+def _match_module(line: int, target: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
+    """Yield the change of a path if it is a module of a framework that is not in the repository itself."""
     match = _MODULE.search(target)
-    own = f"{index.root}/{target.strip(_QUOTES).removeprefix('b/')}"
-    if match is not None and not os.path.exists(own):
-        yield line, match[1], f"{match[1]}/{match[2]}", brought
+    repository_path = f"{index.root}/{target.strip(_QUOTES).removeprefix('b/')}"
+    if match is not None and not os.path.exists(repository_path):
+        yield line, match[1], f"{match[1]}/{match[2]}", text
 
 
-def _added(text: str, start: int) -> str:
-    """The lines that a patch adds to one file."""
+def _extract_added_lines(text: str, start: int) -> str:
+    """Return the lines that a patch adds to one file."""
     end = text.find("\n+++ ", start)
     lines = text[start : len(text) if end < 0 else end].splitlines()
     return "\n".join(line[1:] for line in lines if line.startswith("+"))
 
 
-def _names(text: str) -> Iterator[str]:
+def _list_declared_names(text: str) -> Iterator[str]:
     for match in _DECLARED.finditer(text):
         yield match[1] or match[2] or match[3]

@@ -1,4 +1,4 @@
-"""Packages that replace the trainers of a Python file: the program that imports the file imports them before it."""
+"""Replaced trainers: packages that patch the trainers of a Python file if they are imported before it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,25 @@ from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.texts import MAX_SMALL
 
 _IMPORT: Final = rb"^[ \t]*(?:from[ \t]+(?:[\w.]*\.)?%s(?:\.\w+)*[ \t]+import\b|import[ \t]+(?:[\w.]*\.)?%s\b)"
-"""An import of a module, or from it; at the start of a line."""
+"""Import of a module, or from it, at the start of a line."""
 
 
-def replacing(path: str, index: RepositoryIndex, packages: Iterable[str]) -> str:
-    """The one among some packages that the programs which import a Python file import before it; empty where there is
-    none.
-    """
+def find_replacing_package(path: str, index: RepositoryIndex, packages: Iterable[str]) -> str:
+    """Return the package that programs import before they import a Python file, or an empty string."""
     module = os.path.splitext(os.path.basename(path))[0]
-    importing, own = _importing(module), regular_files.tidy(os.path.abspath(path))
+    file_import, full_path = _compile_import(module), regular_files.normalize_path(os.path.abspath(path))
     for package in packages:
-        first = _importing(package)
-        for program in index.pythons_having((package,), module):
-            if program == own:
+        package_import = _compile_import(package)
+        for program in index.find_python_using((package,), module):
+            if program == full_path:
                 continue
             text = regular_files.read(program)[:MAX_SMALL]
-            ours, theirs = importing.search(text), first.search(text)
-            if ours is not None and theirs is not None and theirs.start() < ours.start():
+            file_match, package_match = file_import.search(text), package_import.search(text)
+            if file_match is not None and package_match is not None and package_match.start() < file_match.start():
                 return package
     return ""
 
 
-def _importing(module: str) -> re.Pattern[bytes]:
+def _compile_import(module: str) -> re.Pattern[bytes]:
     name = re.escape(os.fsencode(module))
     return re.compile(_IMPORT % (name, name), re.MULTILINE)

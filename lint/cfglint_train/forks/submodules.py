@@ -1,4 +1,4 @@
-"""The git submodules of a repository that are copies of a framework: `.gitmodules` as git writes it."""
+"""Git submodules of a repository that are copies of a framework, from `.gitmodules`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.releases.pins.requirement import namesake, repository, upstream
+from cfglint_train.releases.pins.requirement import find_upstream_package, format_repository, match_package_name
 
 _SETTING: Final = re.compile(r"[ \t]*(path|url)[ \t]*=[ \t]*\"?([^\"#;\r\n]*?)\"?[ \t]*(?:[#;].*)?")
 
@@ -21,16 +21,16 @@ class Submodule(Frozen):
     line: int
 
 
-def submodules(path: str) -> Iterator[Submodule]:
-    """Return the submodules in a `.gitmodules` that are forks of a framework."""
+def parse_submodules(path: str) -> Iterator[Submodule]:
+    """Yield the submodules in a `.gitmodules` file that are forks of a framework."""
     try:
         text = regular_files.read(path).decode("utf-8", "replace")
     except (OSError, ValueError):
         return
     for section in re.finditer(r"(?m)^[ \t]*\[submodule\b.*\n((?:(?![ \t]*\[).*(?:\n|$))*)", text):
         settings = map(_SETTING.fullmatch, section[1].splitlines())
-        found = {setting[1]: setting[2] for setting in settings if setting is not None}
-        url = found.get("url", "")
-        package = namesake(repository(url)) or namesake(found.get("path", ""))
-        if package is not None and upstream(url) is None:
-            yield Submodule(package, repository(url), text.count("\n", 0, section.start()) + 1)
+        values = {setting[1]: setting[2] for setting in settings if setting is not None}
+        url = values.get("url", "")
+        package = match_package_name(format_repository(url)) or match_package_name(values.get("path", ""))
+        if package is not None and find_upstream_package(url) is None:
+            yield Submodule(package, format_repository(url), text.count("\n", 0, section.start()) + 1)

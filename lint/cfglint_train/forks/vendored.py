@@ -1,4 +1,4 @@
-"""Copies of a framework's source in a repository, read as its vocabulary. Nothing of them is imported or run."""
+"""Vendored copies: read the vocabulary from copies of a framework's source. Nothing in them is imported or run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from json import loads
 import cfglint_schemas
 from cfglint_schemas.form import END
 from cfglint_schemas.readers.source import Source, TooManyStepsError, UndecidedError
-from cfglint_schemas.readers.tree import Tree
-from cfglint_schemas.vendored import VendoredVocabulary, overlaid
-from cfglint_schemas.vocabulary import load, path_of
+from cfglint_schemas.readers.tree import SourceTree
+from cfglint_schemas.vendored import VendoredVocabulary, build_overlay
+from cfglint_schemas.vocabulary import find_schema_file, load
 from cfglint_train import foundation
 from cfglint_train.documents.python.copied_code import CopiedCode
-from cfglint_train.documents.python.syntax import declared, tree_of
+from cfglint_train.documents.python.syntax import find_declared_settings, parse_tree
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.cache import Cache
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import Constraint, is_final, release_key
+from cfglint_train.foundation.versions import Constraint, is_final, parse_release
 from cfglint_train.frameworks.registry import FrameworkManifest
 from cfglint_train.releases.pins.readers import COPIED, Pin
 from cfglint_train.releases.pins.search import ResolvedPin
@@ -32,224 +32,238 @@ from cfglint_train.version import VERSION
 
 MAX_FILES: Final = 500
 MAX_BYTES: Final = 8 * 2**20
-"""Of all the files that a copy's settings are read from."""
-_PROJECT: Final = ("pyproject.toml", "setup.py", "setup.cfg")
+"""Maximum total size in bytes of the files from which a copy's settings are read."""
+_PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _HEAD: Final = 4096
-"""Bytes of a file in which a copy's release is looked for."""
+"""Bytes at the start of a file in which to search for a copy's release."""
 
 
-class UnreadTreeError(Exception):
-    """A copy whose settings cannot be determined, with the reason."""
+class UnreadableCopyError(Exception):
+    """Raised if the settings of a copy cannot be determined, with the reason."""
 
     def __init__(self, reason: str, declared: frozenset[str] = frozenset()) -> None:
+        """Create an error with the names that could be read."""
         super().__init__(reason)
         self.declared = declared
-        """The names of settings that it declares anyway."""
+        """Names of settings that the copy declares anyway."""
 
 
 class Copy(Frozen):
     """A copy of a framework."""
 
     folder: str
-    """The folder of the package."""
+    """Folder of the package."""
     files: dict[str, str]
-    """The text of what its settings are read from, by path from the folder above."""
+    """Text of the files that define its settings, by path from the parent folder."""
 
     @property
     def digest(self) -> str:
-        """The same for copies that read alike."""
-        found = sha256()
+        """Digest of the files; equal for copies with the same vocabulary."""
+        sha = sha256()
         for path, text in sorted(self.files.items()):
-            found.update(f"{path}\0{len(text)}\0{text}".encode("utf-8", "surrogatepass"))
-        return found.hexdigest()
+            sha.update(f"{path}\0{len(text)}\0{text}".encode("utf-8", "surrogatepass"))
+        return sha.hexdigest()
 
 
-def is_copy(root: str, listed: FrameworkManifest) -> bool:
-    """Whether a folder holds source of a framework, and no mere namesake of its package."""
-    return listed.tree is not None and next(_inside(root, listed.tree.marks), None) is not None
+def is_copy(root: str, manifest: FrameworkManifest) -> bool:
+    """Return whether a folder contains the framework's source, and not only a package of the same name."""
+    return manifest.layout is not None and next(_list_python_files(root, manifest.layout.marks), None) is not None
 
 
-def renamed_copy(root: str, name: str, listed: FrameworkManifest) -> Copy:
-    """The copy of a framework whose package has another name, read as if it had the framework's. Raises
-    UnreadTreeError.
+def load_renamed_copy(root: str, name: str, manifest: FrameworkManifest) -> Copy:
+    """Return the copy of a framework under another package name, as if it had the framework's name.
+
+    Raise `UnreadableCopyError` if it cannot be read.
     """
-    assert listed.tree is not None
-    package, own = listed.tree.packages[0], re.compile(rf"\b{re.escape(name)}\b")
-    parts = [f"{name}/{part.partition('/')[2]}" for part in listed.tree.parts if part.startswith(f"{package}/")]
-    files = _texts(root, parts)
+    assert manifest.layout is not None
+    package, pattern = manifest.layout.packages[0], re.compile(rf"\b{re.escape(name)}\b")
+    parts = [f"{name}/{part.partition('/')[2]}" for part in manifest.layout.parts if part.startswith(f"{package}/")]
+    files = _read_texts(root, parts)
     return Copy(
         f"{root.rstrip('/')}/{name}",
-        {f"{package}{path.removeprefix(name)}": own.sub(package, text) for path, text in files.items()},
+        {f"{package}{path.removeprefix(name)}": pattern.sub(package, text) for path, text in files.items()},
     )
 
 
-def copy_at(root: str, listed: FrameworkManifest) -> Copy:
-    """The copy of a framework whose package is in a folder. Raises UnreadTreeError."""
-    assert listed.tree is not None
-    return Copy(folder_at(root, listed), _texts(root, listed.tree.parts))
+def load_copy(root: str, manifest: FrameworkManifest) -> Copy:
+    """Return the copy of a framework whose package is in a folder, or raise `UnreadableCopyError`."""
+    assert manifest.layout is not None
+    return Copy(get_package_folder(root, manifest), _read_texts(root, manifest.layout.parts))
 
 
-def _texts(root: str, parts: Collection[str]) -> dict[str, str]:
-    """The texts of some parts of a copy, by path from its folder. Raises UnreadTreeError."""
+def _read_texts(root: str, parts: Collection[str]) -> dict[str, str]:
+    """Return the texts of parts of a copy by path from its folder, or raise `UnreadableCopyError`."""
     if not parts:
-        raise UnreadTreeError("is not read")
+        raise UnreadableCopyError("is not read")
     files: dict[str, str] = {}
     size = 0
-    for path in _modules(root, parts):
+    for path in _list_modules(root, parts):
         try:
             text = regular_files.read(f"{root}/{path}")
         except OSError:
             continue
         size += len(text)
         if len(files) == MAX_FILES or size > MAX_BYTES:
-            raise UnreadTreeError("is too large to be read")
+            raise UnreadableCopyError("is too large to be read")
         files[path] = text.decode("utf-8-sig", "replace")
     return files
 
 
-def folder_at(root: str, listed: FrameworkManifest) -> str:
-    """The folder of a framework's package below the folder that Python finds it in."""
-    assert listed.tree is not None
-    found = [f"{root.rstrip('/')}/{package}" for package in listed.tree.packages]
-    return next((folder for folder in found if os.path.isdir(folder)), found[0])
+def get_package_folder(root: str, manifest: FrameworkManifest) -> str:
+    """Return the folder of a framework's package below a folder on Python's path."""
+    assert manifest.layout is not None
+    candidates = [f"{root.rstrip('/')}/{package}" for package in manifest.layout.packages]
+    return next((folder for folder in candidates if os.path.isdir(folder)), candidates[0])
 
 
-def base_of(root: str) -> str:
-    """Return the folder of the project whose packages are in a folder, which may be its `src`."""
+def get_project_folder(root: str) -> str:
+    """Return the project folder of packages in `root`, which may be the project's `src`."""
     return os.path.dirname(root) if os.path.basename(root) == "src" else root
 
 
 def is_project(folder: str) -> bool:
-    """Return whether a folder is that of a Python project."""
-    return any(os.path.exists(f"{folder}/{name}") for name in _PROJECT)
+    """Return whether a folder is a Python project."""
+    return any(os.path.exists(f"{folder}/{name}") for name in _PROJECT_FILES)
 
 
-def whole(root: str, listed: FrameworkManifest, repository: str) -> str:
-    """The folder of a copy: of the project that its package is in, where the repository holds that in a folder of its
-    own, else of the package.
+def get_copy_folder(root: str, manifest: FrameworkManifest, repository: str) -> str:
+    """Return the project folder of a copy if the repository contains the project, else the package folder."""
+    project = get_project_folder(root)
+    return (
+        project if project.startswith(f"{repository}/") and is_project(project) else get_package_folder(root, manifest)
+    )
+
+
+def read_release(root: str, manifest: FrameworkManifest) -> ResolvedPin | None:
+    """Return the release that a file of a copy states, or None.
+
+    A development version allows any release between its neighbours.
     """
-    project = base_of(root)
-    return project if project.startswith(f"{repository}/") and is_project(project) else folder_at(root, listed)
-
-
-def release_of(root: str, listed: FrameworkManifest) -> ResolvedPin | None:
-    """The release that a file of a copy says it is; None where none does.
-
-    A development version is between two releases, and may be any state of the source between them.
-    """
-    assert listed.tree is not None
-    for name, pattern in listed.tree.versions.items():
+    assert manifest.layout is not None
+    for name, pattern in manifest.layout.release_files.items():
         path = os.path.normpath(f"{root}/{name}")
         try:
             text = regular_files.read(path)[:_HEAD].decode("utf-8", "replace")
         except OSError:
             continue
-        found = re.search(pattern, text, re.MULTILINE)
-        if found is not None:
-            constraint = _between(listed, ".".join(found.groups()))
-            pin = Pin(listed.package, constraint, path, text.count("\n", 0, found.start()) + 1, COPIED)
-            return ResolvedPin(constraint, (pin,), optional=False, agreed=True)
+        match = re.search(pattern, text, re.MULTILINE)
+        if match is not None:
+            constraint = _build_constraint(manifest, ".".join(match.groups()))
+            pin = Pin(manifest.package, constraint, path, text.count("\n", 0, match.start()) + 1, COPIED)
+            return ResolvedPin(constraint, (pin,), is_optional=False, is_consistent=True)
     return None
 
 
-def likely_releases(copy: VendoredVocabulary | None, root: str, listed: FrameworkManifest) -> ResolvedPin | None:
-    """The releases that a copy without one may be, by the name of its folder and by its settings; None for any.
+def estimate_releases(copy: VendoredVocabulary | None, root: str, manifest: FrameworkManifest) -> ResolvedPin | None:
+    """Return the range of releases of a copy without version, by its folder name and settings, or None for any.
 
-    A copy may be any state of the source next to the releases that it is most like.
+    The copy may be any state of the source next to the most similar releases.
     """
-    assert listed.tree is not None
-    assert listed.vocabulary is not None
-    folder, upstream = folder_at(root, listed), load(listed.vocabulary)
-    former = listed.tree.former.get(os.path.basename(folder))
-    named = Constraint() if former is None else Constraint.of(former)
-    known = [one for one in upstream.releases if is_final(one) and named.allows(one)]
-    alike = () if copy is None else tuple(filter(named.allows, copy.like(upstream)))
-    before = known[: known.index(alike[0])] if alike else []
-    after = known[known.index(alike[-1]) + 1 :] if alike else []
-    bounds = (*((">=", one) for one in before[-1:]), *(("<=", one) for one in after[:1]))
-    constraint = Constraint((*named.comparisons, *bounds))
+    assert manifest.layout is not None
+    assert manifest.vocabulary is not None
+    folder, upstream = get_package_folder(root, manifest), load(manifest.vocabulary)
+    former_range = manifest.layout.former_names.get(os.path.basename(folder))
+    name_constraint = Constraint() if former_range is None else Constraint.parse(former_range)
+    allowed_releases = [
+        release for release in upstream.releases if is_final(release) and name_constraint.is_satisfied_by(release)
+    ]
+    similar = (
+        () if copy is None else tuple(filter(name_constraint.is_satisfied_by, copy.find_similar_releases(upstream)))
+    )
+    before = allowed_releases[: allowed_releases.index(similar[0])] if similar else []
+    after = allowed_releases[allowed_releases.index(similar[-1]) + 1 :] if similar else []
+    bounds = (*((">=", release) for release in before[-1:]), *(("<=", release) for release in after[:1]))
+    constraint = Constraint((*name_constraint.comparisons, *bounds))
     if not constraint.comparisons:
         return None
-    return ResolvedPin(constraint, (Pin(listed.package, constraint, folder, 0, COPIED),), optional=False, agreed=True)
+    return ResolvedPin(
+        constraint, (Pin(manifest.package, constraint, folder, 0, COPIED),), is_optional=False, is_consistent=True
+    )
 
 
-def _between(listed: FrameworkManifest, version: str) -> Constraint:
-    """A release, or the releases next to one that is not finished; itself where it is older than all that are known."""
-    assert listed.vocabulary is not None
-    known = [one for one in load(listed.vocabulary).releases if is_final(one)]
-    older = [(">=", one) for one in known if release_key(one) < release_key(version)][-1:]
+def _build_constraint(manifest: FrameworkManifest, version: str) -> Constraint:
+    """Return a constraint for a version, or for the releases around a pre-release.
+
+    A pre-release that is older than all known releases allows only itself.
+    """
+    assert manifest.vocabulary is not None
+    releases = [release for release in load(manifest.vocabulary).releases if is_final(release)]
+    older = [(">=", release) for release in releases if parse_release(release) < parse_release(version)][-1:]
     if is_final(version) or not older:
         return Constraint((("==", version),))
-    newer = [("<=", one) for one in known if release_key(one) > release_key(version)][:1]
+    newer = [("<=", release) for release in releases if parse_release(release) > parse_release(version)][:1]
     return Constraint((*older, *newer))
 
 
-def _modules(root: str, parts: Iterable[str]) -> Iterator[str]:
-    """The Python files among some files and folders below a root, and the packages that these are in."""
-    above = {part.rpartition("/")[0] for part in parts}
-    yield from sorted(path for folder in above if os.path.isfile(f"{root}/{(path := f'{folder}/__init__.py')}"))
-    yield from _inside(root, parts)
+def _list_modules(root: str, parts: Iterable[str]) -> Iterator[str]:
+    """Yield the Python files among files and folders below a root, and the packages that contain them."""
+    parents = {part.rpartition("/")[0] for part in parts}
+    yield from sorted(path for folder in parents if os.path.isfile(f"{root}/{(path := f'{folder}/__init__.py')}"))
+    yield from _list_python_files(root, parts)
 
 
-def _inside(root: str, parts: Iterable[str]) -> Iterator[str]:
-    """The Python files among some files and folders below a root, without those that no import reaches (an editor's
-    copies in `.ipynb_checkpoints`).
+def _list_python_files(root: str, parts: Iterable[str]) -> Iterator[str]:
+    """Yield the Python files among files and folders below a root.
+
+    Files that cannot be imported are left out (an editor's copies in `.ipynb_checkpoints`).
     """
     for part in parts:
         if os.path.isfile(f"{root}/{part}"):
             yield part
         for folder, folders, names in os.walk(f"{root}/{part}"):
             folders[:] = sorted(name for name in folders if "." not in name)
-            inside = regular_files.tidy(os.path.relpath(folder, root))
+            relative = regular_files.normalize_path(os.path.relpath(folder, root))
             modules = (name for name in sorted(names) if name.endswith(".py") and name.count(".") == 1)
-            yield from (f"{inside}/{name}" for name in modules)
+            yield from (f"{relative}/{name}" for name in modules)
 
 
-def vocabulary(copy: Copy, listed: FrameworkManifest, shown: str, cache_folder: str | None) -> VendoredVocabulary:
-    """What a copy takes. Raises UnreadTreeError."""
-    assert listed.vocabulary is not None
-    kept = Cache("vocabulary", cache_folder)
-    digest = f"{VERSION}-{listed.vocabulary}-{sha256(f'{_build()}{copy.digest}'.encode()).hexdigest()}"
-    text = kept.get(digest)
-    if text is None or not text.endswith(END):  # it was cut off
-        text = _read(copy, listed)
-        kept.put(digest, text)
-    return VendoredVocabulary(listed.vocabulary, text, shown, CopiedCode(copy.folder))
+def build_vocabulary(
+    copy: Copy, manifest: FrameworkManifest, shown_folder: str, cache_folder: str | None
+) -> VendoredVocabulary:
+    """Return the vocabulary of a copy, from the cache if possible, or raise `UnreadableCopyError`."""
+    assert manifest.vocabulary is not None
+    stored = Cache("vocabulary", cache_folder)
+    digest = f"{VERSION}-{manifest.vocabulary}-{sha256(f'{_compute_build_digest()}{copy.digest}'.encode()).hexdigest()}"
+    text = stored.get(digest)
+    if text is None or not text.endswith(END):  # truncated cache entry
+        text = _read_table(copy, manifest)
+        stored.put(digest, text)
+    return VendoredVocabulary(manifest.vocabulary, text, shown_folder, CopiedCode(copy.folder))
 
 
 @cache
-def _build() -> str:
-    """The digest of what makes the text of a vocabulary: cfglint's readers, what they use, and upstream's tables.
+def _compute_build_digest() -> str:
+    """Return a digest of the code that builds vocabularies: cfglint's readers, their imports, and upstream's tables.
 
-    Builds of one release may differ. 2 ms, which only a copy of a framework costs.
+    Builds of one release may differ. Takes 2 ms, only if there is a copy of a framework.
     """
     folders = (*cfglint_schemas.__path__, *foundation.__path__)
-    walked = (os.path.join(folder, name) for top in folders for folder, _, names in os.walk(top) for name in names)
-    found = sha256()
-    for path in (__file__, *sorted(path for path in walked if path.endswith((".py", ".json")))):
+    paths = (os.path.join(folder, name) for top in folders for folder, _, names in os.walk(top) for name in names)
+    sha = sha256()
+    for path in (__file__, *sorted(path for path in paths if path.endswith((".py", ".json")))):
         with open(path, "rb") as file:
-            found.update(file.read())
-    return found.hexdigest()
+            sha.update(file.read())
+    return sha.hexdigest()
 
 
-def _declared(copy: Copy) -> Iterator[str]:
-    """The flags in a copy of which not all is there, and the fields of its classes."""
+def _list_declared(copy: Copy) -> Iterator[str]:
+    """Yield the flags and class fields of an incomplete copy."""
     for text in copy.files.values():
-        yield from (name for name, _ in declared(tree_of(text)))
+        yield from (name for name, _ in find_declared_settings(parse_tree(text)))
 
 
-def _read(copy: Copy, listed: FrameworkManifest) -> str:
-    assert listed.vocabulary is not None
-    with open(path_of(listed.vocabulary), encoding="utf-8") as file:
+def _read_table(copy: Copy, manifest: FrameworkManifest) -> str:
+    assert manifest.vocabulary is not None
+    with open(find_schema_file(manifest.vocabulary), encoding="utf-8") as file:
         upstream = loads(file.read())
-    reader = import_module(f"cfglint_schemas.readers.{listed.vocabulary}")
-    collected = gc.isenabled()
-    gc.disable()  # syntax trees are many small objects without circles: collecting more than doubles the time
+    reader = import_module(f"cfglint_schemas.readers.{manifest.vocabulary}")
+    was_enabled = gc.isenabled()
+    gc.disable()  # many small objects without cycles: collection more than doubles the time
     try:
-        table = reader.read(listed.package, Source(Tree(listed.package, "0", copy.files)))
+        table = reader.read(manifest.package, Source(SourceTree(manifest.package, "0", copy.files)))
     except (UndecidedError, TooManyStepsError, SyntaxError, ValueError, RecursionError):
-        raise UnreadTreeError("cannot be read", frozenset(_declared(copy))) from None
+        raise UnreadableCopyError("cannot be read", frozenset(_list_declared(copy))) from None
     finally:
-        if collected:
+        if was_enabled:
             gc.enable()
-    return overlaid(upstream, table)
+    return build_overlay(upstream, table)

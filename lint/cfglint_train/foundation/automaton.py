@@ -1,7 +1,7 @@
 """Patterns that match in linear time, even hostile ones: an automaton instead of backtracking.
 
 A pattern is a tree of the parts below. It becomes a program for a machine that follows all alternatives at once
-(Thompson 1968); which states a character leads to is remembered, so that similar texts cost a look-up per character.
+(Thompson 1968). Transitions are cached, so that similar texts cost one look-up per character.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from functools import partial
 from cfglint_train.foundation.typed import Final
 
 MAX_SIZE: Final = 2_000
-"""Instructions of one pattern; repetitions are written out."""
-_MAX_REMEMBERED: Final = 10_000
-"""State sets that one pattern remembers."""
+"""Maximum number of instructions of one pattern; repetitions are written out."""
+_MAX_CACHED: Final = 10_000
+"""Maximum number of state sets that one pattern caches."""
 
 Program = list[tuple[str, "int | Callable[[str], bool]", int]]
-Part = Callable[[Program], object]
-"""Writes itself to the end of a program."""
+PatternPart = Callable[[Program], object]
+"""Function that appends a part's instructions to a program."""
 
 States = frozenset[int]
 
 
 class TooLarge(ValueError):
-    """The pattern needs too many instructions."""
+    """A pattern that needs too many instructions."""
 
 
-def one(fits: Callable[[str], bool]) -> Part:
-    """One character that fits."""
-    return lambda program: _emit(program, "one", fits)
+def build_char(matcher: Callable[[str], bool]) -> PatternPart:
+    """Build a part that matches one character accepted by `matcher`."""
+    return lambda program: _emit(program, "one", matcher)
 
 
-def start() -> Part:
-    """The start of the text."""
+def build_start() -> PatternPart:
+    """Build a part that matches the start of the text."""
     return lambda program: _emit(program, "start")
 
 
-def end() -> Part:
-    """The end of the text, or the line break there."""
+def build_end() -> PatternPart:
+    """Build a part that matches the end of the text, or before a line break at the end."""
     return lambda program: _emit(program, "end")
 
 
-def sequence(parts: Iterable[Part]) -> Part:
-    """All parts, one behind the other."""
+def build_sequence(parts: Iterable[PatternPart]) -> PatternPart:
+    """Build a part that matches all parts one after the other."""
     listed = list(parts)
 
     def write(program: Program) -> None:
@@ -53,38 +53,38 @@ def sequence(parts: Iterable[Part]) -> Part:
     return write
 
 
-def either(parts: Iterable[Part]) -> Part:
-    """One of the parts."""
+def build_alternatives(parts: Iterable[PatternPart]) -> PatternPart:
+    """Build a part that matches one of the parts."""
     listed = list(parts)
 
     def write(program: Program) -> None:
-        leaving = []
+        jumps = []
         for part in listed[:-1]:
             fork = _emit(program, "fork")
             part(program)
-            leaving.append(_emit(program, "go"))
+            jumps.append(_emit(program, "go"))
             program[fork] = ("fork", fork + 1, len(program))
         listed[-1](program)
-        for at in leaving:
+        for at in jumps:
             program[at] = ("go", len(program), 0)
 
     return write
 
 
-def repeated(part: Part, least: int, most: int | None) -> Part:
-    """A part so many times; `most` is None where there is no bound."""
+def build_repetition(part: PatternPart, minimum: int, maximum: int | None) -> PatternPart:
+    """Build a part that repeats another `least` to `most` times; `most` is None if unbounded."""
 
     def write(program: Program) -> None:
-        for _ in range(least):
+        for _ in range(minimum):
             part(program)
-        if most is None:
+        if maximum is None:
             fork = _emit(program, "fork")
             part(program)
             _emit(program, "go", fork)
             program[fork] = ("fork", fork + 1, len(program))
             return
         forks = []
-        for _ in range(most - least):
+        for _ in range(maximum - minimum):
             forks.append(_emit(program, "fork"))
             part(program)
         for fork in forks:
@@ -93,10 +93,10 @@ def repeated(part: Part, least: int, most: int | None) -> Part:
     return write
 
 
-def _emit(program: Program, kind: str, what: int | Callable[[str], bool] = 0) -> int:
+def _emit(program: Program, kind: str, operand: int | Callable[[str], bool] = 0) -> int:
     if len(program) >= MAX_SIZE:
         raise TooLarge(f"a pattern with more than {MAX_SIZE:,} parts")
-    program.append((kind, what, 0))
+    program.append((kind, operand, 0))
     return len(program) - 1
 
 
@@ -105,77 +105,77 @@ class Automaton:
 
     __slots__ = ("_next", "_program", "_start")
 
-    def __init__(self, part: Part) -> None:
-        """Raises TooLarge."""
+    def __init__(self, part: PatternPart) -> None:
+        """Compile a pattern; raise TooLarge if it needs too many instructions."""
         self._program: Program = []
         part(self._program)
-        self._start = self._closed((0,), first=True)
+        self._start = self._close((0,), first=True)
         self._next: dict[tuple[States, str], States] = {}
 
     def fullmatch(self, text: str) -> bool:
-        """Whether the whole text matches."""
+        """Return whether the whole text matches."""
         states = self._start
         for char in text:
             if not states:
                 return False
-            states = self._after(states, char)
-        return self._accepts(states)
+            states = self._move(states, char)
+        return self._can_end(states)
 
     def match(self, text: str) -> bool:
-        """Whether a start of the text matches."""
+        """Return whether a prefix of the text matches."""
         states = self._start
         for place, char in enumerate(text):
-            if len(self._program) in states or (char == "\n" and place + 1 == len(text) and self._accepts(states)):
+            if len(self._program) in states or (char == "\n" and place + 1 == len(text) and self._can_end(states)):
                 return True
             if not states:
                 return False
-            states = self._after(states, char)
-        return self._accepts(states)
+            states = self._move(states, char)
+        return self._can_end(states)
 
-    def _after(self, states: States, char: str) -> States:
-        known = self._next.get((states, char))
-        if known is None:
-            if len(self._next) >= _MAX_REMEMBERED:
+    def _move(self, states: States, char: str) -> States:
+        next_states = self._next.get((states, char))
+        if next_states is None:
+            if len(self._next) >= _MAX_CACHED:
                 self._next.clear()
-            fitting = []
+            reached = []
             for at in states:
                 if at < len(self._program):
                     kind, fits, _ = self._program[at]
                     if kind == "one" and not isinstance(fits, int) and fits(char):
-                        fitting.append(at + 1)
-            known = self._next[states, char] = self._closed(fitting)
-        return known
+                        reached.append(at + 1)
+            next_states = self._next[states, char] = self._close(reached)
+        return next_states
 
-    def _accepts(self, states: States) -> bool:
-        """Whether the pattern may end here, where the text does."""
-        return len(self._program) in self._closed(states, last=True)
+    def _can_end(self, states: States) -> bool:
+        """Return whether the pattern can end in these states at the end of the text."""
+        return len(self._program) in self._close(states, last=True)
 
-    def _closed(self, states: Iterable[int], first: bool = False, last: bool = False) -> States:
-        """The states that are reached from some without a further character."""
-        found: set[int] = set()
-        waiting = list(states)
-        while waiting:
-            at = waiting.pop()
-            if at in found:
+    def _close(self, states: Iterable[int], first: bool = False, last: bool = False) -> States:
+        """Return the states that are reached without reading another character."""
+        reached: set[int] = set()
+        pending = list(states)
+        while pending:
+            at = pending.pop()
+            if at in reached:
                 continue
-            found.add(at)
+            reached.add(at)
             if at == len(self._program):
                 continue
-            kind, to, other = self._program[at]
+            kind, target, alternative = self._program[at]
             if kind == "go":
-                waiting.append(to)  # type: ignore[arg-type]
+                pending.append(target)  # type: ignore[arg-type]
             elif kind == "fork":
-                waiting += (to, other)  # type: ignore[arg-type]
+                pending += (target, alternative)  # type: ignore[arg-type]
             elif (kind == "start" and first) or (kind == "end" and last):
-                waiting.append(at + 1)
-        return frozenset(found)
+                pending.append(at + 1)
+        return frozenset(reached)
 
 
-def literal(text: str) -> Part:
-    """These characters, as they are."""
-    return sequence(one(partial(str.__eq__, char)) for char in text)
+def build_literal(text: str) -> PatternPart:
+    """Build a part that matches a text literally."""
+    return build_sequence(build_char(partial(str.__eq__, char)) for char in text)
 
 
-def anything(_: str) -> bool:
-    """Every character fits."""
+def accept_any(_: str) -> bool:
+    """Accept every character."""
     return True

@@ -1,7 +1,7 @@
-"""Texts that take long to make, kept between runs under names that their makers choose: digests of what they are about.
+"""Cache: texts that take long to compute, kept between runs under digests of their inputs.
 
-A folder that cannot be written is no trouble, and the oldest texts go where there are too many. What a repository holds
-is written by others: a folder with files that git tracks is no cache.
+A folder that cannot be written is no error, and the oldest texts are removed if there are too many. Repositories may be
+written by others, so a folder with files that git tracks is not used as a cache.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from cfglint_train.foundation.typed import Final
 MAX_FILES: Final = 64
 MAX_BYTES: Final = 16 * 2**20
 
-_KEPT: Final = re.compile(r".*[0-9a-f]{64}(\.[0-9]+)?")
-"""What the files of a cache are called: they end in a digest. Others in the folder are not touched."""
+_CACHE_FILE: Final = re.compile(r".*[0-9a-f]{64}(\.[0-9]+)?")
+"""Names of cache files, which end in a digest; other files in the folder are not touched."""
 
 
 class Cache:
-    """The texts of one kind. Without a folder, none are kept."""
+    """The texts of one kind; without a folder, none are kept."""
 
     __slots__ = ("_folder",)
 
     def __init__(self, kind: str, folder: str | None) -> None:
+        """Use the subfolder `kind` of `folder`, unless it is a link or may hold tracked files."""
         path = None if folder is None else os.path.join(folder, kind)
-        # A repository's own cache folder may hold a link that leads elsewhere.
-        self._folder = None if path is None or os.path.islink(path) or _may_be_tracked(path) else path
+        # The cache folder inside a repository may hold a link to another place.
+        self._folder = None if path is None or os.path.islink(path) or _can_be_tracked(path) else path
 
     def get(self, digest: str) -> str | None:
-        """A text that was kept; it counts as used again."""
+        """Get a cached text, or None; it counts as recently used."""
         if self._folder is None:
             return None
         path = os.path.join(self._folder, digest)
@@ -43,50 +44,50 @@ class Cache:
         return text
 
     def put(self, digest: str, text: str) -> None:
-        """Keep a text, and let go of the oldest ones."""
+        """Put a text into the cache and remove the oldest ones."""
         if self._folder is None:
             return
         with suppress(OSError):
             os.makedirs(self._folder, exist_ok=True)
             path = os.path.join(self._folder, digest)
             temporary = f"{path}.{os.getpid()}"
-            # A new file: the folder may be one of a repository, where a link waits under this name.
+            # Create a new file: in a repository's folder, there may be a link under this name.
             with open(temporary, "x", encoding="utf-8") as file:
                 file.write(text)
             os.replace(temporary, path)
-            _let_go(self._folder)
+            _remove_oldest(self._folder)
 
 
-def _may_be_tracked(folder: str) -> bool:
-    """Return whether git tracks files in a folder of a repository, or that cannot be determined."""
-    root = regular_files.repository_of(os.path.realpath(folder))
+def _can_be_tracked(folder: str) -> bool:
+    """Return whether git tracks files in a folder of a repository, or might."""
+    root = regular_files.find_repository(os.path.realpath(folder))
     if root is None or not os.path.isdir(folder):
         return False
-    index = git_index.tracked(root)
+    index = git_index.read_index(root)
     return index is None or not os.path.exists(os.path.join(root, ".git")) or index.has_files_in(folder, root)
 
 
-def _let_go(folder: str) -> None:
-    ours = (entry for entry in os.scandir(folder) if _KEPT.fullmatch(entry.name))
-    kept = sorted(((entry.stat(), entry.path) for entry in ours), key=lambda one: -one[0].st_mtime)
+def _remove_oldest(folder: str) -> None:
+    entries = (entry for entry in os.scandir(folder) if _CACHE_FILE.fullmatch(entry.name))
+    files = sorted(((entry.stat(), entry.path) for entry in entries), key=lambda pair: -pair[0].st_mtime)
     total = 0
-    for number, (status, path) in enumerate(kept):
+    for number, (status, path) in enumerate(files):
         total += status.st_size
         if number >= MAX_FILES or total > MAX_BYTES:
             os.unlink(path)
 
 
-def folder_of(flag: str | None, setting: str | None) -> str | None:
-    """Return the folder of the cache; None where nothing is kept, which an empty name means.
+def find_cache_folder(flag: str | None, setting: str | None) -> str | None:
+    """Return the folder of the cache, or None if nothing is cached (an empty name).
 
-    A flag wins over `CFGLINT_CACHE_DIR`, that over the setting; else it is `cfglint` below `XDG_CACHE_HOME` or
-    `~/.cache`. The setting counts in a repository only: elsewhere, as in an unpacked archive, git cannot say what came
-    with it.
+    A flag overrides `CFGLINT_CACHE_DIR`, which overrides the setting; the default is `cfglint` below `XDG_CACHE_HOME`
+    or `~/.cache`. The setting only counts in a repository: elsewhere, as in an unpacked archive, git does not know
+    which files came with it.
     """
-    for stated in (flag, os.environ.get("CFGLINT_CACHE_DIR")):
-        if stated is not None:
-            return stated or None
-    if setting is not None and regular_files.repository_of(setting) is not None:
+    for folder in (flag, os.environ.get("CFGLINT_CACHE_DIR")):
+        if folder is not None:
+            return folder or None
+    if setting is not None and regular_files.find_repository(setting) is not None:
         return setting
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(base, "cfglint")

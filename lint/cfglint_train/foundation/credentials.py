@@ -1,4 +1,4 @@
-"""What credentials look like: tokens of services by their published shape, values of keys that are called a secret.
+"""Credentials: find tokens of services by their published shape, and values of keys that are named as secrets.
 
 Rules find them in files, and every output is masked by the same patterns, whatever file or message a token comes from.
 """
@@ -15,21 +15,22 @@ from cfglint_train.foundation.typed import Final
 
 
 class _Shape(Frozen):
-    """A kind of credential. Its pattern is compiled only for texts that have one of the clues."""
+    """A kind of credential; its pattern is compiled only for texts that contain one of the clues."""
 
     clues: tuple[str, ...]
-    """In lower case."""
+    """Lower-case texts; every match of the pattern contains one of them."""
     pattern: str
-    """The last group that takes part is the credential; without a group, all of it. Every repetition has a bound, which
-    keeps the search linear.
+    """Pattern whose last matching group is the credential; without a group, the whole match.
+
+    Every repetition is bounded, which keeps the search linear.
     """
-    alone: bool = True
-    """No letter or digit may be beside it."""
+    is_delimited: bool = True
+    """True if no letter or digit may be next to the match."""
 
 
-# Tokens that begin with a prefix of their own; `token_shapes.json` has some hundred more.
-# Sources: the services' documentation; GitHub's "Supported secret scanning patterns" (Docker, Groq, LangSmith, NVIDIA,
-# Replicate, xAI); Slack's, Discord's, Telegram's and Azure's documentation of the addresses.
+# Tokens with a prefix of their own; `token_shapes.json` has about a hundred more. Sources: the services' documentation;
+# GitHub's "Supported secret scanning patterns" (Docker, Groq, LangSmith, NVIDIA, Replicate, xAI); the documentation of
+# Slack's, Discord's, Telegram's and Azure's URLs.
 _SHAPES: Final = (
     _Shape(("hf_",), r"hf_[A-Za-z0-9]{30,250}"),
     _Shape(("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), r"gh[pousr]_[A-Za-z0-9]{36,250}"),
@@ -48,7 +49,7 @@ _SHAPES: Final = (
     _Shape(("r8_",), r"r8_[A-Za-z0-9]{37,60}"),
     _Shape(("lsv2_",), r"lsv2_[a-z]{2}_[A-Za-z0-9_]{30,100}"),
     _Shape(
-        ("ak-", "as-"),  # Modal: an id and a secret; one in 10^5 has letters of one case only, as words have
+        ("ak-", "as-"),  # Modal: an id and a secret; one in 10^5 has letters of only one case, like words
         r"a[ks]-(?=[^A-Z]{0,21}[A-Z])(?=[^a-z]{0,21}[a-z])[A-Za-z0-9]{22}",
     ),
     _Shape(
@@ -57,7 +58,7 @@ _SHAPES: Final = (
         False,
     ),
     _Shape(("eyj",), r"eyJ[A-Za-z0-9_-]{10,2000}\.eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,2000}"),
-    _Shape((":aa",), r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])", False),  # Telegram's bots
+    _Shape((":aa",), r"(?<![0-9])[0-9]{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])", False),  # Telegram bots
     _Shape(("hooks.slack",), r"(?i:hooks\.slack(?:-gov)?\.com)/[a-z]{3,20}/([A-Za-z0-9/_-]{20,200})", False),
     _Shape(
         ("webhooks/",), r"(?i:discord(?:app)?\.com)/api/(?:v[0-9]{1,3}/)?webhooks/[0-9]{5,25}/([\w-]{20,200})", False
@@ -66,15 +67,15 @@ _SHAPES: Final = (
     _Shape(("sig=",), r"(?<![A-Za-z0-9_])(?i:sig)=([A-Za-z0-9%+/_=-]{20,200}+)(?![A-Za-z0-9%+/_=-])", False),
     _Shape(("signature=",), r"(?i:x-(?:amz|goog)-signature)=([0-9a-f]{40,1024})", False),
 )
-# Credentials without a shape of their own are recognised by what precedes them on the line; the groups are the
+# Credentials without a shape of their own are recognised by the text before them on the line; the groups are the
 # credentials.
 _WANDB: Final = (
     r"(?i:wandb[ \t]+login(?:[ \t]+--?[a-z]{1,20}(?:=[^\s]{1,100})?){0,5}"
     r"|(?:use_)?wandb(?:[._-]?(?:api[._-]?)?(?:key|token))?)"
     r"[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?([0-9a-f]{40})(?![0-9A-Za-z_])"
 )
-# 40 characters of base64 behind a name of it, as awslabs/git-secrets looks for them (`--register-aws`). About one in
-# 10^9 has letters of one case only, as a path may have.
+# 40 characters of base64 after a name for it, as in awslabs/git-secrets (`--register-aws`). About one in 10^9 has
+# letters of only one case, like a path.
 _AWS: Final = (
     r"(?i:aws[._-]?secret(?:[._-]?key)?|secret[._-]?access[._-]?key)[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?"
     r"((?=[^A-Z]{0,39}[A-Z])(?=[^a-z]{0,39}[a-z])[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/_=.-])"
@@ -84,14 +85,14 @@ _DATABASE: Final = r"(?i:postgres|mysql|mariadb|mongodb|redis|amqp|mssql|oracle|
 _USER: Final = r"://([A-Za-z0-9_~.%-]{20,200})@"
 _BEARER: Final = r"(?i:bearer|basic)[ \t]+([A-Za-z0-9+/_=.~-]{16,4000})"
 _PRIVATE: Final = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----((?:[^-]|-(?!----)){20,20000})"
-# What the last word of a key says of its value.
-_CHOSEN: Final = r"password|passwd|passphrase|[_-]pwd"
-"""A person may have chosen it: any literal is one."""
-_PASS: Final = r"[_-]pass"
-"""It may be a word for something else (`forward_pass`): what is no word is one."""
-_MADE: Final = r"token|(?:api|access|account|auth|private|secret|signing|storage|master)[_-]?key"
-"""A program has made it: what does not look generated is something else, such as a token of a vocabulary."""
-_NAME: Final = rf"{_CHOSEN}|{_PASS}|secret|{_MADE}"
+# The last word of a key shows what kind of value it has.
+_PASSWORD_KEYS: Final = r"password|passwd|passphrase|[_-]pwd"
+"""Keys whose value a person may have chosen: any literal is a credential."""
+_PASS_KEYS: Final = r"[_-]pass"
+"""Keys that may mean something else (`forward_pass`): only a value that is no word is a credential."""
+_TOKEN_KEYS: Final = r"token|(?:api|access|account|auth|private|secret|signing|storage|master)[_-]?key"
+"""Keys whose value a program generates: other values are something else, such as a vocabulary's token."""
+_NAME: Final = rf"{_PASSWORD_KEYS}|{_PASS_KEYS}|secret|{_TOKEN_KEYS}"
 _NAMED: Final = (
     rf"(?P<flag>(?<![A-Za-z0-9_-])--?[A-Za-z0-9_.-]{{0,60}})?(?P<name>(?i:{_NAME}))\\?[\"']?"
     r"(?P<sign>[ \t]*[:=][ \t]*|[ \t]+)"
@@ -99,8 +100,8 @@ _NAMED: Final = (
     r"|\\?'(?P<single>(?:[^'\\]|''|\\(?!')){8,4000}+)(?=\\?')"
     r"|\\?(?P<bare>[^\s\"'`,;(){}\[\]<>|&$\\]{8,4000}+)(?P<rest>(?=[\s\"'`,;)}\]<|&\\]|$)[ \t]*[^\s]?))"
 )
-# A text without any of the clues of a pattern holds none, nor one without such a value; asked first, since most texts
-# are such and then the pattern does not have to be compiled.
+# A text without any clue of a pattern, or without such a value, has no match. This is checked first because it is true
+# for most texts and saves compiling the pattern.
 _BY_NAME: Final = (
     _Shape(("wandb",), _WANDB, False),
     _Shape(("secret",), _AWS, False),
@@ -111,96 +112,102 @@ _BY_NAME: Final = (
 )
 _VALUES: Final = {_WANDB: r"[0-9a-f]{40}", _AWS: r"[A-Za-z0-9+/]{40}"}
 _LONG: Final = r"[A-Za-z0-9+/_=.~-]{16,500}"
-_TELLING: Final = ("passw", "passphrase", "_pass", "-pass", "_pwd", "-pwd", "secret")
-_WORDS: Final = (*_TELLING, "token", "key")
-# What stands for a value: words between boundaries, as in `hf_xxxx` and `your-key`; AWS's own examples; or all of it.
+_SECRET_WORDS: Final = ("passw", "passphrase", "_pass", "-pass", "_pwd", "-pwd", "secret")
+_WORDS: Final = (*_SECRET_WORDS, "token", "key")
+# Placeholders for a value: words between boundaries, as in `hf_xxxx` and `your-key`; AWS's own examples; or the whole
+# value.
 PLACEHOLDER: Final = (
     r"(?<![A-Za-z0-9])(?i:x{4,}|(?:(?:token|secret|password|key)[_-]?)?here)(?![A-Za-z0-9])|(?i:x{8,})|\*{8,}"
     r"|(?<![A-Za-z])(?i:your?|examples?|change[_-]?me|placeholder|redacted|dummy)(?![A-Za-z])|EXAMPLE(?:KEY)?$"
     r"|^(?:\*{3,}|\$\w+|(?i:pass(?:word)?|passwd|pwd|secret|token|required|optional|enabled|disabled|protected|incorrect"
     r"|undefined|environment|interactive))$"
 )
-_FILLED_IN: Final = r"\$?\{\{[^{}]*\}\}|\$\{[^{}]*\}|\$\([^()]*\)|%\(\w+\)s|<[^<>]*>"
-"""Marks for which something else is put in: what is left without them is no credential if it is short."""
+_SUBSTITUTIONS: Final = r"\$?\{\{[^{}]*\}\}|\$\{[^{}]*\}|\$\([^()]*\)|%\(\w+\)s|<[^<>]*>"
+"""Substitution marks; a value that is short without them is no credential."""
 _REFERENCE: Final = (
-    r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"  # a variable of the environment
+    r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"  # an environment variable
     r"|(?i:(?:[a-z]+_)*(?:password|passwd|secret|token|key))"  # another variable
-    r"|(?i:env|file|secret|vault|op|ssm|arn|aws|gcp|azure|keyring):.*"  # something that is kept elsewhere
+    r"|(?i:env|file|secret|vault|op|ssm|arn|aws|gcp|azure|keyring):.*"  # a reference to a store
     r"|[a-z]+(?:_[a-z]+)+|!ENV .*|[a-z_]+(?:\.[a-z_]+)*(?:\(.*\)|\[.*\])"  # a name, or code
     r"|(?:~|\.{0,2})/.*|.*://.*|[\w.-]+(?:/[\w.-]+)*/[\w-]*\.[\w.-]+"  # a file
 )
 _ATTRIBUTE: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"
-"""An expression of Python."""
+"""A Python expression."""
 _LABEL: Final = r"[a-z]+(?:[-_.][a-z0-9]+)*"
-"""The name of a secret that is kept elsewhere."""
+"""The name of a secret in a store."""
 _WORD: Final = r"[A-Z]?[a-z]{0,20}[0-9]{0,8}[a-z]{0,2}[0-9]{0,2}|[A-Z]{1,10}[0-9]{0,4}"
 
 
-def spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where credentials are in a text, in no order."""
+def find_credentials(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the start and end of each credential in a text, in no order."""
     lowered = text.lower()
-    characters = set(lowered)  # a clue is searched only if all of its characters are there
-    clued = [shape for clue, shape in _clued() if characters.issuperset(clue) and clue in lowered]
+    characters = set(lowered)  # a clue is searched only if all of its characters occur
+    clued = [shape for clue, shape in _load_shapes() if characters.issuperset(clue) and clue in lowered]
     for shape in dict.fromkeys(clued):
         if shape.pattern in _VALUES and re.search(_VALUES[shape.pattern], text) is None:
             continue
-        whole = rf"(?<![A-Za-z0-9_])(?:{shape.pattern})(?![A-Za-z0-9_])" if shape.alone else shape.pattern
-        for match in re.finditer(whole, text):
+        pattern = rf"(?<![A-Za-z0-9_])(?:{shape.pattern})(?![A-Za-z0-9_])" if shape.is_delimited else shape.pattern
+        for match in re.finditer(pattern, text):
             value = match[match.lastindex or 0]
-            if not _stands_for_one(value) and _fits(shape, match, value):
+            if not _is_placeholder(value) and _is_credential(shape, match, value):
                 yield match.span(match.lastindex or 0)
     words = [word for word in _WORDS if word in lowered]
-    if not _may_have(words, text):
+    if not _can_contain(words, text):
         return
     start = 0
     for line, low in zip(text.split("\n"), lowered.split("\n"), strict=True):
-        if len(low) > _SHORTEST:
-            there = [word for word in words if word in low]
-            if there and _may_have(there, line):
-                yield from ((start + first, start + end) for first, end in _named(line))
+        if len(low) > _MIN_LENGTH:
+            line_words = [word for word in words if word in low]
+            if line_words and _can_contain(line_words, line):
+                yield from ((start + first, start + end) for first, end in _find_named_values(line))
         start += len(line) + 1
 
 
-def _fits(shape: _Shape, match: re.Match[str], value: str) -> bool:
-    """Return whether what has a shape is a credential, and not words that begin as one does."""
+def _is_credential(shape: _Shape, match: re.Match[str], value: str) -> bool:
+    """Return whether a match is a credential, and not words that begin like one."""
     if shape.pattern in (_USER, _BEARER):
         return is_generated(value)
     if shape.pattern == _ADDRESS and re.search("[/@]", value) is not None:  # a port, and a path with an `@`
         return "://" not in value and (re.match(_DATABASE, match[0]) is not None or not _is_words(value, 0))
-    return not shape.alone or not _is_words(value)
+    return not shape.is_delimited or not _is_words(value)
 
 
-def _stands_for_one(value: str) -> bool:
-    """Return whether a value is a placeholder, or is filled in from elsewhere."""
+def _is_placeholder(value: str) -> bool:
+    """Return whether a value is a placeholder or is substituted later."""
     if re.search(PLACEHOLDER, value) is not None:
         return True
-    left = re.sub(_FILLED_IN, "", value)
-    return left != value and len(left) < _SHORTEST
+    literal_text = re.sub(_SUBSTITUTIONS, "", value)
+    return literal_text != value and len(literal_text) < _MIN_LENGTH
 
 
-def _is_words(value: str, least: int = 2) -> bool:
-    """Return whether a value is words, with numbers, that dashes, slashes or the like separate: `least` or more."""
+def _is_words(value: str, minimum: int = 2) -> bool:
+    """Return whether a value is at least `minimum` words, with numbers, separated by dashes, slashes and the like."""
     parts = re.split(r"[-_./@ ]", value)
     words = sum(part.isalpha() and len(part) > 2 for part in parts)
-    return words >= least and all(re.fullmatch(_WORD, part) for part in parts)
+    return words >= minimum and all(re.fullmatch(_WORD, part) for part in parts)
 
 
-def _may_have(words: list[str], text: str) -> bool:
-    """Return whether a text may have a key, of those with some words, whose value is a credential."""
-    if any(word in _TELLING for word in words):
+def _can_contain(words: list[str], text: str) -> bool:
+    """Return whether a text with some of `_WORDS` can contain a key whose value is a credential."""
+    if any(word in _SECRET_WORDS for word in words):
         return True
     return bool(words) and any(map(is_generated, re.findall(_LONG, text)))
 
 
-def _named(line: str) -> Iterator[tuple[int, int]]:
-    """Where values of keys that say what they are are in a line."""
+def _find_named_values(line: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of credentials that a line assigns to keys named as secrets."""
     for match in re.finditer(_NAMED, line):
         kind = next(kind for kind in ("nested", "double", "single", "bare") if match[kind] is not None)
         value = match[kind]
         if match["sign"].isspace() and not match["flag"]:
             if not is_opaque(value):  # the next word of a sentence
                 continue
-        elif kind == "bare" and ":" in match["sign"] and match["rest"].strip() not in _ENDS and not is_generated(value):
+        elif (
+            kind == "bare"
+            and ":" in match["sign"]
+            and match["rest"].strip() not in _VALUE_ENDS
+            and not is_generated(value)
+        ):
             continue  # a sentence
         elif kind == "bare" and "=" in match["sign"] and re.fullmatch(_ATTRIBUTE, value):
             continue
@@ -208,14 +215,14 @@ def _named(line: str) -> Iterator[tuple[int, int]]:
             yield match.span(kind)
 
 
-_ENDS: Final = ("", "#", ",", "}", "]", ")", '"', "'", "`", ";", "&", "|", "\\")
-"""What may follow a value that no quotes end."""
+_VALUE_ENDS: Final = ("", "#", ",", "}", "]", ")", '"', "'", "`", ";", "&", "|", "\\")
+"""Characters that may follow an unquoted value."""
 
 
 def is_secret(key: str, value: str) -> bool:
-    """Return whether a key says that its value is a credential, and the value is none of another place."""
-    name = re.search(rf"(?i)(?:({_CHOSEN})|({_PASS})|(secret)|{_MADE})$", key)
-    if name is None or len(value) < _SHORTEST or _stands_for_one(value):
+    """Return whether a key is named as a secret and its value is a literal credential, not a reference."""
+    name = re.search(rf"(?i)(?:({_PASSWORD_KEYS})|({_PASS_KEYS})|(secret)|{_TOKEN_KEYS})$", key)
+    if name is None or len(value) < _MIN_LENGTH or _is_placeholder(value):
         return False
     if name.lastindex is None:
         return is_generated(value)
@@ -228,32 +235,32 @@ def is_secret(key: str, value: str) -> bool:
     return not name[3] or (re.fullmatch(_LABEL, value) is None and not _is_words(value))
 
 
-_SHORTEST: Final = 8
-"""Characters of a secret; the words for "none" and "ask me" are shorter."""
+_MIN_LENGTH: Final = 8
+"""Minimum number of characters of a secret; words such as "none" and "ask me" are shorter."""
 
 
 def is_opaque(text: str) -> bool:
-    """Whether a value looks generated: letters and digits mixed all through, unlike a path, a word or a number."""
+    """Return whether a value looks generated: letters and digits mixed throughout, unlike paths or words."""
     if len(text) < 20 or " " in text or _is_path(text):
         return False
-    turns = sum(one.isdigit() != other.isdigit() for one, other in zip(text, text[1:], strict=False))
+    turns = sum(char.isdigit() != following.isdigit() for char, following in zip(text, text[1:], strict=False))
     return turns >= 4 and sum(map(str.isdigit, text)) >= 4 and any(map(str.isalpha, text))
 
 
 def is_generated(text: str) -> bool:
-    """Return whether a value looks generated, be it of letters of both cases with few digits.
+    """Return whether a value looks generated, including values of mixed-case letters with few digits.
 
-    Of 1,000 values of 16 random letters and digits, about 20 do not; words, releases and names of models do not.
+    Of 1,000 values of 16 random letters and digits, about 20 do not; words, releases and model names do not.
     """
     if is_opaque(text):
         return True
     if re.fullmatch(_LONG, text) is None or _is_path(text):
         return False
     turns = sum(
-        (one.isdigit() and other.isalpha())
-        or (one.isalpha() and other.isdigit())
-        or (one.islower() and other.isupper())
-        for one, other in zip(text, text[1:], strict=False)
+        (char.isdigit() and following.isalpha())
+        or (char.isalpha() and following.isdigit())
+        or (char.islower() and following.isupper())
+        for char, following in zip(text, text[1:], strict=False)
     )
     return turns >= max(3, len(text) / 6) and any(map(str.isdigit, text))
 
@@ -263,29 +270,35 @@ def _is_path(text: str) -> bool:
 
 
 @cache
-def _clued() -> tuple[tuple[str, _Shape], ...]:
-    """Every clue with its shape."""
+def _load_shapes() -> tuple[tuple[str, _Shape], ...]:
+    """Return every clue with its shape."""
     from json import loads
 
     with open(os.path.join(os.path.dirname(__file__), "token_shapes.json"), encoding="utf-8") as file:
-        listed: Mapping[str, str] = loads(file.read())["shapes"]
-    shapes = (*_SHAPES, *(_Shape((prefix,), pattern) for prefix, pattern in listed.items()), *_BY_NAME)
+        patterns: Mapping[str, str] = loads(file.read())["shapes"]
+    shapes = (*_SHAPES, *(_Shape((prefix,), pattern) for prefix, pattern in patterns.items()), *_BY_NAME)
     return tuple((clue, shape) for shape in shapes for clue in shape.clues)
 
 
-def masked(text: str) -> str:
-    """The text with every credential replaced by as many asterisks, so that lines and columns stay where they are."""
+def mask(text: str) -> str:
+    """Replace every credential in a text by as many asterisks, so that lines and columns stay the same."""
     parts: list[str] = []
-    done = 0
-    for start, end in sorted(spans(text)):
-        if end > done:
-            parts += (text[done : max(start, done)], re.sub(r"[^\n]", "*", text[max(start, done) : end]))
-            done = end
-    return "".join((*parts, text[done:])) if parts else text
+    masked_until = 0
+    for start, end in sorted(find_credentials(text)):
+        if end > masked_until:
+            parts += (
+                text[masked_until : max(start, masked_until)],
+                re.sub(r"[^\n]", "*", text[max(start, masked_until) : end]),
+            )
+            masked_until = end
+    return "".join((*parts, text[masked_until:])) if parts else text
 
 
-def shortened(text: str, most: int) -> str:
-    """A text for a message, its end left out where it is long. Credentials are masked before, so that none is cut."""
-    if len(text) <= most:
+def shorten(text: str, limit: int) -> str:
+    """Shorten a text for a message to at most `limit` characters.
+
+    Credentials are masked first, so that none is cut.
+    """
+    if len(text) <= limit:
         return text
-    return masked(text)[: most - 3] + "..."
+    return mask(text)[: limit - 3] + "..."

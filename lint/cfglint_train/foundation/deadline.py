@@ -1,7 +1,7 @@
-"""A limit on the processor time that some work may take.
+"""Deadlines: limit the processor time of some work.
 
-It needs a timer of the system and its signals, which Python hands to the main thread: elsewhere (Windows, a thread of
-another program, a program that uses the timer itself) the work takes as long as it takes.
+This needs a system timer and its signals, which Python delivers to the main thread. Elsewhere (on Windows, in a thread,
+in a program that uses the timer itself) the work is not limited.
 """
 
 from __future__ import annotations
@@ -17,87 +17,90 @@ Part = TypeVar("Part")
 Made = TypeVar("Made")
 
 _KIND: Final = getattr(signal, "SIGVTALRM", None)
-_AGAIN: Final = 0.1
-"""Seconds until the next signal: an exception is lost where nothing can be raised (a destructor, a callback of C)."""
+_REPEAT_SECONDS: Final = 0.1
+"""Seconds until the next signal.
 
-_LONGEST: Final = 86_400.0
-"""Seconds that a timer runs at most."""
+The signal repeats because an exception raised in a destructor or a C callback is lost.
+"""
+
+_MAX_SECONDS: Final = 86_400.0
+"""Maximum seconds that a timer runs."""
 
 _left: Callable[[], float] = float
-"""Gives the work that is timed the seconds that are left."""
-_aside: Final[ContextVar[float]] = ContextVar("aside", default=0.0)
-"""Seconds of all work that was done beside, in this thread."""
-_since: Final[ContextVar[float | None]] = ContextVar("since", default=None)
-"""When the work that is done beside began, in this thread."""
+"""Function that returns the seconds left for the timed work."""
+_untimed_seconds: Final[ContextVar[float]] = ContextVar("aside", default=0.0)
+"""Seconds of all untimed work in this thread."""
+_untimed_since: Final[ContextVar[float | None]] = ContextVar("since", default=None)
+"""Start of the current untimed work in this thread."""
 
 
 class OutOfTime(BaseException):
-    """The time is up. Not an Exception: what catches the errors of one rule must not catch the end of all."""
+    """The end of the time limit; a BaseException, so that a handler for one rule's errors does not catch it."""
 
 
-def clock() -> float:
-    """Return the processor time of this process without that of the work `beside`."""
-    since = _since.get()
-    return (process_time() if since is None else since) - _aside.get()
+def read_clock() -> float:
+    """Return the processor time of this process without that of `run_untimed`."""
+    since = _untimed_since.get()
+    return (process_time() if since is None else since) - _untimed_seconds.get()
 
 
-def within(left: Callable[[], float], work: Callable[[Part], Made], part: Part) -> Made:
-    """Return what some work makes. Raises OutOfTime once `left` says that no seconds are left."""
+def run_within(seconds_left: Callable[[], float], work: Callable[[Part], Made], part: Part) -> Made:
+    """Run some work and return its result; raise OutOfTime once `seconds_left` returns 0 or less."""
     global _left  # noqa: PLW0603
-    if left() <= 0:
+    if seconds_left() <= 0:
         raise OutOfTime
     if _KIND is None or signal.getsignal(_KIND) != signal.SIG_DFL:
         return work(part)
     try:
-        signal.signal(_KIND, _stop)
+        signal.signal(_KIND, _handle_signal)
     except ValueError:  # not the main thread
         return work(part)
-    _left = left
+    _left = seconds_left
     try:
-        _arm(left())
+        _start_timer(seconds_left())
         return work(part)
     finally:
-        _disarm()
+        _stop_timer()
 
 
-def beside(work: Callable[[], Made]) -> Made:
-    """Return what some work makes that is bounded by itself and done once for many: `clock` stands still meanwhile."""
-    if _since.get() is not None:
+def run_untimed(work: Callable[[], Made]) -> Made:
+    """Run work that has its own limit and serves many tasks; `read_clock` stands still meanwhile."""
+    if _untimed_since.get() is not None:
         return work()
     since = process_time()
-    token = _since.set(since)
+    token = _untimed_since.set(since)
     try:
         return work()
     finally:
-        _aside.set(_aside.get() + process_time() - since)
-        _since.reset(token)
+        _untimed_seconds.set(_untimed_seconds.get() + process_time() - since)
+        _untimed_since.reset(token)
 
 
-def _arm(seconds: float) -> None:
-    """Ask again after so many seconds, which must be finite for a timer."""
-    signal.setitimer(signal.ITIMER_VIRTUAL, min(max(seconds, 0.001), _LONGEST), _AGAIN)
+def _start_timer(seconds: float) -> None:
+    """Start the timer; its seconds must be finite."""
+    signal.setitimer(signal.ITIMER_VIRTUAL, min(max(seconds, 0.001), _MAX_SECONDS), _REPEAT_SECONDS)
 
 
-def _disarm() -> None:
+def _stop_timer() -> None:
     while True:
         try:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
             signal.signal(_KIND, signal.SIG_DFL)
             return
-        except OutOfTime:  # it came in between
+        except OutOfTime:  # the signal arrived in between
             continue
 
 
-def _stop(number: int, frame: Any) -> None:
-    left = _left()
-    if left <= 0 and not _is_importing(frame):
+def _handle_signal(number: int, frame: Any) -> None:
+    seconds = _left()
+    if seconds <= 0 and not _is_importing(frame):
         raise OutOfTime
-    _arm(left)
+    _start_timer(seconds)
 
 
 def _is_importing(frame: Any) -> bool:
-    """Return whether a module is being imported: half of it would stay for the rest of the process."""
-    while frame is not None and frame.f_code is not within.__code__:
+    """Return whether a module is being imported; an interrupted import would stay half done for the whole process."""
+    while frame is not None and frame.f_code is not run_within.__code__:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
         frame = frame.f_back

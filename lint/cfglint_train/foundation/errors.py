@@ -1,14 +1,14 @@
-"""Errors of the caller, and how an error of cfglint itself is described."""
+"""Errors of the caller, and descriptions of internal errors."""
 
 from __future__ import annotations
 
 
 class UsageError(Exception):
-    """An option, a setting or a stated fact cannot be used; nothing was read yet, nothing written."""
+    """An option, a setting or a stated fact that cannot be used; nothing was read or written yet."""
 
 
-def crash(error: Exception) -> str:
-    """An error of cfglint itself on one line: what it is, and in which module and line it was raised."""
+def describe_crash(error: Exception) -> str:
+    """Describe an internal error on one line: the error, and the module and line that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

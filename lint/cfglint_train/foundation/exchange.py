@@ -1,4 +1,4 @@
-"""Renames of two kinds that `os` does not have (Linux: renameat2): an exchange, and one that replaces nothing."""
+"""Two kinds of rename that `os` lacks (Linux: renameat2): an exchange, and a rename that never replaces a file."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import sys
 
 from cfglint_train.foundation.typed import Final
 
-_HERE: Final = -100
-"""AT_FDCWD: relative paths count from the working directory."""
+_AT_FDCWD: Final = -100
+"""AT_FDCWD: relative paths are relative to the working directory."""
 _NO_REPLACE: Final = 1
 """RENAME_NOREPLACE (linux/fs.h)."""
 _EXCHANGE: Final = 2
 """RENAME_EXCHANGE (linux/fs.h)."""
 
 
-def exchange(one: str, other: str) -> bool:
-    """Exchange two names; False where the system or the file system has no such thing, and nothing happened."""
-    return _renamed(one, other, _EXCHANGE) == 0
+def exchange(first: str, second: str) -> bool:
+    """Exchange two names; return False, with nothing changed, if the system or the file system cannot do that."""
+    return _rename(first, second, _EXCHANGE) == 0
 
 
 def rename_new(source: str, target: str) -> None:
-    """Give a file a name that is free, in one step. Raises OSError; FileExistsError where the name is taken.
+    """Rename a file to a free name in one step; raise OSError, or FileExistsError if the name is in use.
 
-    Where the system cannot, the file has both names for a moment. On Windows `os.rename` replaces nothing.
+    If the system cannot do that, the file has both names for a moment. On Windows, `os.rename` never replaces a file.
     """
     if os.name == "nt":
         os.rename(source, target)
         return
-    code = _renamed(source, target, _NO_REPLACE)
+    code = _rename(source, target, _NO_REPLACE)
     if code == errno.EEXIST:
         raise FileExistsError(code, os.strerror(code), target)
     if code != 0:
@@ -37,8 +37,8 @@ def rename_new(source: str, target: str) -> None:
         os.unlink(source)
 
 
-def _renamed(source: str, target: str, flags: int) -> int:
-    """The number of the error, 0 for none."""
+def _rename(source: str, target: str, flags: int) -> int:
+    """Rename a file with `renameat2` and return the error number, 0 for success."""
     if sys.platform != "linux":
         return errno.ENOSYS
     try:
@@ -47,5 +47,5 @@ def _renamed(source: str, target: str, flags: int) -> int:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (ImportError, OSError, AttributeError):
         return errno.ENOSYS
-    done: int = call(_HERE, os.fsencode(source), _HERE, os.fsencode(target), flags)
-    return 0 if done == 0 else ctypes.get_errno()
+    status: int = call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), flags)
+    return 0 if status == 0 else ctypes.get_errno()

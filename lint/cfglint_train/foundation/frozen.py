@@ -1,10 +1,10 @@
-"""Immutable records: named tuples whose making costs little.
+"""Immutable records: named tuples that are cheap to define.
 
-A lint of one file imports 120 kinds of record and makes a few of each. `typing.NamedTuple` compiles every annotation of
-every kind, and `collections.namedtuple` a constructor: together a fifth of the whole command. Here annotations stay
-the strings that they are, and a constructor is compiled once so many records of its kind are made that it pays. To a
-type checker `Frozen` is `typing.NamedTuple`, and at run time it has the same methods; `dataclass` makes the same of a
-class that users of the API handle as a data class.
+A lint of one file imports 120 kinds of record and creates a few of each. `typing.NamedTuple` compiles every annotation
+of every kind, and `collections.namedtuple` a constructor: together a fifth of the whole command. Here annotations stay
+strings, and a constructor is compiled only when many records of a kind are created. For type checkers `Frozen` is
+`typing.NamedTuple`, and at run time it has the same methods; `dataclass` does the same for a class that users of the
+API treat as a data class.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from dataclasses import dataclass
     from typing import NamedTuple as Frozen
 else:
-    # What `collections.namedtuple` makes its fields of.
+    # The descriptor that `collections.namedtuple` uses for its fields.
     from _collections import _tuplegetter
 
-    # Compiling a constructor takes as long as making so many records without one.
+    # Compiling a constructor costs as much as creating this many records without it.
     _PAYS = 30
     _tuple = tuple.__new__
 
     class _Row(tuple):
-        """What every record has beside its fields."""
+        """The methods of every record."""
 
         __slots__ = ()
 
@@ -41,10 +41,10 @@ else:
                 try:
                     rest = [named.pop(field) if field in named else cls._field_defaults[field] for field in missing]
                 except KeyError as field:
-                    raise TypeError(f"{cls.__name__} is made without {field}") from None
+                    raise TypeError(f"{cls.__name__} is missing {field}") from None
                 values = (*values, *rest)
             if named or len(values) > len(cls._fields):
-                raise TypeError(f"{cls.__name__} has the fields {', '.join(cls._fields)} and is given others")
+                raise TypeError(f"{cls.__name__} got unexpected fields; its fields are {', '.join(cls._fields)}")
             return _tuple(cls, values)
 
         @classmethod
@@ -76,7 +76,7 @@ else:
             return tuple(self)
 
     def _compiled(cls: type) -> Any:
-        """A constructor that Python checks the arguments of."""
+        """Compile a constructor whose arguments Python checks."""
         arguments = ", ".join(cls._fields)
         constructor = eval(f"lambda _cls, {arguments}: _tuple(_cls, ({arguments},))", {"_tuple": _tuple})
         constructor.__name__ = "__new__"
@@ -95,12 +95,12 @@ else:
             return type(name, (_Row,), body)
 
     class Frozen(metaclass=_Maker):
-        """The base of a record: `class Place(Frozen)` with annotated fields, defaults behind the others."""
+        """Base of records: `class Place(Frozen)` with annotated fields, those with defaults last."""
 
     _ASKED = ("__dataclass_fields__", "__dataclass_params__")
 
     class _DataFields:
-        """What `dataclasses` and those that print data classes ask of a record's class, made when first read."""
+        """An attribute of a record's class for `dataclasses` and data class printers, created when first read."""
 
         def __init__(self, name: str) -> None:
             self.name = name
@@ -126,10 +126,10 @@ else:
 
     _DATA = {"__eq__": _equals, "__ne__": _differs, "__hash__": tuple.__hash__}
     _DATA |= {name: _DataFields(name) for name in _ASKED}
-    """What the records that are handled as data classes have of their own: one equals only its like."""
+    """Attributes of records that are treated as data classes: one equals only records of its own class."""
 
     def dataclass(*, frozen: bool, slots: bool, order: bool = False) -> Any:
-        """Make a record of a class: what `dataclasses.dataclass` makes, without the cost of that module's import."""
+        """Make a record of a class, like `dataclasses.dataclass` but without the cost of importing that module."""
         assert frozen
         assert slots
 

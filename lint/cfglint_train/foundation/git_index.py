@@ -1,6 +1,6 @@
-"""The files that git tracks, from the index of a checkout.
+"""Files that git tracks, read from the index of a checkout.
 
-git itself is not run: a repository can make it run programs.
+git itself is not run because a repository can make it run programs.
 
 Source: git's Documentation/gitformat-index.adoc, versions 2 to 4 (SHA-1 and SHA-256 names).
 """
@@ -17,28 +17,28 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _MAX_BYTES: Final = 2**26
-"""Of an index, and of all its paths: half a million files of a hundred bytes."""
+"""Limit for an index, and for all of its paths: half a million files of a hundred bytes."""
 _MAX_PATH: Final = 4096
-_LEADS_OUT: Final = re.compile(rb"(?:^|/)(?:\.{0,2}|\.git)(?:/|$)")
-"""What git has in no index: an empty step, `.`, `..` and `.git`."""
+_FORBIDDEN_PATH: Final = re.compile(rb"(?:^|/)(?:\.{0,2}|\.git)(?:/|$)")
+"""Path components that git never puts into an index: empty, `.`, `..` and `.git`."""
 _STAT: Final = 40
-"""Bytes of an entry before the name of its object."""
+"""Bytes of an entry before its object name."""
 _MODE: Final = 26
-"""Where the mode of an entry has the kind of file, in four bits."""
+"""Offset in an entry of the mode whose upper four bits are the kind of file."""
 _SUBMODULE: Final = 0o16
 _EXTENDED: Final = 0x4000
 _LENGTH: Final = 0xFFF
 
 
-class Tracked(Frozen):
-    """Paths from the root of the checkout, as bytes with forward slashes, in order."""
+class TrackedFiles(Frozen):
+    """Paths from the root of the checkout, as bytes with forward slashes, sorted."""
 
     paths: tuple[bytes, ...] = ()
     submodules: tuple[bytes, ...] = ()
-    """Those of the paths that are checkouts of their own."""
+    """The paths that are submodules."""
 
-    def holds(self, path: str) -> bool:
-        """Whether a path, or one below it, is tracked."""
+    def has_path(self, path: str) -> bool:
+        """Return whether a path, or one below it, is tracked."""
         name = os.fsencode(path.replace(os.sep, "/"))
         at = bisect_left(self.paths, name)
         if at < len(self.paths) and self.paths[at] == name:
@@ -47,78 +47,80 @@ class Tracked(Frozen):
         return at < len(self.paths) and self.paths[at].startswith(name + b"/")
 
     def has_files_in(self, folder: str, root: str) -> bool:
-        """Return whether a tracked file lies directly in a folder, by whatever name the file system knows that."""
-        top, wanted = os.fsencode(root), os.stat(folder)
+        """Return whether a tracked file lies directly in a folder, under any name that the file system has for it."""
+        top, folder_status = os.fsencode(root), os.stat(folder)
         for name in {os.path.dirname(path) for path in self.paths}:
             try:
-                if os.path.samestat(os.stat(os.path.join(top, name)), wanted):
+                if os.path.samestat(os.stat(os.path.join(top, name)), folder_status):
                     return True
             except OSError:  # a tracked folder may be absent
                 continue
         return False
 
 
-def tracked(root: str) -> Tracked | None:
+def read_index(root: str) -> TrackedFiles | None:
     """Return the tracked files of a checkout, or None if its index cannot be read."""
     try:
-        path = os.path.join(git_folder(root), "index")
+        path = os.path.join(find_git_folder(root), "index")
     except OSError:
         return None
     try:
-        source = regular_files.beginning(path, _MAX_BYTES + 1)
+        source = regular_files.read_beginning(path, _MAX_BYTES + 1)
         if len(source) > _MAX_BYTES:
             return None
     except FileNotFoundError:
-        return Tracked()  # before the first `git add`
+        return TrackedFiles()  # before the first `git add`
     except OSError:
         return None
     for hash_size in (20, 32):
         try:
-            paths, submodules = _paths(source, hash_size)
-            return Tracked(tuple(sorted(paths)), tuple(submodules))
+            paths, submodules = _parse_paths(source, hash_size)
+            return TrackedFiles(tuple(sorted(paths)), tuple(submodules))
         except (ValueError, IndexError):
             continue
     return None
 
 
-def git_folder(root: str) -> str:
-    """Return the folder of a checkout's git data: `.git`, or where the file of that name leads (worktrees, submodules).
+def find_git_folder(root: str) -> str:
+    """Return the folder of a checkout's git data: `.git`, or the target of a `.git` file (worktrees, submodules).
 
-    Raise OSError for a file that git did not write: an archive may hold one, too. What git makes for a worktree leads
-    back to it, and what it makes for a submodule is in the data of the repository around it.
+    Raise OSError if git did not write the file, as in an unpacked archive. The data of a worktree points back to it,
+    and the data of a submodule is inside that of the repository around it.
     """
     mark = os.path.join(root, ".git")
     if not os.path.isfile(mark):
         return mark
-    told = regular_files.read(mark).decode("utf-8", "surrogateescape").removeprefix("gitdir:").strip()
-    folder = os.path.realpath(os.path.join(root, told))
-    around = regular_files.repository_of(os.path.dirname(os.path.abspath(root)))
-    if around is not None and regular_files.is_below(folder, os.path.join(git_folder(around), "modules")):
+    target = regular_files.read(mark).decode("utf-8", "surrogateescape").removeprefix("gitdir:").strip()
+    folder = os.path.realpath(os.path.join(root, target))
+    outer_root = regular_files.find_repository(os.path.dirname(os.path.abspath(root)))
+    if outer_root is not None and regular_files.is_below(folder, os.path.join(find_git_folder(outer_root), "modules")):
         return folder
     if os.path.basename(os.path.dirname(folder)) == "worktrees":
         back = regular_files.read_anywhere(os.path.join(folder, "gitdir")).decode("utf-8", "surrogateescape").strip()
         if os.path.realpath(os.path.join(folder, back)) == os.path.realpath(mark):
             return folder
-    raise OSError(errno.EACCES, "leads to no folder of git for it", mark)
+    raise OSError(errno.EACCES, "does not point to a git folder of this checkout", mark)
 
 
-def _paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]]:
-    """Return the paths in an index, and those of submodules. Raise ValueError or IndexError where it is none with names
-    of that size, or has a path that git adds to none: one that leads out, or is too long for any system.
+def _parse_paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]]:
+    """Return the paths in an index, and the paths of submodules.
+
+    Raise ValueError or IndexError if the text is no index with names of this size, or has a path that git never adds:
+    one that leads out of the checkout, or is too long for any system.
     """
     version, count = int.from_bytes(source[4:8], "big"), int.from_bytes(source[8:12], "big")
     if source[:4] != b"DIRC" or version not in (2, 3, 4):
         raise ValueError
-    found: set[bytes] = set()
+    paths: set[bytes] = set()
     submodules: list[bytes] = []
-    at, last, left = 12, b"", _MAX_BYTES
-    before = _STAT + hash_size
+    at, last, bytes_left = 12, b"", _MAX_BYTES
+    prefix_size = _STAT + hash_size
     for _ in range(count):
-        flags_at = at + before
+        flags_at = at + prefix_size
         flags = source[flags_at] << 8 | source[flags_at + 1]
         start = flags_at + (4 if flags & _EXTENDED else 2)
         if version == 4:
-            drop, start = _offset(source, start)
+            drop, start = _read_varint(source, start)
             end = source.index(b"\0", start)
             last = last[: len(last) - drop] + source[start:end]
         else:
@@ -126,20 +128,20 @@ def _paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]]:
             last = source[start:end]
         if len(last) != flags & _LENGTH and len(last) < _LENGTH:
             raise ValueError
-        left -= len(last)
-        if left < 0 or len(last) > _MAX_PATH or _LEADS_OUT.search(last):
+        bytes_left -= len(last)
+        if bytes_left < 0 or len(last) > _MAX_PATH or _FORBIDDEN_PATH.search(last):
             raise ValueError
-        found.add(last)
+        paths.add(last)
         if source[at + _MODE] >> 4 == _SUBMODULE:
             submodules.append(last)
         at = end + 1 if version == 4 else at + (end - at) // 8 * 8 + 8
-    if source[at : at + 4] == b"link":  # a split index: most of the paths are in another file
+    if source[at : at + 4] == b"link":  # a split index: most paths are in another file
         raise ValueError
-    return found, submodules
+    return paths, submodules
 
 
-def _offset(source: bytes, at: int) -> tuple[int, int]:
-    """A number of variable width, and the place behind it (git's varint.c)."""
+def _read_varint(source: bytes, at: int) -> tuple[int, int]:
+    """Return a number of variable width and the index after it (git's varint.c)."""
     byte = source[at]
     value = byte & 0x7F
     while byte & 0x80:

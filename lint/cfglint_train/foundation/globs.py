@@ -1,8 +1,8 @@
-"""Patterns of paths, as the settings write them.
+"""Path patterns of the settings.
 
-A pattern without a slash means the name of a file or folder wherever it is; one with a slash means a path below
-the folder of the settings file that states it. `*` and `?` also match slashes, as in ruff; `**/` stands for any
-number of folders, none included; `[...]` and `{a,b}` are alternatives.
+A pattern without a slash matches the name of a file or folder at any depth; a pattern with a slash matches a path below
+the folder of its settings file. `*` and `?` also match slashes, as in ruff; `**/` stands for any number of folders,
+including none; `[...]` and `{a,b}` are alternatives.
 """
 
 from __future__ import annotations
@@ -12,81 +12,83 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from cfglint_train.foundation import automaton
-from cfglint_train.foundation.automaton import Automaton, Part
+from cfglint_train.foundation.automaton import Automaton, PatternPart
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 
 class Glob(Frozen):
-    """One pattern, and the folder that it is stated for."""
+    """One pattern and the folder that it is relative to."""
 
     text: str
     root: str
 
 
-class Spot(Frozen):
-    """A path as patterns see it."""
+class GlobPath(Frozen):
+    """A path in the form that patterns match."""
 
     full: str
     names: tuple[str, ...]
-    """Its own name, and those of the folders above it that count."""
+    """Names of the file and of the folders above it that count."""
 
 
-def spot(path: str, root: str) -> Spot:
-    """A path with its names from `root` downwards; of one that does not be below it only its own name counts."""
+def split_path(path: str, root: str) -> GlobPath:
+    """Split a path into names from `root` downwards; outside `root`, only the file name counts."""
     full = os.path.abspath(path)
     base = root.rstrip(os.sep) + os.sep
     names = full[len(base) :].split(os.sep) if full.startswith(base) else [os.path.basename(full)]
-    return Spot(full.replace(os.sep, "/"), tuple(names))
+    return GlobPath(full.replace(os.sep, "/"), tuple(names))
 
 
-def lies_in(place: Spot, glob: Glob) -> bool:
-    """Whether a pattern means a path or a folder above it."""
+def is_covered(place: GlobPath, glob: Glob) -> bool:
+    """Return whether a pattern matches a path or a folder above it."""
     pattern = glob.text.rstrip("/")
     if "/" in pattern:
-        folder, below = _anchored(pattern, glob.root)
-        return place.full.startswith(folder) and _automaton(below + _BELOW).fullmatch(place.full[len(folder) :])
-    return any(_named(name, pattern) for name in place.names)
+        folder, relative_pattern = _resolve_anchor(pattern, glob.root)
+        return place.full.startswith(folder) and _compile(relative_pattern + _OR_BELOW).fullmatch(
+            place.full[len(folder) :]
+        )
+    return any(_is_name_match(name, pattern) for name in place.names)
 
 
-def meets(place: Spot, glob: Glob) -> bool:
-    """Whether a pattern means exactly this path: by its name, or as a whole."""
+def is_match(place: GlobPath, glob: Glob) -> bool:
+    """Return whether a pattern matches exactly this path, by its name or as a whole."""
     pattern = glob.text.rstrip("/")
     if "/" in pattern:
-        folder, below = _anchored(pattern, glob.root)
-        return place.full.startswith(folder) and _automaton(below).fullmatch(place.full[len(folder) :])
-    return _named(place.names[-1], pattern)
+        folder, relative_pattern = _resolve_anchor(pattern, glob.root)
+        return place.full.startswith(folder) and _compile(relative_pattern).fullmatch(place.full[len(folder) :])
+    return _is_name_match(place.names[-1], pattern)
 
 
-def meets_any(path: str, root: str, globs: tuple[Glob, ...]) -> bool:
-    """Whether one of some patterns means exactly this path. Most are plain names, which are looked up at once."""
-    names, others = _by_kind(globs)
+def is_any_match(path: str, root: str, globs: tuple[Glob, ...]) -> bool:
+    """Return whether some pattern matches exactly this path; plain names, the usual case, are looked up at once."""
+    names, others = _partition(globs)
     if os.path.basename(path) in names:
         return True
-    place = spot(path, root) if others else None
-    return place is not None and any(meets(place, one) for one in others)
+    place = split_path(path, root) if others else None
+    return place is not None and any(is_match(place, glob) for glob in others)
 
 
 @lru_cache(maxsize=64)
-def _by_kind(globs: tuple[Glob, ...]) -> tuple[frozenset[str], tuple[Glob, ...]]:
-    """The patterns that are plain names, and the others."""
-    plain = [one for one in globs if _PLAIN.issuperset(one.text.rstrip("/"))]
-    return frozenset([one.text.rstrip("/") for one in plain]), tuple([one for one in globs if one not in plain])
+def _partition(globs: tuple[Glob, ...]) -> tuple[frozenset[str], tuple[Glob, ...]]:
+    """Return the patterns that are plain names, and the others."""
+    plain = [glob for glob in globs if _LITERAL_CHARS.issuperset(glob.text.rstrip("/"))]
+    return frozenset([glob.text.rstrip("/") for glob in plain]), tuple([glob for glob in globs if glob not in plain])
 
 
-def _named(name: str, pattern: str) -> bool:
-    return name == pattern or (not _PLAIN.issuperset(pattern) and _automaton(pattern).fullmatch(name))
+def _is_name_match(name: str, pattern: str) -> bool:
+    return name == pattern or (not _LITERAL_CHARS.issuperset(pattern) and _compile(pattern).fullmatch(name))
 
 
 _MAX_BRACES: Final = 50
-_BELOW: Final = "{,/**}"
-"""A path itself, or whatever is below it."""
-# What a pattern consists of that means itself and nothing else.
-_PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_OR_BELOW: Final = "{,/**}"
+"""Suffix that matches a path itself or anything below it."""
+# Characters that match only themselves.
+_LITERAL_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-def _anchored(pattern: str, root: str) -> tuple[str, str]:
-    """The folder that a pattern with a slash counts from, with a slash, and the pattern from there."""
+def _resolve_anchor(pattern: str, root: str) -> tuple[str, str]:
+    """Return the folder that a pattern with a slash is relative to, with a slash, and the rest of the pattern."""
     if pattern.startswith("/"):
         return "", pattern
     while pattern.startswith(("./", "../")):
@@ -96,24 +98,24 @@ def _anchored(pattern: str, root: str) -> tuple[str, str]:
     return root.replace(os.sep, "/").rstrip("/") + "/", pattern
 
 
-_compiled: dict[str, Automaton] = {}
+_automata: dict[str, Automaton] = {}
 
 
-def _automaton(pattern: str) -> Automaton:
-    if pattern not in _compiled:
-        _compiled[pattern] = Automaton(_parts(pattern))
-    return _compiled[pattern]
+def _compile(pattern: str) -> Automaton:
+    if pattern not in _automata:
+        _automata[pattern] = Automaton(_parse(pattern))
+    return _automata[pattern]
 
 
 def check(pattern: str) -> None:
-    """Raise ValueError where a pattern has more parts than a pattern may have."""
+    """Raise ValueError if a pattern has too many parts."""
     if len(pattern) > automaton.MAX_SIZE or pattern.count("{") > _MAX_BRACES:
         raise automaton.TooLarge(f"has more than {automaton.MAX_SIZE:,} characters or {_MAX_BRACES} braces")
-    _automaton(pattern + _BELOW)
+    _compile(pattern + _OR_BELOW)
 
 
-def _parts(pattern: str) -> Part:
-    """The parts of a pattern. Brackets and braces that are not closed mean themselves."""
+def _parse(pattern: str) -> PatternPart:
+    """Parse a pattern; brackets and braces that are not closed match themselves."""
     parts = []
     at = 0
     while at < len(pattern):
@@ -123,27 +125,32 @@ def _parts(pattern: str) -> Part:
             while pattern[end : end + 1] == "*":
                 end += 1
             folders = end - at > 1 and pattern[end : end + 1] == "/" and (at == 0 or pattern[at - 1] == "/")
-            anything = automaton.repeated(automaton.one(automaton.anything), 0, None)
-            below = automaton.repeated(automaton.sequence((anything, automaton.literal("/"))), 0, 1)
+            anything = automaton.build_repetition(automaton.build_char(automaton.accept_any), 0, None)
+            below = automaton.build_repetition(automaton.build_sequence((anything, automaton.build_literal("/"))), 0, 1)
             parts.append(below if folders else anything)
             at = end + folders
             continue
         if mark == "[" and (close := pattern.find("]", at + 2)) > 0:
-            parts.append(automaton.one(_class(pattern[at + 1 : close])))
+            parts.append(automaton.build_char(_parse_class(pattern[at + 1 : close])))
             at = close
-        elif mark == "{" and (close := _closing(pattern, at)) > 0:
-            parts.append(automaton.either(_parts(choice) for choice in _choices(pattern[at + 1 : close])))
+        elif mark == "{" and (close := _find_closing(pattern, at)) > 0:
+            parts.append(
+                automaton.build_alternatives(_parse(choice) for choice in _split_choices(pattern[at + 1 : close]))
+            )
             at = close
         elif mark == "?":
-            parts.append(automaton.one(automaton.anything))
+            parts.append(automaton.build_char(automaton.accept_any))
         else:
-            parts.append(automaton.literal(mark))
+            parts.append(automaton.build_literal(mark))
         at += 1
-    return automaton.sequence(parts)
+    return automaton.build_sequence(parts)
 
 
-def _class(inside: str) -> Callable[[str], bool]:
-    """The characters between brackets; `!` in front means all the others. A range that runs backwards is empty."""
+def _parse_class(inside: str) -> Callable[[str], bool]:
+    """Return a test for the characters between brackets.
+
+    A leading `!` negates the class. A reversed range is empty.
+    """
     negated = inside.startswith("!") and len(inside) > 1
     ranges = []
     at = int(negated)
@@ -157,8 +164,8 @@ def _class(inside: str) -> Callable[[str], bool]:
     return lambda char: any(low <= char <= high for low, high in ranges) is not negated
 
 
-def _closing(pattern: str, opening: int) -> int:
-    """The brace that closes the one at `opening`; 0 where none does."""
+def _find_closing(pattern: str, opening: int) -> int:
+    """Return the index of the brace that closes the one at `opening`, or 0 if none does."""
     depth = 0
     for at in range(opening, len(pattern)):
         depth += {"{": 1, "}": -1}.get(pattern[at], 0)
@@ -167,8 +174,8 @@ def _closing(pattern: str, opening: int) -> int:
     return 0
 
 
-def _choices(inside: str) -> list[str]:
-    """What is between braces, split at its own commas."""
+def _split_choices(inside: str) -> list[str]:
+    """Split the text between braces at its top-level commas."""
     choices = [""]
     depth = 0
     for mark in inside:

@@ -1,8 +1,7 @@
-"""Regular expressions that a repository states, matched in linear time.
+r"""Regular expressions written in a repository, matched in linear time.
 
-The subset: literals, `.`, classes with ranges and `\\d \\w \\s`, groups, `|`, `* + ? {m,n}` (greedy or lazy), and
-`^ $ \\A \\Z`.
-What only backtracking can do (references back, looking around) is not there, and neither are flags and `\\b`.
+The subset: literals, `.`, classes with ranges and `\d \w \s`, groups, `|`, `* + ? {m,n}` (greedy or lazy), and `^ $
+\A \Z`. Constructs that need backtracking (back-references, look-around), flags and `\b` are not supported.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ import re
 from collections.abc import Callable
 
 from cfglint_train.foundation import automaton
-from cfglint_train.foundation.automaton import Automaton, Part
+from cfglint_train.foundation.automaton import Automaton, PatternPart
 from cfglint_train.foundation.typed import Final
 
 _MAX_LENGTH: Final = 1_000
 _MAX_DEPTH: Final = 30
 
-Fits = Callable[[str], bool]
+CharMatcher = Callable[[str], bool]
 
 _DIGIT: Final = str.isdecimal
-_CLASSES: Final[dict[str, Fits]] = {
+_CLASSES: Final[dict[str, CharMatcher]] = {
     "d": _DIGIT,
     "D": lambda char: not char.isdecimal(),
     "w": lambda char: char.isalnum() or char == "_",
@@ -31,159 +30,160 @@ _CLASSES: Final[dict[str, Fits]] = {
 _CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 
 
-class Unsupported(ValueError):
-    """The text is no regular expression, or one outside the subset."""
+class UnsupportedPattern(ValueError):
+    """Text that is no regular expression, or is outside the subset."""
 
 
-def compiled(text: str) -> Automaton:
-    """The automaton of a regular expression. Raises Unsupported."""
+def compile_pattern(text: str) -> Automaton:
+    """Compile a regular expression; raise UnsupportedPattern if it is outside the subset."""
     if len(text) > _MAX_LENGTH:
-        raise Unsupported("too long")
+        raise UnsupportedPattern("too long")
     reader = _Reader(text)
-    part = reader.alternatives(0)
+    part = reader.parse_alternatives(0)
     if reader.at < len(text):
-        raise Unsupported("unbalanced parenthesis")
+        raise UnsupportedPattern("unbalanced parenthesis")
     try:
         return Automaton(part)
     except automaton.TooLarge as error:
-        raise Unsupported(str(error)) from None
+        raise UnsupportedPattern(str(error)) from None
 
 
 class _Reader:
     def __init__(self, text: str) -> None:
+        """Prepare to read `text` from its start."""
         self.text = text
         self.at = 0
 
-    def ahead(self, mark: str) -> bool:
+    def is_next(self, mark: str) -> bool:
         return self.text.startswith(mark, self.at)
 
     def take(self) -> str:
         if self.at >= len(self.text):
-            raise Unsupported("ends too early")
+            raise UnsupportedPattern("ends too early")
         self.at += 1
         return self.text[self.at - 1]
 
-    def alternatives(self, depth: int) -> Part:
+    def parse_alternatives(self, depth: int) -> PatternPart:
         if depth > _MAX_DEPTH:
-            raise Unsupported("nested too deeply")
-        found = [self.concatenation(depth)]
-        while self.ahead("|"):
+            raise UnsupportedPattern("nested too deeply")
+        parts = [self.parse_concatenation(depth)]
+        while self.is_next("|"):
             self.at += 1
-            found.append(self.concatenation(depth))
-        return automaton.either(found)
+            parts.append(self.parse_concatenation(depth))
+        return automaton.build_alternatives(parts)
 
-    def concatenation(self, depth: int) -> Part:
+    def parse_concatenation(self, depth: int) -> PatternPart:
         parts = []
         while self.at < len(self.text) and self.text[self.at] not in "|)":
-            parts.append(self.quantified(depth))
-        return automaton.sequence(parts)
+            parts.append(self.parse_quantified(depth))
+        return automaton.build_sequence(parts)
 
-    def quantified(self, depth: int) -> Part:
+    def parse_quantified(self, depth: int) -> PatternPart:
         assertion = self.text[self.at] in "^$" or self.text[self.at : self.at + 2] in ("\\A", "\\Z")
-        part = self.atom(depth)
-        bounds = self.bounds()
+        part = self.parse_atom(depth)
+        bounds = self.parse_bounds()
         if bounds is None:
             return part
-        if assertion or self.bounds() is not None:
-            raise Unsupported("nothing to repeat")
-        return automaton.repeated(part, *bounds)
+        if assertion or self.parse_bounds() is not None:
+            raise UnsupportedPattern("nothing to repeat")
+        return automaton.build_repetition(part, *bounds)
 
-    def bounds(self) -> tuple[int, int | None] | None:
-        """The quantifier that is here, lazy or not: which of several matches is taken makes no difference."""
+    def parse_bounds(self) -> tuple[int, int | None] | None:
+        """Parse the quantifier at this place; lazy or greedy makes no difference to whether there is a match."""
         mark = self.text[self.at : self.at + 1]
-        found: tuple[int, int | None]
+        bounds: tuple[int, int | None]
         if mark and mark in "*+?":
-            found = {"*": (0, None), "+": (1, None), "?": (0, 1)}[mark]
+            bounds = {"*": (0, None), "+": (1, None), "?": (0, 1)}[mark]
             self.at += 1
         else:
-            stated = re.compile(r"\{([0-9]{0,4})(?:(,)([0-9]{0,4}))?\}").match(self.text, self.at)
-            if stated is None or stated[0] in ("{}", "{,}"):
+            match = re.compile(r"\{([0-9]{0,4})(?:(,)([0-9]{0,4}))?\}").match(self.text, self.at)
+            if match is None or match[0] in ("{}", "{,}"):
                 if mark == "{" and re.compile(r"\{[0-9]*,?[0-9]*\}").match(self.text, self.at):
-                    raise Unsupported("an invalid number of repetitions")
+                    raise UnsupportedPattern("an invalid number of repetitions")
                 return None
-            least = int(stated[1] or 0)
-            most = least if stated[2] is None else int(stated[3]) if stated[3] else None
-            if most is not None and most < least:
-                raise Unsupported("an invalid number of repetitions")
-            found = least, most
-            self.at = stated.end()
-        if self.ahead("?"):
+            minimum = int(match[1] or 0)
+            maximum = minimum if match[2] is None else int(match[3]) if match[3] else None
+            if maximum is not None and maximum < minimum:
+                raise UnsupportedPattern("an invalid number of repetitions")
+            bounds = minimum, maximum
+            self.at = match.end()
+        if self.is_next("?"):
             self.at += 1
-        elif self.ahead("+"):
-            raise Unsupported("a possessive quantifier")
-        return found
+        elif self.is_next("+"):
+            raise UnsupportedPattern("a possessive quantifier")
+        return bounds
 
-    def atom(self, depth: int) -> Part:
+    def parse_atom(self, depth: int) -> PatternPart:
         mark = self.take()
         if mark == "(":
-            return self.group(depth)
+            return self.parse_group(depth)
         if mark == "[":
-            return automaton.one(self.klass())
+            return automaton.build_char(self.parse_class())
         if mark == ".":
-            return automaton.one(lambda char: char != "\n")
+            return automaton.build_char(lambda char: char != "\n")
         if mark == "^":
-            return automaton.start()
+            return automaton.build_start()
         if mark == "$":
-            return automaton.end()
+            return automaton.build_end()
         if mark in "*+?":
-            raise Unsupported("nothing to repeat")
+            raise UnsupportedPattern("nothing to repeat")
         if mark == "\\":
-            return self.escape()
-        return automaton.literal(mark)
+            return self.parse_escape()
+        return automaton.build_literal(mark)
 
-    def group(self, depth: int) -> Part:
-        if self.ahead("?"):
-            named = re.compile(r"\?(?::|P<[A-Za-z_][A-Za-z0-9_]*>)").match(self.text, self.at)
-            if named is None:
-                raise Unsupported("an extension of a group")
-            self.at = named.end()
-        part = self.alternatives(depth + 1)
+    def parse_group(self, depth: int) -> PatternPart:
+        if self.is_next("?"):
+            match = re.compile(r"\?(?::|P<[A-Za-z_][A-Za-z0-9_]*>)").match(self.text, self.at)
+            if match is None:
+                raise UnsupportedPattern("an unsupported kind of group")
+            self.at = match.end()
+        part = self.parse_alternatives(depth + 1)
         if self.take() != ")":
-            raise Unsupported("unbalanced parenthesis")
+            raise UnsupportedPattern("unbalanced parenthesis")
         return part
 
-    def escape(self) -> Part:
+    def parse_escape(self) -> PatternPart:
         mark = self.take()
         if mark == "A":
-            return automaton.start()
+            return automaton.build_start()
         if mark in _CLASSES:
-            return automaton.one(_CLASSES[mark])
-        return automaton.literal(self.escaped(mark))
+            return automaton.build_char(_CLASSES[mark])
+        return automaton.build_literal(self.resolve_escape(mark))
 
-    def escaped(self, mark: str) -> str:
-        """The character that an escape stands for."""
+    def resolve_escape(self, mark: str) -> str:
+        """Return the character that an escape stands for."""
         if mark in _CONTROLS:
             return _CONTROLS[mark]
         if mark.isalnum():
-            raise Unsupported(f"\\{mark}")
+            raise UnsupportedPattern(f"\\{mark}")
         return mark
 
-    def klass(self) -> Fits:
-        negated = self.ahead("^")
+    def parse_class(self) -> CharMatcher:
+        negated = self.is_next("^")
         self.at += negated
-        fitting: list[Fits] = []
+        matchers: list[CharMatcher] = []
         first = True
-        while first or not self.ahead("]"):
+        while first or not self.is_next("]"):
             first = False
-            low = self.member()
-            if isinstance(low, str) and self.ahead("-") and not self.ahead("-]"):
+            low = self.parse_member()
+            if isinstance(low, str) and self.is_next("-") and not self.is_next("-]"):
                 self.at += 1
-                high = self.member()
+                high = self.parse_member()
                 if not isinstance(high, str) or high < low:
-                    raise Unsupported("an invalid range")
-                fitting.append(_between(low, high))
+                    raise UnsupportedPattern("an invalid range")
+                matchers.append(_build_range(low, high))
             else:
-                fitting.append(_between(low, low) if isinstance(low, str) else low)
+                matchers.append(_build_range(low, low) if isinstance(low, str) else low)
         self.at += 1
-        return lambda char: any(fits(char) for fits in fitting) is not negated
+        return lambda char: any(matcher(char) for matcher in matchers) is not negated
 
-    def member(self) -> str | Fits:
+    def parse_member(self) -> str | CharMatcher:
         mark = self.take()
         if mark != "\\":
             return mark
         mark = self.take()
-        return _CLASSES[mark] if mark in _CLASSES else self.escaped(mark)
+        return _CLASSES[mark] if mark in _CLASSES else self.resolve_escape(mark)
 
 
-def _between(low: str, high: str) -> Fits:
+def _build_range(low: str, high: str) -> CharMatcher:
     return lambda char: low <= char <= high

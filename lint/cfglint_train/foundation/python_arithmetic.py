@@ -1,4 +1,4 @@
-"""Arithmetic on the constants of a program that is read and never run, so that no expression in it can blow up."""
+"""Arithmetic on constants of a program that is read but never run; limits keep every expression cheap."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 
-LARGEST: Final = 2**80
-"""The largest number that is computed with."""
-LONGEST: Final = 4096
-"""Characters or items of the longest value that is put together."""
+MAX_NUMBER: Final = 2**80
+"""Limit of numbers in computations."""
+MAX_LENGTH: Final = 4096
+"""Limit of the characters or items of a composed value."""
 
 BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
@@ -25,10 +25,10 @@ BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
 
 
 def is_bounded(op: ast.operator, left: Any, right: Any) -> bool:
-    """Whether the result of an operation on two numbers, or of putting two texts together, is small enough."""
+    """Return whether the result of an operation on two numbers, or of joining two texts, is small enough."""
     numbers = isinstance(left, (int, float)) and isinstance(right, (int, float))
     if isinstance(op, ast.Pow):
         return numbers and abs(right) <= 80 and abs(left) <= 1 << 20 and abs(float(left)) ** min(abs(right), 15) < 1e90
     if isinstance(op, ast.Add) and isinstance(left, str) and isinstance(right, str):
-        return len(left) + len(right) <= LONGEST
-    return numbers and abs(left) <= LARGEST and abs(right) <= LARGEST
+        return len(left) + len(right) <= MAX_LENGTH
+    return numbers and abs(left) <= MAX_NUMBER and abs(right) <= MAX_NUMBER

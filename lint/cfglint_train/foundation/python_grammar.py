@@ -1,7 +1,8 @@
-"""Python as the newest release writes it, parsed by whichever runs: which Python starts a job is not known.
+"""Parse Python of the newest release with the running Python, because the Python that starts a job is unknown.
 
-What an older `ast` refuses is replaced, byte for byte as long, by something that it takes: an f-string by one whose
-value is as unknown, type parameters by blanks. Sources: PEP 695 and 701 (Python 3.12), 750 and 758 (3.14), 810 (3.15).
+Constructs that an older `ast` rejects are replaced by accepted text with the same number of bytes: an f-string by
+another whose value is just as unknown, type parameters by blanks. Sources: PEP 695 and 701 (Python 3.12), 750 and 758
+(3.14), 810 (3.15).
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ _LAZY: Final = re.compile(r"lazy[ \t]+((?:import|from)[ \t][^\n;#]*)")
 _EXCEPT: Final = re.compile(r"except\*?[ \t]+([^\n:#()\[\]\"']+?)[ \t]*:")
 _OPENING: Final = "([{"
 _CLOSING: Final = ")]}"
-# Replacement fields in each other: Python itself takes two in a format.
+# Nested replacement fields: Python itself accepts two in a format.
 _MAX_FIELDS: Final = 20
 
 
-def parsed(text: str) -> ast.Module:
-    """The syntax tree of a text. Raises what `ast.parse` raises, of the text as it is."""
+def parse_python(text: str) -> ast.Module:
+    """Return the syntax tree of a text.
+
+    Raise the error that `ast.parse` raises for the original text.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -40,18 +44,19 @@ def parsed(text: str) -> ast.Module:
 
 
 class _Broken(Exception):
-    """A string that does not end."""
+    """A string or bracket without an end."""
 
 
 class _Lowering:
     """One pass over a text."""
 
     def __init__(self, text: str) -> None:
+        """Prepare to lower `text`."""
         self.text = text
         self.edits: list[tuple[int, int, str]] = []
 
     def run(self) -> str:
-        """The text with newer constructs replaced; as it is where it is no Python that can be distinguished."""
+        """Run over the text and return it with newer constructs replaced, or unchanged if it has no valid tokens."""
         try:
             self._scan()
         except _Broken:
@@ -63,85 +68,88 @@ class _Lowering:
         return "".join(parts) + self.text[at:]
 
     def _scan(self) -> None:
-        at, depth, fresh, defined = 0, 0, True, False
+        at, depth, is_statement_start, is_definition = 0, 0, True, False
         while at < len(self.text):
             mark = self.text[at]
             string = _STRING.match(self.text, at)
             name = _NAME.match(self.text, at) if string is None else None
             if mark == "#":
-                at = self._line_end(at)
+                at = self._find_line_end(at)
             elif string is not None:
-                at, fresh = self._string(string), False
+                at, is_statement_start = self._lower_string(string), False
             elif name is not None:
                 start = at
-                at = (self._statement(at) if fresh else 0) or name.end()
-                if defined and self.text.startswith("[", name.end()):
-                    at = self._brackets(name.end())
-                    self._blank(name.end(), at)
-                defined = name.group() in ("def", "class") and at == name.end()
-                fresh = fresh and self.text[start:at] == "async"
+                at = (self._lower_statement(at) if is_statement_start else 0) or name.end()
+                if is_definition and self.text.startswith("[", name.end()):
+                    at = self._skip_brackets(name.end())
+                    self._clear(name.end(), at)
+                is_definition = name.group() in ("def", "class") and at == name.end()
+                is_statement_start = is_statement_start and self.text[start:at] == "async"
             else:
                 depth += (mark in _OPENING) - (mark in _CLOSING)
                 if mark == "\\":
                     at += 1
                 elif mark in "\r\n":
-                    fresh = depth <= 0
+                    is_statement_start = depth <= 0
                 elif mark == ";":
-                    fresh = True
+                    is_statement_start = True
                 elif mark not in " \t\f":
-                    fresh = False
+                    is_statement_start = False
                 at += 1
 
-    def _statement(self, at: int) -> int:
-        """Lower a statement of a newer grammar that begins here; the index behind, 0 where none does."""
+    def _lower_statement(self, at: int) -> int:
+        """Lower a statement of a newer grammar that begins at `at`.
+
+        Return the index after it, or 0 if there is none.
+        """
         lazy = _LAZY.match(self.text, at)
         if lazy is not None:
-            self._put(at, lazy.end(), lazy.group(1))
+            self._replace(at, lazy.end(), lazy.group(1))
             return lazy.end()
         alias = _TYPE.match(self.text, at)
         if alias is not None:
-            end = self._brackets(alias.end()) if self.text.startswith("[", alias.end()) else alias.end()
-            self._put(at, end, alias.group(1))
+            end = self._skip_brackets(alias.end()) if self.text.startswith("[", alias.end()) else alias.end()
+            self._replace(at, end, alias.group(1))
             return end
         caught = _EXCEPT.match(self.text, at)
         if caught is not None and "," in caught.group(1) and not re.search(r"\bas\b", caught.group(1)):
             first = caught.group(1).index(",")
-            self._blank(caught.start(1) + first, caught.end(1))
+            self._clear(caught.start(1) + first, caught.end(1))
             return caught.end(1)
         return 0
 
-    def _brackets(self, at: int) -> int:
-        """The index behind the bracket that closes the one at `at`."""
+    def _skip_brackets(self, at: int) -> int:
+        """Return the index after the bracket that closes the one at `at`."""
         depth = 0
         while at < len(self.text):
             string = _STRING.match(self.text, at)
             name = _NAME.match(self.text, at) if string is None else None
             if string is not None:
-                at = self._end_of(string, 0)
+                at = self._find_string_end(string, 0)
                 continue
             if name is not None:
                 at = name.end()
                 continue
             mark = self.text[at]
             depth += (mark in _OPENING) - (mark in _CLOSING)
-            at = self._line_end(at) if mark == "#" else at + 1
+            at = self._find_line_end(at) if mark == "#" else at + 1
             if depth == 0:
                 return at
         raise _Broken
 
-    def _string(self, string: re.Match[str]) -> int:
-        """Lower a formatted string that this Python refuses; the index behind any string."""
-        start, end = string.start(), self._end_of(string, 0)
+    def _lower_string(self, string: re.Match[str]) -> int:
+        """Lower a formatted string that this Python rejects, and return the index after any string."""
+        start, end = string.start(), self._find_string_end(string, 0)
         prefix = string.group(1).lower()
-        if "t" in prefix or ("f" in prefix and not _is_taken(self.text[start:end])):
+        if "t" in prefix or ("f" in prefix and not _is_accepted(self.text[start:end])):
             quote = string.group(2)
             opening = re.sub("[tT]", "f", string.group(1)) + quote
             inside = self.text[string.end() : end - len(quote)]
-            self.edits.append((start, end, opening + _unknown(inside, len(quote) == 3) + quote))
+            self.edits.append((start, end, opening + _build_unknown(inside, len(quote) == 3) + quote))
         return end
 
-    def _end_of(self, string: re.Match[str], fields: int) -> int:
-        """The index behind a string, as the newest Python reads it."""
+    def _find_string_end(self, string: re.Match[str], fields: int) -> int:
+        """Return the index after a string, as the newest Python reads it."""
         prefix, quote = string.group(1).lower(), string.group(2)
         formatted = "f" in prefix or "t" in prefix
         at = string.end()
@@ -158,57 +166,57 @@ class _Lowering:
             elif formatted and self.text.startswith(("{{", "}}"), at):
                 at += 2
             elif formatted and mark == "{":
-                at = self._field(at + 1, fields + 1)
+                at = self._skip_field(at + 1, fields + 1)
             else:
                 at += 1
         return at + len(quote)
 
-    def _field(self, at: int, fields: int) -> int:
-        """The index behind a replacement field."""
+    def _skip_field(self, at: int, fields: int) -> int:
+        """Return the index after a replacement field."""
         depth = 0
         while at < len(self.text):
             mark = self.text[at]
             string = _STRING.match(self.text, at)
             name = _NAME.match(self.text, at) if string is None else None
             if string is not None:
-                at = self._end_of(string, fields + 1)
+                at = self._find_string_end(string, fields + 1)
             elif name is not None:
                 at = name.end()
             elif mark == "#":
-                at = self._line_end(at)
+                at = self._find_line_end(at)
             elif depth == 0 and mark == "}":
                 return at + 1
             elif depth == 0 and mark == ":":
-                return self._format(at + 1, fields)
+                return self._skip_format(at + 1, fields)
             else:
                 depth += (mark in _OPENING) - (mark in _CLOSING)
                 at += 1
         raise _Broken
 
-    def _format(self, at: int, fields: int) -> int:
-        """The index behind a replacement field whose format begins here."""
+    def _skip_format(self, at: int, fields: int) -> int:
+        """Return the index after a replacement field whose format begins at `at`."""
         while at < len(self.text) and fields <= _MAX_FIELDS:
             mark = self.text[at]
             if mark == "}":
                 return at + 1
-            at = self._field(at + 1, fields + 1) if mark == "{" else at + 1
+            at = self._skip_field(at + 1, fields + 1) if mark == "{" else at + 1
         raise _Broken
 
-    def _line_end(self, at: int) -> int:
+    def _find_line_end(self, at: int) -> int:
         end = self.text.find("\n", at)
         return len(self.text) if end < 0 else end
 
-    def _put(self, start: int, end: int, text: str) -> None:
-        """Replace a piece by a text that is part of it, filled up with blanks."""
-        rest = len(self.text[start:end].encode()) - len(text.encode())
-        self.edits.append((start, end, text + " " * rest))
+    def _replace(self, start: int, end: int, text: str) -> None:
+        """Replace a range by a text that is part of it, padded with blanks."""
+        padding = len(self.text[start:end].encode()) - len(text.encode())
+        self.edits.append((start, end, text + " " * padding))
 
-    def _blank(self, start: int, end: int) -> None:
-        self.edits.append((start, end, _blanks(self.text[start:end])))
+    def _clear(self, start: int, end: int) -> None:
+        self.edits.append((start, end, _build_blanks(self.text[start:end])))
 
 
-def _is_taken(string: str) -> bool:
-    """Whether this Python reads a formatted string."""
+def _is_accepted(string: str) -> bool:
+    """Return whether this Python accepts a formatted string."""
     try:
         ast.parse(f"({string})", mode="eval")
     except SyntaxError:
@@ -216,18 +224,21 @@ def _is_taken(string: str) -> bool:
     return True
 
 
-def _blanks(text: str) -> str:
-    """Blanks of as many bytes, with the line breaks where they are."""
+def _build_blanks(text: str) -> str:
+    """Return blanks of the same number of bytes, with the same line breaks."""
     return "".join(mark if mark in "\r\n" else " " * len(mark.encode()) for mark in text)
 
 
-def _unknown(text: str, several_lines: bool) -> str:
-    """The inside of a formatted string whose value is unknown, of as many bytes and lines; the same where none fits."""
-    lines = _blanks(text).split("\n")
+def _build_unknown(text: str, several_lines: bool) -> str:
+    """Return the inside of a formatted string with an unknown value and the same number of bytes and lines.
+
+    Return the text unchanged if the replacement does not fit.
+    """
+    lines = _build_blanks(text).split("\n")
     last = len(lines) - 1
-    kept = 0 if several_lines else 1  # in single quotes a line that is not the last ends in a backslash
-    place = next((number for number, line in enumerate(lines) if len(line) >= 3 + kept * (number < last)), None)
-    if place is None or (kept and not all(lines[:last])):
+    reserved = 0 if several_lines else 1  # in single quotes, every line except the last ends in a backslash
+    place = next((number for number, line in enumerate(lines) if len(line) >= 3 + reserved * (number < last)), None)
+    if place is None or (reserved and not all(lines[:last])):
         return text
     lines[place] = "{_}" + lines[place][3:]
-    return "\n".join(f"{line[:-1]}\\" if kept and number < last else line for number, line in enumerate(lines))
+    return "\n".join(f"{line[:-1]}\\" if reserved and number < last else line for number, line in enumerate(lines))

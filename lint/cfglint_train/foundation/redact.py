@@ -1,7 +1,7 @@
-"""Keeps credentials out of everything that is shown: the one layer through which all output passes.
+"""Redaction: the layer through which all output passes, to keep credentials out of it.
 
-What is known to be a credential (`Result.secrets`) is masked wherever it is shown, and what looks like one wherever it
-comes from: a settings file, a path, an error.
+Known credentials (`Result.secrets`) are masked everywhere. Texts that look like a credential are masked too, wherever
+they come from: a settings file, a path, an error.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from cfglint_train.foundation.credentials import masked
+from cfglint_train.foundation.credentials import mask
 from cfglint_train.foundation.typed import Final
 
 Redact = Callable[[str], str]
 
 
-def redaction(secrets: Iterable[str]) -> Redact:
-    """A function that replaces credentials in a text by as many asterisks, so that columns stay where they are."""
+def build_redaction(secrets: Iterable[str]) -> Redact:
+    """Build a function that replaces credentials in a text by as many asterisks, so that columns stay the same."""
     longest_first = sorted(filter(None, secrets), key=len, reverse=True)
 
     def redact(text: str) -> str:
@@ -24,18 +24,18 @@ def redaction(secrets: Iterable[str]) -> Redact:
             if secret in text:
                 text = text.replace(secret, "*" * len(secret))
         if longest_first and "..." in text:
-            text = _without_beginnings(text, longest_first)
-        return masked(text)
+            text = _mask_fragments(text, longest_first)
+        return mask(text)
 
     return redact
 
 
-def _without_beginnings(text: str, secrets: list[str]) -> str:
-    """Return a text without parts of credentials where something was left out (`...`)."""
+def _mask_fragments(text: str, secrets: list[str]) -> str:
+    """Mask parts of credentials next to an omission (`...`)."""
     for mark in re.finditer(r" ?\[?\.\.\.\]? ?", text):
         first, last = mark.span()
         for secret in secrets:
-            for size in range(len(secret) - 1, _FEW, -1):
+            for size in range(len(secret) - 1, _MAX_SHARED_PREFIX, -1):
                 if text.startswith(secret[:size], first - size) and first >= size:
                     text = f"{text[: first - size]}{'*' * size}{text[first:]}"
                 if text.startswith(secret[-size:], last):
@@ -43,5 +43,5 @@ def _without_beginnings(text: str, secrets: list[str]) -> str:
     return text
 
 
-_FEW: Final = 3
-"""Characters that are no evidence of a credential, and that many words begin with."""
+_MAX_SHARED_PREFIX: Final = 3
+"""Number of characters that are no evidence of a credential because many words begin with them."""

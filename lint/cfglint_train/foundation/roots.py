@@ -1,4 +1,4 @@
-"""The root of the repository, or of the project, that a folder belongs to."""
+"""Roots: find the repository or project that a folder belongs to."""
 
 from __future__ import annotations
 
@@ -11,69 +11,73 @@ _PROJECT: Final = ("pyproject.toml", "cfglint.toml")
 
 
 class Roots:
-    """The folders above those that were asked for, each looked at once."""
+    """The folders above those asked about, each examined once."""
 
     __slots__ = ("_above", "_added", "_around", "_held", "checked")
 
     def __init__(self) -> None:
+        """Start with no known folders."""
         self._added: set[str] = set()
         self.checked: set[str] = set()
-        """The folders of the files that are checked."""
+        """Folders of the files that are checked."""
         self._above: dict[str, tuple[tuple[str, ...], bool]] = {}
         self._around: dict[str, tuple[str, bool]] = {}
         self._held: dict[tuple[str, tuple[str, ...]], bool] = {}
 
     def add(self, folder: str) -> None:
-        """Take a folder that a person names for a root, where there is none: an archive has no mark of a repository."""
+        """Add a folder named by the user as a root of last resort, as an archive has no repository mark."""
         self._added.add(os.path.abspath(folder))
 
-    def above(self, folder: str) -> tuple[tuple[str, ...], bool]:
-        """A folder and those above it up to the root of its repository; else up to the disk's, and False.
+    def list_folders_above(self, folder: str) -> tuple[tuple[str, ...], bool]:
+        """Return a folder and those above it up to the root of its repository; without a root, up to `/`, and False.
 
-        The root is above all the projects in a repository. Where there is none, the outermost project counts, else the
-        outermost folder that was asked for.
+        A repository root is above all projects in the repository. Without one, the outermost project counts, else the
+        outermost folder that was added.
         """
         if folder not in self._above:
             chain = [folder]
             while os.path.dirname(chain[-1]) != chain[-1]:
                 chain.append(os.path.dirname(chain[-1]))
             steps = range(1, len(chain) + 1)
-            marked = (step for mark in regular_files.MARKS for step in steps if self._holds(chain[step - 1], (mark,)))
-            step = next(marked, 0)
+            repository_steps = (
+                step for mark in regular_files.MARKS for step in steps if self._has_any(chain[step - 1], (mark,))
+            )
+            step = next(repository_steps, 0)
             rooted = step > 0
             chain = chain[:step] if rooted else chain
             if not rooted:
-                roots = [count for count, one in enumerate(chain, 1) if self._holds(one, _PROJECT)]
-                roots = roots or [count for count, one in enumerate(chain, 1) if one in self._added]
+                roots = [count for count, path in enumerate(chain, 1) if self._has_any(path, _PROJECT)]
+                roots = roots or [count for count, path in enumerate(chain, 1) if path in self._added]
                 rooted = bool(roots)
                 chain = chain[: roots[-1]] if roots else chain
             self._above[folder] = (tuple(chain), rooted)
         return self._above[folder]
 
-    def around(self, path: str) -> tuple[str, bool]:
-        """The root of the repository that a file is in; without one its folder, and False."""
+    def find_root(self, path: str) -> tuple[str, bool]:
+        """Return the root of the repository of a file and True, or the file's folder and False."""
         if path not in self._around:
-            folders, rooted = self.above(os.path.dirname(os.path.abspath(path)))
+            folders, rooted = self.list_folders_above(os.path.dirname(os.path.abspath(path)))
             self._around[path] = (folders[-1], True) if rooted else (folders[0], False)
         return self._around[path]
 
-    def inside(self, path: str) -> tuple[str, ...]:
-        """The folders that what a file names is in: the root of its repository, else that folder (its own, or one
-        that was asked for) and the working one.
+    def list_allowed_folders(self, path: str) -> tuple[str, ...]:
+        """Return the folders that may contain the files that a file names.
+
+        This is the root of its repository; otherwise its own folder (or one that was added) and the working folder.
         """
-        root, rooted = self.around(path)
+        root, rooted = self.find_root(path)
         return (root,) if rooted and root not in self._added else (os.getcwd(), root)
 
-    def _holds(self, folder: str, marks: tuple[str, ...]) -> bool:
-        """Whether one of some files is in a folder."""
+    def _has_any(self, folder: str, marks: tuple[str, ...]) -> bool:
+        """Return whether a folder contains one of some files."""
         key = (folder, marks)
         if key not in self._held:
             self._held[key] = any(os.path.exists(os.path.join(folder, mark)) for mark in marks)
         return self._held[key]
 
 
-def distance(folder: str, root: str) -> tuple[int, int]:
-    """How many folders up to the one that holds both, and how many down from there."""
+def measure_distance(folder: str, root: str) -> tuple[int, int]:
+    """Return the number of folders up to the common folder, and the number down from there."""
     common = len(os.path.commonpath((folder, root)).rstrip("/").split("/"))
     up, down = (len(path.rstrip("/").split("/")) - common for path in (folder, root))
     return up, down

@@ -1,4 +1,4 @@
-"""Bytes and numbers of parameters for people."""
+"""Sizes: format bytes and parameter counts for people."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from cfglint_train.foundation.typed import Final
 GIB: Final = 2**30
 
 
-def gib(size: float) -> str:
-    """Bytes as GiB with three significant digits or so: 73.2 GiB, 0.93 GiB, 819 GiB."""
+def format_gib(size: float) -> str:
+    """Format bytes as GiB with two or three significant digits: 73.2 GiB, 0.93 GiB, 819 GiB."""
     value = size / GIB
     if value >= 100:
         return f"{value:,.0f} GiB"
     return f"{value:.1f} GiB" if value >= 1 else f"{value:.2f} GiB"
 
 
-def parameters(count: int) -> str:
-    """A number of parameters with three significant digits: 494 M, 8.03 B, 671 B, 1.03 T."""
-    for unit, each in (("M", 1e6), ("B", 1e9)):
-        if count / each < 999.5:
-            return f"{count / each:.3g} {unit}"
+def format_parameters(count: int) -> str:
+    """Format a parameter count with three significant digits: 494 M, 8.03 B, 671 B, 1.03 T."""
+    for unit, scale in (("M", 1e6), ("B", 1e9)):
+        if count / scale < 999.5:
+            return f"{count / scale:.3g} {unit}"
     return f"{count / 1e12:.3g} T"

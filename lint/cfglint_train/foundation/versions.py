@@ -1,4 +1,4 @@
-"""Release numbers: their order, ranges of them, and values that changed at one of them."""
+"""Release numbers: their order, ranges of releases, and values that change at a release."""
 
 from __future__ import annotations
 
@@ -18,210 +18,215 @@ _RANK: Final = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
 
 
 @lru_cache(maxsize=4096)
-def release_key(release: str) -> tuple[tuple[int, ...], int, int]:
-    """A key that orders releases as PEP 440 orders them (epochs and local labels aside).
+def parse_release(release: str) -> tuple[tuple[int, ...], int, int]:
+    """Return a key that orders releases as PEP 440 does (without epochs and local labels).
 
-    Raises ValueError for text that is no release.
+    Raise ValueError if the text is no release.
     """
     match = _NUMBER.match(release.strip())
     if match is None:
         raise ValueError(f"not a release: {release!r}")
-    numbers = tuple(map(_number, match.group(1).split(".")))
+    numbers = tuple(map(_parse_number, match.group(1).split(".")))
     while numbers and numbers[-1] == 0:
         numbers = numbers[:-1]
-    return numbers, _RANK[match.group(2)], _number(match.group(3) or "0")
+    return numbers, _RANK[match.group(2)], _parse_number(match.group(3) or "0")
 
 
-def _number(digits: str) -> int:
-    """A part of a release; all that is longer than any is equally far away. Python reads at most 4,300 digits."""
+def _parse_number(digits: str) -> int:
+    """Parse a part of a release; numbers of more than 18 digits are equal. Python reads at most 4,300 digits."""
     return int(digits) if len(digits) <= 18 else 10**18
 
 
 class Constraint(Frozen):
-    """The releases that a requirement allows: comparisons of PEP 440 that all hold (`>=4.45`, `<4.53`)."""
+    """The releases that a requirement allows: PEP 440 comparisons that all hold (`>=4.45`, `<4.53`)."""
 
     comparisons: tuple[tuple[str, str], ...] = ()
 
     @staticmethod
-    def of(text: str) -> Constraint:
-        """The constraint that its own text stands for (`>=4.45,<4.53`). Raises ValueError for other text."""
-        found = []
+    def parse(text: str) -> Constraint:
+        """Parse a constraint (`>=4.45,<4.53`); raise ValueError for other text."""
+        comparisons = []
         for part in text.split(","):
             match = _COMPARISON.fullmatch(part)
             if match is None:
-                raise ValueError(f"not a comparison of releases: {part!r}")
-            found.append((match[1], match[2]))
-        return Constraint(tuple(found))
+                raise ValueError(f"not a version specifier: {part!r}")
+            comparisons.append((match[1], match[2]))
+        return Constraint(tuple(comparisons))
 
     def __str__(self) -> str:
+        """Return the text that `parse` reads."""
         return ",".join(f"{operator}{release}" for operator, release in self.comparisons)
 
-    def allows(self, release: str) -> bool:
-        """Whether a release satisfies every comparison; a pre-release counts like any other."""
-        return all(_compares(operator, bound, release) for operator, bound in self.comparisons)
+    def is_satisfied_by(self, release: str) -> bool:
+        """Return whether a release satisfies every comparison; a pre-release counts like any other."""
+        return all(_is_satisfied(operator, bound, release) for operator, bound in self.comparisons)
 
-    def newest(self, releases: Iterable[str]) -> str | None:
-        """The newest of some releases that is allowed: a pre-release only where no other one is."""
-        allowed = sorted((one for one in releases if self.allows(one)), key=release_key)
-        final = [one for one in allowed if is_final(one)] or allowed
+    def find_newest(self, releases: Iterable[str]) -> str | None:
+        """Return the newest of some releases that is allowed; a pre-release only if no final release is allowed."""
+        allowed = sorted((release for release in releases if self.is_satisfied_by(release)), key=parse_release)
+        final = [release for release in allowed if is_final(release)] or allowed
         return final[-1] if final else None
 
     @property
-    def exact(self) -> str | None:
-        """The one release that is allowed, where the comparisons name it."""
-        named = [bound for operator, bound in self.comparisons if operator in ("==", "===") and "*" not in bound]
-        return named[0] if named and all(self.allows(bound) for bound in named) else None
+    def exact_release(self) -> str | None:
+        """The only release that is allowed, if the comparisons name it, or None."""
+        bounds = [bound for operator, bound in self.comparisons if operator in ("==", "===") and "*" not in bound]
+        return bounds[0] if bounds and all(self.is_satisfied_by(bound) for bound in bounds) else None
 
     @property
-    def last(self) -> str | None:
-        """Return the newest release that is allowed, where an upper bound names it."""
-        named = [bound for operator, bound in self.comparisons if operator == "<=" and self.allows(bound)]
-        return named[0] if named else None
+    def last_release(self) -> str | None:
+        """The newest release that is allowed, if an upper bound names it, or None."""
+        bounds = [bound for operator, bound in self.comparisons if operator == "<=" and self.is_satisfied_by(bound)]
+        return bounds[0] if bounds else None
 
     @property
-    def impossible(self) -> bool:
-        """Whether no release can satisfy all comparisons, as far as their bounds show."""
+    def is_impossible(self) -> bool:
+        """True if no release can satisfy all comparisons, as far as their bounds show."""
         if any(operator in ("==", "===") and "*" not in bound for operator, bound in self.comparisons):
-            return self.exact is None
-        lower, upper = self._lower(unfinished=".dev0"), self._upper()
+            return self.exact_release is None
+        lower, upper = self._find_lower_bound(unfinished=".dev0"), self._find_upper_bound()
         return (
             lower is not None
             and upper is not None
             and (lower[0] > upper[0] or (lower[0] == upper[0] and not (lower[1] and upper[1])))
         )
 
-    def at_least(self, release: str) -> bool | None:
-        """Whether every allowed release is `release` or later; None where that differs among them."""
-        key = release_key(release)
-        lower, upper = self._lower(), self._upper()
+    def is_at_least(self, release: str) -> bool | None:
+        """Return whether every allowed release is `release` or later, or None if only some are."""
+        key = parse_release(release)
+        lower, upper = self._find_lower_bound(), self._find_upper_bound()
         if lower is not None and lower[0] >= key:
             return True
         if upper is not None and (upper[0] < key or (upper[0] == key and not upper[1])):
             return False
         return None
 
-    def _lower(self, unfinished: str = "") -> tuple[_Key, bool] | None:
-        """The highest lower bound, and whether it is allowed itself.
+    def _find_lower_bound(self, unfinished: str = "") -> tuple[_Key, bool] | None:
+        """Return the highest lower bound and whether the bound itself is allowed.
 
-        `==4.*` takes the pre-releases of 4.0, too, which `unfinished` makes the first of them.
+        `==4.*` includes the pre-releases of 4.0, which the suffix `unfinished` makes the first of them.
         """
         bounds = [
-            (release_key(bound.removesuffix(".*") + (unfinished if bound.endswith(".*") else "")), operator != ">")
+            (parse_release(bound.removesuffix(".*") + (unfinished if bound.endswith(".*") else "")), operator != ">")
             for operator, bound in self.comparisons
             if operator in ("==", "===", ">=", ">", "~=")
         ]
         return max(bounds, key=lambda bound: (bound[0], not bound[1]), default=None)
 
-    def _upper(self) -> tuple[_Key, bool] | None:
-        """The lowest upper bound, and whether it is allowed itself."""
+    def _find_upper_bound(self) -> tuple[_Key, bool] | None:
+        """Return the lowest upper bound and whether the bound itself is allowed."""
         bounds = []
         for operator, bound in self.comparisons:
             if operator == "~=" or bound.endswith(".*"):
                 if operator in ("~=", "=="):
-                    bounds.append((release_key(_following(_prefix(operator, bound))), False))
+                    bounds.append((parse_release(_build_next_release(_get_prefix(operator, bound))), False))
             elif operator in ("==", "===", "<=", "<"):
-                bounds.append((release_key(bound), operator != "<"))
+                bounds.append((parse_release(bound), operator != "<"))
         return min(bounds, default=None)
 
 
 _Key = tuple[tuple[int, ...], int, int]
 
 
-def covering(constraints: Iterable[Constraint]) -> Constraint:
-    """The releases from the oldest to the newest that some constraints allow; open where one of them has no bound."""
-    ends = [(list(_lowest(one)), list(_highest(one))) for one in constraints]
-    lower = [max(bounds, key=_release) for bounds, _ in ends if bounds]
-    upper = [min(bounds, key=_release) for _, bounds in ends if bounds]
-    first = (min(lower, key=_release),) if len(lower) == len(ends) else ()
-    last = (max(upper, key=_release),) if len(upper) == len(ends) else ()
+def cover_constraints(constraints: Iterable[Constraint]) -> Constraint:
+    """Return the range from the oldest to the newest release that some constraints allow.
+
+    The range is open at an end if one of the constraints has no bound there.
+    """
+    ends = [(list(_list_lower_bounds(constraint)), list(_list_upper_bounds(constraint))) for constraint in constraints]
+    lower = [max(bounds, key=_get_bound_key) for bounds, _ in ends if bounds]
+    upper = [min(bounds, key=_get_bound_key) for _, bounds in ends if bounds]
+    first = (min(lower, key=_get_bound_key),) if len(lower) == len(ends) else ()
+    last = (max(upper, key=_get_bound_key),) if len(upper) == len(ends) else ()
     return Constraint((*first, *last))
 
 
-def _release(bound: tuple[str, str]) -> _Key:
-    return release_key(bound[1])
+def _get_bound_key(bound: tuple[str, str]) -> _Key:
+    return parse_release(bound[1])
 
 
-def _lowest(constraint: Constraint) -> Iterator[tuple[str, str]]:
-    """The lower bounds of a constraint, each as one comparison."""
+def _list_lower_bounds(constraint: Constraint) -> Iterator[tuple[str, str]]:
+    """Yield the lower bounds of a constraint, each as one comparison."""
     for operator, bound in constraint.comparisons:
         if operator in ("==", "===", ">=", ">", "~="):
             yield ">=", bound.removesuffix(".*")
 
 
-def _highest(constraint: Constraint) -> Iterator[tuple[str, str]]:
-    """The upper bounds of a constraint, each as one comparison."""
+def _list_upper_bounds(constraint: Constraint) -> Iterator[tuple[str, str]]:
+    """Yield the upper bounds of a constraint, each as one comparison."""
     for operator, bound in constraint.comparisons:
         if operator == "~=" or (operator == "==" and bound.endswith(".*")):
-            yield "<", _following(_prefix(operator, bound))
+            yield "<", _build_next_release(_get_prefix(operator, bound))
         elif operator in ("==", "===", "<=", "<"):
             yield "<" if operator == "<" else "<=", bound
 
 
 def is_final(release: str) -> bool:
-    """Whether a release is neither a pre-release nor a development version."""
-    return release_key(release)[1] >= 0
+    """Return whether a release is neither a pre-release nor a development version."""
+    return parse_release(release)[1] >= 0
 
 
-def around(release: str) -> tuple[str, ...]:
-    """A release and, of a pre-release or development version, the final one that it becomes: what changes between the
-    last final release and that one may have changed before it or after it.
+def add_final_release(release: str) -> tuple[str, ...]:
+    """Return a release and, for a pre-release or development version, the final release that it becomes.
+
+    A change between the last final release and that one may have been made before or after the pre-release.
     """
-    return (release,) if is_final(release) else (release, ".".join(map(str, _numbers(release))))
+    return (release,) if is_final(release) else (release, ".".join(map(str, _parse_numbers(release))))
 
 
-def public(release: str) -> str:
-    """A release without its local label (`2.6.0+cu124` is 2.6.0 built in another way)."""
+def strip_local_label(release: str) -> str:
+    """Return a release without its local label (`2.6.0+cu124` is another build of 2.6.0)."""
     return release.partition("+")[0].removeprefix("v")
 
 
-def _numbers(release: str) -> tuple[int, ...]:
+def _parse_numbers(release: str) -> tuple[int, ...]:
     match = _NUMBER.match(release.strip())
     if match is None:
         raise ValueError(f"not a release: {release!r}")
     return tuple(int(part) for part in match.group(1).split("."))
 
 
-def _prefix(operator: str, bound: str) -> tuple[int, ...]:
-    """The numbers that every release allowed by `==1.4.*` or `~=1.4.2` begins with."""
-    numbers = _numbers(bound)
+def _get_prefix(operator: str, bound: str) -> tuple[int, ...]:
+    """Return the numbers that every release allowed by `==1.4.*` or `~=1.4.2` begins with."""
+    numbers = _parse_numbers(bound)
     return numbers[:-1] if operator == "~=" else numbers
 
 
-def _following(prefix: tuple[int, ...]) -> str:
+def _build_next_release(prefix: tuple[int, ...]) -> str:
     return ".".join(map(str, (*prefix[:-1], prefix[-1] + 1)))
 
 
-def _begins(release: str, prefix: tuple[int, ...]) -> bool:
-    numbers = _numbers(release)
+def _has_prefix(release: str, prefix: tuple[int, ...]) -> bool:
+    numbers = _parse_numbers(release)
     return (numbers + (0,) * len(prefix))[: len(prefix)] == prefix
 
 
-def _compares(operator: str, bound: str, release: str) -> bool:
+def _is_satisfied(operator: str, bound: str, release: str) -> bool:
     if operator == "===":
         return release == bound
     if bound.endswith(".*"):
-        return _begins(release, _numbers(bound)) == (operator == "==")
-    key, limit = release_key(release), release_key(bound)
+        return _has_prefix(release, _parse_numbers(bound)) == (operator == "==")
+    key, limit = parse_release(release), parse_release(bound)
     if operator == "~=":
-        return key >= limit and _begins(release, _prefix(operator, bound))
+        return key >= limit and _has_prefix(release, _get_prefix(operator, bound))
     if limit[1] == 0 and key[0] == limit[0] and operator in (">", "<"):
-        return False  # `>1.7` leaves out 1.7.post1, and `<1.8` leaves out 1.8rc1
+        return False  # `>1.7` excludes 1.7.post1, and `<1.8` excludes 1.8rc1
     return bool(_COMPARE[operator](key, limit))
 
 
 _COMPARE: Final = {"==": eq, "!=": ne, ">=": ge, "<=": le, ">": gt, "<": lt}
 
 
-class Since(Frozen):
-    """A value that changed: (first release, value) in ascending order; the first pair's release may be empty."""
+class ValueByRelease(Frozen):
+    """A value that changed: (first release, value) in ascending order; the first release may be empty."""
 
     steps: tuple[tuple[str, Any], ...]
 
-    def at(self, release: str) -> Any:
-        """The value at a release (the first one for releases before the first step)."""
-        key = release_key(release)
+    def get_at(self, release: str) -> Any:
+        """Return the value at a release; before the first step, the first value."""
+        key = parse_release(release)
         value = self.steps[0][1]
         for first, following in self.steps[1:]:
-            if release_key(first) <= key:
+            if parse_release(first) <= key:
                 value = following
         return value

@@ -1,1 +1,1 @@
-"""The training frameworks: one folder each, and what they share."""
+"""Training frameworks: one folder each, and the modules that they share."""

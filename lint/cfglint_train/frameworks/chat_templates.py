@@ -1,4 +1,4 @@
-"""Chat templates and the models that were tuned with them, by LLaMA-Factory's names (`chat_templates.json`)."""
+"""Chat templates and the models that were tuned with them, under LLaMA-Factory's names (`chat_templates.json`)."""
 
 from __future__ import annotations
 
@@ -13,38 +13,41 @@ from cfglint_train.foundation.typed import Final
 DATA: Final = os.path.join(os.path.dirname(__file__), "chat_templates.json")
 
 
-class _Table(Frozen):
+class _TemplateTable(Frozen):
+    """Formats of the templates, and templates of the chat models."""
+
     formats: Mapping[str, str]
     """Template -> format."""
     templates: Mapping[str, str]
-    """Chat model (`_key`) -> template."""
+    """Chat model (`_normalize_model`) -> template."""
 
 
-def _key(model: str) -> str:
-    """A model's name without its owner (mirrors keep it) and the "Meta-" that Llama 3.1 was renamed from."""
+def _normalize_model(model: str) -> str:
+    """Return a model's name without its owner (mirrors keep it) and the "Meta-" that Llama 3.1 dropped."""
     return model.partition("/")[2].lower().removeprefix("meta-")
 
 
 @cache
-def _table() -> _Table:
+def _load_table() -> _TemplateTable:
     with open(DATA, encoding="utf-8") as stream:
         data = json.load(stream)
-    return _Table(
+    return _TemplateTable(
         {name: format_ for format_, names in data["formats"].items() for name in names},
-        {_key(model): template for template, models in data["models"].items() for model in models},
+        {_normalize_model(model): template for template, models in data["models"].items() for model in models},
     )
 
 
-# A common format: models are given its tokens on purpose.
+# A common format: models are tuned to its tokens on purpose.
 _GENERIC: Final = frozenset(("chatml", "chatml_de"))
 
 
-def contradicted(model: str, template: str) -> str | None:
-    """The template of a chat model, where another one marks turns with other special tokens; None where both write the
-    same ones, or one of the two is unknown here.
+def find_contradicted_template(model: str, template: str) -> str | None:
+    """Return the template of a chat model if `template` marks turns with other special tokens.
+
+    Return None if both write the same tokens, or if the model or the template is unknown.
     """
-    table = _table()
-    own = table.templates.get(_key(model)) if model.count("/") == 1 and model[0] not in "./~" else None
-    if own is None or template not in table.formats or template in _GENERIC:
+    table = _load_table()
+    expected = table.templates.get(_normalize_model(model)) if model.count("/") == 1 and model[0] not in "./~" else None
+    if expected is None or template not in table.formats or template in _GENERIC:
         return None
-    return own if table.formats[template] != table.formats[own] else None
+    return expected if table.formats[template] != table.formats[expected] else None

@@ -1,4 +1,4 @@
-"""Dot lists, OmegaConf's settings on a command line: `a.b=1 c[d]=x`.
+"""Dot lists: OmegaConf's settings on a command line, `a.b=1 c[d]=x`.
 
 Source: omegaconf 2.3.0 and 2.4.0 (`_utils.split_key`, `basecontainer.merge_with_dotlist`).
 """
@@ -13,9 +13,9 @@ from cfglint_train.foundation.typed import Any
 
 
 def parse_dotlist(words: list[str]) -> dict[Route, Any]:
-    """`a.b=c` words as `OmegaConf.from_dotlist` reads them: leaf route -> value, later words over earlier ones.
+    """Parse `a.b=c` words as `OmegaConf.from_dotlist` does: leaf route -> value.
 
-    Raises ValueError for a word whose value is not YAML, or that names no key.
+    Later words win over earlier ones. Raise ValueError for a word whose value is not YAML, or that names no key.
     """
     leaves: dict[Route, Any] = {}
     for word in words:
@@ -24,42 +24,43 @@ def parse_dotlist(words: list[str]) -> dict[Route, Any]:
         if not steps or not all(steps):
             raise ValueError(f"{word!r} is not a setting")
         value = parse_value(text, word) if separator else None
-        # A mapping around it that was a plain value becomes a mapping again; what was below it is replaced.
+        # A plain value becomes a mapping again if a later word sets a key below it; keys below a replaced mapping are
+        # gone.
         for other in list(leaves):
             if other == steps[: len(other)] or (other[: len(steps)] == steps and not isinstance(value, dict)):
                 del leaves[other]
-        for route, leaf in _leaves(value, steps):
+        for route, leaf in _flatten(value, steps):
             leaves.pop(route, None)
             leaves[route] = leaf
     return leaves
 
 
 def parse_value(text: str, word: str) -> Any:
-    """A value of the command line in OmegaConf's YAML. Raises ValueError where it is none."""
+    """Parse a value of the command line as OmegaConf's YAML. Raise ValueError if it is not valid."""
     try:
-        document = _read(text)
-        return None if document.root is None else document.value()
+        document = _parse_yaml(text)
+        return None if document.root is None else document.get_value()
     except DocumentError as error:
         raise ValueError(f"{word!r}: {error.message}") from None
 
 
 @lru_cache(maxsize=256)
-def _read(text: str) -> Document:
-    """A text of YAML; the launches of a repository give the same values again and again."""
-    from cfglint_train.documents.yaml.dialects import omegaconf
+def _parse_yaml(text: str) -> Document:
+    """Parse a YAML text; cached because the launches of a repository repeat the same values."""
+    from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
     from cfglint_train.documents.yaml.document import YamlDocument
 
-    return YamlDocument("", text.encode(), omegaconf())
+    return YamlDocument("", text.encode(), get_omegaconf_dialect())
 
 
-def _leaves(value: Any, route: Route) -> list[tuple[Route, Any]]:
+def _flatten(value: Any, route: Route) -> list[tuple[Route, Any]]:
     if isinstance(value, dict) and value:
-        return [leaf for key, item in value.items() for leaf in _leaves(item, (*route, key))]
+        return [leaf for key, item in value.items() for leaf in _flatten(item, (*route, key))]
     return [(route, value)]
 
 
 def split_key(key: str) -> list[str]:
-    """`a.b[c]` as its steps."""
+    """Split `a.b[c]` into its steps."""
     steps: list[str] = []
     for match in re.finditer(r"\[([^\]]*)\]|\.?([^.\[\]]+)", key):
         steps.append(match.group(1) if match.group(1) is not None else match.group(2))

@@ -1,4 +1,4 @@
-"""What a repository shows of a configuration before its framework reads it, handed to the lenses as a value."""
+"""Evidence of the repository about a configuration, passed to the lenses as a value before the framework reads it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from cfglint_schemas.vendored import VendoredVocabulary
 
 Strength = Literal["replaces", "adds", "lowers"]
-"""replaces: another framework is in use, of whose vocabulary upstream's says little. adds: upstream's is in use, with
-the named keys besides: they are info. lowers: it may have them: one level milder.
+"""Effect of evidence. "replaces": another framework is in use, for which upstream's vocabulary is little evidence.
+"adds": upstream's is in use, with the named keys added; these are reported as info. "lowers": such keys are possible;
+findings are reported one level milder.
 """
 Scope = Literal["config", "launch", "folder", "repository"]
 
@@ -23,27 +24,27 @@ SCOPES: Final[Mapping[Scope, str]] = {
     "folder": "in the folder of the configuration or one above it",
     "repository": "elsewhere in the repository",
 }
-"""How evidence concerns a configuration."""
+"""Descriptions of how evidence relates to a configuration."""
 
 
-class Trace(Frozen):
-    """What is found of one kind of evidence."""
+class ForkTrace(Frozen):
+    """One observation of a kind of evidence."""
 
     source: str
-    """The repository, folder, program, plugin or file that is in use instead, or that changes the framework."""
-    what: str = ""
-    """Of a copy, why it is not read; of a key, its name; of a change, the module or class that is changed."""
+    """Repository, folder, program, plugin or file that is in use instead, or that changes the framework."""
+    detail: str = ""
+    """For a copy, the reason why it is not read; for a key, its name; for a change, the changed module or class."""
     place: str = ""
-    """Where it is stated: `requirements.txt:1`."""
+    """Location of the observation: `requirements.txt:1`."""
     scope: Scope = "launch"
     names: frozenset[str] | None = frozenset()
-    """The settings that it is about: those that a copy which cannot be read as a whole declares, or that a change
-    brings; None: any.
+    """Settings that it concerns: those declared by a copy that cannot be read as a whole, or added by a change. None:
+    any.
     """
 
 
-class Evidence(Frozen):
-    """Why upstream's vocabulary may not be that of the framework in use (`forks/evidence.py` lists the kinds)."""
+class ForkEvidence(Frozen):
+    """A reason why upstream's vocabulary may not apply to the framework (`forks/evidence.py` lists the kinds)."""
 
     kind: str
     strength: Strength
@@ -53,11 +54,12 @@ class Evidence(Frozen):
     names: frozenset[str] | None
 
     def __str__(self) -> str:
+        """Return the text that reports show."""
         return self.text
 
     @property
     def source(self) -> str:
-        """How it concerns the configuration, with file and line."""
+        """Relation of the evidence to the configuration, with file and line."""
         return f"{SCOPES[self.scope]} ({self.place})"
 
     def is_about(self, name: str) -> bool:
@@ -66,26 +68,28 @@ class Evidence(Frozen):
 
 
 class ConfigEvidence(Frozen):
-    """All that counts for one configuration; a rule reads it, and nothing in it is looked for again."""
+    """All evidence about one configuration. Rules read it and search for nothing again."""
 
     commands: tuple[str, ...] = ()
-    """The programs that scripts give it to, each with its subcommand where it has one (`trl sft`)."""
+    """Programs that receive the configuration from scripts, each with its subcommand if it has one (`trl sft`)."""
     programs: tuple[tuple[Document | None, str], ...] = ()
-    """The Python programs of the repository that scripts give it to, each with the option that gives it; None for
-    another one.
+    """Python programs of the repository that receive the configuration from scripts, each with the option that passes
+    it. The document is None for other programs.
     """
     vocabulary: VendoredVocabulary | None = None
-    """Of the copy of its framework in the repository; None where upstream's counts."""
-    fork: Evidence | None = None
-    """Why its framework may be a fork for which upstream's vocabulary is uncertain."""
-    lowering: tuple[Evidence, ...] = ()
-    """What may add keys to upstream's vocabulary."""
+    """Vocabulary of the framework's copy in the repository, or None if upstream's applies."""
+    fork: ForkEvidence | None = None
+    """Evidence that the framework may be a fork for which upstream's vocabulary is uncertain."""
+    lowering_evidence: tuple[ForkEvidence, ...] = ()
+    """Evidence that keys may have been added to upstream's vocabulary."""
     copies: Mapping[str, ConfigEvidence] = {}
-    """The same of the packages to which it hands settings: their copies, or their forks."""
+    """The same for the packages that it passes settings to: their copies, or their forks."""
     mutations: object = None
-    """What programs do to its settings before it is read, for the rules (`mutations_of`): few ask, and it is costly."""
+    """Mutations of its settings by programs before they are read (`mutations_of`); computed on demand because few rules
+    use it and it is costly.
+    """
 
     @property
     def is_upstream(self) -> bool:
-        """Whether nothing shows that its framework is another one than upstream's."""
+        """True if nothing indicates another framework than upstream's."""
         return self.vocabulary is None and self.fork is None

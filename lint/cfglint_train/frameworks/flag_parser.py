@@ -1,4 +1,4 @@
-"""Command lines as a framework parses them: its own, or words beside a file."""
+"""Command lines as a framework parses them: its own, or words in addition to a file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import Entry, Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
@@ -16,61 +16,61 @@ if TYPE_CHECKING:
 
 
 class LauncherOption(Frozen):
-    """A setting that a launch gives, as the vocabulary has it."""
+    """A setting that a launch passes, with its place in the vocabulary."""
 
     entry: str | None
-    """The entry point that the route counts from."""
+    """Entry point that the route starts from."""
     route: Route
-    there: int = 1
-    """The steps of the route that are not the launch's own: the class that the script makes."""
-    unset: Route = ()
-    """The section above the setting that the file leaves unset, below the configuration's root."""
-    stops_since: str = ""
-    """The first release that stops at a setting below such a section."""
+    class_steps: int = 1
+    """Number of steps of the route that are not in the launch: the class that the script instantiates."""
+    unset_section: Route = ()
+    """Section above the setting that the file leaves unset, below the configuration's root."""
+    fatal_since: str = ""
+    """First release that stops at a setting below an unset section."""
 
-    def stops(self, release: str) -> bool:
+    def is_fatal_at(self, release: str) -> bool:
         """Return whether a release stops because the section is unset."""
-        return bool(self.unset) and release_key(release) >= release_key(self.stops_since)
+        return bool(self.unset_section) and parse_release(release) >= parse_release(self.fatal_since)
 
 
 class FlagParser:
-    """The flags of a command line; none where the configuration is a mapping that no launch adds to."""
+    """Flags of a command line; none if the configuration is a mapping that no launch adds to."""
 
-    def flags(self, config: Config) -> Iterator[tuple[Entry, str | None]] | None:
-        """Yield the flags of a command line, each with the vocabulary's flag that it stands for, or None.
+    def parse_flags(self, config: Config) -> Iterator[tuple[Entry, str | None]] | None:
+        """Yield the flags of a command line, each with the vocabulary's flag that it resolves to, or None.
 
         Return None if the configuration is a mapping.
         """
         return None
 
-    def strays(self, config: Config) -> tuple[Word, ...]:
-        """Return the words of a command line that no flag takes."""
+    def find_leftovers(self, config: Config) -> tuple[Word, ...]:
+        """Return the positional words of a command line that belong to no flag."""
         return ()
 
-    def given_to_switches(self, config: Config) -> tuple[Word, ...]:
-        """Return the strays that follow flags without a value: KEY004 reports these flags."""
+    def find_switch_values(self, config: Config) -> tuple[Word, ...]:
+        """Return the leftovers that follow flags without a value: KEY004 reports these flags."""
         return ()
 
-    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
+    def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
         """Return whether a blank word of a launch, by its number, stops the program in any case."""
         return False
 
-    def puts_right(self, config: Config, flag: str, value: str) -> bool:
-        """Return whether the framework itself replaces the value that a flag got."""
+    def is_value_corrected(self, config: Config, flag: str, value: str) -> bool:
+        """Return whether the framework itself replaces the value of a flag."""
         return False
 
-    def is_sure(self, written: str, meant: str, sure: bool) -> bool:
-        """Return whether a likely slip is one."""
-        return sure
+    def is_confident(self, written: str, suggestion: str, is_close: bool) -> bool:
+        """Return whether a probable typo is certain enough to be corrected."""
+        return is_close
 
-    def launched(self, config: Config, route: Route) -> LauncherOption | None:
-        """Return the place in the vocabulary of a setting that the launch gives, or None if it is not checked."""
+    def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
+        """Return the place in the vocabulary of a setting that the launch passes, or None if it is not checked."""
         return None
 
-    def launched_effect(self, effect: str, config: Config, release: str) -> str:
-        """Return the effect of a setting of a launch that the release does not have; `effect` is the vocabulary's."""
+    def determine_launch_effect(self, effect: str, config: Config, release: str) -> str:
+        """Return the effect of a setting of a launch that the release lacks; `effect` is the vocabulary's."""
         return effect
 
-    def launched_as(self, name: str, value: Any) -> str:
-        """Return the right form for a setting that a launch gives in the form of another program, or an empty text."""
+    def suggest_launch_form(self, name: str, value: Any) -> str:
+        """Return the right form of a launch setting that is in the form of another program, or an empty text."""
         return ""

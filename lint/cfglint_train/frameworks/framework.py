@@ -1,4 +1,4 @@
-"""What a framework is to cfglint: how its files are recognised, its lenses, and what follows from them."""
+"""Frameworks: recognition of their files, their lenses, and the properties that rules need."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ from cfglint_train.frameworks.codec import is_countable
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Auto, Config, Lens, Override
 from cfglint_train.frameworks.loaders import PLAIN, Loader
-from cfglint_train.frameworks.registry import FrameworkManifest, listed
-from cfglint_train.frameworks.requires import requires
+from cfglint_train.frameworks.registry import FrameworkManifest, list_frameworks
+from cfglint_train.frameworks.requires import load_requirements
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.reading import ResolvedPlan
 from cfglint_train.plan.releases import Releases
 
 
-class Found(Frozen):
-    """A configuration that a recogniser sees in a document. The highest score wins a document."""
+class RecognisedConfig(Frozen):
+    """A configuration that a recogniser finds in a document. The highest score wins the document."""
 
     root: Route
     score: int
-    why: str
+    reason: str
     role: str | None = None
-    """other: a file of the framework that trains nothing (inference, export); unread: it trains, and `why` says what
-    keeps its settings from being read; program: the same, with what a launch gives it; handed: the same, if another
-    file hands it a model of the framework's kind (`Framework.hands`); None: what the framework's files are.
+    """"other": a file of the framework that trains nothing (inference, export). "unread": it trains, and `reason` says
+    why its settings cannot be read. "program": as "unread", but a launch may make its settings readable. "handed": as
+    "unread", if another file passes it a model of the framework's kind (`LaunchInterface.passes_model`). None: an
+    ordinary configuration.
     """
-    at: Span | None = None
-    """Where it trains; None: at its head."""
+    span: Span | None = None
+    """Location of the training call, or None for the head of the file."""
 
 
 class Reference(Frozen):
@@ -43,43 +44,44 @@ class Reference(Frozen):
 
     framework: str
     route: Route
-    """The setting that names it, below the configuration's root."""
+    """Setting that names the companion, below the configuration's root."""
     path: str | None
     overrides: Mapping[Route, Override] = {}
-    """Settings that the configuration lays over the companion's own."""
+    """Settings of the configuration that replace the companion's."""
 
 
 class Job:
-    """All that inference sees of one training job while its plan is made."""
+    """State of one training job while its plan is inferred."""
 
-    __slots__ = ("architecture", "companions", "launch_known", "main", "reading", "releases")
+    __slots__ = ("architecture", "companions", "launch_known", "main", "plan", "releases")
 
     def __init__(
         self, main: Config, companions: Mapping[str, Config], releases: Releases, launch_known: bool | None = None
     ) -> None:
+        """Start with an empty plan and without an architecture."""
         self.main = main
         self.companions = dict(companions)
         self.releases = releases
         self.launch_known = launch_known
-        """Its launches are known: what they do not name, they do not use. None: no script starts it."""
-        self.reading = ResolvedPlan()
+        """True if its launches are known: they use nothing that they do not name. None: no script starts it."""
+        self.plan = ResolvedPlan()
         self.architecture: Architecture | None = None
 
 
-def _nothing(_: Any) -> Any:
+def _return_empty(_: Any) -> Any:
     return ()
 
 
-def _unchanged(_: Document) -> None:
+def _keep_types(_: Document) -> None:
     pass
 
 
-def _never_filled(_: Job, __: Field) -> Any:
+def _leave_auto(_: Job, __: Field) -> Any:
     return MISSING
 
 
-def dotted(words: Iterable[str]) -> Mapping[Route, Any]:
-    """`a.b=value` words, the values as PyYAML types them. Raises ValueError for other words."""
+def parse_dotted_settings(words: Iterable[str]) -> Mapping[Route, Any]:
+    """Parse `a.b=value` words, with values typed as PyYAML does. Raise ValueError for other words."""
     from cfglint_train.documents.yaml.dialects import PYYAML
     from cfglint_train.documents.yaml.document import YamlDocument
 
@@ -88,126 +90,133 @@ def dotted(words: Iterable[str]) -> Mapping[Route, Any]:
         key, sign, text = word.partition("=")
         route = tuple(key.split("."))
         if not sign or not all(route):
-            raise ValueError("expected KEY=VALUE, with dots between the keys of sections")
+            raise ValueError("expected KEY=VALUE; for a key of a section, SECTION.KEY=VALUE")
         try:
             document = YamlDocument(word, text.encode(), PYYAML)
         except DocumentError as error:
             raise ValueError(f"the value is not valid YAML: {error.message}") from None
-        settings[route] = None if document.root is None else document.value()
+        settings[route] = None if document.root is None else document.get_value()
     return settings
 
 
-class Metrics(Frozen):
-    """What collecting metrics costs, each time."""
+class MetricsCost(Frozen):
+    """Cost of one metrics collection."""
 
-    enough: int
-    """Steps between two collections from which on it does not count."""
-    better: int
-    """The interval to set where it is shorter."""
-    statistics: Mapping[str, int] | None = None
-    """Host-device synchronisations for each tensor of the model, by the optimizer's name; None: one in all."""
+    negligible_interval: int
+    """Number of steps between two collections from which on the cost is negligible."""
+    suggested_interval: int
+    """Interval to set if the present one is shorter."""
+    synchronizations: Mapping[str, int] | None = None
+    """Host-device synchronisations per tensor of the model, by the optimizer's name; None: one in total."""
 
 
-class Launching(Frozen):
-    """How launches give a framework its settings."""
+class LaunchInterface(Frozen):
+    """Ways in which launches pass settings to a framework."""
 
-    settings: Callable[[Iterable[str]], Mapping[Route, Any]] = dotted
-    """`a.b=value` words as the framework reads them, by route. Raises ValueError for other words."""
-    trailing: Callable[[Config, list[str]], Mapping[Route, Any]] = lambda _, __: {}
-    """The settings that words behind the configuration's path make, by route. Raises ValueError for what it refuses."""
-    recipes: Callable[[Config], tuple[str, ...]] = _nothing
-    """The files that the launches of a program give it as its settings, as written; none where one launch names none.
+    parse_settings: Callable[[Iterable[str]], Mapping[Route, Any]] = parse_dotted_settings
+    """Parser of `a.b=value` words, as the framework reads them: returns settings by route, raises ValueError for other
+    words.
     """
-    takes_recipe: Callable[[Document, str], bool] = lambda _, __: False
-    """Whether a Python program, of whomever, takes a file of the framework by an option."""
-    hands: Callable[[Any, str], bool] = lambda _, __: False
-    """Whether a Python program, a document, gives a model of the framework's kind to what it imports from a file."""
-    launched: Callable[[Mapping[str, Any]], Mapping[Route, tuple[str, Any]]] = lambda _: {}
-    """The settings that options of its launcher give, by route, each with its option; names have underscores."""
-    is_spread_by_launch: Callable[[Config], bool] = lambda _: True
-    """Whether a job runs on all the GPUs that its launch gives it, and not on as many as its own options say."""
+    parse_trailing: Callable[[Config, list[str]], Mapping[Route, Any]] = lambda _, __: {}
+    """Parser of the words after the configuration's path: returns settings by route, raises ValueError for words that
+    the framework refuses.
+    """
+    list_recipes: Callable[[Config], tuple[str, ...]] = _return_empty
+    """Settings files that the launches of a program pass to it, as written; empty if one launch names none."""
+    accepts_recipe: Callable[[Document, str], bool] = lambda _, __: False
+    """Predicate: a Python program, the user's or the framework's, accepts a file of the framework by this option."""
+    passes_model: Callable[[Any, str], bool] = lambda _, __: False
+    """Predicate: a Python program passes a model of the framework's kind to code that it imports from this file."""
+    read_launcher_options: Callable[[Mapping[str, Any]], Mapping[Route, tuple[str, Any]]] = lambda _: {}
+    """Settings that the options of the launcher set, by route, each with its option. Names have underscores."""
+    uses_all_launched_gpus: Callable[[Config], bool] = lambda _: True
+    """Predicate: a job runs on all GPUs of its launch, and not only on the number that its own options state."""
 
 
 class Traits(Frozen):
     """Properties of a framework that rules need. The defaults fit most frameworks."""
 
     runs_trainer: bool = False
-    """It runs the HF Trainer, and has the Trainer's arguments under their own names."""
+    """True if it runs the HF Trainer, with the Trainer's arguments under their own names."""
     strict_json: bool = False
-    """It opens the JSON files that its configurations name with `json.load`, which refuses comments."""
+    """True if it reads the JSON files that its configurations name with `json.load`, which rejects comments."""
     section_files: tuple[str, ...] = ()
-    """Sections that may also be given as the name of a JSON file which has them."""
-    refuses_duplicates: str | None = None
-    """The first release whose own loader refuses a key that stands twice; empty for every release."""
+    """Sections that may also be the name of a JSON file with their contents."""
+    refuses_duplicates_since: str | None = None
+    """First release whose own loader refuses duplicate keys; empty: every release; None: no release."""
     batch_identity: tuple[str, str, str] | None = None
-    """Keys of whole batch, micro batch and accumulation, the first of which must be the product of ranks and others."""
-    batch_divides: Literal["ranks", "micro batches", "groups"] | None = None
-    """What the global batch must be a multiple of: the data-parallel ranks, their micro batches, or the ranks of each
-    group of models times their micro batches."""
+    """Keys of global batch, micro batch and accumulation. The first must be the product of the others and the ranks."""
+    batch_divisor: Literal["ranks", "micro batches", "groups"] | None = None
+    """Number that must divide the global batch: the data-parallel ranks, their micro batches, or the ranks of each
+    group of models times their micro batches.
+    """
     fills_packs: Callable[[Config], bool] = lambda _: True
-    """Whether packed sequences are filled up to the length; else the samples of a micro batch are put end to end."""
-    template_of: Callable[[str, str], str | None] = lambda _, __: None
-    """The template to use for a model (its Hub id), where another one writes special tokens that it does not know."""
-    metrics: Metrics | None = None
-    """What its metrics cost."""
+    """Predicate: packed sequences are filled up to the length; otherwise the samples of a micro batch are
+    concatenated.
+    """
+    suggest_template: Callable[[str, str], str | None] = lambda _, __: None
+    """Template to use for a model (its Hub id) if the stated template writes special tokens that the model does not
+    know.
+    """
+    metrics_cost: MetricsCost | None = None
     waits_for_cancel: bool = False
-    """All ranks wait while the job asks whether it was cancelled; elsewhere a thread beside the training may ask."""
-    drops_reference: str | None = None
-    """The first release that loads no reference model where the coefficient of its penalty is 0."""
+    """True if all ranks wait while the job checks whether it was cancelled; elsewhere a separate thread may check."""
+    drops_reference_since: str | None = None
+    """First release that loads no reference model if its penalty's coefficient is 0."""
 
 
 class Framework(Frozen):
-    """A framework. Functions get their `Config` or `Job`; none of them sees a rule."""
+    """A framework. Its functions receive a `Config` or `Job`; none of them depends on a rule."""
 
     name: str
-    newest: str
-    """The release that is assumed where nothing settles it."""
+    default_release: str
+    """Release that is assumed if nothing determines it."""
     lenses: tuple[Lens, ...]
     loader: Loader = PLAIN
-    """How it turns the scalars of its files into the types that it wants."""
-    prepare: Callable[[Document], None] = _unchanged
-    """Set how the document types its values: as this framework's loader does."""
-    references: Callable[[Config], tuple[Reference, ...]] = _nothing
-    infer: Callable[[Job], None] = _nothing
-    """Fill the fields that follow from others, in place, once lenses and companions are read."""
-    auto: Callable[[Job, Field], Any] = _never_filled
-    """The value that this framework fills in for a companion's "auto"; MISSING where it leaves it to the companion."""
-    shared: frozenset[str] = frozenset()
-    """As a companion: fields whose values must agree with the main configuration, which owns them."""
-    keys_of: type[Keys] = Keys
-    """What it makes of the keys of its files; it counts where `framework.json` names a vocabulary."""
-    launching: Launching = Launching()
+    """Conversion of the scalars of its files to the declared types."""
+    prepare: Callable[[Document], None] = _keep_types
+    """Hook that makes the document type its values as this framework's loader does."""
+    references: Callable[[Config], tuple[Reference, ...]] = _return_empty
+    infer: Callable[[Job], None] = _return_empty
+    """Hook that fills in the fields that follow from others, in place, after lenses and companions are read."""
+    fill_auto: Callable[[Job, Field], Any] = _leave_auto
+    """Value that this framework fills in for a companion's "auto"; MISSING if it leaves the field to the companion."""
+    shared_fields: frozenset[str] = frozenset()
+    """As a companion: fields that must agree with the main configuration, which owns them."""
+    keys_type: type[Keys] = Keys
+    """Interface to the keys of its files; used only if `framework.json` names a vocabulary."""
+    launch_interface: LaunchInterface = LaunchInterface()
     traits: Traits = Traits()
 
     @property
-    def listed(self) -> FrameworkManifest:
-        """What `framework.json` says of it. Raises KeyError where there is no such folder."""
-        return listed()[self.name]
+    def manifest(self) -> FrameworkManifest:
+        """Contents of `framework.json`. Raises KeyError if the framework has no folder."""
+        return list_frameworks()[self.name]
 
-    def installed(self, release: str) -> Mapping[str, str]:
-        """Return the releases of other packages that a release of this framework brings along, by package."""
-        return requires(self.name, release).installed
+    def list_installed(self, release: str) -> Mapping[str, str]:
+        """Return the releases of other packages that a release of this framework installs, by package."""
+        return load_requirements(self.name, release).installed
 
     @property
     def title(self) -> str:
-        """Its name as people write it."""
-        return self.listed.title
+        """Name of the framework as people write it."""
+        return self.manifest.title
 
     @property
     def keys(self) -> Keys | None:
-        """What it makes of the keys of its files; None where it has no vocabulary."""
-        if self.name not in _keys:
-            _keys[self.name] = None if self.listed.vocabulary is None else self.keys_of(self.listed)
-        return _keys[self.name]
+        """Interface to the keys of its files, or None if it has no vocabulary."""
+        if self.name not in _keys_by_framework:
+            _keys_by_framework[self.name] = None if self.manifest.vocabulary is None else self.keys_type(self.manifest)
+        return _keys_by_framework[self.name]
 
     @property
-    def spellings(self) -> Keys:
-        """How its settings are spelled, by which clauses ask for them: with a vocabulary or without."""
-        return self.keys or self.keys_of(self.listed)
+    def key_lookup(self) -> Keys:
+        """Interface that finds settings by their names in clauses, with or without a vocabulary."""
+        return self.keys or self.keys_type(self.manifest)
 
-    def unwritten(self, field: Field) -> str | None:
-        """Why no fix writes a field that its lenses read; None where one is written, or the field is none of theirs."""
-        reason = _read_only(self.listed.folder).get(field)
+    def explain_unwritable(self, field: Field) -> str | None:
+        """Return why no fix can write `field`, or None if one can, or if no lens reads the field."""
+        reason = _load_read_only(self.manifest.folder).get(field)
         if reason is not None:
             return reason
         owner = next((lens for lens in reversed(self.lenses) if field in lens.fields), None)
@@ -215,93 +224,93 @@ class Framework(Frozen):
 
     @property
     def is_companion(self) -> bool:
-        """Whether its files shape the runs of other frameworks."""
-        return bool(self.shared)
+        """True if its files only shape the runs of other frameworks."""
+        return bool(self.shared_fields)
 
 
 @cache
-def _read_only(folder: str) -> Mapping[Field, str]:
-    """The fields that have keys and are never written, each with the reason: `read_only.json` of a folder."""
+def _load_read_only(folder: str) -> Mapping[Field, str]:
+    """Load `read_only.json` of a folder: the fields that have keys but are never written, each with the reason."""
     path = os.path.join(folder, "read_only.json")
-    return dict(_reasons(path)) if os.path.exists(path) else {}
+    return dict(_read_reasons(path)) if os.path.exists(path) else {}
 
 
-def _reasons(path: str) -> Iterator[tuple[Field, str]]:
-    """The fields of a file and of those that it includes."""
+def _read_reasons(path: str) -> Iterator[tuple[Field, str]]:
+    """Yield the fields of a file, and of the files that it includes, with their reasons."""
     with open(path, encoding="utf-8") as file:
         content = parse(file)
     for shared in content.pop("include", ()):
-        yield from _reasons(os.path.join(os.path.dirname(path), shared))
+        yield from _read_reasons(os.path.join(os.path.dirname(path), shared))
     yield from ((field, reason) for reason, fields in content.items() for field in fields)
 
 
-_keys: dict[str, Keys | None] = {}
-_loaded: dict[str, Framework] = {}
+_keys_by_framework: dict[str, Keys | None] = {}
+_loaded_frameworks: dict[str, Framework] = {}
 
 
 def load(name: str) -> Framework:
-    """A framework by name; its module is imported when it is first needed. Raises KeyError for an unknown name."""
-    if name not in _loaded:
-        if name not in listed():
+    """Return a framework by name and import its module on first use. Raise KeyError for an unknown name."""
+    if name not in _loaded_frameworks:
+        if name not in list_frameworks():
             raise KeyError(name)
-        _loaded[name] = import_module(f"cfglint_train.frameworks.{name}.framework").FRAMEWORK
-    return _loaded[name]
+        _loaded_frameworks[name] = import_module(f"cfglint_train.frameworks.{name}.framework").FRAMEWORK
+    return _loaded_frameworks[name]
 
 
-def recognise(name: str, document: Document) -> list[Found]:
-    """The configurations of a framework in a document; of its folder, only `recognise.py` is imported."""
-    found: list[Found] = import_module(f"cfglint_train.frameworks.{name}.recognise").recognise(document)
-    return found
+def recognise(name: str, document: Document) -> list[RecognisedConfig]:
+    """Return the configurations of a framework in a document. Only `recognise.py` of its folder is imported."""
+    configs: list[RecognisedConfig] = import_module(f"cfglint_train.frameworks.{name}.recognise").recognise(document)
+    return configs
 
 
-def keys_of(config: Config) -> Keys | None:
-    """What the framework of a configuration makes of its keys; None where it has no vocabulary."""
+def get_keys(config: Config) -> Keys | None:
+    """Return the key interface of a configuration's framework, or None if it has no vocabulary."""
     return load(config.framework).keys
 
 
-def read(config: Config) -> ResolvedPlan:
-    """What one configuration says, field by field. A companion is read once for all runs that it shapes."""
-    return config.once(_read)
+def read_config(config: Config) -> ResolvedPlan:
+    """Return the fields that one configuration states. A companion is read once for all its runs."""
+    return config.compute_once(_read_with_all_lenses)
 
 
-def _read(config: Config) -> ResolvedPlan:
-    return read_by(load(config.framework).lenses, config)
+def _read_with_all_lenses(config: Config) -> ResolvedPlan:
+    return read_lenses(load(config.framework).lenses, config)
 
 
 def read_fields(config: Config, framework: Framework, *fields: Field) -> ResolvedPlan:
-    """What one configuration says of some fields, and of those that are read with them."""
+    """Return the values of `fields`, and of the fields that the same lenses read."""
     wanted = set(fields)
-    return read_by((lens for lens in framework.lenses if not wanted.isdisjoint(lens.fields)), config)
+    return read_lenses((lens for lens in framework.lenses if not wanted.isdisjoint(lens.fields)), config)
 
 
-def read_by(lenses: Iterable[Lens], config: Config) -> ResolvedPlan:
-    """What some lenses read of a configuration. Later ones win over earlier ones.
+def read_lenses(lenses: Iterable[Lens], config: Config) -> ResolvedPlan:
+    """Return the fields that `lenses` read in a configuration. Later lenses win over earlier ones.
 
-    Numbers that no counter holds are left out: a plan can be computed with.
+    Numbers outside the 64-bit range are left out, so that a plan is safe to compute with.
     """
-    reading = ResolvedPlan()
+    plan = ResolvedPlan()
     for lens in lenses:
         for field, value, origin in lens.read(config):
             if is_countable(value):
-                reading.put(field, value, origin)
-    return reading
+                plan.put(field, value, origin)
+    return plan
 
 
-def adopt(job: Job, companion: ResolvedPlan, framework: Framework, host: Framework) -> None:
-    """Take a companion's fields over into the job's reading, as the host framework treats them.
+def adopt_companion(job: Job, companion: ResolvedPlan, framework: Framework, host: Framework) -> None:
+    """Copy a companion's fields into the job's plan, as the host framework treats them.
 
-    A shared field fills a gap only; "auto" becomes what the host fills in, else what the companion itself takes.
+    A shared field only fills a gap. "auto" becomes the value that the host fills in, or else the companion's fallback.
     """
     for field, value in companion:
         resolved, origin = value.value, value.origin
         if isinstance(resolved, Auto):
-            filled = host.auto(job, field)
-            if filled is MISSING:
-                resolved = resolved.otherwise
-                origin = origin._replace(kind="inferred", note=f"auto, which {host.title} does not fill")
+            host_value = host.fill_auto(job, field)
+            if host_value is MISSING:
+                resolved = resolved.fallback
+                origin = origin._replace(kind="inferred", note=f"auto, but {host.title} does not fill it in")
             else:
-                resolved = filled
+                resolved = host_value
                 origin = origin._replace(kind="inferred", note=f"auto, filled by {host.title}")
-        if field in framework.shared and job.reading.get(field) is not None:
+        if field in framework.shared_fields and job.plan.get(field) is not None:
             continue
-        job.reading.put(field, resolved, origin)
+        job.plan.put(field, resolved, origin)

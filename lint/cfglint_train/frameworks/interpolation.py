@@ -1,7 +1,7 @@
-"""OmegaConf's interpolation: `${a.b}` in a value stands for another setting.
+"""OmegaConf's interpolation: `${a.b}` in a value refers to another setting.
 
-Sources: omegaconf 2.3.0 and 2.4.0 (`grammar/`, `basecontainer.py`). Resolvers (`${oc.env:HOME}`,
-`${path.choose:...}`) look at the machine that trains; their values stay unknown.
+Sources: omegaconf 2.3.0 and 2.4.0 (`grammar/`, `basecontainer.py`). Resolvers (`${oc.env:HOME}`, `${path.choose:...}`)
+depend on the training machine; their values stay unknown.
 """
 
 from __future__ import annotations
@@ -12,154 +12,159 @@ from collections.abc import Mapping
 from cfglint_train.documents.document import MISSING, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.dotlist import split_key
-from cfglint_train.frameworks.lens import Config, default_at
-from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, Found, Stated
+from cfglint_train.frameworks.lens import Config, resolve_default
+from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, LookupResult, StatedValue
 
-_DEEPEST: Final = 20
+_MAX_DEPTH: Final = 20
 
 Defaults = Mapping[Route, Any]
 
 
-def look(config: Config, route: Route, defaults: Defaults, depth: int = 0) -> Found:
-    """The value of a setting, with interpolations resolved against the file, the overrides and the defaults."""
-    value = config.value(*route)
+def resolve_setting(config: Config, route: Route, defaults: Defaults, depth: int = 0) -> LookupResult:
+    """Return the value of a setting, with interpolations resolved against file, overrides and defaults."""
+    value = config.get_value(*route)
     if value is MISSING:
         for length in range(len(route) - 1, 0, -1):
-            around = config.value(*route[:length])
-            if around is not MISSING:
-                return NOT_STATED if isinstance(around, dict) else _through(config, route, length, defaults, depth)
+            parent = config.get_value(*route[:length])
+            if parent is not MISSING:
+                return (
+                    NOT_STATED
+                    if isinstance(parent, dict)
+                    else _resolve_through_parent(config, route, length, defaults, depth)
+                )
         return NOT_STATED
     if isinstance(value, str) and "${" in value:
         try:
-            resolved = _Text(config, route, defaults, depth).whole(value)
+            resolved = _InterpolatedText(config, route, defaults, depth).resolve(value)
         except (_UnresolvedError, RecursionError):
             return UNRESOLVED
-        origin = config.origin(*route)
+        origin = config.get_origin(*route)
         if origin.kind == "explicit":
             origin = origin._replace(kind="inferred", note=f"interpolated: {value}")
-        return Stated(resolved, origin)
-    return Stated(value, config.origin(*route))
+        return StatedValue(resolved, origin)
+    return StatedValue(value, config.get_origin(*route))
 
 
-def _through(config: Config, route: Route, length: int, defaults: Defaults, depth: int) -> Found:
-    """A setting below a mapping that is itself interpolated."""
-    around = config.value(*route[:length])
-    if not isinstance(around, str) or "${" not in around or depth > _DEEPEST:
+def _resolve_through_parent(config: Config, route: Route, length: int, defaults: Defaults, depth: int) -> LookupResult:
+    """Resolve a setting below a mapping that is itself interpolated."""
+    parent = config.get_value(*route[:length])
+    if not isinstance(parent, str) or "${" not in parent or depth > _MAX_DEPTH:
         return UNRESOLVED
-    target = _sole(around)
+    target = _parse_single_path(parent)
     if target is None:
         return UNRESOLVED
-    goal = _absolute(target, route[:length])
-    if goal is None or not isinstance(config.value(*goal), (dict, str)):
+    goal = _resolve_path(target, route[:length])
+    if goal is None or not isinstance(config.get_value(*goal), (dict, str)):
         return UNRESOLVED
-    return look(config, (*goal, *route[length:]), defaults, depth + 1)
+    return resolve_setting(config, (*goal, *route[length:]), defaults, depth + 1)
 
 
 class _UnresolvedError(Exception):
     """An interpolation that only resolves where the job runs, or not at all."""
 
 
-class _Text:
-    """Resolves one interpolated string."""
+class _InterpolatedText:
+    """A string with interpolations, and the setting that it belongs to."""
 
     def __init__(self, config: Config, route: Route, defaults: Defaults, depth: int) -> None:
+        """Keep the setting that relative paths start from, and the depth of the recursion."""
         self.config = config
         self.route = route
         self.defaults = defaults
         self.depth = depth
 
-    def whole(self, text: str) -> Any:
-        parts, _ = self.parts(text, 0, closing=False)
+    def resolve(self, text: str) -> Any:
+        parts, _ = self.parse_parts(text, 0, closing=False)
         if len(parts) == 1:
             return parts[0]
-        return "".join(self.string(part) for part in parts)
+        return "".join(self.format_part(part) for part in parts)
 
-    def string(self, value: Any) -> str:
+    def format_part(self, value: Any) -> str:
         if isinstance(value, (dict, list)):
             raise _UnresolvedError
         return str(value)
 
-    def parts(self, text: str, at: int, closing: bool) -> tuple[list[Any], int]:
-        """Literal pieces and interpolated values, up to the end or to the closing brace."""
+    def parse_parts(self, text: str, index: int, closing: bool) -> tuple[list[Any], int]:
+        """Return literal pieces and interpolated values up to the end or the closing brace, and the index there."""
         parts: list[Any] = []
         literal = ""
-        while at < len(text):
+        while index < len(text):
             slashes = 0
-            while text[at + slashes : at + slashes + 1] == "\\":
+            while text[index + slashes : index + slashes + 1] == "\\":
                 slashes += 1
-            if text.startswith("${", at + slashes):
-                # OmegaConf's grammar: before an interpolation, backslashes escape each other and then it.
+            if text.startswith("${", index + slashes):
+                # OmegaConf's grammar: backslashes before an interpolation escape each other, and an odd one escapes it.
                 literal += "\\" * (slashes // 2)
-                at += slashes
+                index += slashes
                 if slashes % 2:
                     literal += "${"
-                    at += 2
+                    index += 2
                     continue
-                value, at = self.node(text, at + 2)
+                value, index = self.parse_node(text, index + 2)
                 if literal:
                     parts.append(literal)
                     literal = ""
                 parts.append(value)
             elif slashes:
                 literal += "\\" * slashes
-                at += slashes
-            elif closing and text[at] == "}":
+                index += slashes
+            elif closing and text[index] == "}":
                 break
             else:
-                literal += text[at]
-                at += 1
+                literal += text[index]
+                index += 1
         if literal or not parts:
             parts.append(literal)
-        return parts, at
+        return parts, index
 
-    def node(self, text: str, at: int) -> tuple[Any, int]:
-        """The value of the interpolation whose braces open before `at`, and the index behind it."""
-        start = at
+    def parse_node(self, text: str, index: int) -> tuple[Any, int]:
+        """Return the value of the interpolation that opens before `index`, and the index after it."""
+        start = index
         depth = 0
-        while at < len(text) and (depth or text[at] != "}"):
-            if text.startswith("${", at):
+        while index < len(text) and (depth or text[index] != "}"):
+            if text.startswith("${", index):
                 depth += 1
-                at += 1
-                if depth > _DEEPEST:
+                index += 1
+                if depth > _MAX_DEPTH:
                     raise _UnresolvedError
-            elif text[at] == "}":
+            elif text[index] == "}":
                 depth -= 1
-            at += 1
-        if at >= len(text):
+            index += 1
+        if index >= len(text):
             raise _UnresolvedError
-        inner = text[start:at]
+        inner = text[start:index]
         bare = re.sub(r"\$\{[^{}]*\}", "", inner)
         if ":" in bare:
             raise _UnresolvedError
-        pieces, _ = self.parts(inner, 0, closing=False)
-        path = "".join(self.string(piece) for piece in pieces).strip()
-        goal = _absolute(path, self.route)
-        if goal is None or self.depth >= _DEEPEST:
+        pieces, _ = self.parse_parts(inner, 0, closing=False)
+        path = "".join(self.format_part(piece) for piece in pieces).strip()
+        goal = _resolve_path(path, self.route)
+        if goal is None or self.depth >= _MAX_DEPTH:
             raise _UnresolvedError
-        return self.fetch(goal), at + 1
+        return self.fetch_value(goal), index + 1
 
-    def fetch(self, route: Route) -> Any:
-        found = look(self.config, route, self.defaults, self.depth + 1)
-        if isinstance(found, Stated):
-            if isinstance(found.value, (dict, list)) and "${" in str(found.value):
+    def fetch_value(self, route: Route) -> Any:
+        result = resolve_setting(self.config, route, self.defaults, self.depth + 1)
+        if isinstance(result, StatedValue):
+            if isinstance(result.value, (dict, list)) and "${" in str(result.value):
                 raise _UnresolvedError
-            return found.value
-        if found is NOT_STATED and route in self.defaults:
-            return default_at(self.config, self.defaults[route])
+            return result.value
+        if result is NOT_STATED and route in self.defaults:
+            return resolve_default(self.config, self.defaults[route])
         raise _UnresolvedError
 
 
 _KEY: Final = re.compile(r"[^.\[\]{}:$\s'\"=,]+")
 
 
-def _sole(text: str) -> str | None:
-    """The path of a string that is one interpolation of a node and nothing else."""
+def _parse_single_path(text: str) -> str | None:
+    """Return the path of a string that is a single interpolation and nothing else, or None."""
     match = re.fullmatch(r"\$\{\s*([^${}:]+?)\s*\}", text)
     return match.group(1) if match else None
 
 
-def _absolute(path: str, route: Route) -> Route | None:
-    """The route that an interpolation at `route` points to; None where the path is malformed."""
+def _resolve_path(path: str, route: Route) -> Route | None:
+    """Return the route that an interpolation at `route` refers to, or None if the path is malformed."""
     dots = len(path) - len(path.lstrip("."))
     base: Route = () if dots == 0 else route[: max(0, len(route) - dots)]
     if dots > len(route):

@@ -1,4 +1,4 @@
-"""Facts about how a program of a script is started, and how they are gathered from its launchers."""
+"""Facts about the launch of a script's program, and their collection from its launchers."""
 
 from __future__ import annotations
 
@@ -9,83 +9,89 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
-from cfglint_train.plan.origin import Origin, Place, Value
+from cfglint_train.plan.origin import FieldValue, Origin, Place
 
 
 class LaunchFacts(Frozen):
-    """How a program of a script is started. None where the script does not say; the value is None where it says what
-    cannot be determined (`--nnodes=$1`).
+    """Facts about the launch of a script's program.
+
+    A fact is None if the script does not state it. Its value is None if the script states something that cannot be
+    determined (`--nnodes=$1`).
     """
 
-    launcher: Value | None = None
+    launcher: FieldValue | None = None
     """torchrun, accelerate, deepspeed, llamafactory-cli, axolotl, ray, mpirun, srun, python."""
-    nodes: Value | None = None
-    gpus_per_node: Value | None = None
-    gpu: Value | None = None
-    """The card that the batch system is asked for, by its name in the table of GPUs."""
-    host_memory: Value | None = None
-    """Memory of one node that the batch system gives, as text with a unit (`480GiB`)."""
+    nodes: FieldValue | None = None
+    gpus_per_node: FieldValue | None = None
+    gpu: FieldValue | None = None
+    """GPU that the batch system is asked for, by its name in the table of GPUs."""
+    host_memory: FieldValue | None = None
+    """Memory of one node that the batch system grants, as text with a unit (`480GiB`)."""
     environment: Mapping[str, str] = {}
-    """What is set for it, but for variables that its command line is made of."""
-    sharding: Value | None = None
-    """Options of `accelerate launch` shard the model, in a way that is not read: the value is None."""
-    meets: Value | None = None
-    """Whether the processes of several nodes are given an address at which they meet."""
-    working_copy: Value | None = None
-    """Ray runs the job in a temporary copy of its working directory."""
-    complete: bool = False
-    """All that could shard the model is in sight: a launcher that brings nothing of its own, with known options."""
+    """Variables that are set for the program, except those that its command line is made of."""
+    sharding: FieldValue | None = None
+    """Options of `accelerate launch` that shard the model in a way that is not read; the value is None."""
+    rendezvous: FieldValue | None = None
+    """True if the processes of several nodes have a rendezvous address."""
+    working_copy: FieldValue | None = None
+    """Set if Ray runs the job in a temporary copy of its working directory."""
+    is_sharding_known: bool = False
+    """True if everything that could shard the model is visible: the launcher adds nothing, and its options are
+    known.
+    """
 
 
 class LaunchReading:
-    """Facts while they are gathered; the innermost launcher wins."""
+    """Collector of launch facts; the innermost launcher wins."""
 
     def __init__(self, document: ShellDocument) -> None:
+        """Start without facts."""
         self.document = document
-        self.found: dict[str, Value] = {}
+        self.facts: dict[str, FieldValue] = {}
         self.environment: dict[str, str] = {}
-        self.assumed: dict[str, str] = {}
-        """What variables of the environment rest on, where their values are defaults."""
-        self.open: set[str] = set()
-        """The variables of the environment whose values cannot be determined."""
+        self.assumptions: dict[str, str] = {}
+        """Assumptions behind variables of the environment whose values are defaults."""
+        self.undetermined: set[str] = set()
+        """Variables of the environment whose values cannot be determined."""
 
-    def put(
+    def put_option(
         self,
         name: str,
         value: Any,
         invocation: Invocation,
         flag: str | None = None,
         kind: str = "explicit",
-        assumed: str = "",
+        assumption: str = "",
     ) -> None:
-        """Keep what an option of a launcher states, or the launcher's default; None is what cannot be read."""
+        """Keep the value of a launcher's option, or the launcher's default. None is a value that cannot be read."""
         if kind == "explicit" and flag is not None:
             entry = invocation.get(flag)
-            if value is None and (entry is None or not is_open(entry.value)):
+            if value is None and (entry is None or not is_undetermined(entry.value)):
                 return
             place = Place(self.document, invocation.span if entry is None else entry.span)
             if entry is not None and value is not None:
-                assumed = self.document.assumed((invocation.number, flag)) or assumed
-            self.take(name, Value(value, Origin("explicit", place, key=flag, assumed=assumed)))
+                assumption = self.document.get_assumption((invocation.number, flag)) or assumption
+            self.keep_fact(name, FieldValue(value, Origin("explicit", place, key=flag, assumption=assumption)))
         elif value is None:
             return
         else:
-            self.take(
-                name, Value(value, Origin("default", note=f"the default of {invocation.program}", key=flag or ""))
+            self.keep_fact(
+                name, FieldValue(value, Origin("default", note=f"the default of {invocation.program}", key=flag or ""))
             )
 
-    def take(self, name: str, value: Value) -> None:
-        """Keep a fact. What the script states counts more than a default that it has for a variable, and anything that
-        can be determined more than what cannot.
-        """
-        known = self.found.get(name)
-        if known is None or known.value is None:
-            self.found[name] = value if known is None or value.value is not None else known
-        elif value.value is not None and value.origin.kind == "explicit" and not value.origin.assumed:
-            self.found[name] = value if known.origin.assumed else known
+    def keep_fact(self, name: str, value: FieldValue) -> None:
+        """Keep a fact, unless a better one is present.
 
-    def option(self, invocation: Invocation, names: Iterable[str]) -> tuple[str | None, str | None]:
-        """The first of some options that is given with one known word: its name and the word."""
+        A stated value wins over the default of a variable, and a determined value over an undetermined one.
+        """
+        present = self.facts.get(name)
+        if present is None or present.value is None:
+            self.facts[name] = value if present is None or value.value is not None else present
+        elif value.value is not None and value.origin.kind == "explicit" and not value.origin.assumption:
+            self.facts[name] = value if present.origin.assumption else present
+
+    def find_option(self, invocation: Invocation, names: Iterable[str]) -> tuple[str | None, str | None]:
+        """Return name and word of the first given option; the word is None if it is not a single known one."""
         for name in names:
             entry = invocation.get(name)
             if entry is not None:
@@ -93,15 +99,15 @@ class LaunchReading:
                 return name, value if isinstance(value, str) else None
         return None, None
 
-    def sets(self, variable: str) -> bool:
-        """Whether the script sets a variable of the environment, to whatever."""
-        return variable in self.environment or variable in self.open
+    def is_set(self, variable: str) -> bool:
+        """Return whether the script sets a variable of the environment, to any value."""
+        return variable in self.environment or variable in self.undetermined
 
-    def has(self, invocation: Invocation, names: Iterable[str]) -> bool:
-        """Whether one of some options is given."""
+    def has_option(self, invocation: Invocation, names: Iterable[str]) -> bool:
+        """Return whether one of the options is given."""
         return any(invocation.get(name) is not None for name in names)
 
 
-def is_open(node: Node) -> bool:
-    """Whether the value of an option depends on what only the start decides (`$1`, `$NODES`)."""
+def is_undetermined(node: Node) -> bool:
+    """Return whether the value of an option is only determined at launch (`$1`, `$NODES`)."""
     return isinstance(node, Scalar) and isinstance(node.value, Unknown)

@@ -1,8 +1,8 @@
-"""What the launchers around a program say of the job: nodes, GPUs per node, environment, host memory.
+"""Settings of the launchers around a program: nodes, GPUs per node, environment, host memory.
 
 Sources: torch 2.13 `distributed/run.py`; DeepSpeed 0.19.8 `launcher/runner.py`; accelerate 1.11.0 `commands/launch.py`;
 LLaMA-Factory 0.9.5 `launcher.py`; the manuals of sbatch, srun and mpirun. Numbers that a launcher takes from the
-environment or finds out on the machine are not stated here.
+environment or detects on the machine are not covered here.
 """
 
 from __future__ import annotations
@@ -15,217 +15,233 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.accelerate.command import EXCLUSIVE
-from cfglint_train.frameworks.launch_reading import LaunchFacts, LaunchReading, is_open
+from cfglint_train.frameworks.accelerate.command import EXCLUSIVE_SWITCHES
+from cfglint_train.frameworks.launch_reading import LaunchFacts, LaunchReading, is_undetermined
 from cfglint_train.hardware import gpus
-from cfglint_train.plan.origin import Origin, Place, Value
+from cfglint_train.plan.origin import FieldValue, Origin, Place
 
 Submission = tuple[ShellDocument, Invocation]
-"""The `sbatch` of another script that submits a job script."""
+"""The `sbatch` command of another script that submits a job script."""
 
 
-def launch_of(document: ShellDocument, invocation: Invocation, submission: Submission | None = None) -> LaunchFacts:
-    """What the launchers of an invocation, its environment and the batch directives say.
+def read_launch(document: ShellDocument, invocation: Invocation, submission: Submission | None = None) -> LaunchFacts:
+    """Return the facts that an invocation's launchers, environment and batch directives state.
 
-    A launcher counts with its own options, from the innermost outwards; then what the environment lets it see, then
-    what the batch system gives: options of `sbatch` above the directives of the job script.
+    The options of the launchers come first, from the innermost outwards, then the devices that the environment makes
+    visible, then the batch system: options of `sbatch` take precedence over the directives of the job script.
     """
     reading = LaunchReading(document)
-    for name, given in document.exported(invocation).items():
-        if given.text is not None:
-            reading.environment[name] = given.text
-            reading.assumed[name] = given.assumed
+    for name, variable in document.collect_environment(invocation).items():
+        if variable.text is not None:
+            reading.environment[name] = variable.text
+            reading.assumptions[name] = variable.assumption
         else:
-            reading.open.add(name)
-    around = list(_around(document, invocation))
-    for one in around:
-        _READERS.get(one.program, _nothing)(reading, one)
+            reading.undetermined.add(name)
+    launchers = list(_walk_launchers(document, invocation))
+    for launcher in launchers:
+        _READERS.get(launcher.program, _read_nothing)(reading, launcher)
     _read_environment(reading, invocation)
-    given_by_ray = around[-1].program == "ray job submit"
-    for one in around:
-        _batch(reading, one, given_by_ray)
-    submitted = {} if submission is None else _submitted(*submission, given_by_ray)
+    given_by_ray = launchers[-1].program == "ray job submit"
+    for launcher in launchers:
+        _read_batch(reading, launcher, given_by_ray)
+    submitted = {} if submission is None else _read_submission(*submission, given_by_ray)
     for name, value in submitted.items():
-        reading.take(name, value)
-    overridden = {name: reading.found[name] for name in submitted}
-    for name, value in submitted.items():  # a variable of Slurm's follows the submission
-        if value.value is None and overridden[name].origin.assumed:
+        reading.keep_fact(name, value)
+    overridden = {name: reading.facts[name] for name in submitted}
+    for name, value in submitted.items():  # A variable of Slurm's follows the submission.
+        if value.value is None and overridden[name].origin.assumption:
             overridden[name] = overridden[name]._replace(value=None)
-    for one in document.invocations:
-        if one.is_directive:
-            _batch(reading, one, given_by_ray)
-    # What the submission says and cannot be determined replaces the directive anyway.
-    reading.found.update({name: value for name, value in overridden.items() if value.value is None})
-    spelled = {name for one in around for word in (*one.head, *one.words) for name in word.names}
-    named = [NAMES[one.program] for one in around if one.program in NAMES]
-    launcher = next((name for name in named if name != "python"), named[0] if named else None)
+    for launcher in document.invocations:
+        if launcher.is_directive:
+            _read_batch(reading, launcher, given_by_ray)
+    # An option of the submission replaces the directive even if its value cannot be determined.
+    reading.facts.update({name: value for name, value in overridden.items() if value.value is None})
+    command_variables = {
+        name for launcher in launchers for word in (*launcher.head, *launcher.words) for name in word.names
+    }
+    launcher_names = [LAUNCHER_NAMES[launcher.program] for launcher in launchers if launcher.program in LAUNCHER_NAMES]
+    launcher_name = next(
+        (name for name in launcher_names if name != "python"), launcher_names[0] if launcher_names else None
+    )
     return LaunchFacts(
-        None if launcher is None else Value(launcher, Origin("explicit", Place(document, invocation.span))),
-        reading.found.get("nodes"),
-        reading.found.get("gpus"),
-        reading.found.get("gpu"),
-        reading.found.get("memory"),
-        {name: text for name, text in reading.environment.items() if name not in spelled},
-        _sharding(document, around),
-        reading.found.get("meets"),
-        _working_copy(document, around),
-        _is_complete(document, around),
+        None
+        if launcher_name is None
+        else FieldValue(launcher_name, Origin("explicit", Place(document, invocation.span))),
+        reading.facts.get("nodes"),
+        reading.facts.get("gpus"),
+        reading.facts.get("gpu"),
+        reading.facts.get("memory"),
+        {name: text for name, text in reading.environment.items() if name not in command_variables},
+        _find_unread_sharding(document, launchers),
+        reading.facts.get("meets"),
+        _find_working_copy(document, launchers),
+        _is_sharding_known(document, launchers),
     )
 
 
-def _batch(reading: LaunchReading, one: Invocation, given_by_ray: bool) -> None:
-    """What the batch system is asked for."""
-    if one.program in ("srun", "sbatch"):
+def _read_batch(reading: LaunchReading, invocation: Invocation, given_by_ray: bool) -> None:
+    """Read the request to the batch system."""
+    if invocation.program in ("srun", "sbatch"):
         if not given_by_ray:
-            _slurm(reading, one)
-        _slurm_memory(reading, one)
+            _read_slurm(reading, invocation)
+        _read_slurm_memory(reading, invocation)
 
 
-def directives(job: ShellDocument) -> LaunchFacts:
-    """What the directives of a job script ask the batch system for."""
+def read_directives(job: ShellDocument) -> LaunchFacts:
+    """Return the facts that the directives of a job script request from the batch system."""
     reading = LaunchReading(job)
-    for one in job.invocations:
-        if one.is_directive:
-            _batch(reading, one, given_by_ray=False)
-    found = reading.found
-    return LaunchFacts(None, found.get("nodes"), found.get("gpus"), found.get("gpu"), found.get("memory"))
+    for invocation in job.invocations:
+        if invocation.is_directive:
+            _read_batch(reading, invocation, given_by_ray=False)
+    facts = reading.facts
+    return LaunchFacts(None, facts.get("nodes"), facts.get("gpus"), facts.get("gpu"), facts.get("memory"))
 
 
-def _submitted(document: ShellDocument, invocation: Invocation, given_by_ray: bool) -> Mapping[str, Value]:
-    """What the `sbatch` that submits a job script asks for."""
+def _read_submission(document: ShellDocument, invocation: Invocation, given_by_ray: bool) -> Mapping[str, FieldValue]:
+    """Return the facts that the `sbatch` of a job script requests."""
     reading = LaunchReading(document)
-    _batch(reading, invocation, given_by_ray)
-    return reading.found
+    _read_batch(reading, invocation, given_by_ray)
+    return reading.facts
 
 
-_UNREAD: Final = frozenset(("use_megatron_lm", "use_parallelism_config"))
-_USES: Final = _UNREAD | {"use_fsdp", "use_deepspeed"}
+_UNSUPPORTED_SWITCHES: Final = frozenset(("use_megatron_lm", "use_parallelism_config"))
+_SHARDING_SWITCHES: Final = _UNSUPPORTED_SWITCHES | {"use_fsdp", "use_deepspeed"}
 
 
-def options_of(invocation: Invocation) -> Mapping[str, Entry]:
-    """The options of a launcher, names with underscores; none where there may be more than the text shows, be it in a
-    file that cannot be determined.
+def list_options(invocation: Invocation) -> Mapping[str, Entry]:
+    """Return the options of a launcher, names with underscores.
+
+    Empty if there may be more than the text shows, in the command or in a file that cannot be determined.
     """
-    options = _by_name(invocation)
+    options = _map_entries(invocation)
     file = options.get("config_file")
-    return {} if _may_bring_more(invocation) or (file is not None and is_open(file.value)) else options
+    return {} if _can_have_hidden_options(invocation) or (file is not None and is_undetermined(file.value)) else options
 
 
-def _by_name(invocation: Invocation) -> dict[str, Entry]:
+def _map_entries(invocation: Invocation) -> dict[str, Entry]:
     return {(entry.name or "").lstrip("-").replace("-", "_"): entry for entry in invocation.entries}
 
 
-def _sharding(document: ShellDocument, around: list[Invocation]) -> Value | None:
-    """The option of `accelerate launch` that shards the model in a way that is not read, that names a file which may
-    and cannot be determined, or that it refuses beside another one: the value is None.
+def _find_unread_sharding(document: ShellDocument, launchers: list[Invocation]) -> FieldValue | None:
+    """Return the option of `accelerate launch` that shards the model in a way that is not read.
+
+    Also an option that names a file which may shard it and cannot be determined, or that accelerate refuses together
+    with another option. The value is None.
     """
-    for one in around:
-        if one.program != "accelerate launch":
+    for launcher in launchers:
+        if launcher.program != "accelerate launch":
             continue
-        uses = _UNREAD if options_of(one) else _USES
-        given = _by_name(one)
-        exclusive = [entry for name, entry in given.items() if name in EXCLUSIVE]
+        switches = _UNSUPPORTED_SWITCHES if list_options(launcher) else _SHARDING_SWITCHES
+        entries = _map_entries(launcher)
+        exclusive = [entry for name, entry in entries.items() if name in EXCLUSIVE_SWITCHES]
         if len(exclusive) > 1:
             first, second = exclusive[:2]
-            note = f"accelerate refuses `{second.name}` beside `{first.name}`"
-            return Value(None, Origin("explicit", Place(document, second.span), note, second.name or ""))
-        for name, entry in given.items():
-            if name in uses or (name == "config_file" and is_open(entry.value)):
-                return Value(None, Origin("explicit", Place(document, entry.span), key=entry.name or ""))
+            note = f"accelerate rejects `{second.name}` together with `{first.name}`"
+            return FieldValue(None, Origin("explicit", Place(document, second.span), note, second.name or ""))
+        for name, entry in entries.items():
+            if name in switches or (name == "config_file" and is_undetermined(entry.value)):
+                return FieldValue(None, Origin("explicit", Place(document, entry.span), key=entry.name or ""))
     return None
 
 
-def may_shard(launcher: Invocation) -> bool:
-    """Whether a launcher is that of DeepSpeed, or accelerate's with a file or a switch that may shard a model."""
-    given = launcher.program == "accelerate launch" and _by_name(launcher).keys() & (_USES | {"config_file"})
-    return bool(given) or launcher.program == "deepspeed"
+def can_shard(launcher: Invocation) -> bool:
+    """Return whether a launcher is DeepSpeed's, or accelerate's with a file or switch that may shard a model."""
+    options = launcher.program == "accelerate launch" and _map_entries(launcher).keys() & (
+        _SHARDING_SWITCHES | {"config_file"}
+    )
+    return bool(options) or launcher.program == "deepspeed"
 
 
-# Options by which `accelerate launch` is given settings -> the switch without which it reads none of them
-# (accelerate 1.15.0 commands/launch.py, launch_command). A configuration file may throw the switch, too.
-SWITCHED: Final = {"--deepspeed_config_file": "--use_deepspeed"}
+# Options that pass settings to `accelerate launch` -> the switch without which it ignores them (accelerate 1.15.0
+# commands/launch.py, launch_command). A configuration file may set the switch, too.
+REQUIRED_SWITCHES: Final = {"--deepspeed_config_file": "--use_deepspeed"}
 
 
-class Unread(Frozen):
-    """A file that a launcher is given and does not read."""
+class IgnoredFile(Frozen):
+    """A file that a launcher receives but does not read."""
 
     text: str
-    """As written."""
+    """Path as written."""
     place: Place
     option: str
     switch: str
-    """What would make the launcher read it."""
+    """Option that would make the launcher read the file."""
     invocation: Invocation
-    """Of the launcher."""
+    """Invocation of the launcher."""
 
 
-def unread(document: ShellDocument) -> Iterator[Unread]:
-    """The files that the launchers of a script are given without effect, as far as the script shows."""
-    for one in document.invocations if b"accelerate" in document.source else ():
-        if one.program != "accelerate launch" or one.open or b"ACCELERATE_USE_DEEPSPEED" in document.source:
+def find_ignored_files(document: ShellDocument) -> Iterator[IgnoredFile]:
+    """Yield the files that the launchers of a script receive without effect, if the script shows that."""
+    for launcher in document.invocations if b"accelerate" in document.source else ():
+        if launcher.program != "accelerate launch" or launcher.open or b"ACCELERATE_USE_DEEPSPEED" in document.source:
             continue
-        given = _by_name(one)
-        for option, switch in SWITCHED.items():
-            entry = given.get(option[2:])
-            text = None if entry is None else document.plain(entry.value)
-            if entry is not None and isinstance(text, str) and not {switch[2:], "config_file"} & given.keys():
-                yield Unread(text, Place(document, entry.key.span), option, switch, one)
+        entries = _map_entries(launcher)
+        for option, switch in REQUIRED_SWITCHES.items():
+            entry = entries.get(option[2:])
+            text = None if entry is None else document.build_value(entry.value)
+            if entry is not None and isinstance(text, str) and not {switch[2:], "config_file"} & entries.keys():
+                yield IgnoredFile(text, Place(document, entry.key.span), option, switch, launcher)
 
 
-def _working_copy(document: ShellDocument, around: list[Invocation]) -> Value | None:
-    """Whether `ray job submit` is given a `working_dir`, which each node copies below its session folder.
+def _find_working_copy(document: ShellDocument, launchers: list[Invocation]) -> FieldValue | None:
+    """Return whether `ray job submit` has a `working_dir`, which each node copies below its session folder.
 
     Source: ray 2.46.0 `_private/runtime_env/working_dir.py` (resources_dir, delete_uri).
     """
-    for one in around:
-        for entry in one.entries if one.program == "ray job submit" else ():
+    for launcher in launchers:
+        for entry in launcher.entries if launcher.program == "ray job submit" else ():
             start, end = entry.span
             if "working" in (entry.name or "") or b"working_dir" in document.source[start:end]:
-                return Value(True, Origin("explicit", Place(document, entry.span), key=entry.name or ""))
+                return FieldValue(True, Origin("explicit", Place(document, entry.span), key=entry.name or ""))
     return None
 
 
-# What starts one process per GPU and does nothing else. `accelerate launch` is none: without a file it takes one from
-# the home directory of the calling user.
-_PLAIN: Final = ("torchrun", "llamafactory-cli", "deepspeed")
-_SHARDING: Final = ("FSDP", "ACCELERATE", "DEEPSPEED")
+# Launchers that start one process per GPU and do nothing else. `accelerate launch` is not among them: without a file
+# option it reads one from the home directory of the calling user.
+_PLAIN_LAUNCHERS: Final = ("torchrun", "llamafactory-cli", "deepspeed")
+_SHARDING_VARIABLES: Final = ("FSDP", "ACCELERATE", "DEEPSPEED")
 
 
-# A variable that shards the model, wherever the script exports it.
-_EXPORTED: Final = re.compile(rb"^[ \t]*(?:export|declare -x)[ \t]+\w*(?:FSDP|ACCELERATE|DEEPSPEED)", re.MULTILINE)
+# A variable that shards the model, anywhere in the script.
+_SHARDING_EXPORT: Final = re.compile(
+    rb"^[ \t]*(?:export|declare -x)[ \t]+\w*(?:FSDP|ACCELERATE|DEEPSPEED)", re.MULTILINE
+)
 
 
-def _is_complete(document: ShellDocument, around: list[Invocation]) -> bool:
-    """Whether all that shards the model is named: by the program, its options and the variables that it is given."""
-    if _EXPORTED.search(document.source):
+def _is_sharding_known(document: ShellDocument, launchers: list[Invocation]) -> bool:
+    """Return whether everything that shards the model is named: by program, options and exported variables."""
+    if _SHARDING_EXPORT.search(document.source):
         return False
-    known = not any(_may_bring_more(one) for one in around)
-    settings = [given.name for one in around for given in one.environment]
-    sharding = any(part in name for name in settings for part in _SHARDING)
-    return known and not sharding and any(one.program in _PLAIN for one in around)
+    all_options_known = not any(_can_have_hidden_options(launcher) for launcher in launchers)
+    settings = [variable.name for launcher in launchers for variable in launcher.environment]
+    sharding = any(part in name for name in settings for part in _SHARDING_VARIABLES)
+    return all_options_known and not sharding and any(launcher.program in _PLAIN_LAUNCHERS for launcher in launchers)
 
 
-def _may_bring_more(one: Invocation) -> bool:
-    """Whether there may be options that the text does not show. Those of srun shard nothing.
+def _can_have_hidden_options(launcher: Invocation) -> bool:
+    """Return whether there may be options that the text does not show. Those of srun shard nothing.
 
-    A variable behind an option that takes a value is that value, quoted or not; an array may be more.
+    A variable after an option that takes a value is that value, quoted or not; an array may be more.
     """
-    values = {flag.values[0] for flag in one.flags if len(flag.values) == 1}
-    loose = [word.spreads or index not in values for index, word in enumerate(one.words) if word.loose]
-    return bool(one.open) or (one.program != "srun" and any(loose))
+    values = {flag.values[0] for flag in launcher.flags if len(flag.values) == 1}
+    loose = [word.spreads or index not in values for index, word in enumerate(launcher.words) if word.loose]
+    return bool(launcher.open) or (launcher.program != "srun" and any(loose))
 
 
-def _around(document: ShellDocument, invocation: Invocation) -> Iterator[Invocation]:
-    """An invocation and what starts it, up to a submission to Ray: where that was started from does not matter."""
+def _walk_launchers(document: ShellDocument, invocation: Invocation) -> Iterator[Invocation]:
+    """Yield an invocation and its launchers, outwards up to a submission to Ray.
+
+    The place from which a Ray job is submitted does not matter.
+    """
     yield invocation
-    for one in document.enclosing(invocation):
-        yield one
-        if one.program == "ray job submit":
+    for launcher in document.list_launchers(invocation):
+        yield launcher
+        if launcher.program == "ray job submit":
             return
 
 
-# The name in the plan; the innermost one counts, an interpreter only where there is nothing else.
-NAMES: Final[Mapping[str, str]] = {
+# Launcher names of the plan. The innermost launcher counts; an interpreter only if there is no other.
+LAUNCHER_NAMES: Final[Mapping[str, str]] = {
     "torchrun": "torchrun",
     "deepspeed": "deepspeed",
     "accelerate launch": "accelerate",
@@ -239,262 +255,276 @@ NAMES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-def _count(text: str | None) -> int | None:
+def _parse_count(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"[0-9]{1,6}", text) and int(text) > 0 else None
 
 
-def _nodes(text: str | None) -> int | None:
-    """`4`, or `4:4` and `4-4`; a range is no number."""
+def _parse_nodes(text: str | None) -> int | None:
+    """Parse `4`, or `4:4` and `4-4`, as a number of nodes; a real range has no single number."""
     parts = re.split("[:-]", text) if text else []
-    return _count(parts[0]) if parts and len(set(parts)) == 1 else None
+    return _parse_count(parts[0]) if parts and len(set(parts)) == 1 else None
 
 
-_NPROC: Final = ("--nproc_per_node", "--nproc-per-node")
+_NPROC_OPTIONS: Final = ("--nproc_per_node", "--nproc-per-node")
 
 
-def _torchrun(reading: LaunchReading, one: Invocation) -> None:
-    name, text = reading.option(one, ("--nnodes",))
+def _read_torchrun(reading: LaunchReading, launcher: Invocation) -> None:
+    name, text = reading.find_option(launcher, ("--nnodes",))
     if name is not None:
-        reading.put("nodes", _nodes(text), one, name)
-    elif not one.open and not reading.sets("PET_NNODES"):
-        reading.put("nodes", 1, one, "--nnodes", kind="default")
-    name, text = reading.option(one, _NPROC)
+        reading.put_option("nodes", _parse_nodes(text), launcher, name)
+    elif not launcher.open and not reading.is_set("PET_NNODES"):
+        reading.put_option("nodes", 1, launcher, "--nnodes", kind="default")
+    name, text = reading.find_option(launcher, _NPROC_OPTIONS)
     if name is not None:
-        reading.put("gpus", _count(text), one, name)
-    elif not one.open and not reading.sets("PET_NPROC_PER_NODE"):
-        reading.put("gpus", 1, one, _NPROC[0], kind="default")
-    _torchrun_meets(reading, one)
+        reading.put_option("gpus", _parse_count(text), launcher, name)
+    elif not launcher.open and not reading.is_set("PET_NPROC_PER_NODE"):
+        reading.put_option("gpus", 1, launcher, _NPROC_OPTIONS[0], kind="default")
+    _read_torchrun_rendezvous(reading, launcher)
 
 
-# torchrun's own address is 127.0.0.1, and MASTER_ADDR is no variable that it reads; each of its options has a variable
+# torchrun's own default address is 127.0.0.1, and it does not read MASTER_ADDR; each of its options has a variable
 # `PET_...`, which schedulers set (torch 2.13 distributed/run.py, argparse_util.py).
 _ENDPOINT: Final = "--rdzv_endpoint"
-_ADDRESSES: Final = ("--master_addr", "--master-addr", _ENDPOINT, "--rdzv-endpoint")
+_ADDRESS_OPTIONS: Final = ("--master_addr", "--master-addr", _ENDPOINT, "--rdzv-endpoint")
 _ADDRESS_VARIABLES: Final = ("PET_MASTER_ADDR", "PET_RDZV_ENDPOINT")
-_NOT_OUTSIDE: Final = "nothing outside of the script sets {}"
+_NOT_SET_OUTSIDE: Final = "nothing outside the script sets {}"
 
 
-def _torchrun_meets(reading: LaunchReading, one: Invocation) -> None:
-    nodes, _ = reading.option(one, ("--nnodes",))
-    if reading.has(one, _ADDRESSES) or _address_in_environment(reading):
-        _put_meets(reading, one, True, _ENDPOINT)
-    elif _may_bring_more(one):
-        _put_meets(reading, one, None, _ENDPOINT)
+def _read_torchrun_rendezvous(reading: LaunchReading, launcher: Invocation) -> None:
+    nodes, _ = reading.find_option(launcher, ("--nnodes",))
+    if reading.has_option(launcher, _ADDRESS_OPTIONS) or _is_address_exported(reading):
+        _put_rendezvous(reading, launcher, True, _ENDPOINT)
+    elif _can_have_hidden_options(launcher):
+        _put_rendezvous(reading, launcher, None, _ENDPOINT)
     elif nodes is not None:
-        _put_meets(reading, one, False, _ENDPOINT, nodes, _NOT_OUTSIDE.format("PET_MASTER_ADDR"))
+        _put_rendezvous(reading, launcher, False, _ENDPOINT, nodes, _NOT_SET_OUTSIDE.format("PET_MASTER_ADDR"))
 
 
-def _address_in_environment(reading: LaunchReading) -> bool:
-    return any(map(reading.sets, _ADDRESS_VARIABLES))
+def _is_address_exported(reading: LaunchReading) -> bool:
+    return any(map(reading.is_set, _ADDRESS_VARIABLES))
 
 
-def _put_meets(
-    reading: LaunchReading, one: Invocation, value: bool | None, key: str, at: str = "", assumed: str = ""
+def _put_rendezvous(
+    reading: LaunchReading, launcher: Invocation, value: bool | None, key: str, option: str = "", assumption: str = ""
 ) -> None:
-    """Whether there is an address, which `key` would state, at an option or at the whole invocation."""
-    entry = one.get(at) if at else None
-    place = Place(reading.document, one.span if entry is None else entry.span)
-    reading.take("meets", Value(value, Origin("explicit", place, key=key, assumed=assumed)))
+    """State whether the processes have a rendezvous address, which `key` would set.
+
+    The fact points at an option of the launcher, or at the whole invocation.
+    """
+    entry = launcher.get(option) if option else None
+    place = Place(reading.document, launcher.span if entry is None else entry.span)
+    reading.keep_fact("meets", FieldValue(value, Origin("explicit", place, key=key, assumption=assumption)))
 
 
-def _deepspeed(reading: LaunchReading, one: Invocation) -> None:
-    name, text = reading.option(one, ("--num_nodes",))
-    reading.put("nodes", _count(text), one, name)
-    name, text = reading.option(one, ("--num_gpus", "--num_accelerators"))
-    reading.put("gpus", _count(text), one, name)
-    name, text = reading.option(one, ("--include", "-i"))
+def _read_deepspeed(reading: LaunchReading, launcher: Invocation) -> None:
+    name, text = reading.find_option(launcher, ("--num_nodes",))
+    reading.put_option("nodes", _parse_count(text), launcher, name)
+    name, text = reading.find_option(launcher, ("--num_gpus", "--num_accelerators"))
+    reading.put_option("gpus", _parse_count(text), launcher, name)
+    name, text = reading.find_option(launcher, ("--include", "-i"))
     if text is None:
-        reading.put("nodes", None, one, name)
-        reading.put("gpus", None, one, name)
+        reading.put_option("nodes", None, launcher, name)
+        reading.put_option("gpus", None, launcher, name)
     else:
-        # host:0,1@host:0,1; a host without a list stands for all its GPUs.
+        # host:0,1@host:0,1; a host without a list contributes all its GPUs.
         hosts = [host.partition(":")[2] for host in text.split("@")]
-        counts = {len(listed.split(",")) for listed in hosts if re.fullmatch(r"[0-9]+(,[0-9]+)*", listed)}
-        reading.put("nodes", len(hosts), one, name)
+        counts = {len(devices.split(",")) for devices in hosts if re.fullmatch(r"[0-9]+(,[0-9]+)*", devices)}
+        reading.put_option("nodes", len(hosts), launcher, name)
         if len(counts) == 1 and all(hosts):
-            reading.put("gpus", counts.pop(), one, name)
+            reading.put_option("gpus", counts.pop(), launcher, name)
 
 
-# `trl` hands the options that its scripts do not take on to `accelerate launch` (trl 0.18.0 to 1.16.0 cli.py).
-_CONFIGURED: Final = ("--config_file", "--config-file", "--accelerate_config")
+# `trl` passes the options that its scripts do not take to `accelerate launch` (trl 0.18.0 to 1.16.0 cli.py).
+_CONFIG_OPTIONS: Final = ("--config_file", "--config-file", "--accelerate_config")
 
 
-def _accelerate(reading: LaunchReading, one: Invocation) -> None:
-    machines_flag, text = reading.option(one, ("--num_machines", "--num-machines"))
-    machines = _count(text)
-    configured = reading.has(one, _CONFIGURED) or bool(one.open)
-    if machines_flag is None and not configured:
+def _read_accelerate(reading: LaunchReading, launcher: Invocation) -> None:
+    machines_flag, text = reading.find_option(launcher, ("--num_machines", "--num-machines"))
+    machines = _parse_count(text)
+    has_config = reading.has_option(launcher, _CONFIG_OPTIONS) or bool(launcher.open)
+    if machines_flag is None and not has_config:
         machines = 1
-    flag, text = reading.option(one, ("--num_processes", "--num-processes"))
-    processes = _count(text)
+    flag, text = reading.find_option(launcher, ("--num_processes", "--num-processes"))
+    processes = _parse_count(text)
     if machines_flag is not None:
-        reading.put("nodes", machines, one, machines_flag)
-    elif flag is not None and not configured:
-        reading.put("nodes", 1, one, "--num_machines", kind="default")
+        reading.put_option("nodes", machines, launcher, machines_flag)
+    elif flag is not None and not has_config:
+        reading.put_option("nodes", 1, launcher, "--num_machines", kind="default")
     if processes is not None and machines is None and machines_flag is not None:
-        reading.put("gpus", None, one, machines_flag)
+        reading.put_option("gpus", None, launcher, machines_flag)
     elif processes is None or (machines and processes % machines == 0):
-        reading.put("gpus", processes // machines if processes and machines else None, one, flag)
-    _accelerate_meets(reading, one, machines_flag)
+        reading.put_option("gpus", processes // machines if processes and machines else None, launcher, flag)
+    _read_accelerate_rendezvous(reading, launcher, machines_flag)
 
 
-def _accelerate_meets(reading: LaunchReading, one: Invocation, machines: str | None) -> None:
-    """Its file may state the address, too: that of `--config_file`, or without one that of the home directory."""
-    if reading.has(one, (f"--{_ADDRESS}", f"--{_ADDRESS.replace('_', '-')}")):
-        _put_meets(reading, one, True, f"--{_ADDRESS}")
-    elif _may_bring_more(one):
-        _put_meets(reading, one, None, f"--{_ADDRESS}")
-    elif machines is not None and not reading.has(one, ("--config_file", "--config-file")):
+def _read_accelerate_rendezvous(reading: LaunchReading, launcher: Invocation, machines_flag: str | None) -> None:
+    """Read the rendezvous address of accelerate, which its file may state too.
+
+    That is the file of `--config_file`, or else the one in the home directory.
+    """
+    if reading.has_option(launcher, (f"--{_ADDRESS}", f"--{_ADDRESS.replace('_', '-')}")):
+        _put_rendezvous(reading, launcher, True, f"--{_ADDRESS}")
+    elif _can_have_hidden_options(launcher):
+        _put_rendezvous(reading, launcher, None, f"--{_ADDRESS}")
+    elif machines_flag is not None and not reading.has_option(launcher, ("--config_file", "--config-file")):
         note = f"no file in accelerate's home directory states `{_ADDRESS}`; pass `--config_file` to be sure"
-        _put_meets(reading, one, False, f"--{_ADDRESS}", machines, note)
+        _put_rendezvous(reading, launcher, False, f"--{_ADDRESS}", machines_flag, note)
 
 
 _ADDRESS: Final = "main_process_ip"
 
 
-def _slurm(reading: LaunchReading, one: Invocation) -> None:
-    name, text = reading.option(one, ("--nodes", "-N"))
-    nodes = _nodes(text)
-    reading.put("nodes", nodes, one, name)
-    name, text = reading.option(one, ("--gpus-per-node",))
-    reading.put("gpus", _gres(text), one, name)
-    _slurm_card(reading, one, name, text)
-    name, text = reading.option(one, ("--gres",))
+def _read_slurm(reading: LaunchReading, invocation: Invocation) -> None:
+    name, text = reading.find_option(invocation, ("--nodes", "-N"))
+    nodes = _parse_nodes(text)
+    reading.put_option("nodes", nodes, invocation, name)
+    name, text = reading.find_option(invocation, ("--gpus-per-node",))
+    reading.put_option("gpus", _parse_gres(text), invocation, name)
+    _read_slurm_gpu(reading, invocation, name, text)
+    name, text = reading.find_option(invocation, ("--gres",))
     if text is None:
-        reading.put("gpus", None, one, name)
+        reading.put_option("gpus", None, invocation, name)
     elif "gpu" in text:
-        reading.put(
-            "gpus", sum(_gres(part) or 0 for part in text.split(",") if part.startswith("gpu")) or None, one, name
+        reading.put_option(
+            "gpus",
+            sum(_parse_gres(part) or 0 for part in text.split(",") if part.startswith("gpu")) or None,
+            invocation,
+            name,
         )
-        _slurm_card(reading, one, name, text)
-    name, text = reading.option(one, ("--gpus", "-G"))
-    total = _gres(text)
-    _slurm_card(reading, one, name, text)
+        _read_slurm_gpu(reading, invocation, name, text)
+    name, text = reading.find_option(invocation, ("--gpus", "-G"))
+    total = _parse_gres(text)
+    _read_slurm_gpu(reading, invocation, name, text)
     if text is None:
-        reading.put("gpus", None, one, name)
+        reading.put_option("gpus", None, invocation, name)
     elif total and nodes and total % nodes == 0:
-        reading.put("gpus", total // nodes, one, name)
-    name, text = reading.option(one, ("--constraint", "-C"))
-    if "gpu" not in reading.found:  # of its features some are cards
+        reading.put_option("gpus", total // nodes, invocation, name)
+    name, text = reading.find_option(invocation, ("--constraint", "-C"))
+    if "gpu" not in reading.facts:  # Some features are GPU names.
         features = re.split(r"[&|,\[\]()*]", text or "")
-        _slurm_card(reading, one, name, ",".join(feature for feature in features if gpus.find(feature)))
-    if one.program == "srun":
-        # One task per GPU, where the job does not state GPUs.
-        name, text = reading.option(one, ("--ntasks-per-node",))
-        if (_count(text) or 0) > 1:
-            reading.put("gpus", _count(text), one, name)
+        _read_slurm_gpu(reading, invocation, name, ",".join(feature for feature in features if gpus.find_gpu(feature)))
+    if invocation.program == "srun":
+        # One task per GPU, if the job does not state GPUs.
+        name, text = reading.find_option(invocation, ("--ntasks-per-node",))
+        if (_parse_count(text) or 0) > 1:
+            reading.put_option("gpus", _parse_count(text), invocation, name)
 
 
-def _slurm_card(reading: LaunchReading, one: Invocation, flag: str | None, text: str | None) -> None:
-    """The card of `gpu:h200:8` or `h100:4`. Where a name means one of two (`a100`), the larger one is assumed."""
-    asked = [part.split(":") for part in (text or "").split(",")]
-    names = {next((word for word in words if word and word != "gpu" and not word.isdigit()), "") for words in asked}
+def _read_slurm_gpu(reading: LaunchReading, invocation: Invocation, flag: str | None, text: str | None) -> None:
+    """Read the GPU of `gpu:h200:8` or `h100:4`. An ambiguous name (`a100`) is assumed to mean the larger one."""
+    requests = [part.split(":") for part in (text or "").split(",")]
+    names = {next((word for word in words if word and word != "gpu" and not word.isdigit()), "") for words in requests}
     name = names.pop() if len(names) == 1 else ""
-    card = gpus.find(name) if name else None
-    if card is None:
+    gpu = gpus.find_gpu(name) if name else None
+    if gpu is None:
         return
-    smaller = gpus.smaller(name, card)
-    note = "" if smaller is None else f"`{name}` means {card.name}, not {smaller}; set `gpu` to be sure"
-    reading.put("gpu", card.name if smaller is None else gpus.family(card), one, flag, assumed=note)
+    smaller = gpus.find_smaller(name, gpu)
+    note = "" if smaller is None else f"`{name}` means {gpu.name}, not {smaller}; set `gpu` to be sure"
+    reading.put_option("gpu", gpu.name if smaller is None else gpus.get_family(gpu), invocation, flag, assumption=note)
 
 
-def _slurm_memory(reading: LaunchReading, one: Invocation) -> None:
-    name, text = reading.option(one, ("--mem",))
+def _read_slurm_memory(reading: LaunchReading, invocation: Invocation) -> None:
+    name, text = reading.find_option(invocation, ("--mem",))
     memory = re.fullmatch(r"([0-9]+)([KMGT]?)B?", text.upper()) if text else None
-    if memory is not None and int(memory.group(1)) > 0:  # 0 asks for all there is
-        # sbatch: megabytes by default; its units are powers of 1024.
-        reading.put("memory", f"{memory.group(1)}{memory.group(2) or 'M'}iB", one, name)
+    if memory is not None and int(memory.group(1)) > 0:  # 0 requests all there is
+        # sbatch counts in megabytes by default; its units are powers of 1024.
+        reading.put_option("memory", f"{memory.group(1)}{memory.group(2) or 'M'}iB", invocation, name)
 
 
-def _gres(text: str | None) -> int | None:
-    """`8`, `gpu:8`, `gpu:a100:8`, `a100:8`; a bare `gpu` is one."""
+def _parse_gres(text: str | None) -> int | None:
+    """Parse `8`, `gpu:8`, `gpu:a100:8` or `a100:8` as a number of GPUs; a bare `gpu` counts as 1."""
     if not text:
         return None
     last = text.split(":")[-1]
-    return _count(last) if last.isdigit() else 1 if text == "gpu" else None
+    return _parse_count(last) if last.isdigit() else 1 if text == "gpu" else None
 
 
-def _mpirun(reading: LaunchReading, one: Invocation) -> None:
-    name, text = reading.option(one, ("--npernode", "-npernode", "--ppn", "-ppn", "-N"))
-    local = _count(text)
-    reading.put("gpus", local, one, name)
-    name, text = reading.option(one, ("-np", "--np", "-n"))
-    total = _count(text)
-    if total is None or (local and total % local == 0):
-        reading.put("nodes", total // local if total and local else None, one, name)
+def _read_mpirun(reading: LaunchReading, launcher: Invocation) -> None:
+    name, text = reading.find_option(launcher, ("--npernode", "-npernode", "--ppn", "-ppn", "-N"))
+    per_node = _parse_count(text)
+    reading.put_option("gpus", per_node, launcher, name)
+    name, text = reading.find_option(launcher, ("-np", "--np", "-n"))
+    total = _parse_count(text)
+    if total is None or (per_node and total % per_node == 0):
+        reading.put_option("nodes", total // per_node if total and per_node else None, launcher, name)
 
 
-def _axolotl(reading: LaunchReading, one: Invocation) -> None:
-    """`axolotl train config.yml -- --nproc_per_node=8`: what is behind the dashes goes to the launcher."""
-    dashes = next((index for index, word in enumerate(one.words) if word.known and word.text == "--"), None)
+def _read_axolotl(reading: LaunchReading, launcher: Invocation) -> None:
+    """Read `axolotl train config.yml -- --nproc_per_node=8`: words after the dashes go to the launcher."""
+    dashes = next((index for index, word in enumerate(launcher.words) if word.is_known and word.text == "--"), None)
     if dashes is None:
         return
-    given: dict[str, str | None] = {}
-    rest = one.words[dashes + 1 :]
+    options: dict[str, str | None] = {}
+    rest = launcher.words[dashes + 1 :]
     for index, word in enumerate(rest):
         name, equals, value = word.text.partition("=")
-        if name.startswith("--") and (word.known or equals):
-            behind = rest[index + 1] if index + 1 < len(rest) else None
-            text = value if equals or behind is None else behind.text
-            told = word.known if equals or behind is None else behind.known
-            given[name.replace("-", "_")] = text if told else None
-    assumed = "; ".join(dict.fromkeys(word.assumed for word in one.words if word.assumed))
-    place = Origin("explicit", Place(reading.document, one.span), key="--", assumed=assumed)
-    for field, name, read in (("nodes", "__nnodes", _nodes), ("gpus", "__nproc_per_node", _count)):
-        if name in given:
-            count = read(given[name])
-            if count is not None or given[name] is None:
-                reading.take(field, Value(count, place if count else place._replace(assumed="")))
-    if "__nnodes" in given and not {"__master_addr", "__rdzv_endpoint"} & given.keys():
-        more = any(word.loose for word in rest)
-        if _address_in_environment(reading):
-            _put_meets(reading, one, True, _ENDPOINT)
+        if name.startswith("--") and (word.is_known or equals):
+            following = rest[index + 1] if index + 1 < len(rest) else None
+            text = value if equals or following is None else following.text
+            is_known = word.is_known if equals or following is None else following.is_known
+            options[name.replace("-", "_")] = text if is_known else None
+    assumption = "; ".join(dict.fromkeys(word.assumption for word in launcher.words if word.assumption))
+    place = Origin("explicit", Place(reading.document, launcher.span), key="--", assumption=assumption)
+    for field, name, parse in (("nodes", "__nnodes", _parse_nodes), ("gpus", "__nproc_per_node", _parse_count)):
+        if name in options:
+            count = parse(options[name])
+            if count is not None or options[name] is None:
+                reading.keep_fact(field, FieldValue(count, place if count else place._replace(assumption="")))
+    if "__nnodes" in options and not {"__master_addr", "__rdzv_endpoint"} & options.keys():
+        has_hidden_words = any(word.loose for word in rest)
+        if _is_address_exported(reading):
+            _put_rendezvous(reading, launcher, True, _ENDPOINT)
         else:
-            meets = None if more else False
-            _put_meets(reading, one, meets, _ENDPOINT, assumed=_NOT_OUTSIDE.format("PET_MASTER_ADDR"))
-    machines, processes = _count(given.get("__num_machines", "1")), _count(given.get("__num_processes"))
-    if "__num_processes" in given and (machines is None or processes is None or processes % machines == 0):
-        gpus = processes // machines if processes and machines else None
-        reading.take("nodes", Value(machines, place if machines else place._replace(assumed="")))
-        reading.take("gpus", Value(gpus, place if gpus else place._replace(assumed="")))
+            rendezvous = None if has_hidden_words else False
+            _put_rendezvous(
+                reading, launcher, rendezvous, _ENDPOINT, assumption=_NOT_SET_OUTSIDE.format("PET_MASTER_ADDR")
+            )
+    machines, processes = _parse_count(options.get("__num_machines", "1")), _parse_count(options.get("__num_processes"))
+    if "__num_processes" in options and (machines is None or processes is None or processes % machines == 0):
+        gpus_per_node = processes // machines if processes and machines else None
+        reading.keep_fact("nodes", FieldValue(machines, place if machines else place._replace(assumption="")))
+        reading.keep_fact("gpus", FieldValue(gpus_per_node, place if gpus_per_node else place._replace(assumption="")))
 
 
-def _nothing(_: LaunchReading, __: Invocation) -> None:
+def _read_nothing(_: LaunchReading, __: Invocation) -> None:
     pass
 
 
 _READERS: Final[Mapping[str, Callable[[LaunchReading, Invocation], None]]] = {
-    "torchrun": _torchrun,
-    "deepspeed": _deepspeed,
-    "accelerate launch": _accelerate,
-    "axolotl": _axolotl,
-    "trl": _accelerate,
-    "mpirun": _mpirun,
+    "torchrun": _read_torchrun,
+    "deepspeed": _read_deepspeed,
+    "accelerate launch": _read_accelerate,
+    "axolotl": _read_axolotl,
+    "trl": _read_accelerate,
+    "mpirun": _read_mpirun,
 }
 
 
 def _read_environment(reading: LaunchReading, invocation: Invocation) -> None:
-    """What launchers take from variables that the script sets."""
+    """Read the variables of the script that launchers use."""
     environment = reading.environment
-    for field, names, read in (
-        ("nodes", ("NNODES", "PET_NNODES"), _nodes),
-        ("gpus", ("NPROC_PER_NODE", "PET_NPROC_PER_NODE"), _count),
+    for field, names, parse in (
+        ("nodes", ("NNODES", "PET_NNODES"), _parse_nodes),
+        ("gpus", ("NPROC_PER_NODE", "PET_NPROC_PER_NODE"), _parse_count),
     ):
         for name in names:
-            value = read(environment.get(name))
-            if (value is not None or name in reading.open) and _listens(invocation, name):
+            value = parse(environment.get(name))
+            if (value is not None or name in reading.undetermined) and _is_read_by(invocation, name):
                 place = Place(reading.document, invocation.span)
-                origin = Origin("explicit", place, key=name, assumed=reading.assumed.get(name, ""))
-                reading.take(field, Value(value, origin))
-    if invocation.program == "llamafactory-cli" and reading.sets("NNODES") and not reading.sets("MASTER_ADDR"):
-        _put_meets(reading, invocation, False, "MASTER_ADDR", assumed=_NOT_OUTSIDE.format("MASTER_ADDR"))
+                origin = Origin("explicit", place, key=name, assumption=reading.assumptions.get(name, ""))
+                reading.keep_fact(field, FieldValue(value, origin))
+    if invocation.program == "llamafactory-cli" and reading.is_set("NNODES") and not reading.is_set("MASTER_ADDR"):
+        _put_rendezvous(reading, invocation, False, "MASTER_ADDR", assumption=_NOT_SET_OUTSIDE.format("MASTER_ADDR"))
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible and re.fullmatch(r"[^,\s]+(,[^,\s]+)*", visible):
-        place, assumed = Place(reading.document, invocation.span), reading.assumed["CUDA_VISIBLE_DEVICES"]
-        origin = Origin("explicit", place, key="CUDA_VISIBLE_DEVICES", assumed=assumed)
-        reading.take("gpus", Value(len(visible.split(",")), origin))
+        place, assumption = Place(reading.document, invocation.span), reading.assumptions["CUDA_VISIBLE_DEVICES"]
+        origin = Origin("explicit", place, key="CUDA_VISIBLE_DEVICES", assumption=assumption)
+        reading.keep_fact("gpus", FieldValue(len(visible.split(",")), origin))
 
 
-def _listens(invocation: Invocation, name: str) -> bool:
-    """NNODES and NPROC_PER_NODE mean something to LLaMA-Factory's launcher, PET_* to torchrun."""
+def _is_read_by(invocation: Invocation, name: str) -> bool:
+    """Return whether a program reads a variable.
+
+    LLaMA-Factory's launcher reads NNODES and NPROC_PER_NODE, torchrun PET_*.
+    """
     return invocation.program == "llamafactory-cli" or name.startswith("PET_")

@@ -1,7 +1,7 @@
-"""The lenses that frameworks are made of: one key (`Key`), one key with several fields (`Table`), functions (`Custom`).
+"""Kinds of lenses: one key (`Key`), one key with several fields (`Table`), and functions (`Custom`).
 
-How a framework finds a key, what holds without it and how it is stated is a value, `Access`, so that reading and
-writing a key is written once.
+An `Access` value says how a framework looks a key up, what its default is and how a value is stated, so that reading
+and writing a key is implemented once.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from cfglint_train.documents.document import MISSING, CannotEdit, Change, Route, Set
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import Since
+from cfglint_train.foundation.versions import ValueByRelease
 from cfglint_train.frameworks.codec import Codec
 from cfglint_train.frameworks.lens import (
     Auto,
     Changes,
     Config,
     Triple,
-    default_at,
-    granted,
-    pending,
+    build_default_origin,
+    format_route,
     refuse_override,
-    spelled,
+    resolve_default,
+    select_pending,
 )
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
@@ -30,84 +30,88 @@ from cfglint_train.plan.origin import Origin
 ABSENT: Final = object()
 
 
-class Stated(Frozen):
-    """A setting that is stated: its value, with interpolations resolved, and where it is."""
+class StatedValue(Frozen):
+    """The value of a stated setting, with interpolations resolved, and its origin."""
 
     value: Any
     origin: Origin
 
 
-class _Nothing:
-    """Why a setting has no value."""
+class _NoValue:
+    """A reason why a setting has no value."""
 
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
+        """Name the reason."""
         self.name = name
 
     def __repr__(self) -> str:
         return self.name
 
 
-NOT_STATED: Final = _Nothing("NOT_STATED")
-"""The framework's default holds."""
-UNRESOLVED: Final = _Nothing("UNRESOLVED")
-"""It is stated, or may be, but its value only exists where the job runs."""
+NOT_STATED: Final = _NoValue("NOT_STATED")
+"""The framework's default applies."""
+UNRESOLVED: Final = _NoValue("UNRESOLVED")
+"""It is stated, or may be, but the value only exists where the job runs."""
 
-Found = Stated | _Nothing
+LookupResult = StatedValue | _NoValue
 
 
 class Access(Frozen):
-    """How a framework looks a key up, what holds where it is not stated, and how it is stated."""
+    """A framework's way to look up, default and state a key."""
 
-    find: Callable[[Config, tuple[Route, ...]], tuple[Route | None, Found]]
-    """The spelling in use and what it states; where none is in use, the one to write (None: no such key)."""
-    default: Callable[[Config, Key, Route | None], Iterator[Triple]]
-    """What holds where the key is not stated."""
+    find: Callable[[Config, tuple[Route, ...]], tuple[Route | None, LookupResult]]
+    """Lookup of the spelling in use and of its value. If none is in use, the spelling to write (None: no such key)."""
+    yield_default: Callable[[Config, Key, Route | None], Iterator[Triple]]
+    """Values that apply if the key is not stated."""
     put: Callable[[Config, Key, Route | None, Any], list[Change]]
-    """The changes that state a plan value. Raises CannotEdit."""
-    auto: str | None = None
-    """The word that leaves a setting to the program that launches."""
+    """Changes that state a plan value. Raises CannotEdit."""
+    auto_word: str | None = None
+    """Word that leaves a setting to the launching program."""
 
 
-def find(config: Config, names: tuple[Route, ...]) -> tuple[Route, Found]:
-    """The first spelling that the document or an override states."""
+def find_stated(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
+    """Return the first spelling that the document or an override states."""
     for route in names:
-        value = config.value(*route)
+        value = config.get_value(*route)
         if value is not MISSING:
-            return route, Stated(value, config.origin(*route))
+            return route, StatedValue(value, config.get_origin(*route))
     return names[0], NOT_STATED
 
 
-def take_default(config: Config, key: Key, route: Route | None) -> Iterator[Triple]:
-    """The key's own default, if it has one."""
+def yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Triple]:
+    """Yield the key's own default, if it has one."""
     if key.default is not ABSENT:
-        yield key.field, default_at(config, key.default), granted(config, route or key.names[0])
+        yield key.field, resolve_default(config, key.default), build_default_origin(config, route or key.names[0])
 
 
-def put(config: Config, key: Key, route: Route | None, value: Any) -> list[Change]:
-    """Replace the stated value, or add the key."""
+def replace_value(config: Config, key: Key, route: Route | None, value: Any) -> list[Change]:
+    """Return the change that replaces the stated value, or adds the key."""
     route = route or key.names[0]
     refuse_override(config, route)
-    return [Set(config.root + route, key.codec.write(value), key.beside)]
+    return [Set(config.root + route, key.codec.write(value), key.siblings)]
 
 
-PLAIN: Final = Access(find, take_default, put)
-"""Keys of nested mappings."""
+PLAIN: Final = Access(find_stated, yield_default, replace_value)
+"""Access to keys of nested mappings."""
 
 
-def looking(look: Callable[[Config, Route], Found]) -> Access:
-    """Access to keys of which `look` finds the value: the first spelling that is stated, else the first that may be."""
+def build_access(look: Callable[[Config, Route], LookupResult]) -> Access:
+    """Return an access to keys whose values `look` finds.
 
-    def find(config: Config, names: tuple[Route, ...]) -> tuple[Route, Found]:
-        answer: tuple[Route, Found] = (names[0], NOT_STATED)
+    It prefers the first spelling that is stated, then the first that may be.
+    """
+
+    def find(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
+        best: tuple[Route, LookupResult] = (names[0], NOT_STATED)
         for route in names:
-            found = look(config, route)
-            if isinstance(found, Stated):
-                return route, found
-            if found is UNRESOLVED and answer[1] is NOT_STATED:
-                answer = (route, found)
-        return answer
+            result = look(config, route)
+            if isinstance(result, StatedValue):
+                return route, result
+            if result is UNRESOLVED and best[1] is NOT_STATED:
+                best = (route, result)
+        return best
 
     return PLAIN._replace(find=find)
 
@@ -115,24 +119,24 @@ def looking(look: Callable[[Config, Route], Found]) -> Access:
 class Key(Frozen):
     """The common lens: one key, one field.
 
-    `names` are the accepted spellings, the one that is written first. `default` is the framework's own value when the
-    key is absent, in plan terms (ABSENT: the framework has none, the field stays unknown); it may be `Since`.
-    `null` is what an explicit null means: the default, unless given. Where `applies` is false the key has no effect:
-    nothing is read.
+    `names` are the accepted spellings; the first is the one that is written. `yield_default` is the framework's own
+    value if the key is absent, in plan terms (ABSENT: the framework has none, the field stays unknown); it may be
+    `Since`. `null_value` is the meaning of an explicit null: the default, unless set. If `applies` is false, the key
+    has no effect and nothing is read.
     """
 
     field: Field
     names: tuple[Route, ...]
     codec: Codec
     default: Any = ABSENT
-    null: Any = ABSENT
-    beside: tuple[str, ...] = ()
+    null_value: Any = ABSENT
+    siblings: tuple[str, ...] = ()
     access: Access = PLAIN
     applies: Callable[[Config], bool] | None = None
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The one field."""
+        """Field of the key, as a tuple."""
         return (self.field,)
 
     @property
@@ -140,146 +144,155 @@ class Key(Frozen):
         """Every spelling."""
         return {self.field: self.names}
 
-    def keys_in(self, config: Config, field: Field) -> tuple[Route, ...]:
-        """The spelling in use, or the one that is written."""
+    def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
+        """Return the spelling in use, or the one to write."""
         route = self.access.find(config, self.names)[0]
         return () if route is None else (route,)
 
     def read(self, config: Config) -> Iterator[Triple]:
-        """The stated value, or the default."""
+        """Yield the stated value, or the default."""
         if self.applies is not None and not self.applies(config):
             return
-        route, found = self.access.find(config, self.names)
-        if isinstance(found, Stated):
-            value = found.value
-            if value is None and self.null is not ABSENT:
-                yield self.field, self.null, found.origin
+        route, result = self.access.find(config, self.names)
+        if isinstance(result, StatedValue):
+            value = result.value
+            if value is None and self.null_value is not ABSENT:
+                yield self.field, self.null_value, result.origin
                 return
             if value is not None:
-                if self.access.auto is not None and value == self.access.auto:
-                    otherwise = None if self.default is ABSENT else default_at(config, self.default)
-                    yield self.field, Auto(otherwise), found.origin
+                if self.access.auto_word is not None and value == self.access.auto_word:
+                    fallback = None if self.default is ABSENT else resolve_default(config, self.default)
+                    yield self.field, Auto(fallback), result.origin
                 else:
-                    yield self.field, self.codec.readable(value), found.origin
+                    yield self.field, self.codec.read_or_none(value), result.origin
                 return
-        elif found is UNRESOLVED:
+        elif result is UNRESOLVED:
             if route is not None and config.has(*route):
-                yield self.field, None, config.origin(*route)
+                yield self.field, None, config.get_origin(*route)
             return
-        yield from self.access.default(config, self, route)
+        yield from self.access.yield_default(config, self, route)
 
     def write(self, config: Config, changes: Changes) -> list[Change]:
-        """Replace the stated value, or state it."""
-        if not pending(self, config, changes):
+        """Return the change that replaces the stated value, or states it."""
+        if not select_pending(self, config, changes):
             return []
         route, _ = self.access.find(config, self.names)
         if self.applies is not None and not self.applies(config):
-            raise CannotEdit(f"{spelled(route or self.names[0])} has no effect in this run")
+            raise CannotEdit(f"{format_route(route or self.names[0])} has no effect in this run")
         return self.access.put(config, self, route, changes[self.field])
 
 
-def is_fixed(lens: object) -> bool:
-    """Whether the default of a lens is the same at every release, whatever else a configuration says."""
+def has_fixed_default(lens: object) -> bool:
+    """Return whether a lens has the same default at every release, independent of other settings."""
     return (
-        isinstance(lens, Key) and lens.access is PLAIN and lens.applies is None and not isinstance(lens.default, Since)
+        isinstance(lens, Key)
+        and lens.access is PLAIN
+        and lens.applies is None
+        and not isinstance(lens.default, ValueByRelease)
     )
 
 
 class Table(Frozen):
-    """One key that settles several fields at once, by a table of its values (`optim: paged_adamw_8bit`).
+    """A key that determines several fields at once, by a table of its values (`optim: paged_adamw_8bit`).
 
-    Rows: framework value -> {field: plan value}. A value that is not in the table leaves every field but `raw`
-    unknown. `raw` names a field that receives the spelling itself.
+    Rows: framework value -> {field: plan value}. A value outside the table leaves every field but `raw_field` unknown.
+    `raw_field` names a field that receives the spelling itself.
     """
 
     names: tuple[Route, ...]
     rows: Mapping[str, Changes]
     fields: tuple[Field, ...]
-    raw: str | None = None
+    raw_field: str | None = None
     default: Any = ABSENT
-    """The framework's value (a row's name) when the key is absent; may be `Since`."""
-    beside: tuple[str, ...] = ()
+    """The framework's value (a row's name) if the key is absent; may be `Since`."""
+    siblings: tuple[str, ...] = ()
 
     @property
     def keys(self) -> Mapping[Field, tuple[Route, ...]]:
         """Every spelling, for each field."""
         return dict.fromkeys(self.fields, self.names)
 
-    def keys_in(self, config: Config, field: Field) -> tuple[Route, ...]:
-        """The spelling in use, or the one that is written."""
-        return (self._stated(config) or self.names[0],)
+    def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
+        """Return the spelling in use, or the one to write."""
+        return (self._find_stated(config) or self.names[0],)
 
-    def _stated(self, config: Config) -> Route | None:
+    def _find_stated(self, config: Config) -> Route | None:
         return next((route for route in self.names if config.get(*route) is not None), None)
 
     def read(self, config: Config) -> Iterator[Triple]:
-        """The row of the stated value, or of the default."""
-        route = self._stated(config)
+        """Yield the fields of the stated value's row, or of the default's."""
+        route = self._find_stated(config)
         if route is not None:
-            name, origin = config.value(*route), config.origin(*route)
+            name, origin = config.get_value(*route), config.get_origin(*route)
         else:
             if self.default is ABSENT:
                 return
-            name = default_at(config, self.default)
-            origin = granted(config, self.names[0])
+            name = resolve_default(config, self.default)
+            origin = build_default_origin(config, self.names[0])
         row = self.rows.get(name.lower(), {}) if isinstance(name, str) else {}
         for field in self.fields:
-            if field == self.raw:
+            if field == self.raw_field:
                 yield field, name if isinstance(name, str) else None, origin
             elif field in row:
                 yield field, row[field], origin
 
     def write(self, config: Config, changes: Changes) -> list[Change]:
-        """The first row that has the changed fields new and every other as it is."""
-        if not pending(self, config, changes):
+        """Return the change to the first row that has the new values and keeps all other fields.
+
+        Raise CannotEdit if no row does.
+        """
+        if not select_pending(self, config, changes):
             return []
-        wanted = {field: value for field, value, _ in self.read(config) if field != self.raw}
-        wanted.update({field: value for field, value in changes.items() if field in self.fields and field != self.raw})
+        wanted = {field: value for field, value, _ in self.read(config) if field != self.raw_field}
+        wanted.update(
+            {field: value for field, value in changes.items() if field in self.fields and field != self.raw_field}
+        )
         for name, row in self.rows.items():
             if all(row.get(field) == value for field, value in wanted.items()):
-                route = self._stated(config)
+                route = self._find_stated(config)
                 if route is not None:
                     refuse_override(config, route)
-                return [Set(config.root + (route or self.names[0]), name, self.beside)]
+                return [Set(config.root + (route or self.names[0]), name, self.siblings)]
         raise CannotEdit("this framework has no name for that combination")
 
 
-def read_only(config: Config, changes: Changes) -> list[Change]:
-    """Raise CannotEdit: the writer of fields that no fix changes. `read_only.json` has the reason for each."""
+def refuse_write(config: Config, changes: Changes) -> list[Change]:
+    """Raise CannotEdit: the writer of fields that no fix changes. `read_only.json` has each reason."""
     raise CannotEdit("it cannot be written automatically")
 
 
 class Custom(Frozen):
-    """A lens made of two functions, for settings whose reading is a story of its own.
+    """A lens made of two functions, for settings that need their own way of reading.
 
-    `keys` lists, for each field, the keys that state it: the first is the one that a new value is written to where none
-    is in use. `also` are further keys that have a say, and `terms` those whose sum the one field is, where it is one.
+    `keys` lists, for each field, the keys that state it; a new value is written to the first if none is in use.
+    `other_keys` are further keys that influence the fields. `list_terms` returns the keys whose sum a single field is,
+    if it is a sum.
     """
 
     keys: Mapping[Field, tuple[Route, ...]]
     reader: Callable[[Config], Iterable[Triple]]
     writer: Callable[[Config, Changes], list[Change]]
     access: Access = PLAIN
-    also: tuple[Route, ...] = ()
-    terms: Callable[[Config], tuple[Route, ...]] | None = None
+    other_keys: tuple[Route, ...] = ()
+    list_terms: Callable[[Config], tuple[Route, ...]] | None = None
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The fields of its keys."""
+        """Fields of its keys."""
         return tuple(self.keys)
 
-    def keys_in(self, config: Config, field: Field) -> tuple[Route, ...]:
-        """The first key in use, or the first of all, but for a sum."""
-        terms = () if self.terms is None else self.terms(config)
+    def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
+        """Return the first key in use, or the first of all; for a sum, its terms."""
+        terms = () if self.list_terms is None else self.list_terms(config)
         names = self.keys[field]
         route = self.access.find(config, names)[0] if names and not terms else None
         return terms if route is None else (route,)
 
     def read(self, config: Config) -> Iterator[Triple]:
-        """What the reader finds."""
+        """Return the triples of the reader."""
         return iter(self.reader(config))
 
     def write(self, config: Config, changes: Changes) -> list[Change]:
-        """What the writer answers; it is asked only for fields whose value is really new."""
-        changes = pending(self, config, changes)
+        """Return the writer's changes; it only receives fields whose value is new."""
+        changes = select_pending(self, config, changes)
         return self.writer(config, changes) if changes else []

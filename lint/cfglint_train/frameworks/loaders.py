@@ -1,7 +1,7 @@
-"""Loaders: how a framework turns the scalars of its files into the types that it wants.
+"""Loaders: conversion of the scalars of a framework's files to the declared types.
 
 There is one for each way of loading. Lenses read values with it, KEY004 checks values against it, and the schema for
-editors lists what it takes, so that all three give one answer.
+editors lists the values that it accepts, so that all three agree.
 
 Sources: pydantic 2.14 (lax mode), omegaconf 2.3 and 2.4 (`nodes.py`, values merged into a structured configuration),
 Python's argparse (`type=int`, `type=float`, `store_true`), transformers 5.8.0 `hf_argparser.py` (`parse_dict`, which
@@ -16,65 +16,65 @@ from collections.abc import Callable, Mapping
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.codec import Codec, Unreadable
+from cfglint_train.frameworks.codec import Codec, UnreadableError
 
 Json = dict[str, Any]
-_NOTHING: Final[Mapping[str, Json]] = {}
+_NO_SCHEMAS: Final[Mapping[str, Json]] = {}
 
 
 class Loader(Frozen):
-    """How scalars are loaded: a codec for each declared type, which raises Unreadable for a value that is refused."""
+    """Rules for loading scalars: a codec per declared type, which raises UnreadableError for refused values."""
 
     integer: Codec
     number: Codec
     boolean: Codec
     string: Codec
-    member: Callable[[Any, tuple[Any, ...]], bool]
-    """Whether a value is taken for one of an enumeration."""
-    accepts: Mapping[str, Json] = _NOTHING
-    """Declared type -> JSON Schema of what is taken for it; a type without a row takes nothing else."""
+    is_member: Callable[[Any, tuple[Any, ...]], bool]
+    """Predicate: a value is accepted as one of an enumeration."""
+    accepted_schemas: Mapping[str, Json] = _NO_SCHEMAS
+    """Declared type -> JSON Schema of the values accepted for it; a type without a row accepts no others."""
     placeholder: Json | None = None
-    """JSON Schema of what stands for a value of any type until something fills it in."""
-    typed: bool = True
-    """Whether values are checked against their declared types while files are loaded; enumerations always are."""
+    """JSON Schema of placeholders for a value of any type that are filled in later."""
+    checks_types: bool = True
+    """True if values are checked against their declared types while files are loaded; enumerations always are."""
 
-    def takes(self, kind: str, value: Any) -> bool:
-        """Whether a scalar is loaded as a type (`integer`, `number`, `boolean`, `string`)."""
+    def can_load(self, kind: str, value: Any) -> bool:
+        """Return whether a scalar can be loaded as a type (`integer`, `number`, `boolean`, `string`)."""
         try:
             getattr(self, kind).read(value)
-        except Unreadable:
+        except UnreadableError:
             return False
         return True
 
 
 # Words for truth values, in any case.
-_WORDS: Final[Mapping[str, bool]] = {
+_TRUTH_WORDS: Final[Mapping[str, bool]] = {
     "1": True, "on": True, "t": True, "true": True, "y": True, "yes": True,
     "0": False, "off": False, "f": False, "false": False, "n": False, "no": False,
 }  # fmt: skip
-_LONG_WORDS: Final = {word: truth for word, truth in _WORDS.items() if word not in ("1", "0", "t", "f")}
+_LONG_TRUTH_WORDS: Final = {word: truth for word, truth in _TRUTH_WORDS.items() if word not in ("1", "0", "t", "f")}
 
 
-def _truth(text: str, words: Mapping[str, bool]) -> bool:
+def _parse_truth(text: str, words: Mapping[str, bool]) -> bool:
     try:
         return words[text.lower()]
     except KeyError:
-        raise Unreadable from None
+        raise UnreadableError from None
 
 
-def _string(value: Any) -> str:
+def _read_string(value: Any) -> str:
     if isinstance(value, str):
         return value
-    raise Unreadable
+    raise UnreadableError
 
 
-def _same(value: Any, members: tuple[Any, ...]) -> bool:
+def _is_exact_member(value: Any, members: tuple[Any, ...]) -> bool:
     return any(value == member and isinstance(value, bool) == isinstance(member, bool) for member in members)
 
 
-_STRING: Final = Codec(_string)
+_STRING: Final = Codec(_read_string)
 
-# Patterns of JSON Schema: what counts as an integer, a number, a truth value in a string.
+# JSON Schema patterns for integers, numbers and truth values in strings.
 _DIGITS: Final = r"[+-]?[0-9]+(_[0-9]+)*"
 _WHOLE: Final = rf"^\s*{_DIGITS}\s*$"
 _NUMBER: Final = (
@@ -83,11 +83,11 @@ _NUMBER: Final = (
 )
 _YES_NO: Final = r"[tT][rR][uU][eE]|[yY]([eE][sS])?|[oO][nN]|[oO][fF][fF]|[fF][aA][lL][sS][eE]|[nN][oO]?"
 
-# 2**63: a float from here on is no integer to pydantic.
+# 2**63: pydantic does not accept floats from here on as integers.
 _LARGEST: Final = 9223372036854775808.0
 
 
-def _pydantic_integer(value: Any) -> int:
+def _read_pydantic_integer(value: Any) -> int:
     if isinstance(value, str):
         text = value.strip()
         if re.fullmatch(_DIGITS + r"(\.0+)?", text) is not None:
@@ -97,10 +97,10 @@ def _pydantic_integer(value: Any) -> int:
                 pass
     elif isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST):
         return int(value)
-    raise Unreadable
+    raise UnreadableError
 
 
-def _pydantic_number(value: Any) -> float:
+def _read_pydantic_number(value: Any) -> float:
     if isinstance(value, str):
         text = value.strip()
         # Underscores are ignored, except at the ends and in pairs.
@@ -111,35 +111,35 @@ def _pydantic_number(value: Any) -> float:
                 pass
     elif isinstance(value, (int, float)):
         return float(value)
-    raise Unreadable
+    raise UnreadableError
 
 
-def _pydantic_boolean(value: Any) -> bool:
+def _read_pydantic_boolean(value: Any) -> bool:
     if isinstance(value, str):
-        return _truth(value, _WORDS)
+        return _parse_truth(value, _TRUTH_WORDS)
     if isinstance(value, (int, float)) and value in (0, 1):
         return bool(value)
-    raise Unreadable
+    raise UnreadableError
 
 
-def _pydantic_member(value: Any, members: tuple[Any, ...]) -> bool:
-    """An enumeration of integers takes what an integer takes."""
-    if _same(value, members):
+def _is_pydantic_member(value: Any, members: tuple[Any, ...]) -> bool:
+    """Return whether a value is a member; enumerations of integers accept all that integers accept."""
+    if _is_exact_member(value, members):
         return True
     if not members or not all(isinstance(member, int) for member in members):
         return False
     try:
-        return _pydantic_integer(value) in members
-    except Unreadable:
+        return _read_pydantic_integer(value) in members
+    except UnreadableError:
         return False
 
 
 PYDANTIC: Final = Loader(
-    Codec(_pydantic_integer),
-    Codec(_pydantic_number),
-    Codec(_pydantic_boolean),
+    Codec(_read_pydantic_integer),
+    Codec(_read_pydantic_number),
+    Codec(_read_pydantic_boolean),
     _STRING,
-    _pydantic_member,
+    _is_pydantic_member,
     {
         "integer": {"type": ["integer", "boolean", "string"], "pattern": rf"^\s*{_DIGITS}(\.0+)?\s*$"},
         "number": {"type": ["number", "boolean", "string"], "pattern": _NUMBER},
@@ -151,58 +151,58 @@ PYDANTIC: Final = Loader(
         },
     },
 )
-"""Numbers may be text, truth values words (axolotl, the sections of DeepSpeed)."""
+"""Numbers may be text, and truth values may be words (axolotl, the sections of DeepSpeed)."""
 
 
-def _python_integer(value: Any) -> int:
-    """What `int` makes of an integer or a text."""
+def _read_python_integer(value: Any) -> int:
+    """Convert an integer or a text with `int`."""
     if type(value) in (int, str):
         try:
             return int(value)
         except ValueError:
             pass
-    raise Unreadable
+    raise UnreadableError
 
 
-def _python_number(value: Any) -> float:
-    """What `float` makes of a number or a text."""
+def _read_python_number(value: Any) -> float:
+    """Convert a number or a text with `float`."""
     if type(value) in (int, float, str):
         try:
             return float(value)
         except ValueError:
             pass
-    raise Unreadable
+    raise UnreadableError
 
 
-def _omegaconf_boolean(value: Any) -> bool:
+def _read_omegaconf_boolean(value: Any) -> bool:
     if isinstance(value, str):
         try:
             return bool(int(value))
         except ValueError:
-            return _truth(value, _LONG_WORDS)
+            return _parse_truth(value, _LONG_TRUTH_WORDS)
     if isinstance(value, int):
         return bool(value)
-    raise Unreadable
+    raise UnreadableError
 
 
-def _omegaconf_string(value: Any) -> str:
+def _read_omegaconf_string(value: Any) -> str:
     if isinstance(value, (str, int, float)):
         return str(value)
-    raise Unreadable
+    raise UnreadableError
 
 
-def _omegaconf_member(value: Any, members: tuple[Any, ...]) -> bool:
-    """A member by its name, by its class and name, or by its number."""
+def _is_omegaconf_member(value: Any, members: tuple[Any, ...]) -> bool:
+    """Return whether a value is a member by its name, by class and name, or by its number."""
     name = value.rpartition(".")[2] if isinstance(value, str) else value
-    return _same(name, members) or type(value) is int
+    return _is_exact_member(name, members) or type(value) is int
 
 
 OMEGACONF: Final = Loader(
-    Codec(_python_integer),
-    Codec(_python_number),
-    Codec(_omegaconf_boolean),
-    Codec(_omegaconf_string),
-    _omegaconf_member,
+    Codec(_read_python_integer),
+    Codec(_read_python_number),
+    Codec(_read_omegaconf_boolean),
+    Codec(_read_omegaconf_string),
+    _is_omegaconf_member,
     {
         "integer": {"type": ["integer", "string"], "pattern": _WHOLE},
         "number": {"type": ["number", "string"], "pattern": _NUMBER},
@@ -214,80 +214,80 @@ OMEGACONF: Final = Loader(
 """Typed nodes of a structured configuration; interpolations are filled in first (OLMo)."""
 
 
-def _word_flag(value: Any) -> bool:
+def _read_flag(value: Any) -> bool:
     if value is True:
         return True
-    raise Unreadable
+    raise UnreadableError
 
 
-def _as_word(value: Any) -> str:
+def _format_word(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 ARGPARSE: Final = Loader(
-    Codec(_python_integer, _as_word),
-    Codec(_python_number, _as_word),
-    Codec(_word_flag),
-    Codec(_string, _as_word),
-    _same,
+    Codec(_read_python_integer, _format_word),
+    Codec(_read_python_number, _format_word),
+    Codec(_read_flag),
+    Codec(_read_string, _format_word),
+    _is_exact_member,
 )
 """Words of a command line; a truth value is a flag without a value (OpenRLHF)."""
 
 
-def _plain_integer(value: Any) -> int:
+def _read_plain_integer(value: Any) -> int:
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return int(value)
-    raise Unreadable
+    raise UnreadableError
 
 
-def _plain_number(value: Any) -> float:
+def _read_plain_number(value: Any) -> float:
     if isinstance(value, (int, float)):
         return float(value)
-    raise Unreadable
+    raise UnreadableError
 
 
-def _plain_boolean(value: Any) -> bool:
+def _read_plain_boolean(value: Any) -> bool:
     if isinstance(value, (int, float)):
         return bool(value)
-    raise Unreadable
+    raise UnreadableError
 
 
 PLAIN: Final = Loader(
-    Codec(_plain_integer),
-    Codec(_plain_number),
-    Codec(_plain_boolean),
+    Codec(_read_plain_integer),
+    Codec(_read_plain_number),
+    Codec(_read_plain_boolean),
     _STRING,
-    _same,
+    _is_exact_member,
     {
         "integer": {"type": ["integer", "boolean"]},
         "number": {"type": ["number", "boolean"]},
         "boolean": {"type": ["boolean", "number"]},
     },
 )
-"""Nothing is converted: what Python counts with as a number is one (LLaMA-Factory, OLMo-core)."""
+"""Nothing is converted; every Python number is accepted as a number (LLaMA-Factory, OLMo-core)."""
 
 
-def _environment_integer(value: Any) -> int:
-    return _python_integer(str(value))
+def _read_environment_integer(value: Any) -> int:
+    return _read_python_integer(str(value))
 
 
-def _environment_boolean(value: Any) -> bool:
-    return _truth(str(value), _WORDS)
+def _read_environment_boolean(value: Any) -> bool:
+    return _parse_truth(str(value), _TRUTH_WORDS)
 
 
-def _environment_member(value: Any, members: tuple[Any, ...]) -> bool:
+def _is_environment_member(value: Any, members: tuple[Any, ...]) -> bool:
     return str(value).lower() in (str(member).lower() for member in members)
 
 
 ACCELERATE: Final = Loader(
-    Codec(_environment_integer),
-    Codec(lambda value: _python_number(str(value))),
-    Codec(_environment_boolean),
-    Codec(_omegaconf_string),
-    _environment_member,
-    typed=False,
+    Codec(_read_environment_integer),
+    Codec(lambda value: _read_python_number(str(value))),
+    Codec(_read_environment_boolean),
+    Codec(_read_omegaconf_string),
+    _is_environment_member,
+    checks_types=False,
 )
-"""Values travel as text in environment variables and are converted on the other side (accelerate)."""
+"""Values are text in environment variables and are converted by the reader (accelerate)."""
 
 DEEPSPEED: Final = PYDANTIC._replace(placeholder={"const": "auto"})
 """pydantic for the sections; the launcher fills in "auto"."""

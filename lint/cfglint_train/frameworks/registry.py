@@ -1,25 +1,27 @@
-"""The frameworks and packages there are, read from data before any code of a framework is needed.
+"""Manifests of the frameworks and packages, read from data before any code of a framework is needed.
 
 A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework.json`:
 
 - `title`: its name as people write it.
 - `clues`: syntax -> texts one of which every configuration contains; a file without any of them is never parsed.
-- `vocabulary`: the name of the file of its settings in `cfglint_schemas`, or of `vocabulary.json` beside it (absent: no
-  key is ever reported), and `entry`, the entry point there where it is not the usual one; `beside`: another package
-  whose releases decide about keys as well.
-- `tree`: what identifies a copy of its source (`marks`: files and folders in one of which there is Python) and which
-  `parts` of it, files and folders, its settings are read from (none: too many to be read); absent: copies are ignored.
-  `versions`: files that hold a copy's release, with a pattern whose groups are that release, put together by dots;
-  `former`: names of the package that only some releases have.
-- `package`: what its releases are called, or the framework or package (`packages.json`) in which it is released.
-- `entries`: patterns of the programs (commands, modules, scripts) of its own that take a file of it; absent: not known.
-- `trains`: the commands whose file is a configuration whatever keys it has, as a pattern of a program of its own and
-  the word behind it; absent: the keys alone decide.
-- `launches`: the program that takes its file as an option, where it is the file of a launcher.
-- `replaced_by`: packages that put other trainers in the place of its own as a script imports them.
+- `vocabulary`: the name of the file of its settings in `cfglint_schemas`, or of `vocabulary.json` next to it (absent:
+  no key is ever reported), and `default_entry`, the entry point there if it is not the usual one; `companion_package`:
+  another package whose releases also determine the keys.
+- `layout`: how to recognise a copy of its source (`marks`: files and folders at least one of which contains Python),
+  and the `parts` of it, files and folders, that its settings are read from (none: too many to be read); absent: copies
+  are ignored. `release_files`: files that hold a copy's release, with a pattern whose groups are that release, joined
+  by dots; `former_repositories`: names of the package that only some releases have.
+- `package`: the names of its releases, or the framework or package (`packages.json`) in which it is released.
+- `program_patterns`: patterns of its own programs (commands, modules, scripts) that take a file of it; absent: unknown.
+- `training_pattern`: the commands whose file is a configuration whatever its keys are, as a pattern of one of its own
+  programs
+  and the word after it; absent: the keys alone decide.
+- `launcher`: the program that takes its file as an option, if it is the file of a launcher.
+- `replaced_by`: packages that replace its trainers when a script imports them.
 - `rules`: codes of the rules that apply only to frameworks that name them.
 
-`packages.json` has the packages that no framework is; `tree` there, as above, where a script hands settings to one.
+`packages.json` has the packages that are no frameworks; they have a `layout`, as above, if scripts pass settings to
+them.
 """
 
 from __future__ import annotations
@@ -40,94 +42,97 @@ _PACKAGES: Final = os.path.join(os.path.dirname(__file__), "packages.json")
 
 
 class SourceLayout(Frozen):
-    """How a copy of a framework's source is laid out. Paths count from the folder that Python finds it in."""
+    """Layout of a copy of a framework's source. Paths are relative to the folder on Python's path."""
 
     marks: tuple[str, ...]
-    """There is Python in one of these files and folders, even if only a part of the source was copied."""
+    """Files and folders at least one of which contains Python, even in a partial copy."""
     parts: tuple[str, ...]
-    """The files and folders that its settings are read from; none: those of a copy cannot be determined."""
-    versions: Mapping[str, str]
+    """Files and folders that its settings are read from; none: the settings of a copy cannot be determined."""
+    release_files: Mapping[str, str]
     """Files that hold the release of a copy -> a pattern whose groups are the parts of that release."""
-    former: Mapping[str, str]
-    """Names that the package's folder had -> the releases that had it (`<0.8.0`)."""
+    former_names: Mapping[str, str]
+    """Former names of the package's folder -> the releases that had them (`<0.8.0`)."""
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The names that the package's folder has had, the newest first."""
+        """Names that the package's folder has had, the newest first."""
         return tuple(dict.fromkeys(mark.partition("/")[0] for mark in self.marks))
 
 
 class FrameworkManifest(Frozen):
-    """A framework as its `framework.json` has it."""
+    """Contents of a framework's `framework.json`."""
 
     name: str
     title: str
     package: str
-    """The package whose releases are its own."""
+    """Package whose releases are its own."""
     clues: Mapping[str, tuple[bytes, ...]]
     vocabulary: str | None
-    tree: SourceLayout | None
-    entry: str | None
-    beside: str | None
-    launches: str | None
-    entries: tuple[str, ...]
-    trains: str | None
+    layout: SourceLayout | None
+    default_entry: str | None
+    companion_package: str | None
+    launcher: str | None
+    program_patterns: tuple[str, ...]
+    training_pattern: str | None
     replaced_by: tuple[str, ...]
     rules: frozenset[str]
     folder: str
 
 
 class Package(Frozen):
-    """A package whose release decides about something."""
+    """A package whose release determines something that cfglint checks."""
 
     name: str
-    """Its name inside cfglint, in plans and in messages."""
+    """Name inside cfglint, in plans and in messages."""
     spellings: tuple[str, ...]
     """Names by which people state its release."""
     distributions: tuple[str, ...]
     """Names on PyPI and conda."""
     repositories: tuple[str, ...]
     """Repositories on GitHub, in lower case, whose tags are its releases."""
-    former: tuple[str, ...]
-    """Those of them that it left before the oldest release that cfglint knows: what leads there is of that time."""
+    former_repositories: tuple[str, ...]
+    """Repositories that it left before the oldest release that cfglint knows; links to them are that old."""
     images: Mapping[str, Mapping[str, str]]
-    """Patterns of container images whose tags start with a release -> further packages, and where the tag has theirs
-    (a pattern with one group)."""
-    dates: Mapping[str, str]
-    """The days of releases, in ascending order, where images are built of the development branch and say on which."""
+    """Patterns of container images whose tags start with a release -> further packages, each with the pattern (one
+    group) that finds its release in the tag.
+    """
+    release_dates: Mapping[str, str]
+    """Release dates in ascending order, if images are built from the development branch and their tags state the
+    day.
+    """
 
 
 @cache
-def listed() -> Mapping[str, FrameworkManifest]:
-    """Every framework by name, in alphabetical order."""
-    return {name: _listed(name, folder, content) for name, folder, content in _files()}
+def list_frameworks() -> Mapping[str, FrameworkManifest]:
+    """Return every framework by name, in alphabetical order."""
+    return {name: _build_manifest(name, folder, content) for name, folder, content in _read_manifests()}
 
 
 @cache
-def _files() -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
-    """Name, folder and content of every framework's file."""
-    found = [
+def _read_manifests() -> tuple[tuple[str, str, Mapping[str, Any]], ...]:
+    """Return name, folder and content of every framework's file."""
+    folders = [
         (entry.name, entry.path)
         for place in frameworks.__path__
         for entry in os.scandir(place)
         if os.path.exists(os.path.join(entry.path, _FILE))
     ]
-    files = tuple((name, folder, _read(os.path.join(folder, _FILE))) for name, folder in sorted(found))
+    files = tuple((name, folder, _read_json(os.path.join(folder, _FILE))) for name, folder in sorted(folders))
     for _, folder, content in files:
-        if os.path.exists(own := os.path.join(folder, "vocabulary.json")):
+        if os.path.exists(vocabulary := os.path.join(folder, "vocabulary.json")):
             if "vocabulary" not in content:
-                raise ValueError(f"{os.path.join(folder, _FILE)}: `vocabulary` must name what is in {own}")
-            cfglint_schemas.files[content["vocabulary"]] = own
+                raise ValueError(f"{os.path.join(folder, _FILE)}: `vocabulary` must name {vocabulary}")
+            cfglint_schemas.files[content["vocabulary"]] = vocabulary
     return files
 
 
-def _read(path: str) -> Mapping[str, Any]:
+def _read_json(path: str) -> Mapping[str, Any]:
     with open(path, encoding="utf-8") as file:
         content: Mapping[str, Any] = load(file)
     return content
 
 
-def _listed(name: str, folder: str, content: Mapping[str, Any]) -> FrameworkManifest:
+def _build_manifest(name: str, folder: str, content: Mapping[str, Any]) -> FrameworkManifest:
     package = content.get("package")
     return FrameworkManifest(
         name,
@@ -135,7 +140,7 @@ def _listed(name: str, folder: str, content: Mapping[str, Any]) -> FrameworkMani
         package if isinstance(package, str) else name,
         {syntax: tuple(clue.encode() for clue in clues) for syntax, clues in content["clues"].items()},
         content.get("vocabulary"),
-        _tree(content["tree"]) if "tree" in content else None,
+        _build_layout(content["tree"]) if "tree" in content else None,
         content.get("entry"),
         content.get("beside"),
         content.get("launches"),
@@ -147,20 +152,24 @@ def _listed(name: str, folder: str, content: Mapping[str, Any]) -> FrameworkMani
     )
 
 
-def _tree(content: Mapping[str, Any]) -> SourceLayout:
+def _build_layout(content: Mapping[str, Any]) -> SourceLayout:
     versions, former = content.get("versions", {}), content.get("former", {})
     return SourceLayout(tuple(content["marks"]), tuple(content["parts"]), versions, former)
 
 
 @cache
-def packages() -> Mapping[str, Package]:
-    """Every package by its name inside cfglint, those of frameworks first."""
-    of_frameworks = {name: content.get("package") for name, _, content in _files()}
-    others = _read(_PACKAGES)
-    return {name: _package(name, of) for name, of in {**of_frameworks, **others}.items() if isinstance(of, dict)}
+def list_packages() -> Mapping[str, Package]:
+    """Return every package by its name inside cfglint, those of frameworks first."""
+    framework_packages = {name: content.get("package") for name, _, content in _read_manifests()}
+    others = _read_json(_PACKAGES)
+    return {
+        name: _build_package(name, entry)
+        for name, entry in {**framework_packages, **others}.items()
+        if isinstance(entry, dict)
+    }
 
 
-def _package(name: str, content: Mapping[str, Any]) -> Package:
+def _build_package(name: str, content: Mapping[str, Any]) -> Package:
     return Package(
         name,
         tuple(content["spellings"]),
@@ -173,132 +182,158 @@ def _package(name: str, content: Mapping[str, Any]) -> Package:
 
 
 @cache
-def handed_to() -> Mapping[str, FrameworkManifest]:
-    """The packages to which scripts hand settings, as their copies are found and read."""
-    trees = {name: content["tree"] for name, content in _read(_PACKAGES).items() if "tree" in content}
+def list_called_packages() -> Mapping[str, FrameworkManifest]:
+    """Return the packages that scripts pass settings to, as manifests that describe their copies."""
+    trees = {name: content["tree"] for name, content in _read_json(_PACKAGES).items() if "tree" in content}
     stated = {name: {"title": name, "clues": {}, "vocabulary": name, "tree": tree} for name, tree in trees.items()}
-    return {name: _listed(name, "", content) for name, content in stated.items()}
+    return {name: _build_manifest(name, "", content) for name, content in stated.items()}
 
 
 @cache
-def copied() -> tuple[FrameworkManifest, ...]:
-    """The frameworks and packages of which copies are found."""
-    return (*(one for one in listed().values() if one.tree is not None), *handed_to().values())
+def list_vendorable() -> tuple[FrameworkManifest, ...]:
+    """Return the frameworks and packages whose copies are recognised."""
+    return (
+        *(manifest for manifest in list_frameworks().values() if manifest.layout is not None),
+        *list_called_packages().values(),
+    )
 
 
 @cache
-def spellings() -> Mapping[str, str]:
-    """Names by which people state a release -> the package."""
-    return {spelling: one.name for one in packages().values() for spelling in one.spellings}
+def map_spellings() -> Mapping[str, str]:
+    """Return the package for each name by which people state a release."""
+    return {spelling: package.name for package in list_packages().values() for spelling in package.spellings}
 
 
 @cache
-def naming(code: str) -> frozenset[str]:
-    """The frameworks that name a rule as one that applies to them."""
-    return frozenset(one.name for one in listed().values() if code in one.rules)
+def find_frameworks_of_rule(code: str) -> frozenset[str]:
+    """Return the frameworks that name a rule as one that applies to them."""
+    return frozenset(manifest.name for manifest in list_frameworks().values() if code in manifest.rules)
 
 
-def vocabulary_of(package: str) -> str | None:
-    """The vocabulary that lists the releases of a package: its own framework's, or one that rests on it."""
-    own = listed().get(package)
-    if own is not None:
-        return own.vocabulary
-    return next((one.vocabulary for one in listed().values() if one.beside == package), None)
+def find_vocabulary(package: str) -> str | None:
+    """Return the vocabulary that lists the releases of a package: its framework's, or one that depends on it."""
+    framework = list_frameworks().get(package)
+    if framework is not None:
+        return framework.vocabulary
+    return next(
+        (manifest.vocabulary for manifest in list_frameworks().values() if manifest.companion_package == package), None
+    )
 
 
-def keyed_by(package: str) -> tuple[str, ...]:
-    """The frameworks whose keys depend on the release of a package."""
-    return tuple(one.name for one in listed().values() if one.vocabulary and package in (one.package, one.beside))
+def find_dependent_frameworks(package: str) -> tuple[str, ...]:
+    """Return the frameworks whose keys depend on the release of a package."""
+    return tuple(
+        manifest.name
+        for manifest in list_frameworks().values()
+        if manifest.vocabulary and package in (manifest.package, manifest.companion_package)
+    )
 
 
-def launched_by(program: str) -> str | None:
-    """The framework whose file a launcher takes as an option."""
-    return next((one.name for one in listed().values() if one.launches == program), None)
+def find_launcher_framework(program: str) -> str | None:
+    """Return the framework whose file a launcher takes as an option, or None."""
+    return next((manifest.name for manifest in list_frameworks().values() if manifest.launcher == program), None)
 
 
 @cache
-def _clues(syntax: str) -> tuple[tuple[str, tuple[bytes, ...]], ...]:
-    return tuple((one.name, one.clues[syntax]) for one in listed().values() if syntax in one.clues)
+def _list_clues(syntax: str) -> tuple[tuple[str, tuple[bytes, ...]], ...]:
+    return tuple(
+        (manifest.name, manifest.clues[syntax]) for manifest in list_frameworks().values() if syntax in manifest.clues
+    )
 
 
 @lru_cache(maxsize=4096)
-def of_program(program: str) -> FrameworkManifest | None:
-    """The framework that a program (command, module or script) is an entry point of."""
-    of_entry = (one for one in listed().values() for entry in one.entries if re.fullmatch(entry, program))
-    return next(of_entry, None)
+def find_framework_of_program(program: str) -> FrameworkManifest | None:
+    """Return the framework that has a program (command, module or script) as an entry point, or None."""
+    matches = (
+        manifest
+        for manifest in list_frameworks().values()
+        for entry in manifest.program_patterns
+        if re.fullmatch(entry, program)
+    )
+    return next(matches, None)
 
 
-def candidates(source: bytes, syntax: str) -> list[str]:
-    """The frameworks whose clues occur in a text."""
-    return [name for name, clues in _clues(syntax) if any(clue in source for clue in clues)]
+def find_candidates(source: bytes, syntax: str) -> list[str]:
+    """Return the frameworks whose clues occur in a text."""
+    return [name for name, clues in _list_clues(syntax) if any(clue in source for clue in clues)]
 
 
-def may_start(source: bytes) -> bool:
-    """Whether a command or a module of a framework that takes a file may be named in a text."""
-    return _commands().search(source) is not None
+def can_start_framework(source: bytes) -> bool:
+    """Return whether a text may name a command or module of a framework that takes a file."""
+    return _compile_command_pattern().search(source) is not None
 
 
 _PROGRAM: Final = rb"(?<![\w./-])[\w./-]+\.py\b|(?<=-m )[\w.]+|(?<=--module )[\w.]+"
 
 
-def may_start_others(source: bytes) -> bool:
-    """Whether a text may name a Python program that no framework has: any file may be the repository's own."""
-    return any(one.endswith(b".py") or not _entries().fullmatch(one) for one in re.findall(_PROGRAM, source))
+def can_start_other_program(source: bytes) -> bool:
+    """Return whether a text may name a Python program of no framework: any file may be the repository's own."""
+    return any(
+        program.endswith(b".py") or not _compile_program_pattern().fullmatch(program)
+        for program in re.findall(_PROGRAM, source)
+    )
 
 
 PYTHON_STARTS: Final = (b"subprocess", b"os.system", b"os.popen", b"os.exec")
-"""One of these is in every Python program that starts commands."""
-_STARTED: Final = re.compile(rb"\b(?:accelerate|deepspeed|executable|python3?|torchrun)\b|\.py\b")
+"""Texts of which every Python program that starts commands contains at least one."""
+_TRAINING_COMMAND: Final = re.compile(rb"\b(?:accelerate|deepspeed|executable|python3?|torchrun)\b|\.py\b")
 
 
-def python_may_start(source: bytes) -> bool:
-    """Whether a Python program may start a command that trains."""
+def can_start_from_python(source: bytes) -> bool:
+    """Return whether a Python program may start a command that trains."""
     if not any(sign in source for sign in PYTHON_STARTS):
         return False
-    return may_start(source) or _STARTED.search(source) is not None
+    return can_start_framework(source) or _TRAINING_COMMAND.search(source) is not None
 
 
-_LAUNCHED: Final = re.compile(rb"\b(?:accelerate launch|deepspeed|python3?|torchrun)\b[^\n\"]{0,300}\.py\b")
+_LAUNCH_OF_SCRIPT: Final = re.compile(rb"\b(?:accelerate launch|deepspeed|python3?|torchrun)\b[^\n\"]{0,300}\.py\b")
 
 
-def may_launch(source: bytes) -> bool:
-    """Whether a text that is no script may have a command that trains."""
-    if candidates(source, "shell") or may_start(source) or _LAUNCHED.search(source) is not None:
+def can_launch(source: bytes) -> bool:
+    """Return whether a text that is no script may contain a command that trains."""
+    if find_candidates(source, "shell") or can_start_framework(source) or _LAUNCH_OF_SCRIPT.search(source) is not None:
         return True
-    return python_may_start(source)
+    return can_start_from_python(source)
 
 
-_JOB: Final = re.compile(rb"(?m)^[ \t-]*(?:run|commands?|args|entrypoint)[ \t]*:")
+_JOB_KEY: Final = re.compile(rb"(?m)^[ \t-]*(?:run|commands?|args|entrypoint)[ \t]*:")
 
 
 def is_job(source: bytes) -> bool:
-    """Whether a text of YAML may describe a job by its commands."""
-    return _JOB.search(source) is not None
+    """Return whether a YAML text may describe a job by its commands."""
+    return _JOB_KEY.search(source) is not None
 
 
 @cache
-def _entries() -> re.Pattern[bytes]:
-    return re.compile("|".join(entry for one in listed().values() for entry in one.entries).encode())
+def _compile_program_pattern() -> re.Pattern[bytes]:
+    return re.compile(
+        "|".join(entry for manifest in list_frameworks().values() for entry in manifest.program_patterns).encode()
+    )
 
 
 @cache
-def _commands() -> re.Pattern[bytes]:
-    """The words with which commands and modules begin; paths of scripts are no evidence."""
-    entries = (entry for one in listed().values() for entry in one.entries if not entry.startswith("("))
+def _compile_command_pattern() -> re.Pattern[bytes]:
+    """Compile the first words of commands and modules; paths of scripts are no evidence."""
+    entries = (
+        entry
+        for manifest in list_frameworks().values()
+        for entry in manifest.program_patterns
+        if not entry.startswith("(")
+    )
     heads = {re.match(r"[\w-]*", entry)[0] for entry in entries}  # type: ignore[index]
     return re.compile(rf"\b(?:{'|'.join(map(re.escape, sorted(heads)))})\b".encode())
 
 
-def looks_like_configuration(source: bytes, syntax: str) -> bool:
-    """Whether a text that cannot be parsed was probably meant for a framework: one of its clues is a key, or in a shell
-    script a word outside of comments.
+def is_probable_config(source: bytes, syntax: str) -> bool:
+    """Return whether a text that cannot be parsed was probably written for a framework.
 
-    In JSON, keys may be behind a brace or a comma, too, as long as the first line is no record of its own.
+    One of the framework's clues must be a key or, in a shell script, a word outside comments. In JSON, keys may also
+    follow a brace or a comma, unless the first line is a record by itself.
     """
-    found = [clue for _, clues in _clues(syntax) for clue in clues if clue in source]
-    if not found:
+    present = [clue for _, clues in _list_clues(syntax) for clue in clues if clue in source]
+    if not present:
         return False
-    clues = b"|".join(map(re.escape, found))
+    clues = b"|".join(map(re.escape, present))
     if syntax == "python":
         return re.search(rb"^[ \t]*(?:from|import)[ \t]+(?:" + clues + rb")\b", source, re.M) is not None
     if syntax == "shell":
@@ -310,7 +345,7 @@ def looks_like_configuration(source: bytes, syntax: str) -> bool:
 
 
 def _is_record(source: bytes) -> bool:
-    """Whether the first line is a whole JSON value and more lines follow: data, one record a line."""
+    """Return whether the first line is a complete JSON value and more lines follow: one record per line."""
     first, _, rest = source.partition(b"\n")
     if not rest.strip():
         return False

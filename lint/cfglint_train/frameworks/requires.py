@@ -1,4 +1,4 @@
-"""Which releases of other packages a release of a framework asks for: `requires.json` in the framework's folder."""
+"""Requirements of a framework's releases: `requires.json` in the framework's folder."""
 
 from __future__ import annotations
 
@@ -9,63 +9,67 @@ from json import loads
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
-from cfglint_train.foundation.versions import Constraint, release_key
-from cfglint_train.frameworks.registry import listed, vocabulary_of
+from cfglint_train.foundation.versions import Constraint, parse_release
+from cfglint_train.frameworks.registry import find_vocabulary, list_frameworks
 
 
-class Requires(Frozen):
-    """What one release of a framework asks for, by package."""
+class PackageRequirements(Frozen):
+    """Requirements of one release of a framework, by package."""
 
-    needed: Mapping[str, Constraint]
-    """What is installed with it."""
+    required: Mapping[str, Constraint]
+    """Packages that are installed with it."""
     extras: Mapping[str, Constraint]
-    """What its extras install."""
+    """Packages that its extras install."""
     newest: Mapping[str, str] = {}
-    """The newest release of a package that its range allows, or allowed on the day it came out."""
+    """The newest release of a package that its range allows, or allowed on the day of the framework's release."""
 
-    def allows(self, package: str, release: str) -> bool:
-        """Whether a release of a package can be installed beside it, as far as it says."""
-        constraint = self.needed.get(package) or self.extras.get(package)
-        return constraint is None or constraint.allows(release)
+    def can_install(self, package: str, release: str) -> bool:
+        """Return whether a release of a package can be installed with it, as far as its requirements state."""
+        constraint = self.required.get(package) or self.extras.get(package)
+        return constraint is None or constraint.is_satisfied_by(release)
 
     @property
     def installed(self) -> dict[str, str]:
-        """Return the release of each package that is pinned, or the newest of its range.
+        """Release of each package that is pinned, or the newest of its range.
 
-        That is the upper bound of a package with a vocabulary, or what the table states. Others (vLLM) are usually
-        there before, at any release of a range.
+        For a package with a vocabulary that is the upper bound, or the release that the table states. Other packages
+        (vLLM) are usually installed before, at any release of the range.
         """
-        found = dict(self.newest)
-        for package, one in {**self.extras, **self.needed}.items():
-            release = one.exact or (one.last if vocabulary_of(package) is not None else None)
+        releases = dict(self.newest)
+        for package, constraint in {**self.extras, **self.required}.items():
+            release = constraint.exact_release or (
+                constraint.last_release if find_vocabulary(package) is not None else None
+            )
             if release is not None:
-                found[package] = release
-        return found
+                releases[package] = release
+        return releases
 
 
 @cache
-def requires(framework: str, release: str) -> Requires:
-    """What a release asks for; nothing where the framework's folder does not state it."""
-    table = _table(framework)
-    needed, extras = _row(table, "rows", release) or ({}, {})
-    (newest,) = _row(table, "newest", release) or ({},)
-    return Requires(_constraints(needed), _constraints(extras), newest)
+def load_requirements(framework: str, release: str) -> PackageRequirements:
+    """Return the requirements of a release; empty if the framework's folder does not state them."""
+    table = _load_table(framework)
+    needed, extras = _find_row(table, "rows", release) or ({}, {})
+    (newest,) = _find_row(table, "newest", release) or ({},)
+    return PackageRequirements(_parse_constraints(needed), _parse_constraints(extras), newest)
 
 
-def _row(table: Mapping[str, Any], name: str, release: str) -> Sequence[Mapping[str, str]] | None:
-    """Return what the row of a release states, or None if the rows begin later."""
-    key = release_key(release)
-    return next((stated for first, *stated in reversed(table.get(name, ())) if release_key(first) <= key), None)
+def _find_row(table: Mapping[str, Any], name: str, release: str) -> Sequence[Mapping[str, str]] | None:
+    """Return the contents of a release's row, or None if the rows begin later."""
+    key = parse_release(release)
+    return next((stated for first, *stated in reversed(table.get(name, ())) if parse_release(first) <= key), None)
 
 
 @cache
-def _table(framework: str) -> Mapping[str, Any]:
-    """Return the rows of a framework, the oldest first: a release with what it states, which holds until the next.
+def _load_table(framework: str) -> Mapping[str, Any]:
+    """Return the rows of a framework, oldest first: a release with its requirements, valid until the next row.
 
-    `rows` state what a release requires and what its extras do, `newest` the newest releases of ranges.
+    `rows` state the requirements of a release and of its extras, `newest` the newest releases of ranges.
     """
-    of = listed()[framework]
-    path = os.path.join(listed().get(of.package, of).folder, "requires.json")  # a package may be no framework
+    manifest = list_frameworks()[framework]
+    path = os.path.join(
+        list_frameworks().get(manifest.package, manifest).folder, "requires.json"
+    )  # the package need not be a framework
     if not os.path.exists(path):
         return {}
     with open(path, encoding="utf-8") as file:
@@ -73,5 +77,5 @@ def _table(framework: str) -> Mapping[str, Any]:
     return table
 
 
-def _constraints(stated: Mapping[str, str]) -> Mapping[str, Constraint]:
-    return {package: Constraint.of(text) for package, text in stated.items()}
+def _parse_constraints(requirements: Mapping[str, str]) -> Mapping[str, Constraint]:
+    return {package: Constraint.parse(text) for package, text in requirements.items()}

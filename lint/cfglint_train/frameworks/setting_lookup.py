@@ -1,4 +1,4 @@
-"""Settings by the names that tables of clauses call them."""
+"""Lookup of settings by the names that clause tables use."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ if TYPE_CHECKING:
 
 
 class SettingLookup:
-    """The places of settings: in one mapping, by their dotted names."""
+    """Places of settings in a mapping, by their dotted names."""
 
-    def routes(self, name: str) -> tuple[Route, ...]:
+    def list_routes(self, name: str) -> tuple[Route, ...]:
         """Return the routes that the framework has for a setting, the usual one first."""
         return (tuple(name.split(".")),)
 
-    def given(self, config: Config) -> Set[str] | None:
-        """Return the names at the top level, sections included, or None if more may be given out of sight."""
-        node = config.node() if config.document.syntax != "python" and self.is_complete(config) else None
+    def list_given_names(self, config: Config) -> Set[str] | None:
+        """Return the names at the top level, sections included, or None if others may be given out of sight."""
+        node = config.get_node() if config.document.syntax != "python" and self.is_complete(config) else None
         if not isinstance(node, MappingNode):
             return None
         return {*node.index, *(str(route[0]) for route in config.overrides)}
 
-    def find(self, config: Config, name: str) -> Route | None:
-        """Return the route at which a setting is given, in any of its spellings."""
-        return next((route for route in self.routes(name) if config.has(*route)), None)
+    def find_route(self, config: Config, name: str) -> Route | None:
+        """Return the route at which a setting is given, in any of its spellings, or None."""
+        return next((route for route in self.list_routes(name) if config.has(*route)), None)
 
-    def home(self, config: Config, name: str) -> Route:
-        """Return the route at which a setting would be given."""
-        return self.routes(name)[0]
+    def choose_route(self, config: Config, name: str) -> Route:
+        """Return the route at which a setting would be written."""
+        return self.list_routes(name)[0]
 
-    def is_taken(self, config: Config, route: Route) -> bool:
-        """Return whether a setting is given already, or could not be put where it belongs."""
+    def is_occupied(self, config: Config, route: Route) -> bool:
+        """Return whether a setting is given already, or cannot be written because a value is in the way."""
         if config.has(*route):
             return True
-        above = (config.get(*route[:depth], default={}) for depth in range(1, len(route)))
-        return any(not isinstance(value, (dict, list)) for value in above)
+        parents = (config.get(*route[:depth], default={}) for depth in range(1, len(route)))
+        return any(not isinstance(value, (dict, list)) for value in parents)
 
     def is_complete(self, config: Config) -> bool:
-        """Return whether all settings are in the text; else a rename could leave some behind under their old names."""
+        """Return whether the text contains all settings; otherwise a rename could leave old names behind."""
         return config.document.is_complete(config.root)
 
-    def added(self, config: Config, names: Iterable[str]) -> Any:
-        """Return the sum of some settings, defaults included; None if one of them cannot be determined."""
+    def sum_settings(self, config: Config, names: Iterable[str]) -> Any:
+        """Return the sum of settings, defaults included, or None if one of them cannot be determined."""
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from cfglint_schemas.fact import Fact
+from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import Context, Status
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.documents.document import Change, Route
@@ -17,80 +17,80 @@ if TYPE_CHECKING:
     from cfglint_train.frameworks.lens import Config
 
 
-class Arguments(Frozen):
-    """The arguments that a call takes, with the change that renames one of them."""
+class CallParameters(Frozen):
+    """The parameters of a call, with the change that renames one of its arguments."""
 
     vocabulary: Vocabulary
     context: Context
     value: Any
-    """The value of the argument; Unknown where it depends on something out of sight."""
-    same: str | None
+    """Value of the argument; Unknown if it depends on something out of sight."""
+    equivalent: str | None
     """The call's own name for an argument that has this name elsewhere."""
     rename: Callable[[str], Change | None]
-    """The change that gives the argument another name; None where the call is given that one already."""
-    is_sure: Callable[[str, str, bool], bool]
-    """As `Keys.is_sure`."""
+    """Change that renames the argument; None if the call has one of the new name already."""
+    is_confident: Callable[[str, str, bool], bool]
+    """As `Keys.is_confident`."""
 
 
 class CallArgument(Frozen):
-    """A setting that a script hands to a call which took it at some releases, beside the one that takes the others."""
+    """A setting that a script passes to a call which accepted it at some releases, unlike its other settings."""
 
     name: str
-    call: str
-    """The callee."""
+    callee: str
+    """Name of the called function or class."""
     place: Place
-    status: Callable[[str], Status]
-    """The setting's status there, by release."""
+    find_status: Callable[[str], Status]
+    """Status of the setting there, by release."""
     rewrite: KeyRewrite | None = None
-    """The change that fits the script to the release that counts."""
+    """Change that adapts the script to the effective release."""
     help: str | None = None
     package: str | None = None
-    """The package that it is handed to; None: the framework's own."""
-    assumed: str = ""
-    """The assumption, if the call may not be made."""
-    arguments: Arguments | None = None
-    """The arguments that the call takes, or None if some are unknown."""
-    copy: str = ""
-    """The folder of the copy of the package that is used; empty where one of its releases is."""
+    """Package that receives it; None: the framework's own."""
+    assumption: str = ""
+    """Assumption, if the call may not be executed."""
+    parameters: CallParameters | None = None
+    """Parameters of the call, or None if some are unknown."""
+    copy_folder: str = ""
+    """Folder of the copy of the package that is used; empty if one of its releases is."""
 
 
-class Unparsed(Frozen):
-    """An option of a launch that the parser of the user's own program does not have."""
+class UnparsedOption(Frozen):
+    """An option of a launch that the parser of the user's own program lacks."""
 
     option: str
     program: str
     place: Place
-    near: str = ""
-    """The option that was probably meant."""
+    suggestion: str = ""
+    """Option that was probably intended."""
 
 
 class UserPrograms:
-    """Programs of the user's own that call the framework; none if it reads its files itself."""
+    """The user's own programs that call the framework; none if the framework reads its files itself."""
 
-    def handed(self, config: Config) -> tuple[CallArgument, ...]:
-        """Return the settings that a script passes to other calls, and that only some releases took there."""
+    def find_call_arguments(self, config: Config) -> tuple[CallArgument, ...]:
+        """Return the settings that a script passes to other calls, and that only some releases accepted there."""
         return ()
 
-    def unparsed(self, config: Config) -> Iterator[Unparsed]:
-        """Yield the options of launches that a user's own parser refuses, if all that it takes is known."""
+    def find_unparsed_options(self, config: Config) -> Iterator[UnparsedOption]:
+        """Yield the options of launches that a user's own parser refuses, if all of its options are known."""
         return iter(())
 
-    def untaken(self, config: Config, route: Route) -> str:
-        """Return why a script's call does not take a new argument, or an empty text if it does."""
+    def explain_refused_argument(self, config: Config, route: Route) -> str:
+        """Return why a script's call does not accept a new argument, or an empty text if it does."""
         return ""
 
-    def may_be_foreign(self, config: Config, release: str) -> bool:
-        """Return whether something that the configuration loads may bring keys that are unknown here."""
+    def can_have_foreign_keys(self, config: Config, release: str) -> bool:
+        """Return whether something that the configuration loads may add keys that cfglint does not know."""
         return False
 
-    def may_be_read(self, config: Config) -> bool:
-        """Return whether a program of the user's own may read the configuration and have settings of its own there."""
+    def can_be_read_by_user(self, config: Config) -> bool:
+        """Return whether a program of the user's own may read the configuration, with settings of its own."""
         return False
 
-    def may_be_another(self, fact: Fact, config: Config, release: str) -> bool:
-        """Return whether a key that the release does not have yet may be one of the user's own program."""
+    def can_be_user_setting(self, fact: KeyFact, config: Config, release: str) -> bool:
+        """Return whether a key that the release does not have yet may belong to the user's own program."""
         return False
 
-    def may_take_more(self, name: str, config: Config) -> bool:
-        """Return whether a program of the user's own may take other values of a setting than the framework."""
+    def can_accept_more(self, name: str, config: Config) -> bool:
+        """Return whether a program of the user's own may accept other values of a setting than the framework."""
         return False

@@ -1,4 +1,4 @@
-"""The values of a framework's keys: which it takes, and which stop it."""
+"""Values of a framework's keys: which it accepts, and which stop it."""
 
 from __future__ import annotations
 
@@ -8,36 +8,37 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any
 
 
-def words_of(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the enumeration in a schema, if it alone is enforced; None if there is none."""
+def extract_enumeration(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the enumeration in a schema, if it alone is enforced, or None if there is none."""
     return {"enum": schema["enum"]} if "enum" in schema else None
 
 
 class ValueParser:
-    """The values that settings take; those of their schemas if nothing else is stated."""
+    """Values that settings accept; those of their schemas unless stated otherwise."""
 
-    filled_in: tuple[str, ...] = ()
-    """Values that are replaced before the framework looks at them."""
-    handed_on: Mapping[str, tuple[str, tuple[str, ...]]] = {}
-    """Settings that take any text and hand it on: the enumeration (by its Python name) that must have it in the end,
-    and further words that are taken (`*` stands for anything)."""
-    handed_to: str = "the HF Trainer"
-    """The program that refuses other words."""
-    stopping: frozenset[str] | None = None
-    """The settings whose wrong values stop the framework while it reads them; None: all of them."""
+    placeholders: tuple[str, ...] = ()
+    """Values that are replaced before the framework reads them."""
+    forwarded_settings: Mapping[str, tuple[str, tuple[str, ...]]] = {}
+    """Settings that accept any text and pass it on, each with the enumeration (by its Python name) that must have it in
+    the end, and further accepted words (`*` matches anything).
+    """
+    forward_target: str = "the HF Trainer"
+    """Program that refuses other words."""
+    fatal_settings: frozenset[str] | None = None
+    """Settings whose wrong values stop the framework while it reads them; None: all."""
 
-    def part(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-        """Return the part of a setting's schema that the framework enforces; None if it enforces none."""
-        return words_of(schema) if "x-unchecked" in schema else schema
+    def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+        """Return the part of a setting's schema that the framework enforces, or None if it enforces none."""
+        return extract_enumeration(schema) if "x-unchecked" in schema else schema
 
-    def takes(self, schema: Mapping[str, Any], value: Any) -> bool | None:
-        """Return whether a value is taken, where the loader's types do not decide; None if they do."""
+    def is_accepted(self, schema: Mapping[str, Any], value: Any) -> bool | None:
+        """Return whether a value is accepted, or None if the loader's types decide."""
         return None
 
-    def stops(self, route: Route) -> bool:
+    def is_fatal(self, route: Route) -> bool:
         """Return whether a wrong value at a place stops the framework."""
-        return self.stopping is None or str(route[0]) in self.stopping
+        return self.fatal_settings is None or str(route[0]) in self.fatal_settings
 
-    def shape(self, schema: Mapping[str, Any]) -> str | None:
-        """Return in words what a setting takes, or None if its schema says it."""
+    def describe_values(self, schema: Mapping[str, Any]) -> str | None:
+        """Return a description of the values that a setting accepts, or None if its schema is enough."""
         return None

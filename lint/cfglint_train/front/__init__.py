@@ -1,1 +1,1 @@
-"""The command line, the GitHub Action, and the commands behind them."""
+"""The front end: the command line and the GitHub Action."""

@@ -1,6 +1,6 @@
-"""The GitHub Action: inputs by the environment, one lint; then annotations, a job summary, files and outputs.
+"""The GitHub Action: inputs from the environment, one lint; then annotations, a job summary, files and outputs.
 
-`action.yml` starts it. Nothing of it needs a token, so that it works on pull requests from forks.
+Started by `action.yml`. It needs no token, so it works on pull requests from forks.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from math import inf
 
 from cfglint_train.findings.finding import SEVERITIES
 from cfglint_train.foundation import atomic, regular_files
-from cfglint_train.foundation.budget import Budget, processor_time
-from cfglint_train.foundation.credentials import masked
+from cfglint_train.foundation.budget import Budget, read_processor_time
+from cfglint_train.foundation.credentials import mask
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.front import addresses
-from cfglint_train.front.commands.check_flags import check_parser
-from cfglint_train.front.commands.options import api_options, with_baseline
-from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE, fails, laid_over
+from cfglint_train.front.commands.check_flags import build_check_parser
+from cfglint_train.front.commands.options import add_baseline, build_options
+from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE, apply_flags, has_failures
 from cfglint_train.reports import github, markdown, rdjson, sarif, text
-from cfglint_train.reports.escape import command_message, leading, printable
+from cfglint_train.reports.escape import escape_command_message, escape_line_start, escape_text
 from cfglint_train.reports.style import Style
 from cfglint_train.settings.settings import FAIL_ON
 
 if TYPE_CHECKING:
     from cfglint_train.api import Options
     from cfglint_train.findings.finding import Finding
-    from cfglint_train.front.git_changes import Changed
+    from cfglint_train.front.git_changes import ChangedFiles
     from cfglint_train.judging.result import Result
     from cfglint_train.runs.run import Run
     from cfglint_train.settings.files import Files
@@ -45,81 +45,84 @@ _FLAGS: Final = {
     "CFGLINT_HOST_MEMORY": "--host-memory",
     "CFGLINT_MAX_CPU_SECONDS": "--max-cpu-seconds",
 }
-# Inputs that are switches of `cfglint check`, on or off.
+# Inputs that are boolean flags of `cfglint check`.
 _SWITCHES: Final = {
     "CFGLINT_FAIL_ON_ASSUMED": "fail-on-assumed",
     "CFGLINT_REQUIRE_CHECKED": "require-checked",
 }
 
-# Flags of `cfglint check` that write, or that the action gives itself.
-_WRITING: Final = (
+# Flags of `cfglint check` that write files, or that the action sets itself.
+_FORBIDDEN_FLAGS: Final = (
     "fix", "fix_only", "diff", "output_format", "output_file", "stdin_filename", "write_baseline", "add_ignore",
 )  # fmt: skip
 
 
 def main() -> int:
-    """Run the action. Returns the exit code."""
+    """Run the action and return the exit code."""
     from tempfile import TemporaryDirectory
 
     try:
         with TemporaryDirectory(prefix="cfglint-", ignore_cleanup_errors=True) as temporary:
-            return _run(os.environ, temporary)
+            return _run_action(os.environ, temporary)
     except UsageError as error:
         message = str(error)
     except OSError as error:
         message = f"{error.filename}: {error.strerror}" if isinstance(error.filename, str) else str(error)
-    print(f"::error title=cfglint::{command_message(masked(message))}")
+    print(f"::error title=cfglint::{escape_command_message(mask(message))}")
     return TROUBLE
 
 
-def _run(environment: Mapping[str, str], temporary: str) -> int:
-    started = processor_time()
-    _stay_in_workspace(environment)
+def _run_action(environment: Mapping[str, str], temporary: str) -> int:
+    started = read_processor_time()
+    _check_workspace(environment)
     fail_on = environment.get("CFGLINT_FAIL_ON", "").strip()
     if fail_on and fail_on not in FAIL_ON:
         raise UsageError(f"fail-on must be one of {', '.join(FAIL_ON)}, not {fail_on}")
-    only_changed = _truth("changed-files-only", environment.get("CFGLINT_CHANGED_FILES_ONLY", ""))
-    from_base = _from_base(environment.get("CFGLINT_SETTINGS_FROM", ""))
-    options = _options(environment, fail_on)
+    only_changed = _parse_bool("changed-files-only", environment.get("CFGLINT_CHANGED_FILES_ONLY", ""))
+    from_base = _parse_settings_from(environment.get("CFGLINT_SETTINGS_FROM", ""))
+    options = _parse_options(environment, fail_on)
     from cfglint_train import api
 
-    changes = _changes(environment, temporary, told=only_changed, needed=from_base)
-    wanted = _without_cache_inside(api_options(options), environment)
+    changes = _find_changes(environment, temporary, notify=only_changed, is_required=from_base)
+    lint_options = _disable_cache_in_checkout(build_options(options), environment)
     if from_base and changes is not None:
-        wanted = wanted._replace(settings_files=_of_base(changes))
-    settings = laid_over(api.settings(wanted), options)
-    style = Style(pages=settings.rule_url or addresses.rule_pages())
-    wanted = with_baseline(wanted, options, settings)
-    limit = settings.max_cpu_seconds if wanted.max_cpu_seconds is None else wanted.max_cpu_seconds
-    # One for the whole step: git has had its part, and the commit before gets what the lint leaves.
-    budget = Budget(inf if limit is None else started + limit - processor_time(), processor_time)
-    result = api.lint(options.paths or ["."], wanted._replace(max_cpu_seconds=budget.rest())).raw
-    used = _settings_files(result, wanted)
-    _print(_settings_used(used, wanted, changes))
-    _print(_nothing_found(result, options.paths or ["."]))
-    shown = result
+        lint_options = lint_options._replace(settings_files=_load_base_settings(changes))
+    settings = apply_flags(api.settings(lint_options), options)
+    style = Style(pages=settings.rule_url or addresses.find_rule_pages())
+    lint_options = add_baseline(lint_options, options, settings)
+    limit = settings.max_cpu_seconds if lint_options.max_cpu_seconds is None else lint_options.max_cpu_seconds
+    # One budget for the whole step: git has used its part, and the lint of the previous commit gets the rest.
+    budget = Budget(inf if limit is None else started + limit - read_processor_time(), read_processor_time)
+    result = api.lint(options.paths or ["."], lint_options._replace(max_cpu_seconds=budget.compute_limit())).raw
+    used_settings = _find_used_settings(result, lint_options)
+    _print_lines(_describe_settings(used_settings, lint_options, changes))
+    _print_lines(_warn_no_config(result, options.paths or ["."]))
+    reported = result
     if only_changed and changes is not None:
-        shown = _concerning(result, changes, used, options.paths or ["."], wanted, budget)
-    _print(github.commands(shown, "the job summary", _on_changed_lines(shown, changes), style))
-    _print(text.concise(shown))
-    # Code scanning takes what is missing for solved, so its file holds everything.
-    _write(environment.get("CFGLINT_SARIF_FILE", ""), sarif.report(result, style))
-    _write(environment.get("CFGLINT_RDJSON_FILE", ""), rdjson.report(shown, style))
-    _append(environment.get("GITHUB_STEP_SUMMARY", ""), markdown.report(shown, style))
-    code = CLEAN if fail_on == "never" else _exit_code(shown, settings)
-    _append(environment.get("GITHUB_OUTPUT", ""), _outputs(shown, environment))
+        reported = _filter_by_changes(result, changes, used_settings, options.paths or ["."], lint_options, budget)
+    _print_lines(github.render_commands(reported, "the job summary", _match_changed_lines(reported, changes), style))
+    _print_lines(text.concise(reported))
+    # Code scanning treats missing results as fixed, so its file contains everything.
+    _write_report(environment.get("CFGLINT_SARIF_FILE", ""), sarif.report(result, style))
+    _write_report(environment.get("CFGLINT_RDJSON_FILE", ""), rdjson.report(reported, style))
+    _append_lines(environment.get("GITHUB_STEP_SUMMARY", ""), markdown.report(reported, style))
+    code = CLEAN if fail_on == "never" else _compute_exit_code(reported, settings)
+    _append_lines(environment.get("GITHUB_OUTPUT", ""), _format_outputs(reported, environment))
     return code
 
 
-def _stay_in_workspace(environment: Mapping[str, str]) -> None:
-    """Raise UsageError if the working directory leads out of the workspace: a change may have made it a link."""
-    workspace, here = os.path.realpath(environment.get("GITHUB_WORKSPACE") or os.sep), os.path.realpath(os.curdir)
-    if here != workspace and not regular_files.is_below(here, workspace):
-        raise UsageError(f"working-directory: {here} is outside of GITHUB_WORKSPACE ({workspace})")
+def _check_workspace(environment: Mapping[str, str]) -> None:
+    """Raise UsageError if the working directory is outside the workspace, because a change may have made it a link."""
+    workspace, working_directory = (
+        os.path.realpath(environment.get("GITHUB_WORKSPACE") or os.sep),
+        os.path.realpath(os.curdir),
+    )
+    if working_directory != workspace and not regular_files.is_below(working_directory, workspace):
+        raise UsageError(f"working-directory: {working_directory} is outside of GITHUB_WORKSPACE ({workspace})")
 
 
-def _options(environment: Mapping[str, str], fail_on: str) -> Namespace:
-    """The options of a check. Raises UsageError, also for what the action does itself."""
+def _parse_options(environment: Mapping[str, str], fail_on: str) -> Namespace:
+    """Return the options of a check. Raise UsageError for invalid flags and for those that the action sets itself."""
     arguments = ["--fail-on", fail_on] if fail_on else []
     for name, flag in _FLAGS.items():
         value = environment.get(name, "").strip()
@@ -128,179 +131,197 @@ def _options(environment: Mapping[str, str], fail_on: str) -> Namespace:
     for name, switch in _SWITCHES.items():
         value = environment.get(name, "")
         if value.strip():
-            arguments.append(f"--{switch}" if _truth(switch, value) else f"--no-{switch}")
-    arguments += _lines(environment.get("CFGLINT_EXTRA_ARGS", ""))
-    parser = check_parser()
+            arguments.append(f"--{switch}" if _parse_bool(switch, value) else f"--no-{switch}")
+    arguments += _split_lines(environment.get("CFGLINT_EXTRA_ARGS", ""))
+    parser = build_check_parser()
 
     def refuse(message: str) -> None:
         raise UsageError(message)
 
     parser.error = refuse  # type: ignore[assignment,method-assign]
-    options = parser.parse_args([*arguments, "--", *_lines(environment.get("CFGLINT_PATHS", ""))])
-    for flag in _WRITING:
+    options = parser.parse_args([*arguments, "--", *_split_lines(environment.get("CFGLINT_PATHS", ""))])
+    for flag in _FORBIDDEN_FLAGS:
         if getattr(options, flag):
             raise UsageError(f"extra-args: --{flag.replace('_', '-')} is not allowed: the action only reports")
     return options
 
 
-def _without_cache_inside(wanted: Options, environment: Mapping[str, str]) -> Options:
-    """The options without a cache in the checkout, whatever settings and flags say: a change may have filled it."""
-    from cfglint_train.foundation.cache import folder_of
+def _disable_cache_in_checkout(options: Options, environment: Mapping[str, str]) -> Options:
+    """Return the options without a cache in the checkout, which a change could have filled."""
+    from cfglint_train.foundation.cache import find_cache_folder
 
-    folder = None if wanted.no_cache else folder_of(None if wanted.cache_dir is None else str(wanted.cache_dir), None)
+    folder = (
+        None
+        if options.no_cache
+        else find_cache_folder(None if options.cache_dir is None else str(options.cache_dir), None)
+    )
     if folder is None:
-        return wanted._replace(no_cache=True)
-    here = os.getcwd()
-    places = (environment.get("GITHUB_WORKSPACE") or here, regular_files.repository_of(here) or here)
-    inside = any(regular_files.is_below(os.path.join(folder, "x"), place) for place in places)
-    return wanted._replace(no_cache=inside, cache_dir=folder)
+        return options._replace(no_cache=True)
+    working_directory = os.getcwd()
+    places = (
+        environment.get("GITHUB_WORKSPACE") or working_directory,
+        regular_files.find_repository(working_directory) or working_directory,
+    )
+    is_inside = any(regular_files.is_below(os.path.join(folder, "x"), place) for place in places)
+    return options._replace(no_cache=is_inside, cache_dir=folder)
 
 
-def _from_base(value: str) -> bool:
-    known = {"": False, "checkout": False, "base": True}
-    if value.strip() not in known:
+def _parse_settings_from(value: str) -> bool:
+    values = {"": False, "checkout": False, "base": True}
+    if value.strip() not in values:
         raise UsageError(f"settings-from must be checkout or base, not {value.strip()}")
-    return known[value.strip()]
+    return values[value.strip()]
 
 
-def _lines(value: str) -> list[str]:
+def _split_lines(value: str) -> list[str]:
     return [line.strip() for line in value.splitlines() if line.strip()]
 
 
-def _truth(name: str, value: str) -> bool:
-    known = {"": False, "false": False, "true": True}
-    if value.strip().lower() not in known:
+def _parse_bool(name: str, value: str) -> bool:
+    values = {"": False, "false": False, "true": True}
+    if value.strip().lower() not in values:
         raise UsageError(f"{name} must be true or false, not {value.strip()}")
-    return known[value.strip().lower()]
+    return values[value.strip().lower()]
 
 
 # --- what changed ----------------------------------------------------------------------------------------------------
 
 
-def _changes(environment: Mapping[str, str], temporary: str, told: bool, needed: bool) -> Changed | None:
-    """What changed; None where it is unknown, with a notice where it was asked for. Raises UsageError where needed."""
+def _find_changes(
+    environment: Mapping[str, str], temporary: str, notify: bool, is_required: bool
+) -> ChangedFiles | None:
+    """Return the changes, or None if they are unknown, with a notice if `notify`.
+
+    Raise UsageError if they are unknown and required.
+    """
     from cfglint_train.front import git, git_changes
 
     try:
-        return git_changes.changed(os.getcwd(), environment, temporary)
+        return git_changes.find_changes(os.getcwd(), environment, temporary)
     except git.GitError as reason:
-        if needed:
+        if is_required:
             raise UsageError(f"settings-from: base: {reason}") from None
-        if told:
-            print(f"::notice title=cfglint::everything is reported: {command_message(str(reason))}")
+        if notify:
+            print(f"::notice title=cfglint::all findings are reported: {escape_command_message(str(reason))}")
         return None
 
 
-def _of_base(changes: Changed) -> Files:
-    """The settings files of the commit before the change. Raises UsageError."""
+def _load_base_settings(changes: ChangedFiles) -> Files:
+    """Return the settings files of the commit before the change. Raise UsageError."""
     from cfglint_train.front import base_settings, git
 
     try:
-        return base_settings.at(changes.repository, changes.base)
+        return base_settings.list_commit_files(changes.repository, changes.base)
     except git.GitError as reason:
         raise UsageError(f"settings-from: base: {reason}") from None
 
 
-def _settings_files(result: Result, wanted: Options) -> set[str]:
-    """The settings files that counted, with what they extend and the baselines that they name."""
+def _find_used_settings(result: Result, options: Options) -> set[str]:
+    """Return the settings files in effect, with those they extend and their baselines."""
     from cfglint_train import api
 
     paths = {os.path.dirname(file.path): file.path for file in result.files}
-    used = (api.settings(wanted), *(api.settings(wanted, path) for path in paths.values()))
-    return {path for of in used for path in (of.source, *of.extended, of.baseline) if path is not None}
+    settings = (api.settings(options), *(api.settings(options, path) for path in paths.values()))
+    return {path for item in settings for path in (item.source, *item.extended, item.baseline) if path is not None}
 
 
-def _removed_settings(changes: Changed) -> set[str]:
+def _find_removed_settings(changes: ChangedFiles) -> set[str]:
     from cfglint_train.settings.settings import NAMES
 
-    return {path for path in changes.gone if os.path.basename(path) in NAMES}
+    return {path for path in changes.deleted if os.path.basename(path) in NAMES}
 
 
-def _settings_used(used: set[str], wanted: Options, changes: Changed | None) -> Iterable[str]:
-    """The settings files that counted, and whether the change under test is theirs, too."""
+def _describe_settings(used: set[str], options: Options, changes: ChangedFiles | None) -> Iterable[str]:
+    """Yield the settings files in effect, and whether the change under test modifies them."""
     from cfglint_train.settings.files import DISK
 
-    from_base = wanted.settings_files is not DISK
-    gone = set() if changes is None else _removed_settings(changes)
-    for path in sorted({*used, *gone}):
-        changed = changes is not None and (path in gone or changes.has(path))
-        kind = "removed" if path in gone else "changed"
-        if from_base:
-            note = f" as the base has it ({kind} by the change under test, which does not count)" if changed else ""
+    is_from_base = options.settings_files is not DISK
+    removed = set() if changes is None else _find_removed_settings(changes)
+    for path in sorted({*used, *removed}):
+        is_changed = changes is not None and (path in removed or changes.has(path))
+        kind = "removed" if path in removed else "changed"
+        if is_from_base:
+            note = f" from the base ({kind} by the change under test, which is ignored)" if is_changed else ""
         else:
-            note = f" ({kind} by the change under test: review it first)" if changed else ""
-        yield f"settings: {leading(os.path.relpath(path))}{note}"
+            note = f" ({kind} by the change under test: review it first)" if is_changed else ""
+        yield f"settings: {escape_line_start(os.path.relpath(path))}{note}"
     if not used:
-        yield "settings: no file, the defaults"
+        yield "settings: no file, using the defaults"
 
 
-def _nothing_found(result: Result, paths: list[str]) -> Iterable[str]:
-    """A warning where no configuration was found: a green step that checked nothing looks like a checked one."""
+def _warn_no_config(result: Result, paths: list[str]) -> Iterable[str]:
+    """Yield a warning if no configuration was found, because a passed step would look like a successful check."""
     if not result.files and not result.troubles:
-        searched = ", ".join(leading(os.path.relpath(path)) for path in paths)
-        message = f"no training configuration found in {searched} (below {leading(os.getcwd())}); nothing was checked"
-        yield f"::warning title=cfglint::{command_message(message)}"
+        searched = ", ".join(escape_line_start(os.path.relpath(path)) for path in paths)
+        message = (
+            f"no training configuration found in {searched} (below {escape_line_start(os.getcwd())}); nothing "
+            "was checked"
+        )
+        yield f"::warning title=cfglint::{escape_command_message(message)}"
 
 
-def _on_changed_lines(result: Result, changes: Changed | None) -> Callable[[Finding], bool] | None:
+def _match_changed_lines(result: Result, changes: ChangedFiles | None) -> Callable[[Finding], bool] | None:
     if changes is None:
         return None
-    lines = changes.lines({finding.path for finding in result.findings})
+    lines = changes.find_changed_lines({finding.path for finding in result.findings})
 
-    def touched(finding: Finding) -> bool:
-        return any(one.start <= finding.end.line and finding.start.line < one.stop for one in lines[finding.path])
+    def is_touched(finding: Finding) -> bool:
+        return any(
+            changed_range.start <= finding.end.line and finding.start.line < changed_range.stop
+            for changed_range in lines[finding.path]
+        )
 
-    return touched
+    return is_touched
 
 
-def _concerning(
-    result: Result, changes: Changed, used: set[str], paths: list[str], wanted: Options, budget: Budget
+def _filter_by_changes(
+    result: Result, changes: ChangedFiles, used_settings: set[str], paths: list[str], options: Options, budget: Budget
 ) -> Result:
-    """The findings that a change is to blame for: in a changed file, of a run that it shapes, or new with it."""
+    """Return the part of a result that a change affects: findings in changed files, in changed runs, or new ones."""
     from cfglint_train.front import base_result, git
 
-    if changes.leads_elsewhere or _removed_settings(changes) or any(map(changes.has, used)):
+    if changes.has_indirect_changes or _find_removed_settings(changes) or any(map(changes.has, used_settings)):
         return result
     try:
-        base = base_result.lint_base(changes, paths, wanted, budget)
+        base = base_result.lint_base(changes, paths, options, budget)
     except (git.GitError, UsageError) as reason:
-        print(f"::notice title=cfglint::everything is reported: {command_message(masked(str(reason)))}")
+        print(f"::notice title=cfglint::all findings are reported: {escape_command_message(mask(str(reason)))}")
         return result
 
     @cache
     def has_changed(run: Run) -> bool:
-        return any(map(changes.has, _files_of(run))) or not base.has_run(run)
+        return any(map(changes.has, _collect_run_files(run))) or not base.has_run(run)
 
     runs = tuple(filter(has_changed, result.runs))
-    shaped = {config.document.path for run in runs for config in run.configs}
+    changed_configs = {config.document.path for run in runs for config in run.configs}
 
-    def concerns(finding: Finding) -> bool:
-        files = (finding.path, *(one.place.document.path for one in finding.related))
-        by_run = finding.path in shaped if finding.run is None else has_changed(finding.run)
-        return by_run or any(map(changes.has, files)) or not base.has(finding)
+    def is_affected(finding: Finding) -> bool:
+        files = (finding.path, *(item.place.document.path for item in finding.related))
+        is_of_changed_run = finding.path in changed_configs if finding.run is None else has_changed(finding.run)
+        return is_of_changed_run or any(map(changes.has, files)) or not base.has_finding(finding)
 
     return result._replace(
-        findings=tuple(filter(concerns, result.findings)),
+        findings=tuple(filter(is_affected, result.findings)),
         troubles=tuple(
-            one
-            for one in result.troubles
-            if one.ours or one.whole or changes.has(one.path) or not base.has_trouble(one)
+            item
+            for item in result.troubles
+            if item.is_internal or item.is_global or changes.has(item.path) or not base.has_trouble(item)
         ),
         runs=runs,
     )
 
 
-def _files_of(run: Run) -> set[str]:
-    """The files that a run's values are stated in."""
+def _collect_run_files(run: Run) -> set[str]:
+    """Return the files that state values of a run."""
     hardware = run.hardware
     origins = [
-        *(value.origin for value in run.reading.values.values()),
+        *(value.origin for value in run.resolved_plan.values.values()),
         *(override.origin for config in run.configs for override in config.overrides.values()),
-        *(release.origin for release in run.releases.known.values()),
-        *(allowed.origin for allowed in run.releases.ranges.values()),
+        *(release.origin for release in run.releases.by_package.values()),
+        *(allowed.origin for allowed in run.releases.allowed_releases.values()),
         *(hardware.gpu_origin, hardware.host_origin, hardware.disk_origin),
     ]
-    documents = [*(config.document for config in run.configs), *run.parts.scripts]
+    documents = [*(config.document for config in run.configs), *run.inputs.scripts]
     return {
         *(document.path for document in documents),
         *(origin.place.document.path for origin in origins if origin.place is not None),
@@ -310,44 +331,44 @@ def _files_of(run: Run) -> set[str]:
 # --- what comes out --------------------------------------------------------------------------------------------------
 
 
-def _exit_code(result: Result, settings: Settings) -> int:
+def _compute_exit_code(result: Result, settings: Settings) -> int:
     if result.troubles:
         return TROUBLE
-    return FINDINGS if fails(result, settings) else CLEAN
+    return FINDINGS if has_failures(result, settings) else CLEAN
 
 
-def _outputs(result: Result, environment: Mapping[str, str]) -> list[str]:
+def _format_outputs(result: Result, environment: Mapping[str, str]) -> list[str]:
     counts = dict.fromkeys(SEVERITIES, 0)
     for finding in result.findings:
         counts[finding.severity] += 1
-    counts["error"] += sum(1 for _ in text.untold(result))
+    counts["error"] += sum(1 for _ in text.find_unreported_troubles(result))
     sarif_file = environment.get("CFGLINT_SARIF_FILE", "").strip()
     return [
         *(f"{severity}s={count}" for severity, count in counts.items()),
         f"files={len({file.path for file in result.files})}",
-        f"sarif-file={printable(sarif_file)}",
+        f"sarif-file={escape_text(sarif_file)}",
     ]
 
 
-def _print(lines: Iterable[str]) -> None:
+def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
-        sys.stdout.write(f"{masked(line)}\n")
+        sys.stdout.write(f"{mask(line)}\n")
     sys.stdout.flush()
 
 
-def _write(path: str, lines: Iterable[str]) -> None:
+def _write_report(path: str, lines: Iterable[str]) -> None:
     if path.strip():
-        regular_files.stay(path.strip())  # before folders are made there
+        regular_files.check_links(path.strip())  # before folders are created
         folder = os.path.dirname(path.strip())
         if folder:
             os.makedirs(folder, exist_ok=True)
-        atomic.put(path.strip(), "".join(f"{masked(line)}\n" for line in lines).encode())
+        atomic.write_output(path.strip(), "".join(f"{mask(line)}\n" for line in lines).encode())
 
 
-def _append(path: str, lines: Iterable[str]) -> None:
+def _append_lines(path: str, lines: Iterable[str]) -> None:
     if path:
         with open(path, "a", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{masked(line)}\n" for line in lines)
+            file.writelines(f"{mask(line)}\n" for line in lines)
 
 
 if __name__ == "__main__":

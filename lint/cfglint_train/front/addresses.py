@@ -1,7 +1,7 @@
-"""The addresses of the project, as the installed package states them (`[project.urls]`).
+"""URLs of the project, from the metadata of the installed package (`[project.urls]`).
 
-Its METADATA (PEP 566) is read as the file beside the package: `importlib.metadata` takes longer to import than a file
-takes to lint. A clone that is installed in place has none beside it.
+The METADATA file (PEP 566) is read directly because importing `importlib.metadata` takes longer than linting a file. An
+editable installation has no metadata next to the package.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from cfglint_train.version import VERSION
 
 _INSTALLED: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _PLACEHOLDER: Final = "OWNER"
-"""The owner in the addresses until there is a real one."""
+"""Owner in the URLs until the project has a real one."""
 
 
-def address(label: str, folder: str = _INSTALLED) -> str | None:
-    """The address of one kind; None where the package is not installed or the address is a placeholder."""
+def find_address(label: str, folder: str = _INSTALLED) -> str | None:
+    """Return the URL with a label, or None if the package is not installed or the URL is a placeholder."""
     path = os.path.join(folder, f"cfglint_train-{VERSION}.dist-info", "METADATA")
     field = f"Project-URL: {label}, "
     try:
         with open(path, encoding="utf-8") as file:
-            stated = next((line.removeprefix(field).strip() for line in file if line.startswith(field)), None)
+            url = next((line.removeprefix(field).strip() for line in file if line.startswith(field)), None)
     except OSError:
         return None
-    return None if stated is None or _PLACEHOLDER in stated else stated
+    return None if url is None or _PLACEHOLDER in url else url
 
 
-def rule_pages(folder: str = _INSTALLED) -> str | None:
-    """Where the site of the documentation has the pages of rules."""
-    site = address("Documentation", folder)
+def find_rule_pages(folder: str = _INSTALLED) -> str | None:
+    """Return the URL template of the rule pages, or None if the documentation has no URL."""
+    site = find_address("Documentation", folder)
     return None if site is None else f"{site.rstrip('/')}/rules/{{code}}/"

@@ -1,8 +1,8 @@
-"""Lint the repository as it was before a change, to list the findings that the change brings.
+"""Lint of the repository before a change, to find out which findings the change adds.
 
-No list of names says which files a finding rests on: any model, pin, launch script or copy of a framework may count,
-also one that a change adds or removes. So the files before the change are put into a temporary folder, where the same
-lint runs.
+The files that a finding depends on cannot be listed: any model, pin, launch script or copy of a framework may matter,
+including ones that a change adds or removes. So the files before the change are restored in a temporary folder, and the
+same lint runs there.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tempfile import mkdtemp
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.git_index import git_folder
+from cfglint_train.foundation.git_index import find_git_folder
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.front import base_settings
 from cfglint_train.front.git import Repository
-from cfglint_train.front.git_changes import Changed, UnknownChange
+from cfglint_train.front.git_changes import ChangedFiles, UnknownChange
 
 if TYPE_CHECKING:
     from cfglint_train.api import Options
@@ -29,103 +29,109 @@ if TYPE_CHECKING:
     from cfglint_train.runs.run import Run
 
 _MAX_CHANGED: Final = 500
-"""Changed files that are asked of git, each with two processes."""
+"""Maximum number of changed files; git runs twice for each."""
 _MAX_FILES: Final = 200_000
-"""Files of the checkout."""
-_OUT_OF_TIME: Final = UnknownChange("`max-cpu-seconds` leaves no time to lint the commit before")
+"""Maximum number of files in the checkout."""
+_OUT_OF_TIME: Final = UnknownChange("`max-cpu-seconds` leaves no time to lint the previous commit")
 
 
 class BaseResult(Frozen):
-    """What a lint of the commit before a change found."""
+    """Findings, troubles and runs of the commit before a change, as comparable keys."""
 
     findings: frozenset[tuple[Any, ...]]
     troubles: frozenset[tuple[Any, ...]]
     runs: tuple[tuple[Any, ...], ...]
 
-    def has(self, finding: Finding) -> bool:
-        """Return whether the same was found before the change."""
-        return _finding(finding) in self.findings
+    def has_finding(self, finding: Finding) -> bool:
+        """Return whether the same finding existed before the change."""
+        return _build_finding_key(finding) in self.findings
 
     def has_trouble(self, trouble: Trouble) -> bool:
-        """Return whether the same kept cfglint from its work before the change."""
-        return _trouble(trouble) in self.troubles
+        """Return whether the same trouble existed before the change."""
+        return _build_trouble_key(trouble) in self.troubles
 
     def has_run(self, run: Run) -> bool:
         """Return whether there was a run with the same plan, model, hardware and releases."""
-        return _run(run) in self.runs
+        return _build_run_key(run) in self.runs
 
 
-def lint_base(changes: Changed, paths: list[str], options: Options, budget: Budget) -> BaseResult:
+def lint_base(changes: ChangedFiles, paths: list[str], options: Options, budget: Budget) -> BaseResult:
     """Lint the commit before a change. Raise GitError if it cannot be restored, or not linted within the budget."""
     from cfglint_train import api
 
-    # What a runner removes after the job, be this process killed.
+    # The runner deletes its RUNNER_TEMP after the job, even if this process is killed.
     temporary = os.path.realpath(mkdtemp(prefix="cfglint-", dir=os.environ.get("RUNNER_TEMP") or None))
     folder = os.path.join(temporary, os.path.basename(changes.repository.root))
     try:
         if regular_files.is_below(temporary, changes.repository.root):
-            raise UnknownChange("the temporary folder is in the checkout")
-        _restore(changes, folder, budget)
-        there = os.path.join(folder, os.path.relpath(os.path.realpath(os.curdir), changes.repository.root))
-        os.makedirs(there, exist_ok=True)
-        moved = options.replace(
-            max_cpu_seconds=budget.rest(),
-            config=_moved(options.config, changes.repository.root, folder),
-            baseline=_moved(options.baseline, changes.repository.root, folder),
-            model_config=_moved(options.model_config, changes.repository.root, folder),
-            model_folders=[_moved(one, changes.repository.root, folder) for one in options.model_folders],
+            raise UnknownChange("the temporary folder is inside the checkout")
+        _restore_files(changes, folder, budget)
+        working_folder = os.path.join(folder, os.path.relpath(os.path.realpath(os.curdir), changes.repository.root))
+        os.makedirs(working_folder, exist_ok=True)
+        base_options = options.replace(
+            max_cpu_seconds=budget.compute_limit(),
+            config=_relocate(options.config, changes.repository.root, folder),
+            baseline=_relocate(options.baseline, changes.repository.root, folder),
+            model_config=_relocate(options.model_config, changes.repository.root, folder),
+            model_folders=[
+                _relocate(requested, changes.repository.root, folder) for requested in options.model_folders
+            ],
         )
-        with _working_in(there):
-            named = [path for one in paths if os.path.lexists(path := _moved(one, changes.repository.root, folder))]
-            result = api.lint(named, moved).raw if named else None
+        with _enter_folder(working_folder):
+            base_paths = [
+                path
+                for requested in paths
+                if os.path.lexists(path := _relocate(requested, changes.repository.root, folder))
+            ]
+            result = api.lint(base_paths, base_options).raw if base_paths else None
     except OSError as error:
-        raise UnknownChange(f"the files before the change cannot be restored: {error.strerror}") from None
+        raise UnknownChange(f"cannot restore the files before the change: {error.strerror}") from None
     finally:
         rmtree(temporary, ignore_errors=True)
     if result is None:
         return BaseResult(frozenset(), frozenset(), ())
     if result.is_cut_short:
         raise _OUT_OF_TIME
-    return _known(result)
+    return _build_base_result(result)
 
 
-def _known(result: Result) -> BaseResult:
+def _build_base_result(result: Result) -> BaseResult:
     return BaseResult(
-        frozenset(map(_finding, result.findings)),
-        frozenset(map(_trouble, result.troubles)),
-        tuple(map(_run, result.runs)),
+        frozenset(map(_build_finding_key, result.findings)),
+        frozenset(map(_build_trouble_key, result.troubles)),
+        tuple(map(_build_run_key, result.runs)),
     )
 
 
-def _finding(finding: Finding) -> tuple[Any, ...]:
-    """Return what a report shows of a finding. Its lines do not move, unless its own file changes."""
-    one = finding
-    related = tuple(related.message for related in one.related)
-    return one.code, one.severity, one.certainty, one.path, one.start, one.message, one.help, one.notes, related
+def _build_finding_key(finding: Finding) -> tuple[Any, ...]:
+    """Return the reported contents of a finding. Its lines do not move unless its own file changes."""
+    item = finding
+    related = tuple(related.message for related in item.related)
+    return item.code, item.severity, item.certainty, item.path, item.start, item.message, item.help, item.notes, related
 
 
-def _trouble(trouble: Trouble) -> tuple[Any, ...]:
+def _build_trouble_key(trouble: Trouble) -> tuple[Any, ...]:
     return trouble.path, trouble.message, trouble.position, trouble.rule
 
 
-def _run(run: Run) -> tuple[Any, ...]:
-    """Return all that a run's findings can rest on, without the places where it is stated."""
+def _build_run_key(run: Run) -> tuple[Any, ...]:
+    """Return everything that the findings of a run can depend on, without source locations."""
     hardware = run.hardware
     sizes = hardware.gpu, hardware.gpu_bytes, hardware.gpu_others, hardware.host_bytes, hardware.disk_bytes
-    releases = {name: (release.version, release.origin.kind) for name, release in run.releases.known.items()}
+    releases = {name: (release.version, release.origin.kind) for name, release in run.releases.by_package.items()}
     return run.main.document.path, run.main.root, run.plan, run.architecture, sizes, releases
 
 
-def _moved(path: Any, root: str, folder: str) -> Any:
-    """Return a path below the root as the path in the folder; others stay as they are."""
+def _relocate(path: Any, root: str, folder: str) -> Any:
+    """Return the corresponding path in `folder` for a path below `root`; other paths are unchanged."""
     if path is None or not os.path.isabs(path) or not regular_files.is_below(path, root):
         return path
     return os.path.join(folder, os.path.relpath(os.path.realpath(path), root))
 
 
 @contextmanager
-def _working_in(folder: str) -> Iterator[None]:
-    """Let paths be relative to a folder, so that findings name them as those of the checkout."""
+def _enter_folder(folder: str) -> Iterator[None]:
+    """Change the working directory temporarily, so that findings have the same relative paths as in the checkout."""
     before = os.getcwd()
     os.chdir(folder)
     try:
@@ -134,50 +140,50 @@ def _working_in(folder: str) -> Iterator[None]:
         os.chdir(before)
 
 
-def _restore(changes: Changed, folder: str, budget: Budget) -> None:
+def _restore_files(changes: ChangedFiles, folder: str, budget: Budget) -> None:
     """Fill an empty folder with the files before the change. Raise GitError and OSError."""
     repository, root = changes.repository, changes.repository.root
-    before, now = (base_settings.at(repository, commit).listed for commit in (changes.base, "HEAD"))
-    changed = {path for path in before.keys() | now.keys() if before.get(path) != now.get(path)}
+    before, current = (base_settings.list_commit_files(repository, commit).objects for commit in (changes.base, "HEAD"))
+    changed = {path for path in before.keys() | current.keys() if before.get(path) != current.get(path)}
     if len(changed) > _MAX_CHANGED:
         raise UnknownChange(f"more than {_MAX_CHANGED} files changed")
-    # First, while there is no link in the folder through which one could write.
+    # Write first, while the folder has no link that could redirect a write.
     for path in sorted(changed & before.keys()):
-        _spend(budget)
-        _write(repository, before[path], os.path.join(folder, path))
-    _share(root, folder, changed, budget)
+        _check_budget(budget)
+        _write_content(repository, before[path], os.path.join(folder, path))
+    _link_unchanged(root, folder, changed, budget)
     for name in ("index", "info/exclude"):
-        path = os.path.join(git_folder(root), name)
+        path = os.path.join(find_git_folder(root), name)
         if os.path.isfile(path):
             target = os.path.join(folder, ".git", name)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             copyfile(path, target)
 
 
-def _spend(budget: Budget) -> None:
+def _check_budget(budget: Budget) -> None:
     """Raise UnknownChange if no time is left."""
-    if budget.left() <= 0:
+    if budget.compute_seconds_left() <= 0:
         raise _OUT_OF_TIME
 
 
-def _write(repository: Repository, content: str, path: str) -> None:
-    """Write a content of the repository, or a file of its size if it is too large to be read."""
+def _write_content(repository: Repository, content: str, path: str) -> None:
+    """Write an object of the repository, or a file of its size if it is too large to be read."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    size = int(repository.git("cat-file", "-s", content))
+    size = int(repository.run_git("cat-file", "-s", content))
     with open(path, "xb") as file:
         if size > regular_files.MAX_BYTES:
             file.truncate(size)
         else:
-            file.write(repository.git("cat-file", "blob", content))
+            file.write(repository.run_git("cat-file", "blob", content))
 
 
-def _share(root: str, folder: str, changed: set[str], budget: Budget) -> None:
-    """Give a folder the files of a checkout that did not change, also those that git does not track."""
+def _link_unchanged(root: str, folder: str, changed: set[str], budget: Budget) -> None:
+    """Link the unchanged files of a checkout into a folder, including those that git does not track."""
     count = 0
-    waiting = [""]
-    while waiting:
-        _spend(budget)
-        parent = waiting.pop()
+    pending = [""]
+    while pending:
+        _check_budget(budget)
+        parent = pending.pop()
         os.makedirs(os.path.join(folder, parent), exist_ok=True)
         with os.scandir(os.path.join(root, parent)) as entries:
             for entry in entries:
@@ -190,13 +196,13 @@ def _share(root: str, folder: str, changed: set[str], budget: Budget) -> None:
                 elif entry.is_symlink():
                     os.symlink(os.readlink(entry.path), os.path.join(folder, path))
                 elif entry.is_dir(follow_symlinks=False):
-                    waiting.append(path)
+                    pending.append(path)
                 elif entry.is_file(follow_symlinks=False) and path.replace(os.sep, "/") not in changed:
-                    _same(entry.path, os.path.join(folder, path))
+                    _link_or_copy(entry.path, os.path.join(folder, path))
 
 
-def _same(path: str, target: str) -> None:
-    """Give a file a further name. If the file system refuses, copy it, or make one of its size if it is large."""
+def _link_or_copy(path: str, target: str) -> None:
+    """Link a file. If the file system refuses, copy it, or create an empty file of its size if it is large."""
     try:
         os.link(path, target, follow_symlinks=False)
         return

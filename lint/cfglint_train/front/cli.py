@@ -1,6 +1,6 @@
-"""The command line: arguments in, exit code out. Nothing else reads argv.
+"""The command line: arguments in, exit code out. No other module reads argv.
 
-Exit codes: 0 clean, 1 findings, 2 wrong usage or input that could not be read, 130 interrupted.
+Exit codes: 0 clean, 1 findings, 2 wrong usage or unreadable input, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from importlib import import_module
 from cfglint_train.foundation.typed import Final
 from cfglint_train.front.commands.options import FLAGS
 from cfglint_train.front.commands.outcome import FINDINGS, INTERRUPTED, TROUBLE
-from cfglint_train.front.commands.output import shown
+from cfglint_train.front.commands.output import sanitize
 
 Command = Callable[[list[str]], int]
 
-# Command -> the module below `cfglint_train.front` that has a function of that name.
+# Each command's module below `cfglint_train.front`, which has a function of the command's name.
 COMMANDS: Final = {
     "calibrate": "commands.calibrate",
     "check": "commands.check",
@@ -41,39 +41,42 @@ _OTHER_TOOLS: Final = {
     "explain": "rule",
     "list": "rules",
 }
-"""Commands of other tools -> the command here."""
+"""Commands of other tools, with the equivalent here."""
 
 
-def command(name: str) -> Command:
-    """The function of a command: arguments in, exit code out; it raises UsageError and OSError."""
-    found: Command = getattr(import_module(f"cfglint_train.front.{COMMANDS[name]}"), name)
-    return found
+def load_command(name: str) -> Command:
+    """Return the function of a command, which takes arguments and returns an exit code.
+
+    The function raises UsageError and OSError.
+    """
+    function: Command = getattr(import_module(f"cfglint_train.front.{COMMANDS[name]}"), name)
+    return function
 
 
-def _meant(word: str) -> str:
-    """Return the command that a word stands for, or an empty text."""
+def _guess_command(word: str) -> str:
+    """Return the command that a word probably stands for, or an empty string."""
     from difflib import get_close_matches
 
     exact = [name for name in (*COMMANDS, *_OTHER_TOOLS) if name == word or sorted(name) == sorted(word)]
-    near = next(iter(exact or get_close_matches(word, (*COMMANDS, *_OTHER_TOOLS), 1, 0.75)), "")
-    return _OTHER_TOOLS.get(near, near)
+    match = next(iter(exact or get_close_matches(word, (*COMMANDS, *_OTHER_TOOLS), 1, 0.75)), "")
+    return _OTHER_TOOLS.get(match, match)
 
 
-def _misplaced(arguments: list[str]) -> str | None:
-    """The command that is behind options, where nothing else has its name."""
-    places = range(1, len(arguments))
-    found = (at for at in places if arguments[at] in COMMANDS and not os.path.exists(arguments[at]))
-    at = next(found, None)
-    if at is None or not arguments[0].startswith("-"):
+def _find_misplaced_command(arguments: list[str]) -> str | None:
+    """Return the command that follows the options, or None if there is none or a file has its name."""
+    indexes = range(1, len(arguments))
+    matches = (index for index in indexes if arguments[index] in COMMANDS and not os.path.exists(arguments[index]))
+    index = next(matches, None)
+    if index is None or not arguments[0].startswith("-"):
         return None
-    from cfglint_train.front.commands.check_flags import check_parser
+    from cfglint_train.front.commands.check_flags import build_check_parser
 
-    paths = check_parser().parse_args(arguments).paths
-    return arguments[at] if paths[:1] == [arguments[at]] else None
+    paths = build_check_parser().parse_args(arguments).paths
+    return arguments[index] if paths[:1] == [arguments[index]] else None
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run cfglint. Returns the exit code."""
+    """Run cfglint and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     first = arguments[0] if arguments else ""
     try:
@@ -82,31 +85,31 @@ def main(argv: list[str] | None = None) -> int:
                 del arguments[0]
                 arguments.insert(1, f"--{first}")
                 first = arguments[0]
-            if first.isalpha() and first not in COMMANDS and (near := _meant(first.lower())):
-                print(f"cfglint: unknown command {first}; did you mean {near}?", file=sys.stderr)
+            if first.isalpha() and first not in COMMANDS and (suggestion := _guess_command(first.lower())):
+                print(f"cfglint: unknown command {first}; did you mean {suggestion}?", file=sys.stderr)
                 return TROUBLE
-        name = first if first in COMMANDS else _misplaced(arguments)
+        name = first if first in COMMANDS else _find_misplaced_command(arguments)
         if name is None:
-            code = _run(command("check"), arguments)
+            code = _run_command(load_command("check"), arguments)
         else:
             arguments.remove(name)
-            code = _run(command(name), arguments)
+            code = _run_command(load_command(name), arguments)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # The reader left (head, less): and the message has no reader.
+        # The reader of the pipe has exited (head, less).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FINDINGS
     except KeyboardInterrupt:
         return INTERRUPTED
 
 
-def _run(run: Command, argv: list[str]) -> int:
+def _run_command(command: Command, argv: list[str]) -> int:
     from cfglint_train.api import OptionError, SettingsError, UsageError
 
     frame: tuple[str, ...] = ()
     try:
-        return run(argv)
+        return command(argv)
     except BrokenPipeError:
         raise
     except OptionError as error:
@@ -118,5 +121,5 @@ def _run(run: Command, argv: list[str]) -> int:
     except OSError as error:
         name = error.filename if isinstance(error.filename, str) else ""
         message = f"{name}: {error.strerror}" if name else str(error.strerror or error)
-    print(f"cfglint: {shown(message)}", *map(shown, frame), sep="\n", file=sys.stderr)
+    print(f"cfglint: {sanitize(message)}", *map(sanitize, frame), sep="\n", file=sys.stderr)
     return TROUBLE

@@ -1,9 +1,9 @@
-"""Run git. A checkout is only read, and nothing in it decides what git does.
+"""Run git on a checkout that is only read and cannot influence what git executes.
 
-git obeys the configuration of the repository that it works in, which can start programs in many ways: an ssh command, a
-file system monitor, hooks, filters, helpers. So it works in a repository of our own, in a temporary folder, which
-borrows the objects of the checkout and copies the few settings of `_SETTINGS`. It has no work tree, so that git reads
-neither attributes nor submodules, and a fetch does not change the checkout.
+git obeys the configuration of its repository, which can start programs in many ways: an ssh command, a file system
+monitor, hooks, filters, helpers. So it runs in a repository of our own in a temporary folder, which borrows the objects
+of the checkout and copies the few settings of `_SETTINGS`. That repository has no work tree, so git reads neither
+attributes nor submodules, and a fetch does not change the checkout.
 
 Sources: git 2.39 Documentation/config, gitrepository-layout(5), git(1) "Environment variables".
 """
@@ -26,74 +26,74 @@ _SETTINGS: Final = re.compile(
     r"|http\.(.*\.)?extraheader",
     re.DOTALL,
 )
-"""What is copied: the form of the objects, where missing ones are, and the token that actions/checkout leaves."""
+"""Copied settings: the object format, the promisor remote, and the token that actions/checkout leaves."""
 
 _OPTIONS: Final = (
     "safe.bareRepository=explicit", "core.fsmonitor=false", f"core.hooksPath={os.devnull}", "gc.auto=0",
     "maintenance.auto=false", "fetch.recurseSubmodules=false", "fetch.fsckObjects=true",
-    # Else git asks the repository that objects are borrowed from.
+    # Otherwise git queries the repository whose objects are borrowed.
     "core.alternateRefsCommand=true",
 )  # fmt: skip
 _PROTOCOLS: Final = "file:http:https:ssh"
 
-_PLACES: Final = (
+_LOCATION_VARIABLES: Final = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_SHALLOW_FILE",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_GRAFT_FILE", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_ATTR_SOURCE",
 )  # fmt: skip
-"""What the environment says of another repository, as within a hook of git."""
+"""Environment variables that point to another repository, for example inside a git hook."""
 
 
 class GitError(Exception):
-    """A command of git failed; the message is its own."""
+    """Failure of a git command; the message is git's."""
 
 
 class Repository(Frozen):
-    """A checkout, and the repository of our own that git looks at it through."""
+    """A checkout and our own repository, through which git reads it."""
 
     root: str
-    """The folder of the checkout, links followed."""
-    folder: str
+    """Folder of the checkout, with links resolved."""
+    git_dir: str
 
-    def git(self, *arguments: str) -> bytes:
-        """Return what a command of git prints. Raise GitError."""
-        return run({"GIT_DIR": self.folder}, *arguments)
+    def run_git(self, *arguments: str) -> bytes:
+        """Return the output of a git command. Raise GitError."""
+        return run({"GIT_DIR": self.git_dir}, *arguments)
 
 
 def run(places: Mapping[str, str], *arguments: str) -> bytes:
-    """Return what a command of git prints; without a `GIT_DIR` among the places, of no repository. Raise GitError."""
-    kept = {name: value for name, value in os.environ.items() if name not in _PLACES}
-    # Git fails where it would ask for a password.
-    fixed = {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_TERMINAL_PROMPT": "0", "GIT_DIR": os.devnull}
+    """Return the output of a git command; without `GIT_DIR` in `places`, it uses no repository. Raise GitError."""
+    inherited = {name: value for name, value in os.environ.items() if name not in _LOCATION_VARIABLES}
+    # Fail instead of asking for a password.
+    overrides = {"GIT_ALLOW_PROTOCOL": _PROTOCOLS, "GIT_TERMINAL_PROMPT": "0", "GIT_DIR": os.devnull}
     options = [word for option in _OPTIONS for word in ("-c", option)]
     try:
-        done = programs.run("git", *options, *arguments, environment={**kept, **fixed, **places})
+        completed = programs.run("git", *options, *arguments, environment={**inherited, **overrides, **places})
     except FileNotFoundError:
         raise GitError("git is not installed") from None
     except TimeoutExpired:
         raise GitError(f"git {arguments[0]} timed out") from None
-    if done.returncode:
-        told = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise GitError(f"git {arguments[0]}: {told[-1] if told else f'exit code {done.returncode}'}")
-    return done.stdout
+    if completed.returncode:
+        errors = completed.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise GitError(f"git {arguments[0]}: {errors[-1] if errors else f'exit code {completed.returncode}'}")
+    return completed.stdout
 
 
-def opened(folder: str, workspace: str, temporary: str) -> Repository:
-    """Return the repository that a folder of a checkout belongs to; `temporary`, an empty folder, holds ours.
+def open_repository(folder: str, workspace: str, temporary: str) -> Repository:
+    """Return the repository of a folder in a checkout; `temporary`, an empty folder, will hold our repository.
 
     Raise GitError.
     """
-    root = _root(os.path.realpath(folder), os.path.realpath(workspace or os.sep))
-    # Both commands read the checkout's configuration, and neither starts what it names. With GIT_DIR, git does not ask
-    # who owns the checkout; in a container it is another user.
+    root = _find_root(os.path.realpath(folder), os.path.realpath(workspace or os.sep))
+    # Both commands read the checkout's configuration but start no program from it. With GIT_DIR set, git does not check
+    # the owner of the checkout, who is another user in a container.
     places = {"GIT_DIR": os.path.join(root, ".git"), "GIT_WORK_TREE": root}
     head, _, common = os.fsdecode(run(places, "rev-parse", "HEAD", "--git-common-dir")).partition("\n")
     common = os.path.join(root, common.rstrip("\n"))
     settings = run(places, "config", "--local", "--includes", "--null", "--list")
     texts = {
         "HEAD": f"{head}\n",
-        "refs/heads/checkout": f"{head}\n",  # what a fetch need not bring
+        "refs/heads/checkout": f"{head}\n",  # a fetch can skip this commit
         "objects/info/alternates": os.path.join(common, "objects") + "\n",
-        "config": "".join(_config(os.fsdecode(settings).split("\0"))),
+        "config": "".join(_render_config(os.fsdecode(settings).split("\0"))),
     }
     with suppress(FileNotFoundError):
         texts["shallow"] = os.fsdecode(regular_files.read_anywhere(os.path.join(common, "shallow")))
@@ -105,20 +105,20 @@ def opened(folder: str, workspace: str, temporary: str) -> Repository:
     return Repository(root, temporary)
 
 
-def _root(folder: str, workspace: str) -> str:
-    """Return the nearest folder with a `.git` of its own, up to the workspace. Raise GitError.
+def _find_root(folder: str, workspace: str) -> str:
+    """Return the nearest folder with a `.git`, up to the workspace. Raise GitError.
 
-    No tree of git holds a file of that name, so no change adds one, except for a submodule. There `.git` is a file, so
-    the repository around it counts. A folder that merely looks like a bare repository never does.
+    A git tree cannot contain `.git`, so a change cannot add one, except for a submodule. There `.git` is a file, so the
+    repository around it counts. A folder that merely looks like a bare repository does not count.
     """
     if folder != workspace and not regular_files.is_below(folder, workspace):
         raise GitError("the working directory is outside of GITHUB_WORKSPACE")
     linked = None
     while True:
-        mark = os.path.join(folder, ".git")
-        if os.path.isdir(mark):
+        git_path = os.path.join(folder, ".git")
+        if os.path.isdir(git_path):
             return folder
-        linked = folder if os.path.isfile(mark) else linked
+        linked = folder if os.path.isfile(git_path) else linked
         if folder in (workspace, os.path.dirname(folder)):
             break
         folder = os.path.dirname(folder)
@@ -127,17 +127,17 @@ def _root(folder: str, workspace: str) -> str:
     return linked
 
 
-def _config(entries: Iterable[str]) -> Iterator[str]:
-    """The configuration of our repository, from the entries of the checkout's."""
+def _render_config(entries: Iterable[str]) -> Iterator[str]:
+    """Yield the configuration of our repository, given the entries of the checkout's configuration."""
     yield "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
     for entry in entries:
-        key, stated, value = entry.partition("\n")
+        key, has_value, value = entry.partition("\n")
         if _SETTINGS.fullmatch(key):
             section, _, name = key.rpartition(".")
-            section, _, part = section.partition(".")
-            yield f'[{section} "{_escaped(part)}"]\n' if part else f"[{section}]\n"
-            yield f'\t{name} = "{_escaped(value)}"\n' if stated else f"\t{name}\n"
+            section, _, subsection = section.partition(".")
+            yield f'[{section} "{_escape(subsection)}"]\n' if subsection else f"[{section}]\n"
+            yield f'\t{name} = "{_escape(value)}"\n' if has_value else f"\t{name}\n"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

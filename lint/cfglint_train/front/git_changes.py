@@ -1,7 +1,8 @@
-"""What a push or a pull request changed, according to git: files and lines.
+"""Files and lines changed by a push or a pull request, according to git.
 
-Works without a token and with the shallow checkout of `actions/checkout`: of a pull request that is the merge commit,
-whose first parent is the base. What is missing is fetched; where git cannot determine it, the answer is the reason.
+Works without a token and with the shallow checkout of `actions/checkout`: for a pull request, HEAD is the merge commit,
+whose first parent is the base. Missing commits are fetched. If git cannot determine the changes, the exception gives
+the reason.
 """
 
 from __future__ import annotations
@@ -14,160 +15,171 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.regular_files import MAX_BYTES
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.front.git import GitError, Repository, opened
+from cfglint_train.front.git import GitError, Repository, open_repository
 
-_NOBODY: Final = "0" * 40
-"""What a push names as the commit before the first one."""
+_NO_COMMIT: Final = "0" * 40
+"""Hash that a push event gives as the commit before the first one."""
 
 
 class UnknownChange(GitError):
-    """Git cannot determine what changed; the message gives the reason."""
+    """Failure to determine the changes; the message gives the reason."""
 
 
-class Changed:
-    """The files of a range of commits; lines are asked for where they are needed."""
+class ChangedFiles:
+    """The files that a range of commits changed; lines are read on demand."""
 
     def __init__(
         self,
         repository: Repository,
         base: str,
         files: Mapping[str, str],
-        gone: Mapping[str, str | None],
-        leads_elsewhere: bool,
+        deleted: Mapping[str, str | None],
+        has_indirect_changes: bool,
     ) -> None:
+        """Store the changed files, `deleted` ones separately."""
         self.repository = repository
         self.base = base
         self.files = files
-        """Absolute paths of the files that are there and differ, and the object of the content now."""
-        self.gone = gone
-        """Absolute paths of the files that were there, and the object of the content; None of what was no file."""
-        self.leads_elsewhere = leads_elsewhere
-        """Whether a link or a submodule differs: what it leads to is in no list."""
+        """Absolute paths of the existing files that differ, with the object of the current content."""
+        self.deleted = deleted
+        """Absolute paths of deleted files, with the object of the old content; None if it was not a regular file."""
+        self.has_indirect_changes = has_indirect_changes
+        """True if a link or a submodule differs; the files that it leads to are not listed."""
 
     def has(self, path: str) -> bool:
-        """Whether a file differs."""
+        """Return whether a file differs."""
         return os.path.realpath(path) in self.files
 
-    def lines(self, paths: Iterable[str]) -> dict[str, list[range]]:
-        """The lines of some files that are new or changed, by path."""
-        full = {path: os.path.realpath(path) for path in paths}
-        small = (one for one in full.values() if os.path.isfile(one) and os.path.getsize(one) <= MAX_BYTES)
-        wanted = sorted(self.files.keys() & set(small))
-        found: dict[str, list[range]] = {}
-        for at in range(0, len(wanted), _MOST_PATHS):
-            found.update(self._differing(wanted[at : at + _MOST_PATHS]))
-        return {path: found.get(self.files.get(one, ""), []) for path, one in full.items()}
+    def find_changed_lines(self, paths: Iterable[str]) -> dict[str, list[range]]:
+        """Return the new or changed line ranges of some files, by path."""
+        real_paths = {path: os.path.realpath(path) for path in paths}
+        readable = (
+            real_path
+            for real_path in real_paths.values()
+            if os.path.isfile(real_path) and os.path.getsize(real_path) <= MAX_BYTES
+        )
+        changed_paths = sorted(self.files.keys() & set(readable))
+        ranges: dict[str, list[range]] = {}
+        for start in range(0, len(changed_paths), _MOST_PATHS):
+            ranges.update(self._diff_lines(changed_paths[start : start + _MOST_PATHS]))
+        return {path: ranges.get(self.files.get(real_path, ""), []) for path, real_path in real_paths.items()}
 
-    def _differing(self, paths: list[str]) -> dict[str, list[range]]:
-        """The lines that differ, by the object of a content; what `.gitattributes` calls binary is text, too."""
+    def _diff_lines(self, paths: list[str]) -> dict[str, list[range]]:
+        """Return the changed line ranges by object id; binary files are compared as text."""
         names = [os.path.relpath(path, self.repository.root).replace(os.sep, "/") for path in paths]
         try:
-            text = self.repository.git(
+            text = self.repository.run_git(
                 "--literal-pathspecs", "diff", "--text", "-U0", "--full-index", *_PLAIN, self.base, "HEAD", "--", *names
             )
         except GitError:
             return {}
-        found: dict[str, list[range]] = {}
-        after = ""
-        # Lines of a content begin with a sign, so no content passes for one of these.
-        for content, start, count in re.findall(
+        ranges: dict[str, list[range]] = {}
+        current = ""
+        # Lines of file contents begin with a sign, so they cannot match.
+        for object_id, start, count in re.findall(
             rb"^(?:index [0-9a-f]+\.\.([0-9a-f]+)|@@ -[\d,]+ \+(\d+)(?:,(\d+))? @@)", text, re.M
         ):
-            if content:
-                after = content.decode()
+            if object_id:
+                current = object_id.decode()
             else:
-                found.setdefault(after, []).append(range(int(start), int(start) + int(count or 1)))
-        return found
+                ranges.setdefault(current, []).append(range(int(start), int(start) + int(count or 1)))
+        return ranges
 
 
 _PLAIN: Final = ("--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=none")
 _MOST_PATHS: Final = 200
-"""Paths of one command line, which has a bound."""
+"""Maximum number of paths per command, because the length of a command line is limited."""
 _DEPTH: Final = "2 for pull requests, 0 for pushes"
-"""What makes a checkout hold the commit before; a private repository that keeps no token cannot fetch it later."""
+"""A checkout of this depth includes the previous commit; a private repository without a stored token cannot fetch it
+later.
+"""
 REGULAR: Final = ("100644", "100755")
-"""The modes of files in a tree of git; a link has another one."""
+"""Modes of regular files in a git tree; links have another mode."""
 _ABSENT: Final = "000000"
-"""The mode of what was not there."""
+"""Mode of a file that did not exist."""
 
 
-class _Entry(Frozen):
+class _TreeDifference(Frozen):
     """One difference between two trees."""
 
     path: str
     mode: str
-    """Before."""
+    """Mode before the change."""
     before: str
-    """The object of the content, as `after`."""
+    """Object id of the old content; `after` is that of the new content."""
     after: str
     kind: str
-    """A letter of `git diff --diff-filter`."""
+    """Letter as in `git diff --diff-filter`."""
 
 
 class _Event(Frozen):
+    """The GitHub event that started the workflow."""
+
     name: str
     payload: Mapping[str, Any]
     sha: str
 
-    def at(self, *keys: str) -> str | None:
-        """A text of the payload."""
+    def get_text(self, *keys: str) -> str | None:
+        """Return a text of the payload, or None if it is missing."""
         value: Any = self.payload
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
         return value if isinstance(value, str) else None
 
 
-def changed(folder: str, environment: Mapping[str, str], temporary: str) -> Changed:
-    """What the event of a workflow changed, in the repository of a folder; `temporary` is an empty folder for git.
+def find_changes(folder: str, environment: Mapping[str, str], temporary: str) -> ChangedFiles:
+    """Return the changes of a workflow event in the repository of a folder; `temporary` is an empty folder for git.
 
-    Raises GitError; UnknownChange where the event is the reason.
+    Raise GitError; raise UnknownChange if the event has no determinable change.
     """
-    repository = opened(folder, environment.get("GITHUB_WORKSPACE", ""), temporary)
-    base = _base(repository, _event(environment))
-    entries = _entries(repository, base)
-    there = {entry.path: entry.after for entry in entries if entry.kind != "D"}
-    gone = {entry.path: entry.before if entry.mode in REGULAR else None for entry in entries if entry.kind == "D"}
-    elsewhere = any(os.path.islink(path) or not os.path.isfile(path) for path in there) or any(
+    repository = open_repository(folder, environment.get("GITHUB_WORKSPACE", ""), temporary)
+    base = _find_base(repository, _read_event(environment))
+    entries = _list_differences(repository, base)
+    present = {entry.path: entry.after for entry in entries if entry.kind != "D"}
+    deleted = {entry.path: entry.before if entry.mode in REGULAR else None for entry in entries if entry.kind == "D"}
+    is_indirect = any(os.path.islink(path) or not os.path.isfile(path) for path in present) or any(
         entry.mode not in (*REGULAR, _ABSENT) for entry in entries
     )
-    return Changed(repository, base, {os.path.realpath(path): after for path, after in there.items()}, gone, elsewhere)
+    return ChangedFiles(
+        repository, base, {os.path.realpath(path): after for path, after in present.items()}, deleted, is_indirect
+    )
 
 
-def _entries(repository: Repository, base: str) -> list[_Entry]:
-    """What differs, by absolute path."""
-    listed = repository.git("diff", "--raw", "-z", "--no-abbrev", *_PLAIN, base, "HEAD")
-    fields = iter(os.fsdecode(listed).split("\0"))
-    # ":100644 000000 <object before> <object after> D", then the path
+def _list_differences(repository: Repository, base: str) -> list[_TreeDifference]:
+    """Return the differences between two commits, with absolute paths."""
+    output = repository.run_git("diff", "--raw", "-z", "--no-abbrev", *_PLAIN, base, "HEAD")
+    fields = iter(os.fsdecode(output).split("\0"))
+    # Format: ":100644 000000 <object before> <object after> D", then the path.
     return [
-        _Entry(os.path.join(repository.root, checked_name(path)), *_facts(facts))
+        _TreeDifference(os.path.join(repository.root, check_name(path)), *_parse_difference(facts))
         for facts, path in zip(fields, fields, strict=False)
     ]
 
 
-def checked_name(path: str) -> str:
-    """Return a path that a tree of git states. Raise UnknownChange if it may lead out of the folder that it is put in.
+def check_name(path: str) -> str:
+    """Return a path from a git tree. Raise UnknownChange if it could lead outside its folder.
 
-    git makes no such tree, but stores one that another program made.
+    git creates no such trees, but it stores those that other programs created.
     """
     if any(_is_special(part) for part in path.split("/")):
-        raise UnknownChange(f"a tree of git has the name {path!r}, which git would not check out")
+        raise UnknownChange(f"a git tree contains the name {path!r}, which git would not check out")
     return path
 
 
 def _is_special(part: str) -> bool:
     if part in ("", ".", "..") or part.casefold() == ".git":
         return True
-    # Windows has further separators and a short name of `.git`, and passes over dots and blanks at the end.
+    # Windows has more separators and a short name for `.git`, and ignores trailing dots and blanks.
     return os.name == "nt" and re.search(r"[\\:]|[. ]$|^git~[0-9]$", part, re.I) is not None
 
 
-def _facts(facts: str) -> tuple[str, str, str, str]:
-    """The mode before, the objects before and after, and the kind of a difference."""
-    mode, _, before, after, kind = facts.removeprefix(":").split(" ")
+def _parse_difference(text: str) -> tuple[str, str, str, str]:
+    """Parse the old mode, the old and new object ids, and the kind of a difference."""
+    mode, _, before, after, kind = text.removeprefix(":").split(" ")
     return mode, before, after, kind
 
 
-def _event(environment: Mapping[str, str]) -> _Event:
+def _read_event(environment: Mapping[str, str]) -> _Event:
     from json import loads
 
     path = environment.get("GITHUB_EVENT_PATH", "")
@@ -179,37 +191,37 @@ def _event(environment: Mapping[str, str]) -> _Event:
     return _Event(name, payload if isinstance(payload, dict) else {}, environment.get("GITHUB_SHA", ""))
 
 
-def _base(repository: Repository, event: _Event) -> str:
-    """The commit that HEAD is compared with."""
-    head = repository.git("rev-parse", "HEAD").decode().strip()
+def _find_base(repository: Repository, event: _Event) -> str:
+    """Return the commit that HEAD is compared with."""
+    head = repository.run_git("rev-parse", "HEAD").decode().strip()
     if event.name == "pull_request" and head == event.sha:
-        # The merge commit: its first parent is what it is merged into.
-        return _present(repository, "HEAD^1", head, 2)
-    stated = {
+        # HEAD is the merge commit; its first parent is the target branch.
+        return _ensure_commit(repository, "HEAD^1", head, 2)
+    keys = {
         "pull_request": ("pull_request", "base", "sha"),
         "pull_request_target": ("pull_request", "base", "sha"),
         "merge_group": ("merge_group", "base_sha"),
         "push": ("before",),
     }.get(event.name)
-    if stated is None:
-        raise UnknownChange(f"the event {event.name or '(none)'} changes nothing")
-    base = event.at(*stated)
+    if keys is None:
+        raise UnknownChange(f"the event {event.name or '(none)'} has no commits to compare")
+    base = event.get_text(*keys)
     if base is None or re.fullmatch("[0-9a-f]{40,64}", base) is None:
-        raise UnknownChange("the event does not name the commit before")
-    if base == _NOBODY:
-        raise UnknownChange("it is the first push of the branch")
+        raise UnknownChange("the event does not name the previous commit")
+    if base == _NO_COMMIT:
+        raise UnknownChange("this is the first push of the branch")
     if base == head:
-        raise UnknownChange("the commit that is checked out is the one before the change")
-    return _present(repository, base, base, 1)
+        raise UnknownChange("the checked-out commit is the one before the change")
+    return _ensure_commit(repository, base, base, 1)
 
 
-def _present(repository: Repository, commit: str, wanted: str, depth: int) -> str:
-    """The commit, fetched where a shallow checkout lacks it."""
+def _ensure_commit(repository: Repository, commit: str, fetch_name: str, depth: int) -> str:
+    """Return the id of a commit, fetching it if a shallow checkout lacks it."""
     try:
-        return repository.git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()
+        return repository.run_git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()
     except GitError:
         try:
-            repository.git("fetch", "--quiet", "--no-tags", f"--depth={depth}", "origin", wanted)
+            repository.run_git("fetch", "--quiet", "--no-tags", f"--depth={depth}", "origin", fetch_name)
         except GitError as reason:
-            raise UnknownChange(f"{reason}; set fetch-depth of actions/checkout: {_DEPTH}") from None
-        return repository.git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()
+            raise UnknownChange(f"{reason}; set `fetch-depth` of actions/checkout to {_DEPTH}") from None
+        return repository.run_git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}").decode().strip()

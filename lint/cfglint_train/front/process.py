@@ -1,8 +1,8 @@
-"""What the console scripts start: the command line in a process that is about to end.
+"""Entry point of the console scripts: the command line in a process that ends afterwards.
 
-A lint lives for a fraction of a second, so the garbage collector is switched off (its passes over everything that was
-imported are 3 % of the time), and the process ends without taking the interpreter apart (another 13 %; mypy ends the
-same way). `cli.main` called from Python does neither.
+A lint takes a fraction of a second, so the garbage collector is practically off (scanning all imported objects takes 3
+% of the time), and the process ends without interpreter shutdown (another 13 %; mypy does the same). `cli.main` called
+from Python does neither.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import gc
 import os
 import sys
 
-# So many new containers are worth a look after all: without a bound, a very large repository could fill the memory.
+# Collect after this many new containers; without a limit, a very large repository could exhaust the memory.
 _COLLECT_AFTER = 2_000_000
 
 _INTERRUPTED = 130
 
 
 def _open_streams() -> None:
-    """Replace streams that the caller of the process has closed, so that no file gets their numbers."""
+    """Open standard streams that are closed, so that no other file gets their descriptors."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -28,30 +28,30 @@ def _open_streams() -> None:
             setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
-def _unraisable(left: sys.UnraisableHookArgs) -> None:
-    """An interruption that comes while Python itself calls something back, where it would be dropped, ends the process.
+def _exit_on_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
+    """End the process on an interruption inside a callback of Python, which would otherwise be dropped.
 
-    Files are replaced as wholes, so nothing is half-written.
+    Files are replaced atomically, so nothing is left half-written.
     """
-    if left.exc_type is KeyboardInterrupt:
+    if unraisable.exc_type is KeyboardInterrupt:
         os._exit(_INTERRUPTED)
-    sys.__unraisablehook__(left)
+    sys.__unraisablehook__(unraisable)
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
     try:
-        sys.unraisablehook = _unraisable
+        sys.unraisablehook = _exit_on_interrupt
         gc.set_threshold(_COLLECT_AFTER)
         _open_streams()
         from cfglint_train.front.cli import main as command
 
         code = command()
-    except KeyboardInterrupt:  # before the command line could answer it, or while it did
+    except KeyboardInterrupt:  # before the command line could handle it, or while it did
         code = _INTERRUPTED
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:  # the reader left; the exit code is all that is left to report
+    except OSError:  # the reader has exited; only the exit code remains
         pass
     os._exit(code)

@@ -1,4 +1,4 @@
-"""What a stream can show: colours, links and how wide it is."""
+"""Terminal capabilities: colors, links and width of a stream."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cfglint_train.foundation.typed import TextIO
 from cfglint_train.reports.style import Style
 
 
-def style_of(stream: TextIO, color: str = "auto") -> Style:
-    """How to draw on a stream; `color` is what the flag says: auto, always or never.
+def detect_style(stream: TextIO, color: str = "auto") -> Style:
+    """Return the style for a stream; `color` is the value of the flag: auto, always or never.
 
-    Without a flag, NO_COLOR and FORCE_COLOR decide, else whether it is a terminal. Links are for terminals that know
-    them, which only FORCE_HYPERLINK overrides; lines are broken where a terminal has an end.
+    Without the flag, NO_COLOR and FORCE_COLOR decide, or else whether the stream is a terminal. Links are only for
+    terminals that support them, unless FORCE_HYPERLINK forces them. Lines are wrapped only on a terminal.
     """
     terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
     if color != "auto":
@@ -27,13 +27,13 @@ def style_of(stream: TextIO, color: str = "auto") -> Style:
     return Style(
         colors,
         links,
-        columns() if terminal else None,
-        blocks=colors and _has_blocks(stream),
+        detect_columns() if terminal else None,
+        blocks=colors and _can_encode_blocks(stream),
     )
 
 
-def _has_blocks(stream: TextIO) -> bool:
-    """Whether the stream's encoding has block elements."""
+def _can_encode_blocks(stream: TextIO) -> bool:
+    """Return whether the encoding of the stream has block elements."""
     try:
         "\u2588\u2591".encode(stream.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -41,11 +41,11 @@ def _has_blocks(stream: TextIO) -> bool:
     return True
 
 
-def columns() -> int:
-    """The width of the terminal, as `shutil.get_terminal_size` returns it (which takes longer to import)."""
-    stated = os.environ.get("COLUMNS", "")
-    if stated.isdecimal() and 0 < int(stated) < 1000:
-        return int(stated)
+def detect_columns() -> int:
+    """Return the width of the terminal, like `shutil.get_terminal_size`, which takes longer to import."""
+    columns_variable = os.environ.get("COLUMNS", "")
+    if columns_variable.isdecimal() and 0 < int(columns_variable) < 1000:
+        return int(columns_variable)
     for stream in (sys.__stdout__, sys.__stderr__):
         try:
             width = os.get_terminal_size(stream.fileno()).columns if stream is not None else 0

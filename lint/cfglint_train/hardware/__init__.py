@@ -1,1 +1,1 @@
-"""GPUs and hosts: what they hold."""
+"""GPUs and hosts: their memory, and how it is written."""

@@ -1,7 +1,7 @@
-"""GPUs by the names that users write, and how much memory their driver really reports.
+"""GPUs by the names that users write, and the memory that their driver reports.
 
-A card sold as "80 GB" shows 79.1 to 79.3 GiB. `gpus.json` records the range that was published for each card;
-`Gpu.bytes` is its lower end, so that what fits by it fits on every such card.
+A card sold as "80 GB" shows 79.1 to 79.3 GiB. `gpus.json` records the range that was published for each card.
+`Gpu.bytes` is its lower end, so that a run that fits this size fits every such card.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.hardware.sizes import SizeError, parse_stated, parts
+from cfglint_train.hardware.sizes import SizeError, parse_stated_size, split_size
 
 DATA: Final = os.path.join(os.path.dirname(__file__), "gpus.json")
 
@@ -26,122 +26,131 @@ class Gpu(Frozen):
 
     name: str
     bytes: int
-    """The least that a driver was seen to report."""
-    most_bytes: int
-    """The most."""
+    """Lowest memory that a driver was observed to report."""
+    max_bytes: int
+    """Highest memory that a driver was observed to report."""
     marketed_gb: int
-    """The size in its name, in units of 10**9 bytes."""
+    """Size in its name, in units of 10**9 bytes."""
     capability: tuple[int, int] | None
     """CUDA compute capability; None for other vendors."""
     source: str
 
 
-def find(name: str) -> Gpu | None:
-    """The GPU of a name (`A100-80GB`, `h100`, `NVIDIA GeForce RTX 4090`); None where it is unknown."""
-    return _names().get(key(name))
+def find_gpu(name: str) -> Gpu | None:
+    """Return the GPU with a name (`A100-80GB`, `h100`, `NVIDIA GeForce RTX 4090`), or None if it is unknown."""
+    return _load_names().get(normalize_name(name))
 
 
-def names() -> list[str]:
-    """Every GPU of the table."""
-    return list(_table())
+def list_names() -> list[str]:
+    """Return the names of all GPUs in the table."""
+    return list(_load_table())
 
 
-def largest() -> Gpu:
-    """The GPU with the most memory: the kindest that a run can meet."""
-    return max(_table().values(), key=lambda gpu: gpu.bytes)
+def find_largest() -> Gpu:
+    """Return the GPU with the most memory."""
+    return max(_load_table().values(), key=lambda gpu: gpu.bytes)
 
 
-def capacity(text: str) -> tuple[str | None, int]:
-    """The GPU's name, where one is meant, and its bytes, from a name or a size. Raises SizeError for any other text."""
-    gpu = find(text)
+def parse_capacity(text: str) -> tuple[str | None, int]:
+    """Parse a name or a size, and return the GPU's name (None for a size) and its bytes.
+
+    Raise SizeError for any other text.
+    """
+    gpu = find_gpu(text)
     if gpu is not None:
         return gpu.name, gpu.bytes
     try:
-        parts(text)
+        split_size(text)
     except SizeError:
-        raise SizeError(f"unknown GPU {text!r}; {_remedy(text)}") from None
-    return None, marketed(text)
+        raise SizeError(f"unknown GPU {text!r}; {_suggest_name(text)}") from None
+    return None, parse_marketed_size(text)
 
 
-def marketed(text: str, gpu: Gpu | None = None) -> int:
-    """Bytes of a GPU's stated memory.
+def parse_marketed_size(text: str, gpu: Gpu | None = None) -> int:
+    """Return the bytes of a GPU's stated memory. Raise SizeError if the text is no size.
 
-    A size in GB (or G) that cards are sold with means what such a card reports: the given one, else the least of all
-    cards of that size. GiB, and any other size, are taken literally. Raises SizeError.
+    A size in GB (or G) that cards are sold with is converted to the memory that the card reports: `gpu`, else the least
+    of all cards of that size. GiB, and any other size, are taken literally.
     """
-    size = parse_stated(text)
-    scale = {"gb": 10**9, "g": 2**30}.get(parts(text)[1])
+    size = parse_stated_size(text)
+    scale = {"gb": 10**9, "g": 2**30}.get(split_size(text)[1])
     if scale is None:
         return size
-    cards = [gpu] if gpu else list(_table().values())
+    cards = [gpu] if gpu else list(_load_table().values())
     return min((card.bytes for card in cards if card.marketed_gb * scale == size), default=size)
 
 
-def family(gpu: Gpu) -> str:
-    """The name of a card without its memory: `A100` of `A100-80GB`."""
+def get_family(gpu: Gpu) -> str:
+    """Return the name of a card without its memory: `A100` for `A100-80GB`."""
     return re.split(r"[- ]", gpu.name)[0]
 
 
-def roomiest(cards: Iterable[str | None]) -> str:
-    """The one with the most memory of some cards of the table. None, a size without a card, is skipped."""
-    return max((gpu for name in cards if name and (gpu := find(name))), key=lambda gpu: gpu.bytes).name
+def find_roomiest(cards: Iterable[str | None]) -> str:
+    """Return the card of the table with the most memory. None, a size without a card, is skipped."""
+    return max((gpu for name in cards if name and (gpu := find_gpu(name))), key=lambda gpu: gpu.bytes).name
 
 
-def smaller(text: str, gpu: Gpu) -> str | None:
-    """A card with less memory that the same words may mean: `a100` is one of 80 GB, or of 40 GB."""
-    if re.search(r"\d\s*g", text, re.IGNORECASE) or key(text) != key(family(gpu)):
+def find_smaller(text: str, gpu: Gpu) -> str | None:
+    """Return a card with less memory that the same text may mean: `a100` has 80 GB, or 40 GB."""
+    if re.search(r"\d\s*g", text, re.IGNORECASE) or normalize_name(text) != normalize_name(get_family(gpu)):
         return None
-    known = (find(name) for name in names() if name.startswith(f"{family(gpu)}-"))
-    return next((one.name for one in known if one is not None and one.bytes < gpu.bytes), None)
+    variants = (find_gpu(name) for name in list_names() if name.startswith(f"{get_family(gpu)}-"))
+    return next((variant.name for variant in variants if variant is not None and variant.bytes < gpu.bytes), None)
 
 
-def key(name: str) -> str:
-    """A name without vendor, case and separators."""
+def normalize_name(name: str) -> str:
+    """Return a name in lower case, without vendor and separators."""
     text = name.lower()
     for word in DECORATION:
         text = text.replace(word, "")
     return "".join(filter(str.isalnum, text))
 
 
-def _remedy(text: str) -> str:
-    import difflib  # only where a name is unknown
+def _suggest_name(text: str) -> str:
+    import difflib  # only needed for an unknown name
 
-    sizes = [name for name in names() if key(name).startswith(key(text))] if key(text) else []
+    sizes = (
+        [name for name in list_names() if normalize_name(name).startswith(normalize_name(text))]
+        if normalize_name(text)
+        else []
+    )
     if sizes:  # one chip, several sizes
         return f"did you mean {' or '.join(sizes[:4])}?"
-    near = difflib.get_close_matches(key(text), _names(), n=1)
+    near = difflib.get_close_matches(normalize_name(text), _load_names(), n=1)
     if near:
-        return f"did you mean {_names()[near[0]].name}?"
-    return f"write a name ({', '.join(names()[:4])}, ...) or a size (80GB)"
+        return f"did you mean {_load_names()[near[0]].name}?"
+    return f"write a name ({', '.join(list_names()[:4])}, ...) or a size (80GB)"
 
 
 _cache: dict[str, Any] = {}
 
 
-def _table() -> dict[str, Gpu]:
+def _load_table() -> dict[str, Gpu]:
     table: dict[str, Gpu] | None = _cache.get("table")
     if table is None:
         with open(DATA, encoding="utf-8") as stream:
             rows = json.load(stream)
-        table = {name: _gpu(name, row) for name, row in rows.items()}
-        _cache["names"] = {key(alias): table[name] for name, row in rows.items() for alias in (name, *row["aliases"])}
+        table = {name: _build_gpu(name, row) for name, row in rows.items()}
+        _cache["names"] = {
+            normalize_name(alias): table[name] for name, row in rows.items() for alias in (name, *row["aliases"])
+        }
         _cache["table"] = table
     return table
 
 
-def _names() -> dict[str, Gpu]:
-    _table()
-    found: dict[str, Gpu] = _cache["names"]
-    return found
+def _load_names() -> dict[str, Gpu]:
+    _load_table()
+    names: dict[str, Gpu] = _cache["names"]
+    return names
 
 
-def _gpu(name: str, row: dict[str, Any]) -> Gpu:
+def _build_gpu(name: str, row: dict[str, Any]) -> Gpu:
     low, high = row["gib"]
     major, _, minor = (row["capability"] or "").partition(".")
     return Gpu(
         name=name,
         bytes=int(low * 2**30),
-        most_bytes=int(high * 2**30),
+        max_bytes=int(high * 2**30),
         marketed_gb=row["marketed_gb"],
         capability=(int(major), int(minor)) if major else None,
         source=row["source"],

@@ -12,30 +12,30 @@ UNITS: Final[Mapping[str, int]] = {
     "b": 1,
     **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", 1)},
     **{f"{letter}ib": 1024**power for power, letter in enumerate("kmgtp", 1)},
-    # a bare letter is what Slurm and Docker write, and they mean powers of two
+    # Slurm and Docker write a single letter for powers of two.
     **{letter: 1024**power for power, letter in enumerate("kmgtp", 1)},
 }
 
-# Compiled by `re` when a size is there: most runs state none.
+# Compiled by `re` on first use, because most runs state no size.
 _SIZE: Final = r"(?ia)\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([a-z]*)\s*"
 
 
 class SizeError(ValueError):
-    """A text that is not a size; the message names valid forms."""
+    """A text that is not a size. The message lists valid forms."""
 
 
-def parse(text: str) -> int:
-    """Bytes of a size: GB is 10**9, GiB (and a bare G) 2**30, no unit is bytes. Raises SizeError."""
-    size, _ = parts(text)
+def parse_size(text: str) -> int:
+    """Return the bytes of a size: GB is 10**9, GiB (and a single G) 2**30. Raise SizeError if it is none."""
+    size, _ = split_size(text)
     return size
 
 
-def parse_stated(text: str) -> int:
-    """Bytes of the size of a whole memory: with a unit and above zero, so that a bare `80` is no 80 bytes.
+def parse_stated_size(text: str) -> int:
+    """Return the bytes of a memory size, which needs a unit and must be above zero. Raise SizeError otherwise.
 
-    Raises SizeError.
+    The unit is required so that `80` is not read as 80 bytes.
     """
-    size, unit = parts(text)
+    size, unit = split_size(text)
     if not unit:
         raise SizeError(f"{text.strip()} has no unit; write {text.strip()}GB or {text.strip()}GiB")
     if size <= 0:
@@ -43,8 +43,8 @@ def parse_stated(text: str) -> int:
     return size
 
 
-def parts(text: str) -> tuple[int, str]:
-    """Bytes of a size, and its unit in lower case (empty where there is none). Raises SizeError."""
+def split_size(text: str) -> tuple[int, str]:
+    """Return the bytes of a size, and its unit in lower case (empty without one). Raise SizeError if it is no size."""
     match = re.fullmatch(_SIZE, text)
     unit = match[2].lower() if match else ""
     if match is None or unit not in UNITS:
@@ -52,6 +52,6 @@ def parts(text: str) -> tuple[int, str]:
     whole, _, fraction = match[1].partition(".")
     if len(match[1]) > 20:
         raise SizeError(f"{text!r} is larger than any memory")
-    # whole numbers, because a float holds 2**53 bytes at most
+    # integers, because a float is exact up to 2**53 bytes only
     digits = int((whole or "0") + fraction)
     return (digits * UNITS[unit] + 10 ** len(fraction) // 2) // 10 ** len(fraction), unit

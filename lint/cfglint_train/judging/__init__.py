@@ -1,1 +1,1 @@
-"""Run the rules over configurations and runs; sign, suppress and order what they report."""
+"""Run rules over configs and runs: grade, suppress and order their findings."""

@@ -1,8 +1,8 @@
-"""The baseline: findings that a repository has accepted for now, in a file beside its settings.
+"""The baseline: findings that a repository has accepted for now, in a file next to its settings.
 
-A finding is recognised by its rule, its file and the text of its line, not by the line's number, so it may move within
-the file. One whose file was renamed is recognised by the rule and the line. The list can only shrink: writing it again
-drops the entries whose finding is gone, and adds none.
+An entry matches a finding by rule, file and the text of the line, not by line number, so the line may move within the
+file. If the file was renamed, rule and line are enough. Entries are only ever dropped: rewriting the baseline removes
+those without a finding and adds none.
 """
 
 from __future__ import annotations
@@ -12,71 +12,71 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from cfglint_train.documents.document import Document, DocumentError, Position
-from cfglint_train.documents.line_text import line_of
+from cfglint_train.documents.line_text import get_line_text
 from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.redact import Redact, redaction
+from cfglint_train.foundation.redact import Redact, build_redaction
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.settings.files import DISK, Files
 
 _VERSION: Final = 1
 _MAX_BYTES: Final = 2**26
-_LONGEST: Final = 120
-"""Characters of a line that are kept: enough to recognise it, and to read the file."""
+_MAX_LINE_CHARACTERS: Final = 120
+"""Longer lines are cut; this is enough to recognise the line and keeps the file readable."""
 
-Key = tuple[str, str, str]
-"""Path from the baseline's folder with forward slashes, rule code, text of the line."""
+EntryKey = tuple[str, str, str]
+"""Path relative to the baseline's folder (with forward slashes), rule code, text of the line."""
 
 
 class BaselineError(UsageError):
-    """The baseline cannot be used; the message names the file and the place."""
+    """An unusable baseline; the message names the file and the place."""
 
 
-class Stale(Frozen):
-    """An entry that matches fewer findings than it accepts."""
+class StaleEntry(Frozen):
+    """An entry that accepts more findings than there are."""
 
     path: str
     code: str
     line: str
-    gone: int
-    """How many findings are gone."""
+    missing: int
+    """Number of accepted findings that no longer exist."""
 
 
 class Baseline(Frozen):
-    """The accepted findings, each with how many there are."""
+    """Accepted findings, each with its count."""
 
     path: str
-    """The file, absolute."""
-    accepted: Mapping[Key, int]
+    """Absolute path of the file."""
+    accepted: Mapping[EntryKey, int]
 
     @property
     def root(self) -> str:
-        """The folder from which paths are counted."""
+        """Folder that the entries' paths are relative to."""
         return os.path.dirname(self.path)
 
 
-class Split(Frozen):
-    """The findings of a lint, compared with a baseline."""
+class BaselineComparison(Frozen):
+    """Findings of a lint, compared with a baseline."""
 
     new: tuple[Finding, ...]
-    known: tuple[Finding, ...]
-    stale: tuple[Stale, ...]
-    kept: Mapping[Key, int]
-    """The baseline without what is stale, under the paths of today."""
+    accepted: tuple[Finding, ...]
+    stale: tuple[StaleEntry, ...]
+    entries: Mapping[EntryKey, int]
+    """Entries of the baseline without the stale ones, under the current paths."""
     path: str
-    """The baseline's file, absolute."""
-    moved: bool = False
-    """Whether files of accepted findings were renamed."""
+    """Absolute path of the baseline file."""
+    has_renames: bool = False
+    """True if files with accepted findings were renamed."""
 
     @property
-    def gone(self) -> int:
-        """How many accepted findings are gone."""
-        return sum(one.gone for one in self.stale)
+    def missing(self) -> int:
+        """Number of accepted findings that no longer exist."""
+        return sum(entry.missing for entry in self.stale)
 
 
-def load(path: str, files: Files = DISK) -> Baseline:
-    """Read a baseline, from where the settings are read. Raises BaselineError with the place of what is wrong."""
+def load_baseline(path: str, files: Files = DISK) -> Baseline:
+    """Read a baseline through `files`; raise `BaselineError` with the place of the mistake."""
     absolute = os.path.abspath(path)
     path = os.path.relpath(absolute)
     try:
@@ -101,10 +101,10 @@ def load(path: str, files: Files = DISK) -> Baseline:
         or not isinstance(stored.get("findings"), list)
     ):
         raise BaselineError(f'{path}:1:1: not a baseline; expected {{"version": {_VERSION}, "findings": [...]}}')
-    accepted: Counter[Key] = Counter()
+    accepted: Counter[EntryKey] = Counter()
     for number, entry in enumerate(stored["findings"]):
         if not _is_entry(entry):
-            line, column = _place(path, source, number)
+            line, column = _find_entry_position(path, source, number)
             raise BaselineError(
                 f'{path}:{line}:{column}: an entry needs the texts "path", "code" and "line" and a "count"'
             )
@@ -119,107 +119,109 @@ def _is_entry(entry: Any) -> bool:
     return texts and type(entry["count"]) is int and entry["count"] > 0
 
 
-def _place(path: str, source: bytes, number: int) -> Position:
-    """Where an entry stands: only looked for where it is wrong."""
+def _find_entry_position(path: str, source: bytes, number: int) -> Position:
+    """Return the position of an invalid entry, parsing the file a second time."""
     from cfglint_train.documents.json import JsonDocument
 
     try:
         document: Document = JsonDocument(path, source)
-        node = document.node(("findings", number))
+        node = document.find_node(("findings", number))
     except DocumentError:
         return Position(1, 1)
-    return Position(1, 1) if node is None else document.position(node.span.start)
+    return Position(1, 1) if node is None else document.locate(node.span.start)
 
 
-def held_against(
+def compare_with_baseline(
     findings: Iterable[Finding],
     baseline: Baseline,
     secrets: Collection[str],
-    judged: Callable[[str, str], bool],
-) -> Split:
-    """Divide findings into new ones and accepted ones.
+    is_checked: Callable[[str, str], bool],
+) -> BaselineComparison:
+    """Split findings into new and accepted ones.
 
-    `judged(path, code)`: whether this lint would have found a finding of that rule in a file (absolute path) that
-    still exists; an entry for which it would not is kept.
+    `is_checked(path, code)` returns whether this lint would have reported a finding of that rule in an existing file
+    (absolute path). Entries for which it returns False are kept.
     """
-    redact = redaction(secrets)
-    left = Counter(baseline.accepted)
-    kept: Counter[Key] = Counter()
-    new, known = [], []
+    redact = build_redaction(secrets)
+    unmatched = Counter(baseline.accepted)
+    entries: Counter[EntryKey] = Counter()
+    new, accepted = [], []
     for finding in findings:
-        key = _key(finding, baseline.root, redact)
-        if left[key] > 0:
-            left[key] -= 1
-            kept[key] += 1
-            known.append(finding)
+        key = _build_key(finding, baseline.root, redact)
+        if unmatched[key] > 0:
+            unmatched[key] -= 1
+            entries[key] += 1
+            accepted.append(finding)
         else:
             new.append((finding, key))
-    moved = _without_file(left, baseline.root)
-    fresh = []
-    renamed = False
+    renamed_entries = _list_entries_without_file(unmatched, baseline.root)
+    unaccepted = []
+    has_renames = False
     for finding, key in new:
-        former = moved.get(key[1:], [])
-        if former:
-            entry = former[-1]
-            left[entry] -= 1
-            if not left[entry]:
-                former.pop()
-            kept[key] += 1
-            known.append(finding)
-            renamed = True
+        candidates = renamed_entries.get(key[1:], [])
+        if candidates:
+            entry = candidates[-1]
+            unmatched[entry] -= 1
+            if not unmatched[entry]:
+                candidates.pop()
+            entries[key] += 1
+            accepted.append(finding)
+            has_renames = True
         else:
-            fresh.append(finding)
+            unaccepted.append(finding)
     stale = []
-    for key, count in left.items():
+    for key, count in unmatched.items():
         if count > 0:
             path = os.path.join(baseline.root, key[0])
-            if judged(path, key[1]) or not os.path.lexists(path):
-                stale.append(Stale(*key, count))
+            if is_checked(path, key[1]) or not os.path.lexists(path):
+                stale.append(StaleEntry(*key, count))
             else:
-                kept[key] += count
-    return Split(tuple(fresh), tuple(known), tuple(sorted(stale)), kept, baseline.path, renamed)
+                entries[key] += count
+    return BaselineComparison(
+        tuple(unaccepted), tuple(accepted), tuple(sorted(stale)), entries, baseline.path, has_renames
+    )
 
 
-def _without_file(left: Mapping[Key, int], root: str) -> dict[tuple[str, str], list[Key]]:
-    """The entries whose file is gone, by rule and line."""
-    gone: dict[str, bool] = {}
-    found: dict[tuple[str, str], list[Key]] = {}
-    for key, count in left.items():
+def _list_entries_without_file(unmatched: Mapping[EntryKey, int], root: str) -> dict[tuple[str, str], list[EntryKey]]:
+    """Return the unmatched entries whose file no longer exists, by rule and line."""
+    is_missing: dict[str, bool] = {}
+    entries: dict[tuple[str, str], list[EntryKey]] = {}
+    for key, count in unmatched.items():
         if count > 0:
             path = key[0]
-            if path not in gone:
-                gone[path] = not os.path.lexists(os.path.join(root, path))
-            if gone[path]:
-                found.setdefault(key[1:], []).append(key)
-    return found
+            if path not in is_missing:
+                is_missing[path] = not os.path.lexists(os.path.join(root, path))
+            if is_missing[path]:
+                entries.setdefault(key[1:], []).append(key)
+    return entries
 
 
-def _key(finding: Finding, root: str, redact: Redact) -> Key:
+def _build_key(finding: Finding, root: str, redact: Redact) -> EntryKey:
     path = os.path.relpath(os.path.abspath(finding.path), root).replace(os.sep, "/")
-    return path, finding.code, _line(finding, redact)
+    return path, finding.code, _normalize_line(finding, redact)
 
 
-def _line(finding: Finding, redact: Redact) -> str:
-    """The text of a finding's line, without credentials and what an editor changes in passing."""
+def _normalize_line(finding: Finding, redact: Redact) -> str:
+    """Return the text of the finding's line, with secrets redacted and white space collapsed."""
     if finding.place is None:
         return ""
-    return redact(" ".join(line_of(finding.place.document, finding.start.line).split()))[:_LONGEST]
+    return redact(" ".join(get_line_text(finding.place.document, finding.start.line).split()))[:_MAX_LINE_CHARACTERS]
 
 
-def all_of(findings: tuple[Finding, ...], path: str, secrets: Collection[str]) -> Split:
-    """A first baseline: all findings are accepted."""
+def accept_all(findings: tuple[Finding, ...], path: str, secrets: Collection[str]) -> BaselineComparison:
+    """Return a first baseline, which accepts all findings."""
     absolute = os.path.abspath(path)
-    redact = redaction(secrets)
-    kept = Counter(_key(finding, os.path.dirname(absolute), redact) for finding in findings)
-    return Split((), findings, (), kept, absolute)
+    redact = build_redaction(secrets)
+    entries = Counter(_build_key(finding, os.path.dirname(absolute), redact) for finding in findings)
+    return BaselineComparison((), findings, (), entries, absolute)
 
 
-def written(accepted: Mapping[Key, int]) -> bytes:
-    """The text of a baseline: one line per entry, in order, so that changes merge."""
-    return "".join(_lines(accepted)).encode("utf-8", "backslashreplace")
+def render_baseline(accepted: Mapping[EntryKey, int]) -> bytes:
+    """Render a baseline: one sorted entry per line, so that changes merge."""
+    return "".join(_render_lines(accepted)).encode("utf-8", "backslashreplace")
 
 
-def _lines(accepted: Mapping[Key, int]) -> Iterator[str]:
+def _render_lines(accepted: Mapping[EntryKey, int]) -> Iterator[str]:
     import json
 
     yield f'{{\n  "version": {_VERSION},\n  "findings": ['

@@ -1,9 +1,9 @@
-"""How sure a report is: the one place that decides it (design.md, section 7).
+"""Certainty of reports: the only place that decides how sure a report is (design.md, section 7).
 
-A rule states what happens (its severity) for the run as it was read, assumptions included. Here the same rule is asked
-again where an assumed fact has its other value: a report that stands everywhere is certain; one that falls rests on
-the facts at which it falls, is a warning at most, with a note. A verdict on memory that two guesses turn, each by
-itself, is advice.
+A rule states the consequence (its severity) for the run as it was read, assumptions included. This module runs the same
+rule again with other values of the assumed facts. A report that holds for all of them is certain. One that does not
+rests on the facts that refute it, and becomes a warning at most, with a note. A memory verdict that two guesses could
+each flip alone is an info.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from functools import cache
 from itertools import islice
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.syntax.broken_command import cut_off_note
+from cfglint_rules.syntax.broken_command import format_cut_off_note
 from cfglint_train.findings.finding import SEVERITIES, Fix, Report, Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.evidence import Evidence
-from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.frameworks.evidence import ForkEvidence
+from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.memory.plan_reader import MODEL
-from cfglint_train.mutations.mutations import mutations_of
+from cfglint_train.mutations.mutations import get_mutations
 from cfglint_train.plan.certainty import (
     CERTAINTIES,
     LOWERED,
@@ -29,41 +29,48 @@ from cfglint_train.plan.certainty import (
     Certainty,
     Ground,
     Scenario,
-    grade,
-    unappended,
-    where,
-    worst,
+    assume_no_extra_options,
+    describe_place,
+    find_worst_grade,
+    grade_origin,
 )
-from cfglint_train.plan.fields import named
+from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
 from cfglint_train.releases.other_releases import RELEASE
-from cfglint_train.runs.assumptions import COMPANION, FORK, facts_behind, kindest, releases_behind, varying
+from cfglint_train.runs.assumptions import (
+    COMPANION_PREFIX,
+    FORK,
+    find_fact_assumptions,
+    find_mildest_facts,
+    find_release_assumptions,
+    find_varying_fields,
+)
 from cfglint_train.runs.run import GPU, Run
 
-GUESSES: Final = 2
-"""Facts that no file states and each of which would turn a verdict on memory by itself: with so many, it is advice.
+MIN_GUESSES_FOR_INFO: Final = 2
+"""Minimum number of unstated facts that make a memory verdict an info, if each of them alone could flip it.
 
-On public configurations, none of 21 such warnings could be confirmed, and both that rest on the card alone
-were.
+On public configurations, none of 21 such warnings could be confirmed; both warnings that rest on the GPU alone were.
 """
-MOST_REACHED: Final = 2048
-"""Tokens of a limit (`cutoff_len` of unpacked data) that the longest sample is taken to reach: a longer one is a guess.
+MAX_ASSUMED_LENGTH: Final = 2048
+"""Length limit in tokens (`cutoff_len` of unpacked data) that the longest sample is assumed to reach; a longer one is a
+guess.
 
-A run with 2,048 did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392). Of the warnings on public files none could be
-confirmed that rest on a longer limit: one of 4,096 tokens trains on questions of some hundred, in micro batches of 32
+A run with 2,048 did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392). None of the warnings on public files that rest
+on a longer limit could be confirmed: one of 4,096 tokens trains on questions of a few hundred, in micro batches of 32
 that would need 298 GiB at the full length (modal-labs/llm-finetuning, config/llama-3.yml); published runs with 30,024
 would need 116 GiB (RUCAIBox/R1-Searcher); 122 had limits of 8,192 and 65,536.
 """
 
-_KNOWN: Final[tuple[Certainty, ...]] = ("stated", "followed")
-"""What rests on no assumption."""
+_CERTAIN: Final[tuple[Certainty, ...]] = ("stated", "followed")
+"""Grades that rest on no assumption."""
 
 Check = Callable[[Any], Iterable[Report]]
 
 
-class Grading(Frozen):
-    """What a report may say."""
+class GradedReport(Frozen):
+    """Severity, certainty and grounds of a report after grading, with the fix and help that remain."""
 
     severity: Severity
     certainty: Certainty
@@ -71,91 +78,111 @@ class Grading(Frozen):
     notes: tuple[str, ...]
     fix: Fix | None
     help: str | None
-    corners: tuple[Scenario, ...] = ()
-    """What came of asking again."""
-    reads: tuple[Field, ...] = ()
-    """The plan fields that the report and its fix rest on."""
+    scenarios: tuple[Scenario, ...] = ()
+    """Scenarios in which the rule was run again."""
+    fields_read: tuple[Field, ...] = ()
+    """Plan fields that the report and its fix depend on."""
 
 
-def graded(
+def grade_report(
     rule: Rule, report: Report, main: Config, run: Run | None, check: Check, reads: Iterable[Field] = ()
-) -> Grading | None:
-    """Return what a rule's report may say of a run (None: of `main` by itself), or None if it may not be said.
+) -> GradedReport | None:
+    """Return the graded report on a run (None: on `main` alone), or None if it must not be reported.
 
-    `check` is the rule, `reads` the plan fields that it has read so far.
+    `check` is the rule's function; `fields_read` are the plan fields that it has read so far.
     """
-    seen = tuple(reads) if report.reads is None else report.reads
+    fields_read = tuple(reads) if report.fields_read is None else report.fields_read
     severity = report.severity or rule.severity
-    if rule.rests_on_vocabulary and _is_guarded(report.place):
+    if rule.rests_on_vocabulary and _is_behind_release_guard(report.place):
         return None
-    found: tuple[Assumption, ...] = ()
-    assumed: tuple[Assumption, ...] = ()
-    corners: tuple[Scenario, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
+    refuting: tuple[Assumption, ...] = ()
+    scenarios: tuple[Scenario, ...] = ()
     if run is not None:
-        fields, facts = _asked_for(rule, report, run, seen)
-        found = facts_behind(run, fields, *facts, *_pointed_at(report, run))
-        if found and report.minimum in _KNOWN and _assumed(rule, report, run, found, check)[0]:
-            return None  # whatever the releases do: to find that, the configuration is read at every candidate
-        found = (*found, *releases_behind(run, fields))
-        if found:
-            assumed, corners = _assumed(rule, report, run, found, check)
-    added = _added(rule, report, main)
-    if added is not None:
-        severity = "info" if added.strength == "adds" else milder(severity)
-    vocabulary = (*_vocabulary(rule, main, added), *_conditional(rule, report))
-    appended = () if run is None or severity != "error" else _appended(rule, report, run)
-    rewritten = () if run is None or severity == "info" else tuple(_rewritten(rule, report, run, seen))
-    if severity != "info" and not rewritten and not rule.rests_on_vocabulary:  # those ask for it themselves
-        rewritten = tuple(_changed(report, (main,) if run is None else run.configs))
-    read = () if run is None or assumed or rewritten else _read(rule, run, seen)
-    falling = {one.fact for one in assumed}
-    own = (ground for ground in report.grounds if ground.grade != "assumed" or ground.fact not in falling)
-    rests_on = (*own, *vocabulary, *(one.ground for one in assumed), *rewritten, *read)
-    certainty = worst(tuple(ground.grade for ground in rests_on))
-    if CERTAINTIES.index(certainty) > CERTAINTIES.index(report.minimum):
+        fields, facts = _list_dependencies(rule, report, run, fields_read)
+        assumptions = find_fact_assumptions(run, fields, *facts, *_list_related_companions(report, run))
+        if (
+            assumptions
+            and report.min_certainty in _CERTAIN
+            and _find_refuting_assumptions(rule, report, run, assumptions, check)[0]
+        ):
+            return None  # the releases need not be tried, which would read the configuration once per candidate
+        assumptions = (*assumptions, *find_release_assumptions(run, fields))
+        if assumptions:
+            refuting, scenarios = _find_refuting_assumptions(rule, report, run, assumptions, check)
+    fork_evidence = _find_fork_evidence(rule, report, main)
+    if fork_evidence is not None:
+        severity = "info" if fork_evidence.strength == "adds" else lower_severity(severity)
+    vocabulary = (*_build_vocabulary_grounds(rule, main, fork_evidence), *_build_condition_grounds(rule, report))
+    unseen_flags = () if run is None or severity != "error" else _build_unseen_flag_grounds(rule, report, run)
+    rewritten = (
+        () if run is None or severity == "info" else tuple(_list_rewritten_settings(rule, report, run, fields_read))
+    )
+    if severity != "info" and not rewritten and not rule.rests_on_vocabulary:  # such rules do this themselves
+        rewritten = tuple(_list_changed_settings(report, (main,) if run is None else run.configs))
+    certain_grounds = () if run is None or refuting or rewritten else _list_certain_grounds(rule, run, fields_read)
+    refuting_facts = {assumption.fact for assumption in refuting}
+    report_grounds = (
+        ground for ground in report.grounds if ground.grade != "assumed" or ground.fact not in refuting_facts
+    )
+    rests_on = (
+        *report_grounds,
+        *vocabulary,
+        *(assumption.ground for assumption in refuting),
+        *rewritten,
+        *certain_grounds,
+    )
+    certainty = find_worst_grade(tuple(ground.grade for ground in rests_on))
+    if CERTAINTIES.index(certainty) > CERTAINTIES.index(report.min_certainty):
         return None
-    rests_on = (*rests_on, *appended)
-    certainty = worst(tuple(ground.grade for ground in rests_on))
-    report = report.remedied()
-    told = (ground.note for ground in rests_on if ground.grade == "assumed" and ground.note not in report.message)
-    notes = (*report.notes, *dict.fromkeys(f"assumes {note}" for note in told))
+    rests_on = (*rests_on, *unseen_flags)
+    certainty = find_worst_grade(tuple(ground.grade for ground in rests_on))
+    report = report.resolve_remedy()
+    assumed_notes = (
+        ground.note for ground in rests_on if ground.grade == "assumed" and ground.note not in report.message
+    )
+    notes = (*report.notes, *dict.fromkeys(f"assumes {note}" for note in assumed_notes))
     fix = report.fix
     if fix is not None and fix.applicability == "safe":
-        grounds = (*fix.grounds, *vocabulary, *rewritten, *appended)
-        guessed = {ground.fact for ground in grounds if ground.grade == "assumed"}
-        guessed.update(one.fact for one in assumed)
-        if fix.measured:  # what it does is the same at every release that the report is at
-            guessed.update(one.fact for one in found if not one.fact.startswith(RELEASE))
-        cut = "" if run is None or fix.inert else cut_off_note(main)
-        if cut:
-            notes = (*notes, cut)
-        if cut or guessed - fix.despite:
+        grounds = (*fix.grounds, *vocabulary, *rewritten, *unseen_flags)
+        guessed_facts = {ground.fact for ground in grounds if ground.grade == "assumed"}
+        guessed_facts.update(assumption.fact for assumption in refuting)
+        if fix.uses_estimate:  # its effect is the same for every release for which the report is made
+            guessed_facts.update(
+                assumption.fact for assumption in assumptions if not assumption.fact.startswith(RELEASE)
+            )
+        cut_off = "" if run is None or fix.is_inert else format_cut_off_note(main)
+        if cut_off:
+            notes = (*notes, cut_off)
+        if cut_off or guessed_facts - fix.tolerated_assumptions:
             fix = fix._replace(applicability="unsafe")
-    severity = capped(severity, certainty)
-    if rule.estimates and run is not None and _alone(corners, assumed, run) >= GUESSES:
+    severity = cap_severity(severity, certainty)
+    if rule.estimates and run is not None and _count_decisive_facts(scenarios, refuting, run) >= MIN_GUESSES_FOR_INFO:
         severity = "info"
-    return Grading(severity, certainty, rests_on, notes, fix, report.help, corners, (*dict.fromkeys((*seen, *reads)),))
+    return GradedReport(
+        severity, certainty, rests_on, notes, fix, report.help, scenarios, (*dict.fromkeys((*fields_read, *reads)),)
+    )
 
 
-def _alone(corners: tuple[Scenario, ...], assumed: tuple[Assumption, ...], run: Run) -> int:
-    """How many facts that no file states make a report fall by themselves, all others being as assumed.
+def _count_decisive_facts(scenarios: tuple[Scenario, ...], refuting: tuple[Assumption, ...], run: Run) -> int:
+    """Return how many unstated facts could each refute a report alone, with all others as assumed.
 
-    What a fork does is one of them where the report rests on it; a limit of the length is, unless it is short.
+    The behaviour of a fork counts if the report rests on it. A length limit counts unless it is short.
     """
-    falling = {corner.facts[0][0] for corner in corners if len(corner.facts) == 1 and not corner.holds}
-    falling.update(one.fact for one in assumed if one.fact == FORK)
-    if (run.plan.sequence.length or 0) <= MOST_REACHED:
-        falling.discard(named("sequence.length"))
-    return len(falling)
+    decisive = {scenario.facts[0][0] for scenario in scenarios if len(scenario.facts) == 1 and not scenario.holds}
+    decisive.update(assumption.fact for assumption in refuting if assumption.fact == FORK)
+    if (run.plan.sequence.length or 0) <= MAX_ASSUMED_LENGTH:
+        decisive.discard(get_field("sequence.length"))
+    return len(decisive)
 
 
-def capped(severity: Severity, certainty: Certainty) -> Severity:
-    """A severity, or the gravest that a certainty allows."""
-    return severity if certainty in _KNOWN else max(severity, "warning", key=SEVERITIES.index)
+def cap_severity(severity: Severity, certainty: Certainty) -> Severity:
+    """Return the severity, lowered to what the certainty allows."""
+    return severity if certainty in _CERTAIN else max(severity, "warning", key=SEVERITIES.index)
 
 
-def _is_guarded(place: Place) -> bool:
-    """Whether a script itself asks which release is there before it gives a setting."""
+def _is_behind_release_guard(place: Place) -> bool:
+    """Return whether a script tests the installed release before it passes the setting."""
     if place.document.syntax != "python":
         return False
     from cfglint_train.documents.python.guards import is_guarded
@@ -164,171 +191,208 @@ def _is_guarded(place: Place) -> bool:
     return isinstance(place.document, PythonScript) and is_guarded(place.document, place.span)
 
 
-def _vocabulary(rule: Rule, main: Config, added: Evidence | None) -> tuple[Ground, ...]:
-    """Upstream's vocabulary, where there is evidence that a fork is in use, or has the keys of a report besides."""
+def _build_vocabulary_grounds(rule: Rule, main: Config, fork_evidence: ForkEvidence | None) -> tuple[Ground, ...]:
+    """Return a ground if a fork may be in use or may have the keys of the report."""
     fork = main.evidence.fork
-    if added is not None:
-        return (Ground(LOWERED, str(added), "assumed", f"upstream's vocabulary, but {added}", added.source),)
+    if fork_evidence is not None:
+        return (
+            Ground(
+                LOWERED,
+                str(fork_evidence),
+                "assumed",
+                f"upstream's vocabulary, but {fork_evidence}",
+                fork_evidence.source,
+            ),
+        )
     if fork is None or not rule.rests_on_vocabulary:
         return ()
     return (Ground("vocabulary", main.framework, "assumed", f"upstream's vocabulary: {fork}", fork.source),)
 
 
-def _added(rule: Rule, report: Report, main: Config) -> Evidence | None:
-    """Return the evidence that the framework in use has the keys which a report marks, beside upstream's."""
-    if not main.evidence.lowering or not rule.rests_on_vocabulary:
+def _find_fork_evidence(rule: Rule, report: Report, main: Config) -> ForkEvidence | None:
+    """Return evidence that the framework in use has the reported keys in addition to upstream's, or None."""
+    if not main.evidence.lowering_evidence or not rule.rests_on_vocabulary:
         return None
-    marked = (report.place, *(one.place for one in report.related))
-    texts = (place.document.text(place.span) for place in marked)
-    names = [found[0] for text in texts if (found := re.search(r"[\w.-]+", text)) is not None]
-    return next((one for one in main.evidence.lowering if any(map(one.is_about, names))), None)
+    marked = (report.place, *(evidence.place for evidence in report.related))
+    texts = (place.document.get_text(place.span) for place in marked)
+    names = [match[0] for text in texts if (match := re.search(r"[\w.-]+", text)) is not None]
+    return next((evidence for evidence in main.evidence.lowering_evidence if any(map(evidence.is_about, names))), None)
 
 
-def milder(severity: Severity) -> Severity:
-    """Return the severity one level lower."""
+def lower_severity(severity: Severity) -> Severity:
+    """Return the next lower severity."""
     return SEVERITIES[min(SEVERITIES.index(severity) + 1, len(SEVERITIES) - 1)]
 
 
-def _conditional(rule: Rule, report: Report) -> tuple[Ground, ...]:
-    """The option of a command that a report about keys points at, where a condition decides whether it is given."""
+def _build_condition_grounds(rule: Rule, report: Report) -> tuple[Ground, ...]:
+    """Return a ground if a condition in the script decides whether the reported option is passed."""
     document = report.place.document
     if document.syntax != "shell" or not rule.rests_on_vocabulary:
         return ()
     from cfglint_train.documents.shell.script import ShellScript
 
     assert isinstance(document, ShellScript)
-    found = document.condition_at(report.place.span)
-    if found is None:
+    conditional_option = document.find_conditional_option(report.place.span)
+    if conditional_option is None:
         return ()
-    option, condition = found
+    option, condition = conditional_option
     return (Ground(f"option:{option}", True, "assumed", f"`{option}` is given, which {condition} decides"),)
 
 
-def _appended(rule: Rule, report: Report, run: Run) -> tuple[Ground, ...]:
-    """That a launch gives nothing out of sight, of numbers in it or its file that contradict each other: any of them
-    may be another one then.
+def _build_unseen_flag_grounds(rule: Rule, report: Report, run: Run) -> tuple[Ground, ...]:
+    """Return the assumption that the launch appends no unseen flags.
+
+    Such flags could replace any of the numbers, in the launch or its file, that contradict each other.
     """
-    if not rule.depends_on_unseen_flags or not run.parts.appended:
+    if not rule.depends_on_unseen_flags or not run.inputs.hidden_options:
         return ()
-    own = {one.path for one in (run.main.document, *run.parts.scripts)}
-    return (unappended(run.parts.appended),) if report.place.document.path in own else ()
+    launch_paths = {document.path for document in (run.main.document, *run.inputs.scripts)}
+    return (assume_no_extra_options(run.inputs.hidden_options),) if report.place.document.path in launch_paths else ()
 
 
-def _rewritten(rule: Rule, report: Report, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
-    """The settings behind an estimate, or that the report names, that a script of the repository changes in their file
-    before the run, be it the run's own or a companion.
+def _list_rewritten_settings(rule: Rule, report: Report, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
+    """Yield the settings that a script of the repository changes in their file before the run.
+
+    Covers the settings behind an estimate and those that the report names, in the main config and its companions.
     """
-    fields = {*(report.reads or ()), *(("model.id", *reads, *run.estimate.fields) if rule.estimates else ())}
-    for field in map(named, sorted(fields)):
-        origin = run.origin(field)
-        if origin is None or origin.kind != "explicit":
+    fields = {*(report.fields_read or ()), *(("model.id", *reads, *run.estimate.fields) if rule.estimates else ())}
+    for field in map(get_field, sorted(fields)):
+        field_origin = run.get_origin(field)
+        if field_origin is None or field_origin.kind != "explicit":
             continue
-        owner = run.main if origin.framework == run.main.framework else run.parts.companions.get(origin.framework)
-        if owner is not None and mutations_of(owner).is_set(tuple(origin.key.split("."))):
-            note = f"`{origin.key}` as the file has it, which a script of the repository changes"
+        owner = (
+            run.main
+            if field_origin.framework == run.main.framework
+            else run.inputs.companions.get(field_origin.framework)
+        )
+        if owner is not None and get_mutations(owner).is_changed(tuple(field_origin.key.split("."))):
+            note = f"`{field_origin.key}` as the file has it, which a script of the repository changes"
             yield Ground(field, run.plan.get(field), "assumed", note)
 
 
-def _changed(report: Report, configs: Iterable[Config]) -> Iterable[Ground]:
-    """The settings at which a report points, or whose keys its message names, that a script of the repository changes
-    in the file before the framework sees it.
+def _list_changed_settings(report: Report, configs: Iterable[Config]) -> Iterable[Ground]:
+    """Yield the settings at the report's places, or named in its message, that a script of the repository changes.
+
+    The script changes them in the file before the framework reads it.
     """
     names = {*re.findall(r"`([\w.]+)", report.message)}
-    places = (report.place, *(one.place for one in report.related))
+    places = (report.place, *(related_place.place for related_place in report.related))
     for config in configs:
         document = config.document
         spans = [place.span for place in places if place.document.path == document.path]
         if not spans or document.syntax not in ("yaml", "json"):
             continue
-        for above, mapping in document.mappings():
+        for above, mapping in document.list_mappings():
             for name, entry in mapping.index.items() if above[: len(config.root)] == config.root else ():
                 route = (*above[len(config.root) :], name)
                 marked = any(entry.key.span.start <= span.start < entry.key.span.end for span in spans)
-                if (marked or spelled(route) in names) and mutations_of(config).is_set(route):
-                    note = f"`{spelled(route)}` as the file has it, which a script of the repository changes"
-                    yield Ground(spelled(route), config.get(*route), "assumed", note)
+                if (marked or format_route(route) in names) and get_mutations(config).is_changed(route):
+                    note = f"`{format_route(route)}` as the file has it, which a script of the repository changes"
+                    yield Ground(format_route(route), config.get(*route), "assumed", note)
 
 
-def _assumed(
-    rule: Rule, report: Report, run: Run, found: tuple[Assumption, ...], check: Check
+def _find_refuting_assumptions(
+    rule: Rule, report: Report, run: Run, assumptions: tuple[Assumption, ...], check: Check
 ) -> tuple[tuple[Assumption, ...], tuple[Scenario, ...]]:
-    """Those of the assumptions found at whose other value the report falls (none where it is at all of them), and
-    the corners at which the rule was asked. Of a report that is made on known facts only, the first of them is enough.
+    """Return the assumptions whose other values refute the report, and the scenarios that were tried.
+
+    No assumption is returned if the report holds in all scenarios. For a report that needs certain facts, the search
+    stops at the first refuting assumption.
     """
-    untold = tuple(one for one in found if not one.others)
-    enough = 1 if report.minimum in _KNOWN else len(found)
-    if len(untold) >= enough:
-        return untold, ()
-    corners: list[Scenario] = []
+    open_assumptions = tuple(assumption for assumption in assumptions if not assumption.others)
+    enough = 1 if report.min_certainty in _CERTAIN else len(assumptions)
+    if len(open_assumptions) >= enough:
+        return open_assumptions, ()
+    scenarios: list[Scenario] = []
 
     @cache
-    def again(*facts: tuple[str, Any]) -> tuple[Report, ...]:
+    def check_under(*facts: tuple[str, Any]) -> tuple[Report, ...]:
         try:
-            return tuple(check(run.under(dict(facts))))
-        except Exception:  # a rule that crashes is reported where it is asked first
+            return tuple(check(run.build_scenario(dict(facts))))
+        except Exception:  # a rule that crashes is reported on its first call
             return ()
 
-    def stands(facts: Mapping[str, Any]) -> bool:
-        corner = Scenario(tuple(facts.items()), any(_same(rule, report, other) for other in again(*facts.items())))
-        if corner not in corners:
-            corners.append(corner)
-        return corner.holds
+    def is_still_reported(facts: Mapping[str, Any]) -> bool:
+        kindest_facts = Scenario(
+            tuple(facts.items()), any(_is_same_report(rule, report, other) for other in check_under(*facts.items()))
+        )
+        if kindest_facts not in scenarios:
+            scenarios.append(kindest_facts)
+        return kindest_facts.holds
 
-    corner = kindest(found, rule.estimates)
+    kindest_facts = find_mildest_facts(assumptions, rule.estimates)
     if rule.estimates:
-        found = tuple(one for one in found if one.fact in corner or one.fact.startswith(RELEASE))
-    # At each end: which is the kinder one may differ (a single GPU that offloads its shards has nothing to exchange).
-    falls = (one for one in found if any(not stands({one.fact: other}) for other in one.others))
-    falling = tuple(islice(falls, enough))
-    if corner and not falling and not stands(corner):
-        falling = tuple(one for one in found if one.fact in corner)
-    return (*untold, *falling), tuple(corners)
+        assumptions = tuple(
+            assumption
+            for assumption in assumptions
+            if assumption.fact in kindest_facts or assumption.fact.startswith(RELEASE)
+        )
+    # Try both ends: the milder one may differ (a single GPU that offloads its shards has nothing to exchange).
+    refuting_assumptions = (
+        assumption
+        for assumption in assumptions
+        if any(not is_still_reported({assumption.fact: other}) for other in assumption.others)
+    )
+    refuting = tuple(islice(refuting_assumptions, enough))
+    if kindest_facts and not refuting and not is_still_reported(kindest_facts):
+        refuting = tuple(assumption for assumption in assumptions if assumption.fact in kindest_facts)
+    return (*open_assumptions, *refuting), tuple(scenarios)
 
 
-def _asked_for(
+def _list_dependencies(
     rule: Rule, report: Report, run: Run, reads: tuple[Field, ...]
 ) -> tuple[frozenset[Field], tuple[str, ...]]:
-    """Return the fields that were read for a report, by its rule or the estimate, and the further facts."""
+    """Return the plan fields that the rule or the estimate read for a report, and the other facts it depends on."""
     if not rule.estimates:
-        return frozenset((*reads, *_sources(run, report.reads or ()))), ()
+        return frozenset((*reads, *_list_derived_sources(run, report.fields_read or ()))), ()
     card = (GPU,) if "gpu" in rule.estimates else ()
     return frozenset((*reads, *run.estimate.fields)), (MODEL, *card)
 
 
-def _pointed_at(report: Report, run: Run) -> Iterable[str]:
-    """The companions whose settings a report names beside those of another file, where it rests on both."""
+def _list_related_companions(report: Report, run: Run) -> Iterable[str]:
+    """Yield the companions whose settings the report names together with those of another file."""
     places = {report.place.document.path, *(related.place.document.path for related in report.related)}
     if len(places) > 1:
-        yield from (f"{COMPANION}{name}" for name, one in run.parts.companions.items() if one.document.path in places)
+        yield from (
+            f"{COMPANION_PREFIX}{name}"
+            for name, config in run.inputs.companions.items()
+            if config.document.path in places
+        )
 
 
-def _sources(run: Run, fields: Iterable[Field]) -> Iterable[Field]:
-    """The fields that a derived one among some may follow from, as far as they are assumed."""
-    if all((origin := run.origin(field)) is None or origin.kind != "inferred" for field in fields):
+def _list_derived_sources(run: Run, fields: Iterable[Field]) -> Iterable[Field]:
+    """Return the assumed fields that an inferred field may derive from; empty if none of `fields` is inferred."""
+    if all((origin := run.get_origin(field)) is None or origin.kind != "inferred" for field in fields):
         return ()
-    return tuple(field for field, value in run.reading if value.origin.kind == "assumed" or value.origin.assumed)
+    return tuple(
+        field for field, value in run.resolved_plan if value.origin.kind == "assumed" or value.origin.assumption
+    )
 
 
-def _same(rule: Rule, report: Report, other: Report) -> bool:
-    """Whether a report elsewhere says as much as this one does here.
+def _is_same_report(rule: Rule, report: Report, other: Report) -> bool:
+    """Return whether a report of another scenario claims at least as much as this one.
 
-    What an estimate says is its severity: its figures differ everywhere. Anything else says the same in the same words,
-    or makes the same claim.
+    Reports of an estimate are compared by severity, because their figures differ in every scenario; others by place and
+    claim (or message).
     """
     if not rule.estimates:
         return (other.place, other.claim or other.message) == (report.place, report.claim or report.message)
-    severity, there = report.severity or rule.severity, other.severity or rule.severity
-    return SEVERITIES.index(there) <= SEVERITIES.index(severity)
+    severity, other_severity = report.severity or rule.severity, other.severity or rule.severity
+    return SEVERITIES.index(other_severity) <= SEVERITIES.index(severity)
 
 
-def _read(rule: Rule, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
-    """Yield the facts that a certain report rests on: the fields that were read for it, and the card."""
+def _list_certain_grounds(rule: Rule, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
+    """Yield the facts that a certain report rests on: the plan fields read for it, and the GPU."""
     for field in reads:
-        origin, value = run.origin(field), run.plan.get(field)
+        origin, value = run.get_origin(field), run.plan.get(field)
         if origin is not None and value is not None:
-            sure = grade(origin)
-            if sure != "assumed" and not (sure == "followed" and named(field) in varying(run)):
-                yield Ground(field, value, sure, where(origin.place, origin.note))
+            certainty = grade_origin(origin)
+            if certainty != "assumed" and not (
+                certainty == "followed" and get_field(field) in find_varying_fields(run)
+            ):
+                yield Ground(field, value, certainty, describe_place(origin.place, origin.note))
     if "gpu" in rule.estimates and run.hardware.gpu_origin.kind != "assumed":
         origin = run.hardware.gpu_origin
-        yield Ground(GPU, run.hardware.gpu or run.hardware.gpu_bytes, "stated", where(origin.place, origin.note))
+        yield Ground(
+            GPU, run.hardware.gpu or run.hardware.gpu_bytes, "stated", describe_place(origin.place, origin.note)
+        )

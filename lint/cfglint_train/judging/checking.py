@@ -1,6 +1,6 @@
-"""The rules over one subject: a configuration, or a run. Nothing of it is kept, so that it can be asked again.
+"""Run the rules over one subject, a config or a run. Nothing is stored, so a subject can be checked again.
 
-What a verdict rests on is found by checking the same run with another fact: `check(changed, selection)`.
+To find out what a verdict rests on, the same run is checked with another fact: `check(changed, selection)`.
 """
 
 from __future__ import annotations
@@ -11,42 +11,42 @@ from itertools import islice
 from cfglint_rules import registry
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Finding, Report
-from cfglint_train.foundation.errors import crash
+from cfglint_train.foundation.errors import describe_crash
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.certainty import Check as Checker
-from cfglint_train.judging.certainty import graded
-from cfglint_train.judging.finding_builder import signed
+from cfglint_train.judging.certainty import grade_report
+from cfglint_train.judging.finding_builder import build_finding
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
-from cfglint_train.judging.typo_correction import as_meant
+from cfglint_train.judging.typo_correction import correct_typos
 from cfglint_train.plan.names import Field
 from cfglint_train.releases import resolution
 from cfglint_train.runs.recorded_run import RecordedRun
 from cfglint_train.runs.run import Run
 
 _Report = tuple[Report, Run | None, Mapping[Field, None]]
-"""A report with the run that it is about and the plan fields that its rule has read."""
+"""A report, the run that it is about, and the plan fields that its rule has read."""
 
 MAX_FINDINGS: Final = 200
-"""Findings of one subject. More is a file that was written for another purpose, or against cfglint."""
+"""Limit per subject. A file with more was written for another purpose, or to attack cfglint."""
 
 
-class Check(Frozen):
-    """What the rules say of one subject."""
+class CheckResult(Frozen):
+    """Findings of the rules on one subject."""
 
     findings: tuple[Finding, ...]
     troubles: tuple[Trouble, ...] = ()
-    """The rules that crashed."""
+    """Crashes of rules."""
     secrets: frozenset[str] = frozenset()
-    """Credentials that findings point at."""
-    more: bool = False
-    """There were more findings than are kept."""
+    """Secrets that findings point at."""
+    is_truncated: bool = False
+    """True if there were more findings than `MAX_FINDINGS`."""
 
 
-def check(subject: Config | Run, selection: Selection) -> Check:
-    """What the rules that are on say of a configuration by itself, or of a run."""
+def check(subject: Config | Run, selection: Selection) -> CheckResult:
+    """Run the enabled rules over a config alone, or over a run."""
     main = subject if isinstance(subject, Config) else subject.main
     run = None if isinstance(subject, Config) else subject
     configs = (main,) if run is None else run.configs
@@ -54,37 +54,42 @@ def check(subject: Config | Run, selection: Selection) -> Check:
     findings: list[Finding] = []
     troubles: list[Trouble] = []
     secrets: set[str] = set()
-    for rule in selection.applying(main.document.path, "config" if run is None else "run", frameworks):
+    for rule in selection.list_applicable(main.document.path, "config" if run is None else "run", frameworks):
         try:
-            judged = run
+            corrected_run = run
             if run is not None and rule.estimates:
-                judged = run.meant = run.meant or as_meant(run, selection)
-            checker = registry.checker(rule)
-            reports = _reports(rule, checker, main, run)
-            if judged is not None and judged is not run:
-                reports = _of_meant(rule, checker, main, reports, judged)
-            for report, asked, reads in islice(reports, MAX_FINDINGS + 1):
+                corrected_run = run.corrected = run.corrected or correct_typos(run, selection)
+            checker = registry.get_checker(rule)
+            reports = _run_rule(rule, checker, main, run)
+            if corrected_run is not None and corrected_run is not run:
+                reports = _run_rule_on_corrected(rule, checker, main, reports, corrected_run)
+            for report, reported_run, reads in islice(reports, MAX_FINDINGS + 1):
                 if len(findings) >= MAX_FINDINGS:
-                    return Check(tuple(findings), tuple(troubles), frozenset(secrets), more=True)
+                    return CheckResult(tuple(findings), tuple(troubles), frozenset(secrets), is_truncated=True)
                 if report.help is None and (rule.rests_on_vocabulary or rule.rests_on_release):
-                    beside = (config for config in configs if config.document is report.place.document)
-                    report = report._replace(help=resolution.source(next(beside, main)))
-                grading = graded(rule, report, main, asked, checker, reads)
-                finding = None if grading is None else signed(rule, report, selection, asked, grading)
+                    same_file = (config for config in configs if config.document is report.place.document)
+                    report = report._replace(help=resolution.describe_source(next(same_file, main)))
+                graded_report = grade_report(rule, report, main, reported_run, checker, reads)
+                finding = (
+                    None
+                    if graded_report is None
+                    else build_finding(rule, report, selection, reported_run, graded_report)
+                )
                 if finding is None:
                     continue
                 findings.append(finding)
-                if report.secret:
-                    secrets.add(report.place.document.text(report.place.span).strip("\"'"))
-        except Exception as error:  # a rule that crashes is reported with its code, never swallowed
-            troubles.append(Trouble(main.document.path, crash(error), rule=rule.code, ours=True))
-    return Check(tuple(findings), tuple(troubles), frozenset(secrets))
+                if report.is_secret:
+                    secrets.add(report.place.document.get_text(report.place.span).strip("\"'"))
+        except Exception as error:  # a crashed rule is reported with its code, never swallowed
+            troubles.append(Trouble(main.document.path, describe_crash(error), rule=rule.code, is_internal=True))
+    return CheckResult(tuple(findings), tuple(troubles), frozenset(secrets))
 
 
-def _reports(rule: Rule, checker: Checker, main: Config, run: Run | None) -> Iterator[_Report]:
-    """Yield what a rule says of a run (None: of `main` by itself), with the plan fields that it has read by then.
+def _run_rule(rule: Rule, checker: Checker, main: Config, run: Run | None) -> Iterator[_Report]:
+    """Yield a rule's reports on a run (None: on `main` alone), with the plan fields that it has read by then.
 
-    What a report of the vocabulary rests on is among its grounds: its rule tests many clauses with other fields.
+    The fields of vocabulary rules are not recorded: such a rule tests many clauses with other fields, and its reports
+    state their grounds.
     """
     reads: dict[Field, None] = dict.fromkeys(rule.needs)
     subject: Config | Run = main if run is None else run if rule.rests_on_vocabulary else RecordedRun(run, reads)
@@ -92,9 +97,14 @@ def _reports(rule: Rule, checker: Checker, main: Config, run: Run | None) -> Ite
         yield report, run, reads
 
 
-def _of_meant(rule: Rule, checker: Checker, main: Config, reports: Iterable[_Report], meant: Run) -> Iterator[_Report]:
-    """Yield what a rule says of a run with misspelt keys: of the run that is meant, where that is not the same."""
-    same = {report.message for report, *_ in reports}
-    notes = tuple(one.words for one in meant.parts.meant)
-    for report, run, reads in _reports(rule, checker, main, meant):
-        yield report if report.message in same else report._replace(notes=(*report.notes, *notes)), run, reads
+def _run_rule_on_corrected(
+    rule: Rule, checker: Checker, main: Config, reports: Iterable[_Report], corrected_run: Run
+) -> Iterator[_Report]:
+    """Yield a rule's reports on a run with its misspelt keys corrected.
+
+    Notes name the corrections in every report that the run as written does not have.
+    """
+    unchanged = {report.message for report, *_ in reports}
+    notes = tuple(key.description for key in corrected_run.inputs.corrected_keys)
+    for report, run, reads in _run_rule(rule, checker, main, corrected_run):
+        yield report if report.message in unchanged else report._replace(notes=(*report.notes, *notes)), run, reads

@@ -1,4 +1,4 @@
-"""What a lint has found so far, each thing once: processes that share files exchange their ledgers."""
+"""Collected results of a lint, without duplicates. Processes that share files exchange their ledgers."""
 
 from __future__ import annotations
 
@@ -8,126 +8,142 @@ from cfglint_train.documents.document import Document
 from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.typed import Any
 from cfglint_train.judging.result import CheckedFile, Trouble
-from cfglint_train.judging.sharing import Job, Occurrence, changed_by, is_of_one_run, job_of, merged, sparing
+from cfglint_train.judging.sharing import (
+    Job,
+    Occurrence,
+    get_job,
+    is_run_specific,
+    list_changed_files,
+    merge_occurrences,
+    protect_other_runs,
+)
 from cfglint_train.repository.documents import SkippedFile
-from cfglint_train.runs.not_estimated import trains
+from cfglint_train.runs.not_estimated import is_training_run
 from cfglint_train.runs.run import Run
 from cfglint_train.settings import pragmas
 
-_Key = tuple[Any, ...]
+_FindingKey = tuple[Any, ...]
 
 
 class Ledger:
-    """Findings and what goes with them. A **turn** is the number of the file whose run came first."""
+    """Findings and everything else that a lint collects. A **turn** is the number of the file whose run came first."""
 
     def __init__(self) -> None:
+        """Start with an empty ledger."""
         self.checked: dict[tuple[str, str], CheckedFile] = {}
-        self._sightings: dict[_Key, dict[Job, Occurrence]] = {}
-        """What makes findings one -> the finding of each job."""
-        self._naming: dict[str, set[Job]] = {}
-        """Companions -> the jobs that they shape."""
+        self._occurrences: dict[_FindingKey, dict[Job, Occurrence]] = {}
+        """Identity of a finding -> its occurrence in each job."""
+        self._jobs_by_companion: dict[str, set[Job]] = {}
+        """Path of a companion -> the jobs that it shapes."""
         self.troubles: list[Trouble] = []
-        self.unread: set[str] = set()
-        """Files that were not read, or not to their end, when the time of the run was used up."""
-        self.cut: set[tuple[str, str]] = set()
-        """The roots of repositories of which not all was looked at, with the bound that was met."""
+        self.unread_paths: set[str] = set()
+        """Files not read, or not completely, when the CPU time of the call was used up."""
+        self.incomplete_repositories: set[tuple[str, str]] = set()
+        """Roots of repositories that were not searched completely, with the bound that was reached."""
         self.skipped: list[SkippedFile] = []
         self.secrets: set[str] = set()
-        self.silencers: dict[str, tuple[Document, tuple[pragmas.Suppression, ...]]] = {}
-        """Documents with comments that silence findings."""
-        self.heard: set[str] = set()
+        self.suppressions: dict[str, tuple[Document, tuple[pragmas.Suppression, ...]]] = {}
+        """Documents with suppression comments, by path."""
+        self.paths_with_comments_read: set[str] = set()
         """Files whose comments were read."""
-        self.companions: dict[str, int] = {}
-        """Files with configurations that are no main ones, and their turns."""
-        self.named: set[_Key] = set()
-        """The configurations that belong to some run."""
-        self.runs = 0
-        """How many training runs were met; a companion that no configuration names is none."""
+        self.companion_turns: dict[str, int] = {}
+        """Files with configs that are not main configs, and their turns."""
+        self.config_keys: set[_FindingKey] = set()
+        """Path and root of every config that belongs to a run."""
+        self.run_count = 0
+        """Number of training runs; a companion that no config names does not count."""
         self.digests: list[tuple[int, Any]] = []
-        """What is kept of the runs, with the turns of their files."""
+        """Digests of the runs, with the turns of their files."""
 
     def add(self, findings: Iterable[Finding], turn: int) -> None:
-        """Note the findings of one subject, unless they are known."""
-        met: dict[_Key, int] = {}
+        """Add the findings of one subject, unless they are already collected."""
+        occurrence_counts: dict[_FindingKey, int] = {}
         for finding in findings:
-            key, job = identity(finding), job_of(finding.run)
-            if is_shared(finding):
+            key, job = get_identity(finding), get_job(finding.run)
+            if is_in_companion(finding):
                 key = key[:-1]
-                met[key] = number = met.get(key, 0) + 1
+                occurrence_counts[key] = number = occurrence_counts.get(key, 0) + 1
                 key = (*key, number)
-            self._sightings.setdefault(key, {}).setdefault(job, Occurrence(turn, finding))
+            self._occurrences.setdefault(key, {}).setdefault(job, Occurrence(turn, finding))
 
-    def name(self, run: Run) -> None:
-        """Note a run, and the companions that shape it."""
-        self.runs += trains(run)
+    def add_run(self, run: Run) -> None:
+        """Count a run and record the companions that shape it."""
+        self.run_count += is_training_run(run)
         for companion in run.companions:
-            self._naming.setdefault(companion.document.path, set()).add(job_of(run))
+            self._jobs_by_companion.setdefault(companion.document.path, set()).add(get_job(run))
 
-    def paths(self) -> list[str]:
-        """Return the files that findings point into."""
-        return sorted({key[0] for key in self._sightings})
+    def list_paths(self) -> list[str]:
+        """Return the files that findings point into, sorted."""
+        return sorted({key[0] for key in self._occurrences})
 
-    def findings(self) -> Iterator[Finding]:
-        """Every finding once; one of several runs has the grade of the worst. A fix spares the files of other runs."""
-        shared = {path: jobs for path, jobs in self._naming.items() if len(jobs) > 1}
-        agreeing = self._agreeing(shared) if shared else {}
-        for sightings in self._sightings.values():
-            naming = self._naming.get(next(iter(sightings.values())).finding.path, ())
-            found = merged(sightings, naming)
-            for path in changed_by(found).intersection(shared):
-                others = shared[path] - agreeing.get((found.code, path), set())
-                found = sparing(found, path, len(shared[path]) - 1 if is_of_one_run(found) else len(others))
-            yield found
+    def list_findings(self) -> Iterator[Finding]:
+        """Yield every finding once.
 
-    def _agreeing(self, shared: Mapping[str, set[Job]]) -> dict[tuple[str, str], set[Job]]:
-        """The runs for which a rule would change a file that several of them name."""
-        found: dict[tuple[str, str], set[Job]] = {}
-        for sightings in self._sightings.values():
-            for job, sighting in sightings.items():
-                for path in changed_by(sighting.finding).intersection(shared):
-                    found.setdefault((sighting.finding.code, path), set()).add(job)
-        return found
+        A finding of several runs has the worst run's grade. Its fix does not touch files that other runs read too.
+        """
+        shared = {path: jobs for path, jobs in self._jobs_by_companion.items() if len(jobs) > 1}
+        agreeing_jobs = self._find_agreeing_jobs(shared) if shared else {}
+        for occurrences in self._occurrences.values():
+            naming_jobs = self._jobs_by_companion.get(next(iter(occurrences.values())).finding.path, ())
+            finding = merge_occurrences(occurrences, naming_jobs)
+            for path in list_changed_files(finding).intersection(shared):
+                others = shared[path] - agreeing_jobs.get((finding.code, path), set())
+                finding = protect_other_runs(
+                    finding, path, len(shared[path]) - 1 if is_run_specific(finding) else len(others)
+                )
+            yield finding
 
-    def change(self, wanted: Callable[[Finding], bool], changed: Callable[[list[Finding]], Iterable[Finding]]) -> None:
-        """Put others in the place of some findings."""
+    def _find_agreeing_jobs(self, shared: Mapping[str, set[Job]]) -> dict[tuple[str, str], set[Job]]:
+        """Return the jobs in which a rule would change a shared file, by rule code and path."""
+        agreeing_jobs: dict[tuple[str, str], set[Job]] = {}
+        for occurrences in self._occurrences.values():
+            for job, occurrence in occurrences.items():
+                for path in list_changed_files(occurrence.finding).intersection(shared):
+                    agreeing_jobs.setdefault((occurrence.finding.code, path), set()).add(job)
+        return agreeing_jobs
+
+    def replace_findings(
+        self, is_wanted: Callable[[Finding], bool], replace: Callable[[list[Finding]], Iterable[Finding]]
+    ) -> None:
+        """Replace the findings for which `is_wanted` is true by the results of `replace`."""
         places = [
-            (sightings, job)
-            for sightings in self._sightings.values()
-            for job, sighting in sightings.items()
-            if wanted(sighting.finding)
+            (occurrences, job)
+            for occurrences in self._occurrences.values()
+            for job, occurrence in occurrences.items()
+            if is_wanted(occurrence.finding)
         ]
         if places:
-            for (sightings, job), finding in zip(places, changed([at[job].finding for at, job in places])):
-                sightings[job] = sightings[job]._replace(finding=finding)
+            for (occurrences, job), finding in zip(places, replace([by_job[job].finding for by_job, job in places])):
+                occurrences[job] = occurrences[job]._replace(finding=finding)
 
     def absorb(self, other: Ledger) -> None:
-        """Take over what was found elsewhere."""
+        """Merge the results of another process into this ledger."""
         self.checked.update(other.checked)
-        for key, sightings in other._sightings.items():
-            ours = self._sightings.setdefault(key, {})
-            for job, sighting in sightings.items():
-                if job not in ours or sighting.turn < ours[job].turn:
-                    ours[job] = sighting
-        for path, jobs in other._naming.items():
-            self._naming.setdefault(path, set()).update(jobs)
+        for key, occurrences in other._occurrences.items():
+            merged = self._occurrences.setdefault(key, {})
+            for job, occurrence in occurrences.items():
+                if job not in merged or occurrence.turn < merged[job].turn:
+                    merged[job] = occurrence
+        for path, jobs in other._jobs_by_companion.items():
+            self._jobs_by_companion.setdefault(path, set()).update(jobs)
         self.troubles += other.troubles
-        self.unread |= other.unread
-        self.cut |= other.cut
+        self.unread_paths |= other.unread_paths
+        self.incomplete_repositories |= other.incomplete_repositories
         self.skipped += other.skipped
         self.secrets |= other.secrets
-        self.silencers.update(other.silencers)
-        self.heard |= other.heard
-        self.companions.update(other.companions)
-        self.named |= other.named
-        self.runs += other.runs
+        self.suppressions.update(other.suppressions)
+        self.paths_with_comments_read |= other.paths_with_comments_read
+        self.companion_turns.update(other.companion_turns)
+        self.config_keys |= other.config_keys
+        self.run_count += other.run_count
         self.digests += other.digests
 
 
-def identity(finding: Finding) -> _Key:
-    """What makes two findings one: place, rule and message."""
+def get_identity(finding: Finding) -> _FindingKey:
+    """Return the place, code and message of a finding, which identify it."""
     return finding.path, finding.start, finding.end, finding.code, finding.message
 
 
-def is_shared(finding: Finding) -> bool:
-    """Whether a finding about a run points into a companion, which other runs may name as well."""
+def is_in_companion(finding: Finding) -> bool:
+    """Return whether a finding about a run points into a companion, which other runs may name as well."""
     return finding.run is not None and finding.path != finding.run.main.document.path

@@ -1,4 +1,4 @@
-"""Files in, findings out: assembles the runs of some files, checks them, and shares many files among processes."""
+"""Lint files: assemble their runs, check them, and share many files among processes."""
 
 from __future__ import annotations
 
@@ -15,345 +15,363 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final, TypeVar
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.judging.checking import MAX_FINDINGS, check
 from cfglint_train.judging.collector import Ledger
-from cfglint_train.judging.finding_builder import signed
+from cfglint_train.judging.finding_builder import build_finding
 from cfglint_train.judging.options import LintOptions
-from cfglint_train.judging.result import CheckedFile, Result, Trouble, trouble_of
-from cfglint_train.judging.selection import Selection, settings_resolver
+from cfglint_train.judging.result import CheckedFile, Result, Trouble, build_trouble
+from cfglint_train.judging.selection import Selection, build_settings_resolver
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
 from cfglint_train.settings import pragmas
 from cfglint_train.settings.error import SettingsError
 
 if TYPE_CHECKING:
-    from cfglint_train.judging.baseline import Baseline, Split
+    from cfglint_train.judging.baseline import Baseline, BaselineComparison
 
-MALFORMED_PRAGMA: Final = registry.OF_ENGINE["pragma"]
-SECRETS: Final = registry.OF_ENGINE["secret"]
+MALFORMED_PRAGMA: Final = registry.ENGINE_RULES["pragma"]
+SECRETS: Final = registry.ENGINE_RULES["secret"]
 
-# Fewer files are not worth a process: copying one and reading its answer takes as long as some dozen of them.
+# Fewer files do not pay for a process: copying one and reading its result takes as long as a few dozen files.
 FILES_PER_JOB: Final = 32
-MOST_ALONE: Final = 8
-"""Files that one process checks before others are started: so many hold a run, or few of them do."""
+MAX_FILES_BEFORE_FORK: Final = 8
+"""Files that the first process checks before it starts others. If none of them has a run, few of the rest do."""
 
 MAX_SECONDS: Final = 10.0
-"""Processor time for one file. The slowest file of the corpus takes under two seconds."""
+"""CPU time for one file. The slowest file of the corpus takes less than two seconds."""
 MAX_CONFIGS: Final = 100
-"""Configurations of one file, or launches of one script."""
+"""Configs of one file, or launches of one script."""
 MAX_SUPPRESSIONS: Final = 200
-"""Comments of one file that silence findings."""
+"""Suppression comments of one file."""
 
-Part = TypeVar("Part")
-Made = TypeVar("Made")
-
-
-def workspace_for(options: LintOptions, sources: Mapping[str, bytes] | None = None) -> Workspace:
-    """A workspace that follows the options."""
-    return Workspace(settings_resolver(options.settings, options.settings_files), options.command_line, sources)
+Subject = TypeVar("Subject")
+Product = TypeVar("Product")
 
 
-def enabled(workspace: Workspace, path: str, options: LintOptions) -> Mapping[str, Rule]:
-    """The rules that are on for a file, by their codes."""
-    return Selection(workspace.settings_for, options).enabled(path)
+def open_workspace(options: LintOptions, sources: Mapping[str, bytes] | None = None) -> Workspace:
+    """Return a workspace that follows the options."""
+    return Workspace(build_settings_resolver(options.settings, options.settings_files), options.command_line, sources)
+
+
+def list_enabled_rules(workspace: Workspace, path: str, options: LintOptions) -> Mapping[str, Rule]:
+    """Return the rules that are enabled for a file, by code."""
+    return Selection(workspace.settings_for, options).list_enabled(path)
 
 
 def lint(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Result:
-    """Check the files. Nothing is written."""
-    whole = Lint(workspace, options)
-    turns = list(enumerate(paths))
-    jobs = _jobs(options.jobs, len(turns) // FILES_PER_JOB)
-    if jobs < 2:
-        whole.runs_of(turns)
+    """Check the files. Writes nothing."""
+    lint_run = LintRun(workspace, options)
+    numbered_paths = list(enumerate(paths))
+    process_count = _count_processes(options.jobs, len(numbered_paths) // FILES_PER_JOB)
+    if process_count < 2:
+        lint_run.check_files(numbered_paths)
     else:
         from cfglint_train.foundation import pool
-        from cfglint_train.repository.scheduling import neighbours
+        from cfglint_train.repository.scheduling import sort_turns
 
-        def share(part: Iterator[tuple[int, str]]) -> Ledger:
+        def check_part(part: Iterator[tuple[int, str]]) -> Ledger:
             options.budget.take_part()
-            one = Lint(workspace, options)
-            one.runs_of(part)
-            return one.share()
+            part_lint = LintRun(workspace, options)
+            part_lint.check_files(part)
+            return part_lint.export_ledger()
 
-        order = neighbours(turns, workspace.repositories)
-        alone = 0
-        while alone < min(MOST_ALONE, len(order)) and not whole.ledger.runs:
-            whole.runs_of(order[alone : alone + 1])  # what a run needs is imported and read once, for all processes
-            alone += 1
+        order = sort_turns(numbered_paths, workspace.repositories)
+        checked = 0
+        while checked < min(MAX_FILES_BEFORE_FORK, len(order)) and not lint_run.ledger.run_count:
+            lint_run.check_files(
+                order[checked : checked + 1]
+            )  # load what a run needs once, before the processes are copied
+            checked += 1
         options.budget.divide()
-        for found in pool.gather(share, order[alone:], jobs):
-            whole.ledger.absorb(found)
+        for ledger in pool.gather(check_part, order[checked:], process_count):
+            lint_run.ledger.absorb(ledger)
         options.budget.unite()
-        whole.ledger.digests.sort(key=lambda pair: pair[0])
-    whole.companions_alone()
-    result = whole.result()
-    return result._replace(looked_at=len(turns), runs=result.runs if jobs < 2 else ())
+        lint_run.ledger.digests.sort(key=lambda pair: pair[0])
+    lint_run.check_unnamed_companions()
+    result = lint_run.build_result()
+    return result._replace(file_count=len(numbered_paths), runs=result.runs if process_count < 2 else ())
 
 
-def _jobs(wanted: int, useful: int) -> int:
-    """How many processes share the files."""
-    if useful < 2 or wanted == 1:
+def _count_processes(requested: int, useful: int) -> int:
+    """Return the number of processes that share the files."""
+    if useful < 2 or requested == 1:
         return 1
     from cfglint_train.foundation import pool
 
-    return min(wanted or pool.processors(), useful) if pool.can_copy() else 1
+    return min(requested or pool.count_processors(), useful) if pool.can_copy() else 1
 
 
-class Lint:
-    """The lint of some files: which configurations and runs are checked, each once."""
+class LintRun:
+    """Lint of some files: checks every config and every run once."""
 
     def __init__(self, workspace: Workspace, options: LintOptions) -> None:
+        """Prepare a lint without checking anything yet."""
         self.workspace = workspace
         self.options = options
         self.selection = Selection(workspace.settings_for, options)
         self.ledger = Ledger()
         self.runs: list[Run] = []
-        self._met: set[str] = set()
-        self._left: dict[str, float] = {}
-        """Files -> the seconds that are left for them; nothing more is done for those that have none."""
+        self._documents_seen: set[str] = set()
+        self._seconds_left: dict[str, float] = {}
+        """Remaining CPU seconds by file; a file without any left is not processed further."""
 
-    def runs_of(self, turns: Iterable[tuple[int, str]]) -> None:
-        """Check the main configurations among some files, with what they name."""
-        for turn, path in turns:
+    def check_files(self, numbered_paths: Iterable[tuple[int, str]]) -> None:
+        """Check the main configs in some files, together with what they name."""
+        for turn, path in numbered_paths:
             runs: list[tuple[int, Run]] = []
-            configs = self._configs(path)
+            configs = self._read_configs(path)
             if len(configs) > MAX_CONFIGS:
-                self._stop(path, f"more than {MAX_CONFIGS} configurations; those after them were not checked")
+                self._report_limit(path, f"more than {MAX_CONFIGS} configurations; the rest were not checked")
             for config in configs[:MAX_CONFIGS]:
                 if config.role == "main":
-                    runs += [(turn, run) for run in self._assembled(config)]
+                    runs += [(turn, run) for run in self._assemble_run(config)]
                 else:
-                    self.ledger.companions[path] = turn
-            self._examine(runs)
+                    self.ledger.companion_turns[path] = turn
+            self._check_runs(runs)
 
-    def companions_alone(self) -> None:
-        """Check companions that no main configuration names: each is a run of its own, as far as it goes."""
+    def check_unnamed_companions(self) -> None:
+        """Check companions that no main config names, each as a run of its own."""
         runs = [
             (turn, run)
-            for path, turn in sorted(self.ledger.companions.items(), key=lambda item: item[1])
-            for config in self._configs(path)
-            if config.role != "main" and (config.document.path, config.root) not in self.ledger.named
-            for run in self._assembled(config)
+            for path, turn in sorted(self.ledger.companion_turns.items(), key=lambda item: item[1])
+            for config in self._read_configs(path)
+            if config.role != "main" and (config.document.path, config.root) not in self.ledger.config_keys
+            for run in self._assemble_run(config)
         ]
-        # One may name another, as accelerate's file names DeepSpeed's.
-        named = {(config.document.path, config.root) for _, run in runs for config in run.companions}
-        self._examine([(turn, run) for turn, run in runs if (run.main.document.path, run.main.root) not in named])
+        # A companion can name another: accelerate's file names DeepSpeed's.
+        config_keys = {(config.document.path, config.root) for _, run in runs for config in run.companions}
+        self._check_runs(
+            [(turn, run) for turn, run in runs if (run.main.document.path, run.main.root) not in config_keys]
+        )
 
-    def share(self) -> Ledger:
-        """What was found so far. Fixes are written out, since runs stay where they are."""
-        from cfglint_train.judging.remedies import settled
+    def export_ledger(self) -> Ledger:
+        """Return the ledger for another process. Fixes are written out as edits, because runs are not sent."""
+        from cfglint_train.judging.remedies import detach_findings
 
-        self._conclude()
+        self._finish()
         self.ledger.skipped += self.workspace.documents.skipped
-        self.ledger.change(lambda _: True, settled)
+        self.ledger.replace_findings(lambda _: True, detach_findings)
         return self.ledger
 
-    def result(self) -> Result:
-        """The findings that nothing silences, in order."""
-        self._conclude()
+    def build_result(self) -> Result:
+        """Return the result, with unsuppressed findings in order."""
+        self._finish()
         ledger = self.ledger
-        if ledger.unread:
-            from cfglint_train.judging.unread import note_budget
+        if ledger.unread_paths:
+            from cfglint_train.judging.unread import report_budget
 
-            note_budget(sorted(ledger.unread), self.options.budget, self.selection, ledger)
-        for root, bound in sorted(ledger.cut):
-            from cfglint_train.judging.unread import note_bound
+            report_budget(sorted(ledger.unread_paths), self.options.budget, self.selection, ledger)
+        for root, bound in sorted(ledger.incomplete_repositories):
+            from cfglint_train.judging.unread import report_bound
 
-            within = (path for path, _ in ledger.checked if self.workspace.repositories.index(path).root == root)
-            note_bound(min(within, default=root), bound, self.selection, ledger)
-        for path in ledger.paths():
-            self._hear(path, 0)
-        found = sorted(ledger.findings(), key=lambda finding: finding.order)
-        if ledger.silencers and self.options.suppressions:
-            from cfglint_train.judging.suppressions import unsuppressed
+            checked_paths = (
+                path for path, _ in ledger.checked if self.workspace.repositories.get_index(path).root == root
+            )
+            report_bound(min(checked_paths, default=root), bound, self.selection, ledger)
+        for path in ledger.list_paths():
+            self._read_comments(path, 0)
+        findings = sorted(ledger.list_findings(), key=lambda finding: finding.sort_key)
+        if ledger.suppressions and self.options.suppressions:
+            from cfglint_train.judging.suppressions import filter_suppressed
 
-            found = unsuppressed(found, ledger, self.selection)
-        accepted = None if self.options.baseline is None else self._accepted(self.options.baseline, found)
+            findings = filter_suppressed(findings, ledger, self.selection)
+        comparison = (
+            None if self.options.baseline is None else self._compare_with_baseline(self.options.baseline, findings)
+        )
         return Result(
             files=tuple(sorted(ledger.checked.values())),
-            findings=tuple(found) if accepted is None else accepted.new,
-            accepted=accepted,
+            findings=tuple(findings) if comparison is None else comparison.new,
+            accepted=comparison,
             troubles=tuple(sorted(set(ledger.troubles), key=lambda trouble: (trouble[:2], trouble.rule or ""))),
             skipped=tuple(dict.fromkeys((*ledger.skipped, *self.workspace.documents.skipped))),
             runs=tuple(self.runs),
-            runs_met=ledger.runs,
+            run_count=ledger.run_count,
             secrets=frozenset(ledger.secrets),
-            digests=tuple(one for _, one in ledger.digests),
+            digests=tuple(digest for _, digest in ledger.digests),
         )
 
-    def _accepted(self, baseline: Baseline, found: list[Finding]) -> Split:
-        """The findings compared with the baseline."""
+    def _compare_with_baseline(self, baseline: Baseline, findings: list[Finding]) -> BaselineComparison:
+        """Compare the findings with the baseline."""
         from cfglint_train.foundation.regular_files import is_below
-        from cfglint_train.judging.baseline import held_against
+        from cfglint_train.judging.baseline import compare_with_baseline
 
         troubled = {os.path.abspath(trouble.path) for trouble in self.ledger.troubles}
 
-        def judged(path: str, code: str) -> bool:
-            below = any(is_below(path, folder) for folder in self.options.folders)
-            read = path not in troubled and not self.ledger.unread  # of a folder that was not walked, nothing is known
-            return below and read and code in self.selection.enabled(os.path.relpath(path))
+        def is_checked(path: str, code: str) -> bool:
+            is_in_folder = any(is_below(path, folder) for folder in self.options.folders)
+            is_read = path not in troubled and not self.ledger.unread_paths  # unread folders prove nothing
+            return is_in_folder and is_read and code in self.selection.list_enabled(os.path.relpath(path))
 
-        return held_against(found, baseline, self.ledger.secrets, judged)
+        return compare_with_baseline(findings, baseline, self.ledger.secrets, is_checked)
 
-    def _configs(self, path: str) -> list[Config]:
-        """The configurations in a file."""
-        return self._tried(path, self.workspace.configs_in, path) or []
+    def _read_configs(self, path: str) -> list[Config]:
+        """Return the configs in a file, or none if reading fails."""
+        return self._try(path, self.workspace.read_configs, path) or []
 
-    def _assembled(self, config: Config) -> list[Run]:
-        """The run of a configuration, if it can be assembled."""
-        run = self._tried(config.document.path, self.workspace.run, config)
+    def _assemble_run(self, config: Config) -> list[Run]:
+        """Return the run of a config in a list, which is empty if assembling fails."""
+        run = self._try(config.document.path, self.workspace.resolve_run, config)
         if run is None:
             return []
-        run.parts = run.parts._replace(refusals=partial(_refusals, self.workspace))
+        run.inputs = run.inputs._replace(find_refusals=partial(_find_refusals, self.workspace))
         return [run]
 
-    def _tried(self, path: str, work: Callable[[Part], Made], part: Part) -> Made | None:
-        """What some work on a file makes; whatever goes wrong with the file stays with it."""
-        left = self._left.setdefault(path, MAX_SECONDS)
-        if left <= 0 or self._is_spent(path):
+    def _try(self, path: str, function: Callable[[Subject], Product], argument: Subject) -> Product | None:
+        """Call a function on a file within its CPU time; return None and record the trouble if it fails."""
+        seconds = self._seconds_left.setdefault(path, MAX_SECONDS)
+        if seconds <= 0 or self._is_budget_spent(path):
             return None
-        budget, clock = self.options.budget, deadline.clock
-        end = clock() + left
+        budget, clock = self.options.budget, deadline.read_clock
+        end = clock() + seconds
         try:
-            return deadline.within(lambda: min(end - clock(), budget.left()), work, part)
+            return deadline.run_within(lambda: min(end - clock(), budget.compute_seconds_left()), function, argument)
         except SettingsError:
             raise
         except deadline.OutOfTime:
-            if not self._is_spent(path):
-                self._stop(path, f"not checked to its end: it takes more than {MAX_SECONDS:.0f} seconds")
+            if not self._is_budget_spent(path):
+                self._report_limit(path, f"not fully checked: it takes more than {MAX_SECONDS:.0f} seconds")
             return None
         except Exception as error:
-            self.ledger.troubles.append(trouble_of(path, error))
+            self.ledger.troubles.append(build_trouble(path, error))
             return None
         finally:
-            self._left[path] = end - clock()
+            self._seconds_left[path] = end - clock()
 
-    def _is_spent(self, path: str) -> bool:
-        """Return whether the time of the whole run is used up; a file is then noted as not read."""
-        spent = self.options.budget.left() <= 0
+    def _is_budget_spent(self, path: str) -> bool:
+        """Return whether the CPU time of the whole call is used up; the file is then recorded as unread."""
+        spent = self.options.budget.compute_seconds_left() <= 0
         if spent:
-            self.ledger.unread.add(path)
+            self.ledger.unread_paths.add(path)
         return spent
 
-    def _stop(self, path: str, reason: str) -> None:
-        """Note that a file goes beyond a limit; nothing more is done for it where its time is up."""
-        from cfglint_train.judging.unread import note_limit
+    def _report_limit(self, path: str, reason: str) -> None:
+        """Report that a file exceeds a limit."""
+        from cfglint_train.judging.unread import report_limit
 
-        note_limit(path, reason, self.selection, self.ledger)
+        report_limit(path, reason, self.selection, self.ledger)
 
-    def _examine(self, runs: list[tuple[int, Run]]) -> None:
-        """Check runs and the configurations in them."""
-        runs = [(turn, run) for turn, run in runs if not self._is_spent(run.main.document.path)]
+    def _check_runs(self, runs: list[tuple[int, Run]]) -> None:
+        """Check runs and the configs in them."""
+        runs = [(turn, run) for turn, run in runs if not self._is_budget_spent(run.main.document.path)]
         for turn, run in runs:
             for config in run.configs:
                 key = (config.document.path, config.root)
-                if key not in self.ledger.named:
-                    self.ledger.named.add(key)
+                if key not in self.ledger.config_keys:
+                    self.ledger.config_keys.add(key)
                     checked = CheckedFile(config.document.path, config.framework, config.role)
                     self.ledger.checked.setdefault((checked.path, checked.framework), checked)
-                    self._meet(config.document, turn)
+                    self._read_document(config.document, turn)
                     self._check(config, turn)
-            for script in run.parts.scripts:
-                self._meet(script, turn)
-                self.ledger.add(self._said(SECRETS, registry.module(SECRETS).reports(script)), turn)
+            for script in run.inputs.scripts:
+                self._read_document(script, turn)
+                self.ledger.add(self._build_findings(SECRETS, registry.load_module(SECRETS).reports(script)), turn)
         for turn, run in runs:
             self._check(run, turn)
-            if run.problem is not None:
-                place = run.place("model.id")
-                position = place.document.position(place.span.start)
-                self.ledger.troubles.append(Trouble(place.document.path, run.problem, position))
+            if run.model_problem is not None:
+                place = run.find_place("model.id")
+                position = place.document.locate(place.span.start)
+                self.ledger.troubles.append(Trouble(place.document.path, run.model_problem, position))
             self.runs.append(run)
-            self.ledger.name(run)
+            self.ledger.add_run(run)
             if self.options.digest is not None:
                 self.ledger.digests.append((turn, self.options.digest(run)))
 
     def _check(self, subject: Config | Run, turn: int) -> None:
-        """Note what the rules say of a configuration or a run."""
+        """Collect what the rules find in a config or a run."""
         path = (subject if isinstance(subject, Config) else subject.main).document.path
-        found = self._tried(path, partial(check, selection=self.selection), subject)
-        if found is None:
+        checked = self._try(path, partial(check, selection=self.selection), subject)
+        if checked is None:
             return
-        if found.more:
-            self._stop(path, f"more than {MAX_FINDINGS} findings; the others are not shown")
-        for finding in found.findings:
+        if checked.is_truncated:
+            self._report_limit(path, f"more than {MAX_FINDINGS} findings; the others are not shown")
+        for finding in checked.findings:
             if finding.place is not None:
-                self._meet(finding.place.document, turn)
-        self.ledger.add(found.findings, turn)
-        self.ledger.troubles += found.troubles
-        self.ledger.secrets |= found.secrets
+                self._read_document(finding.place.document, turn)
+        self.ledger.add(checked.findings, turn)
+        self.ledger.troubles += checked.troubles
+        self.ledger.secrets |= checked.secrets
 
-    def _meet(self, document: Document, turn: int) -> None:
-        """Note what a document holds beside settings: credentials, and comments that address cfglint."""
-        if document.path in self._met:
+    def _read_document(self, document: Document, turn: int) -> None:
+        """Collect the secrets in a document and the comments that address cfglint."""
+        if document.path in self._documents_seen:
             return
-        self._met.add(document.path)
-        self.ledger.secrets.update(registry.module(SECRETS).values(document))
-        self._hear(document.path, turn)
+        self._documents_seen.add(document.path)
+        self.ledger.secrets.update(registry.load_module(SECRETS).values(document))
+        self._read_comments(document.path, turn)
 
-    def _hear(self, path: str, turn: int) -> None:
-        """Note the comments of a file that address cfglint. They are read from its own text: a finding may point into
-        the commands of a Makefile or a read-me file.
+    def _read_comments(self, path: str, turn: int) -> None:
+        """Collect the comments of a file that address cfglint.
+
+        They are read from the file's own text, because a finding may point into the commands of a Makefile or README.
         """
-        if path in self.ledger.heard:
+        if path in self.ledger.paths_with_comments_read:
             return
-        self.ledger.heard.add(path)
-        document = self.workspace.documents.commented(path, pragmas.MARK)
+        self.ledger.paths_with_comments_read.add(path)
+        document = self.workspace.documents.read_commented(path, pragmas.MARK)
         if document is None:
             return
-        self.ledger.add(self._said(MALFORMED_PRAGMA, registry.checker(MALFORMED_PRAGMA)(document)), turn)
-        suppressions = pragmas.pragmas(document).suppressions
+        self.ledger.add(self._build_findings(MALFORMED_PRAGMA, registry.get_checker(MALFORMED_PRAGMA)(document)), turn)
+        suppressions = pragmas.read_pragmas(document).suppressions
         if len(suppressions) > MAX_SUPPRESSIONS:
-            self._stop(path, f"more than {MAX_SUPPRESSIONS} suppressions; those after them do nothing")
+            self._report_limit(path, f"more than {MAX_SUPPRESSIONS} suppressions; the rest have no effect")
             suppressions = suppressions[:MAX_SUPPRESSIONS]
         if suppressions:
-            self.ledger.silencers[path] = document, suppressions
+            self.ledger.suppressions[path] = document, suppressions
 
-    def _is_silenced(self, finding: Finding) -> bool:
-        """Return whether a comment silences a finding."""
-        _, suppressions = self.ledger.silencers.get(finding.path, (None, ()))
+    def _is_suppressed(self, finding: Finding) -> bool:
+        """Return whether a comment suppresses a finding."""
+        _, suppressions = self.ledger.suppressions.get(finding.path, (None, ()))
         return self.options.suppressions and any(
-            pragmas.silencing(one, finding.code, finding.name, finding.start, finding.end) for one in suppressions
+            pragmas.find_silencing_codes(suppression, finding.code, finding.name, finding.start, finding.end)
+            for suppression in suppressions
         )
 
-    def _said(self, rule: Rule, reports: Iterable[Report]) -> list[Finding]:
-        """The findings of a rule that reads a text alone."""
-        found = (signed(rule, report, self.selection) for report in reports)
-        return [finding for finding in found if finding is not None]
+    def _build_findings(self, rule: Rule, reports: Iterable[Report]) -> list[Finding]:
+        """Return the findings of a rule that needs only a text."""
+        findings = (build_finding(rule, report, self.selection) for report in reports)
+        return [finding for finding in findings if finding is not None]
 
-    def _conclude(self) -> None:
-        """Note the files that could not be read, and keep fixes from being applied where the framework would refuse
-        the fixed file, or another fix undoes them.
-        """
-        self.ledger.cut.update(self.workspace.repositories.cut())
+    def _finish(self) -> None:
+        """Report unread files, and withhold fixes that the framework would reject or that conflict with another fix."""
+        self.ledger.incomplete_repositories.update(self.workspace.repositories.list_limits_reached())
         if self.workspace.documents.unread:
-            from cfglint_train.judging.unread import note_unread
+            from cfglint_train.judging.unread import report_unread
 
-            note_unread(self.workspace.documents, self.selection, self.ledger)
-        self.ledger.change(lambda finding: finding.intent is not None and bool(finding.intent.keys), self._guarded)
-        self.ledger.change(lambda finding: finding.intent is not None and not self._is_silenced(finding), _apart)
+            report_unread(self.workspace.documents, self.selection, self.ledger)
+        self.ledger.replace_findings(
+            lambda finding: finding.intent is not None and bool(finding.intent.keys), self._check_fixes
+        )
+        self.ledger.replace_findings(
+            lambda finding: finding.intent is not None and not self._is_suppressed(finding), _drop_conflicting_fixes
+        )
 
-    def _guarded(self, findings: list[Finding]) -> list[Finding]:
-        """The findings, those that would be refused for display only; no fix is kept that could not be looked at."""
-        from cfglint_train.judging.fix_preconditions import guarded
+    def _check_fixes(self, findings: list[Finding]) -> list[Finding]:
+        """Return the findings with rejected fixes demoted to display only.
 
-        of_files: dict[str, list[int]] = {}
+        A fix that could not be checked is removed.
+        """
+        from cfglint_train.judging.fix_preconditions import drop_rejected_fixes
+
+        numbers_by_path: dict[str, list[int]] = {}
         for number, finding in enumerate(findings):
             if finding.intent is not None:
-                of_files.setdefault(finding.intent.keys[0][0].document.path, []).append(number)
-        for path, numbers in of_files.items():
-            found = [findings[number] for number in numbers]
-            in_time = self.options.budget.left() > 0
-            kept = self._tried(path, guarded, found) if in_time else None
-            for number, finding in zip(numbers, kept or (one._replace(intent=None) for one in found)):
+                numbers_by_path.setdefault(finding.intent.keys[0][0].document.path, []).append(number)
+        for path, numbers in numbers_by_path.items():
+            file_findings = [findings[number] for number in numbers]
+            has_time = self.options.budget.compute_seconds_left() > 0
+            checked = self._try(path, drop_rejected_fixes, file_findings) if has_time else None
+            for number, finding in zip(
+                numbers, checked or (unchecked._replace(intent=None) for unchecked in file_findings)
+            ):
                 findings[number] = finding
         return findings
 
 
-def _refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
-    from cfglint_train.judging.fix_preconditions import refusals
+def _find_refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
+    from cfglint_train.judging.fix_preconditions import find_refusals
 
-    return refusals(workspace, run, texts)
+    return find_refusals(workspace, run, texts)
 
 
-def _apart(findings: Iterable[Finding]) -> list[Finding]:
-    from cfglint_train.judging.fix_preconditions import apart
+def _drop_conflicting_fixes(findings: Iterable[Finding]) -> list[Finding]:
+    from cfglint_train.judging.fix_preconditions import drop_conflicting_fixes
 
-    return apart(findings)
+    return drop_conflicting_fixes(findings)

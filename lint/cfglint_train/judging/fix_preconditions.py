@@ -1,8 +1,8 @@
-"""Whether a fix would make a framework refuse what it takes now, or another fix would undo it.
+"""Preconditions of fixes: the framework accepts the fixed file, and no other fix or rule undoes the change.
 
-A vocabulary fix gives a key the effect that its author meant it to have. Where that effect is refused beside the rest
-of the configuration (a plugin beside a rival, checkpointing on a model that has none), the fix is shown and never
-applied. So is a fix that changes what another one of the report changes otherwise, and one after which a rule would ask
+A vocabulary fix gives a key the effect that its author intended. If the framework rejects that effect together with the
+rest of the config (a plugin next to a rival, checkpointing for a model without support), the fix is shown but never
+applied. The same holds for fixes that set one setting to different values, and for a fix after which a rule would ask
 for the former value.
 """
 
@@ -13,216 +13,228 @@ from functools import cache
 
 from cfglint_rules import registry
 from cfglint_rules.rule import Rule
-from cfglint_train.documents.document import CannotEdit, Change, Document, DocumentError, Route, Set, apply
+from cfglint_train.documents.document import CannotEdit, Change, Document, DocumentError, Route, Set, apply_edits
 from cfglint_train.findings.finding import SEVERITIES, Finding, Fix
 from cfglint_train.foundation.typed import TypeGuard
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import naming
+from cfglint_train.frameworks.registry import find_frameworks_of_rule
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.reading import changed, same
+from cfglint_train.plan.reading import find_changed_fields, is_equal
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
 
-_EDITED: tuple[str, ...] = ("yaml", "json")
+_EDITABLE_SYNTAXES: tuple[str, ...] = ("yaml", "json")
 
 
-def guarded(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings, those with a fix of keys for display only where the framework would refuse the fixed file.
+def drop_rejected_fixes(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings, with key fixes demoted to display only if the framework would reject the fixed file.
 
-    A configuration is read once more for all of its fixes together; only where that is refused, or cannot be written,
-    once for each.
+    A config is read once more for all of its fixes together. Only if that is rejected, or cannot be written, is it read
+    once for each fix.
     """
-    kept = list(findings)
-    together: dict[int, list[int]] = {}
-    for number, finding in enumerate(kept):
-        if _is_asked(finding.intent):
-            together.setdefault(id(finding.intent.keys[0][0]), []).append(number)
-    for numbers in together.values():
-        fixes = {number: fix for number in numbers if (fix := kept[number].intent) is not None}
-        if len(fixes) > 1 and _fine_together(list(fixes.values())):
+    checked = list(findings)
+    numbers_by_config: dict[int, list[int]] = {}
+    for number, finding in enumerate(checked):
+        if _needs_check(finding.intent):
+            numbers_by_config.setdefault(id(finding.intent.keys[0][0]), []).append(number)
+    for numbers in numbers_by_config.values():
+        fixes = {number: fix for number in numbers if (fix := checked[number].intent) is not None}
+        if len(fixes) > 1 and _is_accepted_together(list(fixes.values())):
             continue
         for number, fix in fixes.items():
-            kept[number] = kept[number]._replace(intent=_alone(fix))
-    return kept
+            checked[number] = checked[number]._replace(intent=_check_single_fix(fix))
+    return checked
 
 
-def refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
-    """Return why other texts of some files are refused: what would stop the run and does not stop it now, by the
-    names of the entries; what a rule would undo; what would have no effect.
+def find_refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) -> frozenset[str]:
+    """Return the reasons against replacing the texts of some files, or an empty set.
+
+    Reasons are entries that would newly stop the run (by name), changes that a rule would undo, and changes without
+    effect.
     """
     path, root = run.main.document.path, run.main.root
-    edited = workspace.updated(texts)
-    config = next((one for one in edited.configs_in(path) if one.root == root), None)
+    edited = workspace.replace_files(texts)
+    config = next((edited_config for edited_config in edited.read_configs(path) if edited_config.root == root), None)
     if config is None:
         return frozenset()
-    after = edited.run(config)
-    fields = changed(run.base, after.base)
-    return (_combinations(after) - run.once(_combinations)) | _undoing(run, after, fields) | _idle(run, after, fields)
+    after = edited.resolve_run(config)
+    fields = find_changed_fields(run.stated_plan, after.stated_plan)
+    return (
+        (_find_refused_combinations(after) - run.compute_once(_find_refused_combinations))
+        | _find_undoing_rules(run, after, fields)
+        | _find_ineffective_changes(run, after, fields)
+    )
 
 
-def apart(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings, those with a fix for display only that another fix of theirs contradicts, or that a rule
-    would undo.
+def drop_conflicting_fixes(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings, with fixes that conflict with another fix or that a rule would undo demoted to display only.
 
-    Of two that give one setting different values the safe one keeps its fix, then the more severe one, then the first.
+    If two fixes set one setting to different values, the safe one wins, then the more severe one, then the first.
     """
-    kept = list(findings)
-    targets = {number: _targets(one) for number, one in enumerate(kept) if one.intent and _is_offered(one.intent)}
-    taken: dict[tuple[str, Route | str], tuple[Finding, str]] = {}
-    for number in sorted(targets, key=lambda number: _rank(kept[number])):
-        one = kept[number]
+    checked = list(findings)
+    targets = {
+        number: _list_targets(finding)
+        for number, finding in enumerate(checked)
+        if finding.intent and _is_offered(finding.intent)
+    }
+    claims: dict[tuple[str, Route | str], tuple[Finding, str]] = {}
+    for number in sorted(targets, key=lambda number: _get_priority(checked[number])):
+        finding = checked[number]
         rivals = (
-            taken[place][0] for place, value in targets[number].items() if taken.get(place, (one, value))[1] != value
+            claims[place][0]
+            for place, value in targets[number].items()
+            if claims.get(place, (finding, value))[1] != value
         )
-        rival = next((other for other in rivals if _spot(other) != _spot(one)), None)
-        undoing = frozenset[str]() if rival is not None else _undoing_of(one)
+        rival = next((other for other in rivals if _get_location(other) != _get_location(finding)), None)
+        reasons = frozenset[str]() if rival is not None else _find_undoing_rules_for_fix(finding)
         if rival is not None:
-            kept[number] = _shown(one, f"{rival.code} changes the same setting")
-        elif undoing:
-            kept[number] = _shown(one, sorted(undoing)[0])
+            checked[number] = _demote_fix(finding, f"{rival.code} changes the same setting")
+        elif reasons:
+            checked[number] = _demote_fix(finding, sorted(reasons)[0])
         else:
             for place, value in targets[number].items():
-                taken.setdefault(place, (one, value))
-    return kept
+                claims.setdefault(place, (finding, value))
+    return checked
 
 
 def _is_offered(fix: Fix) -> bool:
     return fix.applicability != "display"
 
 
-def _rank(finding: Finding) -> tuple[object, ...]:
+def _get_priority(finding: Finding) -> tuple[object, ...]:
     fix = finding.intent
-    return fix is None or fix.applicability != "safe", SEVERITIES.index(finding.severity), finding.order
+    return fix is None or fix.applicability != "safe", SEVERITIES.index(finding.severity), finding.sort_key
 
 
-def _spot(finding: Finding) -> tuple[object, ...]:
-    """Several runs may have a finding at one place: what their fixes do to each other is seen to elsewhere."""
+def _get_location(finding: Finding) -> tuple[object, ...]:
+    """Return code and place: conflicts between fixes of several runs at one place are resolved elsewhere."""
     return finding.code, finding.path, finding.start
 
 
-def _shown(finding: Finding, why: str) -> Finding:
+def _demote_fix(finding: Finding, reason: str) -> Finding:
     assert finding.intent is not None
-    fix = finding.intent._replace(applicability="display", message=f"{finding.intent.message}; not applied: {why}")
+    fix = finding.intent._replace(applicability="display", message=f"{finding.intent.message}; not applied: {reason}")
     return finding._replace(intent=fix)
 
 
-def _targets(finding: Finding) -> dict[tuple[str, Route | str], str]:
-    """Return what a fix sets, with the new values: fields of the plan by the file that states them, and keys."""
+def _list_targets(finding: Finding) -> dict[tuple[str, Route | str], str]:
+    """Return what a fix sets, with the new values: plan fields, by the file that states them, and keys."""
     fix, run = finding.intent, finding.run
     assert fix is not None
-    found: dict[tuple[str, Route | str], str] = {}
+    targets: dict[tuple[str, Route | str], str] = {}
     for field, value in fix.changes.items() if run is not None else ():
-        owner = run.owner(field) if run is not None else None
-        found[finding.path if owner is None else owner[0].document.path, field] = repr(value)
+        owner = run.find_owner(field) if run is not None else None
+        targets[finding.path if owner is None else owner[0].document.path, field] = repr(value)
     for config, changes in fix.keys:
         for change in changes:
             if isinstance(change, Set):
-                found[config.document.path, change.route] = repr(change.value)
-    return found
+                targets[config.document.path, change.route] = repr(change.value)
+    return targets
 
 
-def _undoing_of(finding: Finding) -> frozenset[str]:
-    """Return why a rule would ask for the former values after a finding's fix."""
+def _find_undoing_rules_for_fix(finding: Finding) -> frozenset[str]:
+    """Return the reasons for which a rule would ask for the former values after a finding's fix."""
     fix, run = finding.intent, finding.run
-    if fix is None or run is None or not any(map(_writers, fix.changes)):
+    if fix is None or run is None or not any(map(_list_writing_rules, fix.changes)):
         return frozenset()
-    return _undoing(run, run.changed(fix.changes), fix.changes)
+    return _find_undoing_rules(run, run.replace_fields(fix.changes), fix.changes)
 
 
-def _undoing(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]:
-    """Return why rules would give fields their former values again. Rules that estimate are not asked."""
-    frameworks = [config.framework for config in after.configs]
+def _find_undoing_rules(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]:
+    """Return the reasons for which rules would ask for the former values. Rules that need an estimate are not run."""
+    framework_names = [config.framework for config in after.configs]
     return frozenset(
-        f"{rule.code} would ask for the former value of `{before.spell(field)}`"
+        f"{rule.code} would require the old value of `{before.spell_key(field)}`"
         for field in fields
-        for rule in _writers(field)
-        if not rule.particular or not naming(rule.code).isdisjoint(frameworks)
-        for report in registry.checker(rule)(after)
-        if (fix := report.remedied().fix) is not None
+        for rule in _list_writing_rules(field)
+        if not rule.particular or not find_frameworks_of_rule(rule.code).isdisjoint(framework_names)
+        for report in registry.get_checker(rule)(after)
+        if (fix := report.resolve_remedy().fix) is not None
         and field in fix.changes
-        and same(fix.changes[field], before.plan.get(field))
+        and is_equal(fix.changes[field], before.plan.get(field))
     )
 
 
-def _idle(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]:
-    """Return the new values that have no effect: the framework leaves the fields as they were (Liger's kernels for a
-    model that they have none for).
+def _find_ineffective_changes(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]:
+    """Return the new values that have no effect.
+
+    The framework leaves those fields as they were (for example Liger kernels for a model without any).
     """
     return frozenset(
-        f"`{before.spell(field)}` would change nothing"
+        f"`{before.spell_key(field)}` would have no effect"
         for field in fields
-        if not same(after.plan.get(field), after.base.get(field))
-        and same(after.plan.get(field), before.plan.get(field))
+        if not is_equal(after.plan.get(field), after.stated_plan.get(field))
+        and is_equal(after.plan.get(field), before.plan.get(field))
     )
 
 
 @cache
-def _writers(field: Field) -> tuple[Rule, ...]:
-    """Return the rules that change a field and need no estimate."""
+def _list_writing_rules(field: Field) -> tuple[Rule, ...]:
+    """Return the rules whose fixes change the field and that need no estimate."""
     return tuple(rule for rule in registry.RULES.values() if field in rule.writes and not rule.estimates)
 
 
-def _combinations(run: Run) -> frozenset[str]:
-    from cfglint_rules.vocabulary.refused_combination import stopping
+def _find_refused_combinations(run: Run) -> frozenset[str]:
+    from cfglint_rules.vocabulary.refused_combination import list_stopping_entries
 
-    return frozenset(stopping(run))
+    return frozenset(list_stopping_entries(run))
 
 
-def _is_asked(fix: Fix | None) -> TypeGuard[Fix]:
+def _needs_check(fix: Fix | None) -> TypeGuard[Fix]:
     return (
         fix is not None
         and fix.applicability != "display"
-        and not fix.inert
+        and not fix.is_inert
         and len(fix.keys) == 1
-        and fix.keys[0][0].document.syntax in _EDITED
+        and fix.keys[0][0].document.syntax in _EDITABLE_SYNTAXES
     )
 
 
-def _fine_together(fixes: list[Fix]) -> bool:
-    """Whether the framework takes the file after the safe fixes, and after all of them."""
+def _is_accepted_together(fixes: list[Fix]) -> bool:
+    """Return whether the framework accepts the file after the safe fixes, and after all fixes."""
     config = fixes[0].keys[0][0]
     for kinds in (("safe",), ("safe", "unsafe")):
         changes = [change for fix in fixes if fix.applicability in kinds for change in fix.keys[0][1]]
-        after = _changed(config, tuple(changes)) if changes else config
-        if after is None or _refused(config, after):
+        edited = _apply_changes(config, tuple(changes)) if changes else config
+        if edited is None or _find_new_refusals(config, edited):
             return False
     return True
 
 
-def _alone(fix: Fix) -> Fix:
-    """The fix, or the same one for display only where it would be refused."""
+def _check_single_fix(fix: Fix) -> Fix:
+    """Return the fix, demoted to display only if the framework would reject it."""
     ((config, changes),) = fix.keys
-    after = _changed(config, changes)
-    refused = None if after is None else _refused(config, after)
-    if not refused:
+    edited = _apply_changes(config, changes)
+    reasons = None if edited is None else _find_new_refusals(config, edited)
+    if not reasons:
         return fix
-    return fix._replace(applicability="display", message=f"{fix.message}; not applied: {sorted(refused)[0]}")
+    return fix._replace(applicability="display", message=f"{fix.message}; not applied: {sorted(reasons)[0]}")
 
 
-def _refused(before: Config, after: Config) -> frozenset[str]:
-    """Why the framework refuses what it took before."""
-    refused = stops(after)
-    return refused - stops(before) if refused else refused
+def _find_new_refusals(before: Config, after: Config) -> frozenset[str]:
+    """Return the reasons for which the framework rejects `after` that do not hold for `before`."""
+    reasons = find_config_refusals(after)
+    return reasons - find_config_refusals(before) if reasons else reasons
 
 
-def stops(config: Config) -> frozenset[str]:
-    """Why the framework refuses a configuration, as far as one file shows: empty where it does not."""
-    return config.once(_stops)
+def find_config_refusals(config: Config) -> frozenset[str]:
+    """Return the reasons for which the framework rejects a config, as far as one file shows; empty if it accepts it."""
+    return config.compute_once(_find_config_refusals)
 
 
-def _stops(config: Config) -> frozenset[str]:
-    rules = [registry.module(rule) for rule in registry.RULES.values() if rule.refuses]
+def _find_config_refusals(config: Config) -> frozenset[str]:
+    rules = [registry.load_module(rule) for rule in registry.RULES.values() if rule.refuses]
     return frozenset(reason for rule in rules for reason in rule.refused(config))
 
 
-def _changed(config: Config, changes: tuple[Change, ...]) -> Config | None:
-    """The configuration after some changes; None where they cannot be written."""
+def _apply_changes(config: Config, changes: tuple[Change, ...]) -> Config | None:
+    """Return the config after some changes, or None if they cannot be written."""
     document = config.document
     try:
-        edits = document.edits(changes)
-        after: Document = type(document)(document.path, apply(document.source, edits))
+        edits = document.build_edits(changes)
+        edited_document: Document = type(document)(document.path, apply_edits(document.source, edits))
     except (CannotEdit, DocumentError):
         return None
-    frameworks.load(config.framework).prepare(after)
-    return config.altered(document=after)
+    frameworks.load(config.framework).prepare(edited_document)
+    return config.replace(document=edited_document)

@@ -1,4 +1,4 @@
-"""What a lint is asked for beside files: rules, facts of the command line, processes."""
+"""Options of a lint besides its files: rules, facts from the command line, processes."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ if TYPE_CHECKING:
 
 
 class LintOptions(Frozen):
-    """What the command line adds to the settings."""
+    """Options of the command line, which override the settings."""
 
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     require_checked: bool | None = None
-    """The rules that report what could not be checked are on, whatever is selected; None: as the settings of each file
-    have it."""
+    """Keep the rules that report unchecked runs (CHK) on, whatever is selected; None: as the settings of each file
+    say.
+    """
     command_line: CommandLine = CommandLine()
     settings: Settings | None = None
-    """The settings for every file (`--config`, `--isolated`); None: those nearest to each file."""
+    """Settings for every file (`--config`, `--isolated`); None: the nearest ones for each file."""
     settings_files: Files = DISK
-    """Where the nearest settings are looked for."""
+    """Source of the settings files."""
     jobs: int = 1
-    """Processes to share many files among. With more than one, findings have their fixes but no runs."""
+    """Processes among which many files are shared. With more than one, findings have their edits but no runs."""
     budget: Budget = Budget()
-    """The processor time of the whole run."""
+    """CPU time of the whole call."""
     suppressions: bool = True
-    """Comments in the files silence findings."""
+    """Apply the suppression comments in the files."""
     baseline: Baseline | None = None
-    """The findings that the repository has accepted: they are neither reported nor fixed."""
+    """Findings that the repository has accepted: they are neither reported nor fixed."""
     folders: tuple[str, ...] = ()
-    """The folders that are checked as a whole, absolute: only below them an entry of the baseline can be stale."""
+    """Absolute paths of folders that are checked completely: only entries of the baseline below them can be stale."""
     digest: Callable[[Run], Any] | None = None
-    """What to keep of every run, wherever it was assembled; it has to be something that processes can exchange."""
+    """Computes a digest of every run, in the process that assembled it; the digest must be picklable."""

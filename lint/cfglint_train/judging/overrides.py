@@ -1,6 +1,6 @@
-"""Settings that a call passes (`--set`): a key that no framework at hand has, and a value that none takes, are refused.
+"""Validate overrides (`--set`): reject a key that no framework in the files has, or a value that none accepts.
 
-A mistyped one would be silently ignored: the very mistake that cfglint is for.
+A mistyped override would be ignored silently, the very mistake that cfglint is for.
 """
 
 from __future__ import annotations
@@ -8,78 +8,78 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
-from cfglint_rules.vocabulary.given_names import known_as, nearest
-from cfglint_rules.vocabulary.values import expected, fits
-from cfglint_schemas.fact import Fact
+from cfglint_rules.vocabulary.given_names import find_facts, find_similar
+from cfglint_rules.vocabulary.values import describe_expected, is_accepted
+from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
-from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.runs.statements import CommandLine
 from cfglint_train.runs.workspace import Workspace
 
-Read = Callable[[Framework], Mapping[Route, Any]]
-"""A word as a framework reads it."""
+ReadOverride = Callable[[Framework], Mapping[Route, Any]]
+"""Reads one override the way a framework does."""
 
 
-def refused(workspace: Workspace, files: Iterable[str], said: CommandLine) -> tuple[str, str] | None:
-    """The first of the settings that are passed which no configuration in the files can have, and why."""
-    left: dict[str, Read] = dict(_words(said))
+def validate_overrides(workspace: Workspace, files: Iterable[str], command_line: CommandLine) -> tuple[str, str] | None:
+    """Return the first override that no config in the files can take, with the reason, or None if all can be taken."""
+    unmatched: dict[str, ReadOverride] = dict(_list_overrides(command_line))
     problems: dict[str, str] = {}
-    met: list[str] = []
+    frameworks_seen: list[str] = []
     for path in files:
-        if not left:
+        if not unmatched:
             return None
-        for config in _configs(workspace, path):
-            met.append(config.framework)
-            for word, read in tuple(left.items()):
-                problem = _refusal(config, read)
+        for config in _read_configs(workspace, path):
+            frameworks_seen.append(config.framework)
+            for word, read in tuple(unmatched.items()):
+                problem = _find_refusal(config, read)
                 if problem is None:
-                    del left[word]
+                    del unmatched[word]
                 else:
                     problems[word] = problem or problems.get(word, "")
-    if not left or not met:
+    if not unmatched or not frameworks_seen:
         return None
-    word = next(iter(left))
+    word = next(iter(unmatched))
     if problems[word]:
         return word, problems[word]
-    titles = " or ".join(frameworks.load(name).title for name in dict.fromkeys(met))
-    near = nearest(word.partition("=")[0], met)
-    return word, f"no key of {titles}" + (f"; did you mean {near}?" if near else "")
+    titles = " or ".join(frameworks.load(name).title for name in dict.fromkeys(frameworks_seen))
+    suggestion = find_similar(word.partition("=")[0], frameworks_seen)
+    return word, f"no key of {titles}" + (f"; did you mean {suggestion}?" if suggestion else "")
 
 
-def _words(said: CommandLine) -> Iterator[tuple[str, Read]]:
-    for route, value in said.overrides.items():
-        yield f"{spelled(route)}={value}", partial(_given, {route: value})
-    for word in said.settings:
-        yield word, partial(_parsed, word)
+def _list_overrides(command_line: CommandLine) -> Iterator[tuple[str, ReadOverride]]:
+    for route, value in command_line.overrides.items():
+        yield f"{format_route(route)}={value}", partial(_get_settings, {route: value})
+    for word in command_line.settings:
+        yield word, partial(_parse_override, word)
 
 
-def _given(settings: Mapping[Route, Any], _: Framework) -> Mapping[Route, Any]:
+def _get_settings(settings: Mapping[Route, Any], _: Framework) -> Mapping[Route, Any]:
     return settings
 
 
-def _parsed(word: str, framework: Framework) -> Mapping[Route, Any]:
-    return framework.launching.settings((word,))
+def _parse_override(word: str, framework: Framework) -> Mapping[Route, Any]:
+    return framework.launch_interface.parse_settings((word,))
 
 
-def _configs(workspace: Workspace, path: str) -> list[Config]:
-    """The configurations of a file; none of one that cannot be read, which the lint reports."""
+def _read_configs(workspace: Workspace, path: str) -> list[Config]:
+    """Return the configs of a file, or none if it cannot be read, which the lint reports."""
     try:
-        return workspace.configs_in(path)
+        return workspace.read_configs(path)
     except Exception:
         return []
 
 
-def _refusal(config: Config, read: Read) -> str | None:
-    """Why a configuration cannot be given a setting: empty where it has no such key, else what the key takes."""
+def _find_refusal(config: Config, read: ReadOverride) -> str | None:
+    """Return the reason for which a config rejects an override: empty if it has no such key; None if it accepts it."""
     framework = frameworks.load(config.framework)
     keys = framework.keys
-    if keys is None or not keys.checked or not config.evidence.is_upstream:
-        return None  # which settings it has is not known
-    vocabulary, context = keys.vocabulary, keys.context(config)
+    if keys is None or not keys.is_checked or not config.evidence.is_upstream:
+        return None  # its settings are unknown
+    vocabulary, context = keys.vocabulary, keys.build_context(config)
     if vocabulary.is_open((), vocabulary.newest, context):
         return None
     try:
@@ -87,22 +87,22 @@ def _refusal(config: Config, read: Read) -> str | None:
     except ValueError:
         return None  # the lint reports it
     if any(str(part).isdigit() for part in route):
-        return None  # it is about one item of a list
-    known = known_as(vocabulary, spelled(route), context)
-    if not known:
+        return None  # it addresses an item of a list
+    facts = find_facts(vocabulary, format_route(route), context)
+    if not facts:
         return ""
-    refusals = [_unfit(framework, fact, value) for fact in known.values()]
+    refusals = [_find_unfit_value(framework, fact, value) for fact in facts.values()]
     return None if None in refusals else refusals[0]
 
 
-def _unfit(framework: Framework, fact: Fact, value: Any) -> str | None:
-    """What a key takes, where it does not take a value."""
+def _find_unfit_value(framework: Framework, fact: KeyFact, value: Any) -> str | None:
+    """Return the values that a key accepts if `value` is not among them, else None."""
     assert framework.keys is not None
-    if fact.open or fact.others or fact.status().kind != PRESENT:
+    if fact.is_open or fact.alternatives or fact.resolve_status().kind != PRESENT:
         return None
-    schema = framework.keys.part(fact.schema(), fact.name)
+    schema = framework.keys.extract_enforced(fact.get_schema(), fact.name)
     if schema is None:
         return None
-    taken = framework.keys.takes(schema, value)
-    fitting = fits(schema, value, framework.loader) if taken is None else taken
-    return None if fitting else f"{framework.title} takes {expected(schema)} for `{fact.name}`"
+    accepted = framework.keys.is_accepted(schema, value)
+    is_fitting = is_accepted(schema, value, framework.loader) if accepted is None else accepted
+    return None if is_fitting else f"{framework.title} expects {describe_expected(schema)} for `{fact.name}`"

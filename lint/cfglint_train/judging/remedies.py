@@ -1,4 +1,4 @@
-"""Write out the fixes of findings as edits."""
+"""Write fixes out as edits."""
 
 from __future__ import annotations
 
@@ -7,56 +7,63 @@ from collections.abc import Iterable, Iterator
 from cfglint_train.documents.document import CannotEdit
 from cfglint_train.findings import draft, read_back
 from cfglint_train.findings.finding import Finding, Fix, Remedy
-from cfglint_train.foundation.errors import crash
+from cfglint_train.foundation.errors import describe_crash
 from cfglint_train.judging.result import Result
 
 
-def settled(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Findings with their fixes written out and without their runs, for another process."""
-    return (finding._replace(intent=None, run=None) for finding in attached(findings))
+def detach_findings(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Return the findings with their fixes as edits and without their runs, for another process."""
+    return (finding._replace(intent=None, run=None) for finding in add_edits(findings))
 
 
-def attach(result: Result) -> Result:
+def attach_edits(result: Result) -> Result:
     """Return the result with every fix written out as edits."""
-    return result._replace(findings=tuple(attached(result.findings)))
+    return result._replace(findings=tuple(add_edits(result.findings)))
 
 
-def attached(findings: Iterable[Finding]) -> list[Finding]:
-    """Findings with their fixes written out as edits. What would not read back as intended is shown, and not offered.
+def add_edits(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings with their fixes written out as edits.
 
-    Whether the plan is the intended one is asked where a fix is applied.
+    A fix that does not read back as intended is shown only. Whether the plan is the intended one is checked when the
+    fix is applied.
     """
-    found = list(findings)
-    drafts = [None if one.intent is None else _draft(one, one.intent) for one in found]
-    parts = [(place, part) for place, written in enumerate(drafts) if isinstance(written, list) for part in written]
-    refused = read_back.refusals([part for _, part in parts])
-    reasons = {parts[number][0]: reason for number, reason in refused.items()}
+    originals = list(findings)
+    drafts = [None if finding.intent is None else _try_draft(finding, finding.intent) for finding in originals]
+    parts = [
+        (position, part) for position, drafted in enumerate(drafts) if isinstance(drafted, list) for part in drafted
+    ]
+    refusals = read_back.find_unreadable([part for _, part in parts])
+    reasons = {parts[number][0]: reason for number, reason in refusals.items()}
     return [
-        one
-        if one.intent is None or written is None
-        else one._replace(fix=_remedy(one.intent, reasons.get(place, written))._replace(measured=one.intent.measured))
-        for place, (one, written) in enumerate(zip(found, drafts))
+        finding
+        if finding.intent is None or drafted is None
+        else finding._replace(
+            fix=_build_remedy(finding.intent, reasons.get(position, drafted))._replace(
+                uses_estimate=finding.intent.uses_estimate
+            )
+        )
+        for position, (finding, drafted) in enumerate(zip(originals, drafts))
     ]
 
 
-def _remedy(fix: Fix, written: draft.Written | str) -> Remedy:
-    if isinstance(written, str):
-        return Remedy("display", fix.message, refused=written)
-    return Remedy("display", fix.message) if fix.applicability == "display" else draft.remedy(fix, written)
+def _build_remedy(fix: Fix, drafted: draft.DraftedEdits | str) -> Remedy:
+    if isinstance(drafted, str):
+        return Remedy("display", fix.message, refused=drafted)
+    return Remedy("display", fix.message) if fix.applicability == "display" else draft.build_remedy(fix, drafted)
 
 
-def _draft(finding: Finding, fix: Fix) -> draft.Written | str:
-    """The edits of a fix, or why it cannot be written."""
+def _try_draft(finding: Finding, fix: Fix) -> draft.DraftedEdits | str:
+    """Return the edits of a fix, or the reason for which it cannot be written."""
     if fix.applicability == "display":
         return []
     try:
-        return draft.draft(finding.run, fix)
+        return draft.draft_fix(finding.run, fix)
     except CannotEdit as refusal:
         return str(refusal)
-    except Exception as error:  # the finding stands, whatever is wrong with its fix
-        return internal(error)
+    except Exception as error:  # keep the finding if its fix fails
+        return format_internal_error(error)
 
 
-def internal(error: Exception) -> str:
-    """Return the message for an error of cfglint itself."""
-    return f"internal error (please report it): {crash(error)}"
+def format_internal_error(error: Exception) -> str:
+    """Return the message for an error in cfglint itself."""
+    return f"internal error (please report it): {describe_crash(error)}"

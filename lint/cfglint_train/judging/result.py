@@ -1,11 +1,11 @@
-"""What a lint found, and what kept it from its work."""
+"""Result of a lint: findings, and troubles that kept cfglint from its work."""
 
 from __future__ import annotations
 
 from cfglint_rules.registry import RULES
 from cfglint_train.documents.document import DocumentError, Position
-from cfglint_train.findings.finding import Finding, bounded
-from cfglint_train.foundation.errors import crash
+from cfglint_train.findings.finding import Finding, shorten_message
+from cfglint_train.foundation.errors import describe_crash
 from cfglint_train.foundation.frozen import Frozen, dataclass
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
 from cfglint_train.frameworks.lens import Role
@@ -14,26 +14,26 @@ from cfglint_train.runs.run import Run
 from cfglint_train.settings.cluster_facts import FactError
 
 if TYPE_CHECKING:
-    from cfglint_train.judging.baseline import Split
+    from cfglint_train.judging.baseline import BaselineComparison
 
 
 class Trouble(Frozen):
-    """Something that kept cfglint from its work: an unreadable file, a fact without sense, a rule that crashed."""
+    """A problem that kept cfglint from its work: an unreadable file, an invalid fact, a crashed rule."""
 
     path: str
     message: str
     position: Position | None = None
     rule: str | None = None
-    """The code of the rule that crashed."""
-    ours: bool = False
-    """cfglint itself failed here; nothing is known to be wrong with the file."""
-    whole: bool = False
-    """It concerns the whole run, not only the file at which it is reported."""
+    """Code of the rule that crashed."""
+    is_internal: bool = False
+    """True if cfglint itself failed; the file may be fine."""
+    is_global: bool = False
+    """True if it concerns the whole call, not only the file at which it is reported."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class CheckedFile:
-    """A file that is a configuration: its framework and what it is to a run."""
+    """A file with a config: its framework and its role in a run."""
 
     path: str
     framework: str
@@ -49,53 +49,53 @@ class UnsupportedFiles:
 
 
 class Result(Frozen):
-    """What a lint found."""
+    """Outcome of a lint."""
 
     files: tuple[CheckedFile, ...]
     findings: tuple[Finding, ...]
     troubles: tuple[Trouble, ...]
     skipped: tuple[SkippedFile, ...]
     runs: tuple[Run, ...]
-    """Empty where they were assembled in other processes."""
+    """Empty if the runs were assembled in other processes."""
     secrets: frozenset[str] = frozenset()
-    """Credentials in the files that were checked, which no report may show."""
+    """Secrets in the checked files, which no report may show."""
     digests: tuple[Any, ...] = ()
-    """What `LintOptions.digest` makes of every run, in the order of `runs`."""
-    runs_met: int = 0
-    """How many runs there were, wherever they were assembled."""
-    looked_at: int = 0
-    """How many files were looked at, configurations or not."""
-    accepted: Split | None = None
-    """What the baseline accepts, and what of it is stale; None without a baseline."""
+    """Result of `LintOptions.digest` for every run, in the order of `runs`."""
+    run_count: int = 0
+    """Number of runs, including those assembled in other processes."""
+    file_count: int = 0
+    """Number of files that were read, configs or not."""
+    accepted: BaselineComparison | None = None
+    """Comparison with the baseline, or None without one."""
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether files were left unread because the time of the run was used up."""
-        return any(trouble.whole for trouble in self.troubles)
+        """True if files were left unread because the CPU time of the call was used up."""
+        return any(trouble.is_global for trouble in self.troubles)
 
     @property
     def not_checked(self) -> tuple[Finding, ...]:
-        """The findings about runs whose memory could not be checked."""
+        """Findings about runs whose memory could not be checked."""
         return tuple([finding for finding in self.findings if RULES[finding.code].unchecked == "memory"])
 
     @property
     def unsupported(self) -> tuple[UnsupportedFiles, ...]:
-        """The skipped files that look like a tool's, by tool, in order of the names."""
-        found: dict[str, list[str]] = {}
-        for one in self.skipped:
-            if one.looks_like:
-                found.setdefault(one.looks_like, []).append(one.path)
-        return tuple(UnsupportedFiles(name, tuple(sorted(paths))) for name, paths in sorted(found.items()))
+        """Skipped files that look like a tool's, grouped and sorted by tool."""
+        paths_by_tool: dict[str, list[str]] = {}
+        for file in self.skipped:
+            if file.looks_like:
+                paths_by_tool.setdefault(file.looks_like, []).append(file.path)
+        return tuple(UnsupportedFiles(name, tuple(sorted(paths))) for name, paths in sorted(paths_by_tool.items()))
 
 
-def trouble_of(path: str, error: Exception) -> Trouble:
-    """The trouble that an error in reading a file is."""
+def build_trouble(path: str, error: Exception) -> Trouble:
+    """Return the trouble for an error in reading a file."""
     if isinstance(error, FactError):
         place = error.origin.place
-        position = place.document.position(place.span.start) if place is not None else None
+        position = place.document.locate(place.span.start) if place is not None else None
         source = "" if place is not None else f" ({error.origin.note})"
-        where = place.document.path if place is not None else path
-        return Trouble(where, bounded(f"{error.message}{source}"), position)
+        path_of_fact = place.document.path if place is not None else path
+        return Trouble(path_of_fact, shorten_message(f"{error.message}{source}"), position)
     if isinstance(error, DocumentError):
         return Trouble(path, error.message, error.position)
-    return Trouble(path, crash(error), ours=True)
+    return Trouble(path, describe_crash(error), is_internal=True)

@@ -1,4 +1,4 @@
-"""Which settings hold for a file, and which rules are therefore on."""
+"""Rule selection: find the settings of a file and the rules that they enable."""
 
 from __future__ import annotations
 
@@ -8,111 +8,115 @@ from collections.abc import Callable, Mapping
 from cfglint_rules import registry
 from cfglint_rules.rule import Rule, Scope
 from cfglint_train.findings.finding import Severity
-from cfglint_train.frameworks.registry import naming
+from cfglint_train.frameworks.registry import find_frameworks_of_rule
 from cfglint_train.judging.options import LintOptions
-from cfglint_train.settings.error import wrong
+from cfglint_train.settings.error import build_setting_error
 from cfglint_train.settings.files import DISK, Files
-from cfglint_train.settings.settings import Settings, discover, selects
+from cfglint_train.settings.settings import Settings, discover, measure_precision
 
 
-def settings_resolver(fixed: Settings | None, files: Files = DISK) -> Callable[[str], Settings]:
-    """The settings of each file: always the same ones, or those nearest to it.
+def build_settings_resolver(fixed: Settings | None, files: Files = DISK) -> Callable[[str], Settings]:
+    """Return a function that finds the settings of a file: always `fixed`, or the nearest ones.
 
-    It raises SettingsError where they cannot be read, or name rules or keys that do not exist.
+    Raises `SettingsError` if they cannot be read, or name a rule or key that does not exist.
     """
     if fixed is not None:
-        settings = _sound(fixed, files)
+        settings = _validate_settings(fixed, files)
         return lambda _: settings
-    known: dict[str, Settings | None] = {}
+    found_settings: dict[str, Settings | None] = {}
     by_folder: dict[str, Settings] = {}
 
-    def nearest(path: str) -> Settings:
+    def find_nearest(path: str) -> Settings:
         folder = os.path.dirname(path) or "."
         if folder not in by_folder:
-            by_folder[folder] = _sound(discover(folder, known, files) or Settings(os.getcwd()), files)
+            by_folder[folder] = _validate_settings(
+                discover(folder, found_settings, files) or Settings(os.getcwd()), files
+            )
         return by_folder[folder]
 
-    return nearest
+    return find_nearest
 
 
-def _sound(settings: Settings, files: Files) -> Settings:
+def _validate_settings(settings: Settings, files: Files) -> Settings:
     for _, key, selector, path in settings.selectors:
-        if not registry.meant(selector):
-            raise wrong(path, key, f"{key}: {registry.unknown(selector)}", files)
+        if not registry.match_selector(selector):
+            raise build_setting_error(path, key, f"{key}: {registry.describe_unknown(selector)}", files)
     for rule in settings.require:
         if rule.field is None:
-            from cfglint_rules.vocabulary.given_names import unknown
+            from cfglint_rules.vocabulary.given_names import explain_unknown
 
-            problem = unknown(rule.key, rule.frameworks)
+            problem = explain_unknown(rule.key, rule.frameworks)
             if problem is not None:
-                raise wrong(rule.path, f"{rule.place}.key", f"{rule.place}.key {problem}", files)
+                raise build_setting_error(rule.path, f"{rule.place}.key", f"{rule.place}.key {problem}", files)
     return settings
 
 
-# What a file's settings select, what they ignore, what they ignore for its path, and whether runs must be checked.
-_Settings = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], bool]
+# The selected rules, the ignored rules, those ignored for the file's path, and whether runs must be checked.
+_RuleSettings = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], bool]
 
 
 class Selection:
-    """The rules that are on: by the settings of a file and the flags, and by the frameworks that a rule applies to."""
+    """Rules that are enabled by the settings of a file and the flags, and apply to its frameworks."""
 
     def __init__(self, settings_for: Callable[[str], Settings], options: LintOptions) -> None:
+        """Prepare a selection; the settings of a file are found on first use."""
         self.settings_for = settings_for
         self._select = options.select
         self._ignore = options.ignore
         self._require_checked = options.require_checked
-        self._enabled: dict[_Settings, dict[str, Rule]] = {}
-        self._applying: dict[tuple[_Settings, Scope, tuple[str, ...]], list[Rule]] = {}
+        self._enabled: dict[_RuleSettings, dict[str, Rule]] = {}
+        self._applicable: dict[tuple[_RuleSettings, Scope, tuple[str, ...]], list[Rule]] = {}
 
-    def enabled(self, path: str) -> Mapping[str, Rule]:
-        """The rules that are on for a file, by their codes."""
-        return self._of(self._key(path))
+    def list_enabled(self, path: str) -> Mapping[str, Rule]:
+        """Return the rules that are enabled for a file, by code."""
+        return self._compute_enabled(self._build_key(path))
 
-    def applying(self, path: str, scope: Scope, frameworks: tuple[str, ...]) -> list[Rule]:
-        """The rules that are on for a file and apply to some frameworks."""
-        key = (self._key(path), scope, frameworks)
-        if key not in self._applying:
-            self._applying[key] = [
+    def list_applicable(self, path: str, scope: Scope, frameworks: tuple[str, ...]) -> list[Rule]:
+        """Return the rules that are enabled for a file and apply to any of the frameworks."""
+        key = (self._build_key(path), scope, frameworks)
+        if key not in self._applicable:
+            self._applicable[key] = [
                 rule
-                for rule in self._of(key[0]).values()
-                if rule.scope == scope and (not rule.particular or not naming(rule.code).isdisjoint(frameworks))
+                for rule in self._compute_enabled(key[0]).values()
+                if rule.scope == scope
+                and (not rule.particular or not find_frameworks_of_rule(rule.code).isdisjoint(frameworks))
             ]
-        return self._applying[key]
+        return self._applicable[key]
 
-    def ignores(self, rule: Rule, path: str) -> bool:
-        """Whether settings or flags ignore a rule for a file, rather than select others."""
+    def is_ignored(self, rule: Rule, path: str) -> bool:
+        """Return whether settings or flags explicitly ignore a rule for a file."""
         settings = self.settings_for(path)
-        ignore = (*settings.off, *settings.ignored(path), *self._ignore)
-        return selects(ignore, rule.code, rule.name) > 0 and rule.code not in self.enabled(path)
+        ignore = (*settings.disabled_selectors, *settings.list_ignored(path), *self._ignore)
+        return measure_precision(ignore, rule.code, rule.name) > 0 and rule.code not in self.list_enabled(path)
 
-    def level(self, rule: Rule, path: str) -> Severity | None:
-        """The severity that the settings give a rule's findings in a file; None where they leave them theirs."""
-        level = self.settings_for(path).level(rule.code, rule.name)
-        return None if level == "off" else level
+    def find_severity(self, rule: Rule, path: str) -> Severity | None:
+        """Return the severity that the settings give a rule's findings in a file, or None if they give none."""
+        severity = self.settings_for(path).find_level(rule.code, rule.name)
+        return None if severity == "off" else severity
 
-    def _key(self, path: str) -> _Settings:
+    def _build_key(self, path: str) -> _RuleSettings:
         settings = self.settings_for(path)
-        required = settings.require_checked if self._require_checked is None else self._require_checked
-        return settings.select, settings.off, settings.ignored(path), required
+        require_checked = settings.require_checked if self._require_checked is None else self._require_checked
+        return settings.select, settings.disabled_selectors, settings.list_ignored(path), require_checked
 
-    def _of(self, key: _Settings) -> dict[str, Rule]:
+    def _compute_enabled(self, key: _RuleSettings) -> dict[str, Rule]:
         if key not in self._enabled:
-            select, ignore, off, required = key
+            select, ignore, path_ignored, require_checked = key
             self._enabled[key] = {
                 code: rule
                 for code, rule in registry.RULES.items()
-                if selects(off, code, rule.name) < 0
-                and ((required and rule.unchecked) or self._chosen(select, ignore, code, rule.name))
+                if measure_precision(path_ignored, code, rule.name) < 0
+                and ((require_checked and rule.unchecked) or self._is_selected(select, ignore, code, rule.name))
             }
         return self._enabled[key]
 
-    def _chosen(self, select: tuple[str, ...], ignore: tuple[str, ...], code: str, name: str) -> bool:
-        """Whether a rule is selected: the more precise of two selectors wins, of two equal ones the ignoring one.
+    def _is_selected(self, select: tuple[str, ...], ignore: tuple[str, ...], code: str, name: str) -> bool:
+        """Return whether a rule is selected: the more precise selector wins; on a tie, the rule is ignored.
 
         Flags override the settings: `--select` replaces their `select` and wins a tie, `--ignore` always wins.
         """
-        on = selects(select if self._select is None else self._select, code, name)
-        off, off_by_flag = selects(ignore, code, name), selects(self._ignore, code, name)
-        if off_by_flag >= 0 and (self._select is None or off_by_flag >= on):
+        selected = measure_precision(select if self._select is None else self._select, code, name)
+        ignored, ignored_by_flag = measure_precision(ignore, code, name), measure_precision(self._ignore, code, name)
+        if ignored_by_flag >= 0 and (self._select is None or ignored_by_flag >= selected):
             return False
-        return on >= 0 and (on > off or (on == off and self._select is not None))
+        return selected >= 0 and (selected > ignored or (selected == ignored and self._select is not None))

@@ -1,4 +1,4 @@
-"""A companion that several runs share: one finding for all of them, with the grade of the worst."""
+"""Shared companions: merge the findings of several runs into one, with the worst run's grade."""
 
 from __future__ import annotations
 
@@ -12,77 +12,84 @@ from cfglint_train.judging.finding_builder import OF_RUN
 from cfglint_train.runs.run import Run
 
 Job = tuple[str, Route] | None
-"""A run by the path and root of its main configuration; None: a finding about no run."""
+"""A run, by the path and root of its main config; None for a finding about no run."""
 
-MOST_LISTED: Final = 5
+MAX_LISTED_RUNS: Final = 5
 """Runs that a finding lists by place; the others are counted."""
 
 
 class Occurrence(Frozen):
-    """What a rule says of one run."""
+    """A finding in one run."""
 
     turn: int
     finding: Finding
 
 
-def job_of(run: Run | None) -> Job:
-    """The name of a run, which processes can exchange."""
+def get_job(run: Run | None) -> Job:
+    """Return the picklable identity of a run."""
     return None if run is None else (run.main.document.path, run.main.root)
 
 
-def merged(sightings: Mapping[Job, Occurrence], naming: Collection[Job]) -> Finding:
-    """One finding for what a rule says of several runs at one place; `naming` are the jobs that name the file.
+def merge_occurrences(occurrences: Mapping[Job, Occurrence], jobs: Collection[Job]) -> Finding:
+    """Merge the findings of several runs at one place; `jobs` are the runs that name the file.
 
-    Its fix is safe only where it is safe for each of them.
+    The fix is safe only if it is safe for each of them.
     """
-    ordered = sorted(sightings.values(), key=lambda one: (SEVERITIES.index(one.finding.severity), one.turn))
-    worst, *others = [one.finding for one in ordered]
-    if len(naming) < 2:
+    ordered = sorted(
+        occurrences.values(), key=lambda occurrence: (SEVERITIES.index(occurrence.finding.severity), occurrence.turn)
+    )
+    worst, *others = [occurrence.finding for occurrence in ordered]
+    if len(jobs) < 2:
         return worst
-    runs = [of_run for other in others for of_run in other.related if of_run.message == OF_RUN]
-    left = len(runs) - MOST_LISTED
-    safe = len(sightings) == len(naming) and all(_is_safe(other) for other in others)
-    return (worst if safe else _unsafe(worst))._replace(
-        related=(*worst.related, *_distinct(runs[:MOST_LISTED])),
-        notes=(*worst.notes, f"the same holds for {left} more runs") if left > 0 else worst.notes,
-        runs=len(ordered),
+    runs = [related_run for other in others for related_run in other.related if related_run.message == OF_RUN]
+    unlisted = len(runs) - MAX_LISTED_RUNS
+    is_safe = len(occurrences) == len(jobs) and all(_is_safe(other) for other in others)
+    return (worst if is_safe else _demote_to_unsafe(worst))._replace(
+        related=(*worst.related, *_deduplicate_related(runs[:MAX_LISTED_RUNS])),
+        notes=(*worst.notes, f"the same applies to {unlisted} more runs") if unlisted > 0 else worst.notes,
+        run_count=len(ordered),
     )
 
 
-def changed_by(finding: Finding) -> frozenset[str]:
-    """The files that the fix of a finding changes."""
+def list_changed_files(finding: Finding) -> frozenset[str]:
+    """Return the files that the fix of a finding changes."""
     fix, run = finding.intent, finding.run
     if fix is None or run is None:
         return frozenset(edit.path for edit in finding.fix.edits) if finding.fix is not None else frozenset()
-    owners = (run.owner(field) for field in fix.changes)
+    owners = (run.find_owner(field) for field in fix.changes)
     return frozenset(
-        config.document.path for config in (*(one[0] for one in owners if one), *(config for config, _ in fix.keys))
+        config.document.path
+        for config in (*(owner[0] for owner in owners if owner), *(config for config, _ in fix.keys))
     )
 
 
-def is_of_one_run(finding: Finding) -> bool:
-    """Whether a fix is mere advice with values that the estimate of its own run chose: another may have no room."""
+def is_run_specific(finding: Finding) -> bool:
+    """Return whether a fix is advice with values from the estimate of its own run, which may not fit other runs."""
     fix = finding.intent or finding.fix
-    return finding.severity == "info" and fix is not None and fix.measured
+    return finding.severity == "info" and fix is not None and fix.uses_estimate
 
 
-def sparing(finding: Finding, path: str, others: int) -> Finding:
-    """The finding where its fix changes a file that `others` read too, which have no need of it.
+def protect_other_runs(finding: Finding, path: str, other_count: int) -> Finding:
+    """Return the finding with its fix demoted if `other_count` other runs read the file that it changes.
 
-    A fix is then unsafe; one of mere advice becomes its help.
+    The other runs do not need the fix, so it becomes unsafe; an info's fix becomes its help instead.
     """
     fix = finding.intent or finding.fix
-    if not others or fix is None:
+    if not other_count or fix is None:
         return finding
     if finding.severity != "info":
-        return _unsafe(finding)
-    runs = "another run" if others == 1 else f"{others} other runs"
-    advice = f"{fix.message}, in a copy of {path}: {runs} of this lint read it"
+        return _demote_to_unsafe(finding)
+    users = "another run also uses it" if other_count == 1 else f"{other_count} other runs also use it"
+    advice = f"{fix.message}, in a copy of {path}: {users}"
     return finding._replace(intent=None, fix=None, help=finding.help or advice)
 
 
-def _distinct(related: list[Related]) -> tuple[Related, ...]:
-    return tuple({(one.place.document.path, one.place.span): one for one in related}.values())
+def _deduplicate_related(related: list[Related]) -> tuple[Related, ...]:
+    return tuple(
+        {
+            (related_place.place.document.path, related_place.place.span): related_place for related_place in related
+        }.values()
+    )
 
 
 def _is_safe(finding: Finding) -> bool:
@@ -90,8 +97,8 @@ def _is_safe(finding: Finding) -> bool:
     return fix is not None and fix.applicability == "safe"
 
 
-def _unsafe(finding: Finding) -> Finding:
-    """The finding with a fix that is applied only where unsafe ones are asked for."""
+def _demote_to_unsafe(finding: Finding) -> Finding:
+    """Return the finding with its safe fix made unsafe."""
     intent, fix = finding.intent, finding.fix
     if intent is not None and intent.applicability == "safe":
         finding = finding._replace(intent=intent._replace(applicability="unsafe"))

@@ -1,7 +1,7 @@
-"""The run that a configuration with misspelt keys is meant to be.
+"""Typo correction: build the run with the intended keys from a config with misspelt ones.
 
-A memory verdict on the defaults that hold without a misspelt key would change with the first fix. So what is estimated
-counts the key that is meant, where that is beyond doubt.
+A memory verdict that uses the default of a misspelt key would change with the first fix. The estimate therefore uses
+the intended key if there is no doubt about it.
 """
 
 from __future__ import annotations
@@ -9,64 +9,67 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cfglint_train.documents.document import CannotEdit, Route, Set
-from cfglint_train.findings.draft import changes_of
+from cfglint_train.findings.draft import list_key_changes
 from cfglint_train.foundation.typed import Any
-from cfglint_train.frameworks.lens import Config, LaunchArgument, Override, spelled
+from cfglint_train.frameworks.lens import Config, LaunchArgument, Override, format_route
 from cfglint_train.judging.selection import Selection
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
-from cfglint_train.runs.run import CorrectedKey, Run, assemble
+from cfglint_train.runs.run import CorrectedKey, Run, build_run
 
 
-def as_meant(run: Run, selection: Selection) -> Run:
-    """The run with every misspelt key under its right name; the same run where there is none, or no rule reports
-    one.
-    """
-    main, found = _read(run.main, selection)
-    companions = dict(run.parts.companions)
-    for name, config in run.parts.companions.items():
-        companions[name], more = _read(config, selection)
-        found += more
-    if not found:
+def correct_typos(run: Run, selection: Selection) -> Run:
+    """Return the run with misspelt keys corrected; the same run if there are none or no enabled rule reports them."""
+    main, corrections = _correct_config(run.main, selection)
+    companions = dict(run.inputs.companions)
+    for name, config in run.inputs.companions.items():
+        companions[name], companion_corrections = _correct_config(config, selection)
+        corrections += companion_corrections
+    if not corrections:
         return run
-    return assemble(run.parts._replace(main=main, companions=companions, meant=tuple(found)))
+    return build_run(run.inputs._replace(main=main, companions=companions, corrected_keys=tuple(corrections)))
 
 
-def rewritable(run: Run, changes: Mapping[Field, Any], selection: Selection) -> Run:
-    """The run as it is meant, to be rewritten. Raises CannotEdit where a change would add a key beside one that may be
-    meant to be it.
+def build_rewritable_run(run: Run, changes: Mapping[Field, Any], selection: Selection) -> Run:
+    """Return the run with misspelt keys corrected, for rewriting.
+
+    Raises `CannotEdit` if a change would add a key next to a possible misspelling of it.
     """
-    from cfglint_rules.vocabulary.unknown_key import nearest
+    from cfglint_rules.vocabulary.unknown_key import list_nearest_keys
 
-    meant = as_meant(run, selection)
-    for config, change in changes_of(meant, changes):
+    corrected = correct_typos(run, selection)
+    for config, change in list_key_changes(corrected, changes):
         route = change.route[len(config.root) :]
-        if _is_judged(config, selection) and isinstance(change, Set) and not config.has(*route):
-            for sighting, near in nearest(config):
-                if near == route:
-                    name = spelled(route)
-                    raise CannotEdit(f"{sighting.name} may be meant to be {name}; rename or remove it first")
-    return meant
+        if _is_checked(config, selection) and isinstance(change, Set) and not config.has(*route):
+            for occurrence, intended in list_nearest_keys(config):
+                if intended == route:
+                    name = format_route(route)
+                    raise CannotEdit(f"{occurrence.name} may be a misspelling of {name}; rename or remove it first")
+    return corrected
 
 
-def _is_judged(config: Config, selection: Selection) -> bool:
+def _is_checked(config: Config, selection: Selection) -> bool:
     from cfglint_rules.vocabulary.unknown_key import RULE
 
-    return not config.document.stands_in and RULE.code in selection.enabled(config.document.path)
+    return not config.document.is_placeholder and RULE.code in selection.list_enabled(config.document.path)
 
 
-def _read(config: Config, selection: Selection) -> tuple[Config, list[CorrectedKey]]:
-    """A configuration with the misspelt keys laid over it as what they are meant to be, and their names."""
-    if not _is_judged(config, selection):
+def _correct_config(config: Config, selection: Selection) -> tuple[Config, list[CorrectedKey]]:
+    """Return the config with its misspelt keys replaced by overrides under the intended names, and the corrections."""
+    if not _is_checked(config, selection):
         return config, []
-    from cfglint_rules.vocabulary.unknown_key import meant
+    from cfglint_rules.vocabulary.unknown_key import list_corrections
 
     overrides: dict[Route, Override] = {}
-    found = []
-    for sighting, route, rename in meant(config):
-        origin = Origin("explicit", sighting.place, key=sighting.name, framework=config.framework)
-        stays = sighting.route[:-1] == route[:-1]
-        given = LaunchArgument(config.document, (*config.root, *sighting.route), misspelt=True) if stays else None
-        overrides[route] = Override(sighting.value, origin, given)
-        found.append(CorrectedKey(sighting.route, route, config.document, rename))
-    return (config.altered(overrides={**config.overrides, **overrides}), found) if found else (config, [])
+    corrections = []
+    for occurrence, route, rename in list_corrections(config):
+        origin = Origin("explicit", occurrence.place, key=occurrence.name, framework=config.framework)
+        is_same_section = occurrence.route[:-1] == route[:-1]
+        argument = (
+            LaunchArgument(config.document, (*config.root, *occurrence.route), misspelt=True)
+            if is_same_section
+            else None
+        )
+        overrides[route] = Override(occurrence.value, origin, argument)
+        corrections.append(CorrectedKey(occurrence.route, route, config.document, rename))
+    return (config.replace(overrides={**config.overrides, **overrides}), corrections) if corrections else (config, [])

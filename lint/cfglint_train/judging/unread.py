@@ -1,4 +1,4 @@
-"""What was not read, or not to its end: as findings of their own, or as files left out where the rule is ignored."""
+"""Report files that were not read completely, or list them as skipped if the rule is ignored."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from cfglint_rules import registry
 from cfglint_rules.rule import Rule
 from cfglint_train.documents.document import Position
-from cfglint_train.findings.finding import Finding, Severity, bounded
+from cfglint_train.findings.finding import Finding, Severity, shorten_message
 from cfglint_train.foundation.budget import Budget
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.wording import counted
+from cfglint_train.foundation.wording import format_count
 from cfglint_train.judging.collector import Ledger
 from cfglint_train.judging.result import Trouble
 from cfglint_train.judging.selection import Selection
@@ -21,69 +21,80 @@ _REMEDIES: Final[Mapping[Cause, str]] = {
     "absent": "commit the file, or check it where it is: `cfglint FILE`",
     "run": "describe the run in a plan (`cfglint estimate --plan FILE.json`), or measure one step on your own GPU",
 }
-"""What a person can do where nothing is wrong with the file itself."""
+"""Remedies for causes outside the file itself."""
 
-_MOST_NAMED: Final = 3
-"""Files that one message names."""
+_MAX_LISTED_FILES: Final = 3
+"""Files that one message lists."""
 
 
-def note_unread(documents: Documents, selection: Selection, ledger: Ledger) -> None:
-    """Enter the files that could not be read. Per-path ignores of the rule also apply here."""
-    for unread in documents.unread:
-        rule = registry.OF_ENGINE[unread.cause]
-        if selection.ignores(rule, unread.path):
-            documents.ignore(unread.path, f"{unread.message} ({rule.code} is ignored here)")
-        elif unread.cause in _REMEDIES:
-            remedy = _REMEDIES[unread.cause]
-            _report(rule, unread.path, unread.position, unread.message, selection, ledger, remedy, unread.place)
+def report_unread(documents: Documents, selection: Selection, ledger: Ledger) -> None:
+    """Report the files that could not be read. Per-path ignores of the rule apply."""
+    for unread_file in documents.unread:
+        rule = registry.ENGINE_RULES[unread_file.cause]
+        if selection.is_ignored(rule, unread_file.path):
+            documents.ignore(unread_file.path, f"{unread_file.message} ({rule.code} is ignored here)")
+        elif unread_file.cause in _REMEDIES:
+            remedy = _REMEDIES[unread_file.cause]
+            _add_finding(
+                rule,
+                unread_file.path,
+                unread_file.position,
+                unread_file.message,
+                selection,
+                ledger,
+                remedy,
+                unread_file.place,
+            )
         else:
-            _enter(rule, unread.path, unread.position, unread.message, selection, ledger)
+            _report_trouble(rule, unread_file.path, unread_file.position, unread_file.message, selection, ledger)
 
 
-def note_limit(path: str, message: str, selection: Selection, ledger: Ledger) -> None:
-    """Enter a file that was not checked to its end: what was found of it is kept. Per-path ignores also apply here."""
-    rule = registry.OF_ENGINE["limit"]
-    if selection.ignores(rule, path):
+def report_limit(path: str, message: str, selection: Selection, ledger: Ledger) -> None:
+    """Report a file that was not checked completely; its findings so far are kept. Per-path ignores apply."""
+    rule = registry.ENGINE_RULES["limit"]
+    if selection.is_ignored(rule, path):
         ledger.skipped.append(SkippedFile(path, f"{message} ({rule.code} is ignored here)"))
     else:
-        _enter(rule, path, START, message, selection, ledger)
+        _report_trouble(rule, path, START, message, selection, ledger)
 
 
-def note_bound(path: str, bound: str, selection: Selection, ledger: Ledger) -> None:
-    """Enter, at one of its files, that not all of a repository was looked at; what is reported holds all the same."""
-    message = f"what the repository says of it may be incomplete: {bound}"
-    help = "leave data out with `.gitignore` or `extend-exclude`"
-    _report(registry.OF_ENGINE["limit"], path, START, message, selection, ledger, help, severity="info")
+def report_bound(path: str, bound: str, selection: Selection, ledger: Ledger) -> None:
+    """Report, at one of its files, that a repository was not searched completely; all findings remain valid."""
+    message = f"the repository was not searched completely: {bound}"
+    help = "exclude data with `.gitignore` or `extend-exclude`"
+    _add_finding(registry.ENGINE_RULES["limit"], path, START, message, selection, ledger, help, severity="info")
 
 
-def note_budget(paths: list[str], budget: Budget, selection: Selection, ledger: Ledger) -> None:
-    """Enter, once for all of them, the files that were not read before the time of the run was used up."""
-    first = ", ".join(f"`{path}`" for path in paths[:_MOST_NAMED])
-    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
-    files, limit = counted(len(paths), "file"), f"{budget.seconds:g} s of CPU time for all"
-    message = bounded(f"{files} not fully checked within {limit}: {first}{more}")
-    ledger.troubles.append(Trouble(paths[0], message, START, whole=True))
+def report_budget(paths: list[str], budget: Budget, selection: Selection, ledger: Ledger) -> None:
+    """Report, in one finding, the files that were not read before the CPU time of the call was used up."""
+    first = ", ".join(f"`{path}`" for path in paths[:_MAX_LISTED_FILES])
+    more = f" and {len(paths) - _MAX_LISTED_FILES} more" if len(paths) > _MAX_LISTED_FILES else ""
+    files, limit = format_count(len(paths), "file"), f"{budget.seconds:g} s of CPU time in total"
+    message = shorten_message(f"{files} not fully checked within {limit}: {first}{more}")
+    ledger.troubles.append(Trouble(paths[0], message, START, is_global=True))
     help = "raise `max-cpu-seconds`, or check fewer files at once"
-    _report(registry.OF_ENGINE["limit"], paths[0], START, message, selection, ledger, help)
+    _add_finding(registry.ENGINE_RULES["limit"], paths[0], START, message, selection, ledger, help)
 
 
-def _enter(rule: Rule, path: str, place: Position, message: str, selection: Selection, ledger: Ledger) -> None:
-    ledger.troubles.append(Trouble(path, message, place))
-    _report(rule, path, place, message, selection, ledger)
+def _report_trouble(
+    rule: Rule, path: str, position: Position, message: str, selection: Selection, ledger: Ledger
+) -> None:
+    ledger.troubles.append(Trouble(path, message, position))
+    _add_finding(rule, path, position, message, selection, ledger)
 
 
-def _report(
+def _add_finding(
     rule: Rule,
     path: str,
-    place: Position,
+    position: Position,
     message: str,
     selection: Selection,
     ledger: Ledger,
     help: str | None = None,
-    said_of: Place | None = None,
+    marked_place: Place | None = None,
     severity: Severity | None = None,
 ) -> None:
-    if rule.code in selection.enabled(path):
-        severity = selection.level(rule, path) or severity or rule.severity
-        end = place if said_of is None else said_of.document.position(said_of.span.end)
-        ledger.add([Finding(rule.code, rule.name, severity, message, path, place, end, said_of, help=help)], 0)
+    if rule.code in selection.list_enabled(path):
+        severity = selection.find_severity(rule, path) or severity or rule.severity
+        end = position if marked_place is None else marked_place.document.locate(marked_place.span.end)
+        ledger.add([Finding(rule.code, rule.name, severity, message, path, position, end, marked_place, help=help)], 0)

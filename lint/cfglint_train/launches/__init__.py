@@ -1,1 +1,1 @@
-"""Launches: how a configuration is started."""
+"""Launches: the commands that start a config."""

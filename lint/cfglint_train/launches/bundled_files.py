@@ -1,8 +1,8 @@
-"""What replaces a file that a repository does not have: what a script writes into it, DeepSpeed files that a
-framework ships, found by name, and the options that a launcher is given instead.
+"""Replacements for a file that a repository does not have.
 
-The data are beside the framework (`shipped.json`): for each path in its repository the contents, each with the first
-release that has it.
+These are a file that a script writes, a DeepSpeed file that a framework ships, found by name, and the options that a
+launcher receives instead of a file. The data are beside the framework (`shipped.json`): the contents by path in the
+framework's repository, each with the first release that has it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from json import dumps, load
 
 from cfglint_train.documents.document import CannotEdit, Change, Document, DocumentError, Edit
 from cfglint_train.documents.json import JsonDocument
-from cfglint_train.foundation.regular_files import tidy
+from cfglint_train.foundation.regular_files import normalize_path
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, ClassVar, Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.framework import Framework
 
 if TYPE_CHECKING:
@@ -27,87 +27,91 @@ if TYPE_CHECKING:
 _FILE: Final = "shipped.json"
 
 
-class ShippedDocument(JsonDocument):
+class BundledDocument(JsonDocument):
     """A file that a framework ships. It is not in the repository and cannot be edited."""
 
-    stands_in: ClassVar[bool] = True
+    is_placeholder: ClassVar[bool] = True
 
-    def edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """Raises CannotEdit."""
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
+        """Raise `CannotEdit`."""
         raise CannotEdit(f"{self.path} is not in this repository")
 
 
-class GivenDocument(JsonDocument):
-    """Stands for the file of a launcher that is given options alone; empty, as these override it."""
+class LauncherOptionsDocument(JsonDocument):
+    """An empty document for a launcher that receives options only, which override it."""
 
-    stands_in: ClassVar[bool] = True
+    is_placeholder: ClassVar[bool] = True
 
-    def edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """Raises CannotEdit."""
-        raise CannotEdit("the launch gives it")
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
+        """Raise `CannotEdit`."""
+        raise CannotEdit("the launch sets it")
 
 
 class WrittenDocument(JsonDocument):
     """A file that a script of the repository writes."""
 
-    stands_in: ClassVar[bool] = True
+    is_placeholder: ClassVar[bool] = True
 
-    def edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """Raises CannotEdit."""
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
+        """Raise `CannotEdit`."""
         raise CannotEdit(f"a script writes {self.path}")
 
 
-# `cat > PATH << 'EOF'`: the file, whether its text is taken as it is, and the line that ends it.
-_HERE: Final = re.compile(
+# `cat > PATH << 'EOF'`: the path, the quote that prevents expansion, and the line that ends the file.
+_HERE_DOCUMENT: Final = re.compile(
     rb"(?m)^[^\n#]*?(?:>|\btee\b)[ \t]*(?P<path>[^\s<>|&;]+)[ \t]*"
     rb"<<-?[ \t]*(?P<quote>['\"\\]?)(?P<end>\w+)['\"]?[^\n]*\n"
 )
-_MOST: Final = 100
-"""Files of one script that are looked at."""
+_MAX_FILES: Final = 100
+"""Maximum number of files of one script to read."""
 
 
-def written(scripts: Iterable[ShellDocument], stated: str) -> tuple[str, Document | None]:
-    """Where a script writes a file of some path, and the file; without a place, none does. No file where the text
-    depends on the start, or scripts write different ones.
+def find_written_file(scripts: Iterable[ShellDocument], stated_path: str) -> tuple[str, Document | None]:
+    """Return the place where a script writes the file at `stated_path`, and the file.
+
+    The place is empty if no script writes it. The file is None if its text is only known at run time, or if scripts
+    write different texts.
     """
-    found: dict[bytes, str] = {}
+    places: dict[bytes, str] = {}
     for script in scripts:
-        for match in islice(_HERE.finditer(script.source), _MOST) if b"<<" in script.source else ():
-            path = tidy(match["path"].decode("utf-8", "replace").strip("'\"")).lstrip("/")
-            if f"/{tidy(stated)}".endswith(f"/{path}") or f"/{path}".endswith(f"/{tidy(stated)}"):
-                place = f"{script.path}:{script.position(match.start()).line}"
-                found.setdefault(_text(script.source, match), place)
-    if len(found) != 1:
-        return next(iter(found.values()), ""), None
-    ((text, place),) = found.items()
+        for match in islice(_HERE_DOCUMENT.finditer(script.source), _MAX_FILES) if b"<<" in script.source else ():
+            path = normalize_path(match["path"].decode("utf-8", "replace").strip("'\"")).lstrip("/")
+            if f"/{normalize_path(stated_path)}".endswith(f"/{path}") or f"/{path}".endswith(
+                f"/{normalize_path(stated_path)}"
+            ):
+                place = f"{script.path}:{script.locate(match.start()).line}"
+                places.setdefault(_extract_text(script.source, match), place)
+    if len(places) != 1:
+        return next(iter(places.values()), ""), None
+    ((text, place),) = places.items()
     try:
-        return place, WrittenDocument(stated, text) if text else None
+        return place, WrittenDocument(stated_path, text) if text else None
     except DocumentError:
         return place, None
 
 
-def _text(source: bytes, match: re.Match[bytes]) -> bytes:
-    """What a script writes; empty where it depends on the start."""
+def _extract_text(source: bytes, match: re.Match[bytes]) -> bytes:
+    """Return the text that a script writes, or empty bytes if it is only known at run time."""
     end = re.compile(rb"(?m)^[ \t]*%s[ \t]*$" % re.escape(match["end"])).search(source, match.end())
     text = source[match.end() : len(source) if end is None else end.start()]
     return text if match["quote"] or not re.search(rb"[$`]", text) else b""
 
 
-def shipped(framework: Framework, stated: str, release: str) -> Document | None:
-    """The file that a release of a framework ships under a path, which may lead there from any folder.
+def find_bundled_file(framework: Framework, stated_path: str, release: str) -> Document | None:
+    """Return the file that a release of a framework ships under a path with any leading folders, or None.
 
-    A release older than the first one known has that one's file. None where it ships none.
+    A release older than the first row gets the contents of that row.
     """
-    path = os.path.join(framework.listed.folder, _FILE)
+    path = os.path.join(framework.manifest.folder, _FILE)
     if not os.path.exists(path):
         return None
     with open(path, encoding="utf-8") as file:
         files: dict[str, list[dict[str, Any]]] = load(file)["files"]
-    ends = f"/{tidy(stated)}"
-    rows = next((rows for name, rows in files.items() if ends.endswith(f"/{name}")), None)
+    full_path = f"/{normalize_path(stated_path)}"
+    rows = next((rows for name, rows in files.items() if full_path.endswith(f"/{name}")), None)
     if rows is None:
         return None
-    wanted = release_key(release)
-    since = [row for row in rows if release_key(row["since"]) <= wanted] or rows[:1]
+    key = parse_release(release)
+    since = [row for row in rows if parse_release(row["since"]) <= key] or rows[:1]
     content = since[-1]["content"]
-    return None if content is None else ShippedDocument(stated, dumps(content, indent=2).encode())
+    return None if content is None else BundledDocument(stated_path, dumps(content, indent=2).encode())

@@ -1,4 +1,4 @@
-"""The Python programs of a repository that a configuration is given to, each with the option that gives it."""
+"""Consumers: the Python programs of a repository that receive a config, with the option that passes it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from cfglint_train.documents.document import Document
 from cfglint_train.launches.launch_scripts import LaunchScripts
 
 
-def given_programs(path: str, scripts: LaunchScripts) -> tuple[tuple[Document | None, str], ...]:
-    """The program of each invocation that is given a file, None where the repository has none, and the word before the
-    file's path; empty where that is the first one.
-    """
-    found = []
-    for script, one, behind in scripts.handed(path):
-        from cfglint_train.launches.entries import file_of  # few files are given to a program
+def find_consumers(path: str, scripts: LaunchScripts) -> tuple[tuple[Document | None, str], ...]:
+    """Return the program of each invocation that receives a file, and the word before the file's path.
 
-        file = file_of(script, one, scripts.sources, scripts.repositories.index(script.path))
-        before = one.words[: len(one.words) - len(behind) - 1][-1:]
-        found.append((None if file is None else scripts.program(file), before[0].text if before else ""))
-    return tuple(found)
+    The program is None if the repository does not have it, the word empty if the path comes first.
+    """
+    consumers = []
+    for script, invocation, trailing in scripts.find_uses(path):
+        from cfglint_train.launches.entries import resolve_program  # Few files are passed to a program.
+
+        file = resolve_program(script, invocation, scripts.sources, scripts.repositories.get_index(script.path))
+        before = invocation.words[: len(invocation.words) - len(trailing) - 1][-1:]
+        consumers.append((None if file is None else scripts.read_program(file), before[0].text if before else ""))
+    return tuple(consumers)

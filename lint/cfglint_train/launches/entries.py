@@ -1,4 +1,4 @@
-"""Programs that launch scripts hand a configuration to: whether one of them is the framework's own."""
+"""Entry points: distinguish a framework's own programs from others that launch scripts pass a config to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from cfglint_train.documents.shell.document import ShellDocument
-from cfglint_train.documents.shell.folders import folder_of
+from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
@@ -16,77 +16,88 @@ from cfglint_train.repository.sources import Sources
 
 _PYTHON: Final = re.compile(r"python[\d.]*|torchrun|accelerate launch|deepspeed|torch\.distributed\.(?:run|launch)")
 _SCRIPT: Final = re.compile(r"\.(?:sh|bash|slurm|sbatch|job)$")
-_TRAINS: Final = re.compile(r"train|tune|sft", re.IGNORECASE)
-# Python programs that are called after something else which is done with a configuration.
-_OTHER: Final = re.compile(
+_TRAINING: Final = re.compile(r"train|tune|sft", re.IGNORECASE)
+# Python programs that are named after another task that uses a config.
+_OTHER_TASK: Final = re.compile(
     r"check|chat|convert|copy|diff|download|eval|export|gen|infer|lint|merge|plot|prep|print|push|render|serve|show|submit"
     r"|sync|test|tokeni|upload|valid|view",
     re.IGNORECASE,
 )
-_SUBMITS: Final = re.compile(r"submit", re.IGNORECASE)
+_SUBMITTING: Final = re.compile(r"submit", re.IGNORECASE)
 
 
 class Program(Frozen):
-    """A program as a script starts it."""
+    """A program that a script starts."""
 
     name: str
-    python: bool
-    """A Python script or module."""
+    is_python: bool
+    """True for a Python script or module."""
 
 
-def program(document: ShellDocument, invocation: Invocation) -> Program:
-    """What is started by an invocation."""
+def get_program(document: ShellDocument, invocation: Invocation) -> Program:
+    """Return the program that an invocation starts."""
     parent = None if invocation.parent is None else document.invocations[invocation.parent]
-    python = invocation.program.endswith(".py") or (parent is not None and bool(_PYTHON.fullmatch(parent.program)))
-    return Program(invocation.program, python)
+    is_python = invocation.program.endswith(".py") or (parent is not None and bool(_PYTHON.fullmatch(parent.program)))
+    return Program(invocation.program, is_python)
 
 
-def foreign(programs: Iterable[Program], own: Iterable[str]) -> str | None:
-    """A program that trains and is none of a framework's own, by the patterns of their names; None where one is."""
-    found, patterns = list(programs), tuple(own)
-    if any(re.fullmatch(pattern, one.name) for one in found for pattern in patterns):
+def find_foreign_program(programs: Iterable[Program], entry_patterns: Iterable[str]) -> str | None:
+    """Return a training program outside the framework, or None if any program matches `entry_patterns`."""
+    started_programs, patterns = list(programs), tuple(entry_patterns)
+    if any(re.fullmatch(pattern, item.name) for item in started_programs for pattern in patterns):
         return None
-    return next((one.name for one in found if trains(one)), None)
+    return next((item.name for item in started_programs if can_train(item)), None)
 
 
-def trains(one: Program) -> bool:
-    """Whether a program may train: a tool that only reads or copies the file does not."""
-    last = one.name.removesuffix(".py").rpartition("/")[2]
-    if _SCRIPT.search(one.name):
+def can_train(program: Program) -> bool:
+    """Return whether a program may train; tools that only read or copy the file do not."""
+    last = program.name.removesuffix(".py").rpartition("/")[2]
+    if _SCRIPT.search(program.name):
         return False
-    step = last.rpartition(".")[2] if one.python else last
-    return bool(_TRAINS.search(step)) or (one.python and _OTHER.search(step) is None)
+    step = last.rpartition(".")[2] if program.is_python else last
+    return bool(_TRAINING.search(step)) or (program.is_python and _OTHER_TASK.search(step) is None)
 
 
-def only_reads(document: ShellDocument, invocation: Invocation) -> bool:
-    """Whether a Python program trains nothing with the file that it is given, by its name (`download_data.py`).
-    One that submits it to other machines has it trained there.
+def is_only_reading(document: ShellDocument, invocation: Invocation) -> bool:
+    """Return whether the name of a Python program shows that it does not train with its file (`download_data.py`).
+
+    A program that submits the file to other machines counts as training.
     """
-    one = program(document, invocation)
-    return one.python and not trains(one) and _SUBMITS.search(one.name) is None
+    started_program = get_program(document, invocation)
+    return (
+        started_program.is_python
+        and not can_train(started_program)
+        and _SUBMITTING.search(started_program.name) is None
+    )
 
 
-def name_of(one: Invocation) -> str:
-    """What an invocation starts: of a path in a folder that cannot be determined, the part behind that; else empty."""
-    if one.head[-1].known:
-        return one.program
-    *before, last = one.head[-1].fragments or (None,)
-    if last is None or last.why or last.optional or not before:
+def get_program_name(invocation: Invocation) -> str:
+    """Return the program of an invocation; for a path in an unknown folder the part below that, or an empty string."""
+    if invocation.head[-1].is_known:
+        return invocation.program
+    *before, last = invocation.head[-1].fragments or (None,)
+    if last is None or last.why or last.condition or not before:
         return ""
     folder, slash, name = last.text.decode("utf-8", "replace").partition("/")
     return name if slash and not folder else ""
 
 
-def file_of(document: ShellDocument, one: Invocation, sources: Sources, index: RepositoryIndex) -> str | None:
-    """The Python file that an invocation starts by its path or as a module; None where the repository has none."""
-    module = one.program.replace(".", "/")
-    names = (name_of(one),) if one.program.endswith(".py") else (f"{module}.py", f"{module}/__main__.py")
+def resolve_program(
+    document: ShellDocument, invocation: Invocation, sources: Sources, index: RepositoryIndex
+) -> str | None:
+    """Return the Python file that an invocation starts by path or as a module, or None if the repository has none."""
+    module = invocation.program.replace(".", "/")
+    names = (
+        (get_program_name(invocation),)
+        if invocation.program.endswith(".py")
+        else (f"{module}.py", f"{module}/__main__.py")
+    )
     for name in names:
-        found = sources.find(os.path.join(folder_of(document, one), name), document.path)
-        if found is not None:
-            return found
-        others = index.named(os.path.basename(name)) if "__main__" not in name else ()
-        tail = index.by_tail(name, document.path) or (others[0] if len(others) == 1 else None)
+        path = sources.find(os.path.join(resolve_working_folder(document, invocation), name), document.path)
+        if path is not None:
+            return path
+        same_named = index.find_by_name(os.path.basename(name)) if "__main__" not in name else ()
+        tail = index.find_by_suffix(name, document.path) or (same_named[0] if len(same_named) == 1 else None)
         if tail is not None:
-            return sources.named(tail, document.path)
+            return sources.format_path(tail, document.path)
     return None

@@ -1,8 +1,7 @@
-"""Commands in read-me files, Makefiles, justfiles, jobs in YAML, docstrings and Python programs that start a
-configuration: examples of how it may be started.
+"""Example launches: find commands in READMEs, Makefiles, justfiles, YAML jobs, docstrings and Python programs.
 
-All that is not a command is blanked, so that the commands are read as a script with the lines of the file. An `exit`
-among them is none of that script: it leaves a container, or ends the shell of one line of a recipe.
+Everything that is not a command is blanked, so that the commands parse as a script with the line numbers of the file.
+`exit` is replaced, too: it leaves a container or ends the shell of one recipe line, not the script.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _COMMAND: Final = re.compile(
     r"(?m)^[ \t]*(?:\w+=\S+ )*(?:accelerate|deepspeed|python3?|torchrun|uv)\b(?:[^\n\\]|\\.|\\\n)*"
 )
 _UNCONTINUED: Final = re.compile(r"(?m)^([ \t]*accelerate launch)[ \t]*\n(?=[ \t]*--)")
-"""A launcher alone on its line, and its options on the next: in a docstring the backslash is easily forgotten."""
+"""A launcher alone on its line with its options on the next, because the backslash is often missing in docstrings."""
 _NO_NEWLINE: Final = re.compile(r"[^\n]")
 _PROMPT: Final = re.compile(r"(?m)^([ \t]*)\$ ")
 _EXIT: Final = re.compile(r"(?<![\w./$-])exit(?![\w./=-])")
@@ -38,83 +37,83 @@ _LAUNCHER: Final = re.compile(rf"\b(?:{_PROGRAMS})\b")
 _FILE: Final = re.compile(_ENDING)
 
 
-def examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
-    """The files of a repository with such commands, each with nothing but these in it.
+def list_examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
+    """Return the files of a repository that contain such commands, each with everything else blanked.
 
-    A Markdown file that shows job scripts is several: what `#SBATCH` asks for is for the commands of its own block.
+    A Markdown file with job scripts is returned several times because `#SBATCH` applies to its own block only.
     """
-    found = []
-    for path, text in index.texts("commands"):
+    parts = []
+    for path, text in index.read_texts("commands"):
         if path.endswith(".md"):
             if _STARTS.search(text) is not None:
-                found += [(path, part.encode()) for part in _fenced(text)]
+                parts += [(path, part.encode()) for part in _extract_fenced(text)]
         elif _FILE.search(text) and (_LAUNCHER.search(text) or (path.endswith(".py") and "executable" in text)):
-            found += [(path, part.encode()) for part in scripts_in(path, text, index)]
-    return found
+            parts += [(path, part.encode()) for part in extract_scripts(path, text, index)]
+    return parts
 
 
-def scripts_in(path: str, text: str, index: RepositoryIndex) -> Iterator[str]:
-    """The commands of a file that has hardly anything else, as scripts."""
+def extract_scripts(path: str, text: str, index: RepositoryIndex) -> Iterator[str]:
+    """Yield the commands of a file that contains little else, as scripts."""
     name = os.path.basename(path)
     if path.endswith(".py"):
-        from cfglint_train.launches.python_launches import commands  # few programs start others
+        from cfglint_train.launches.python_launches import extract_commands  # Few programs start others.
 
-        yield commands(text)
+        yield extract_commands(text)
     elif is_makefile(path):
-        yield _without_exits(makefiles.commands(text, index.once(_made)))
+        yield _replace_exits(makefiles.extract_commands(text, index.compute_once(_list_make_variables)))
     elif name in JUSTFILES:
-        yield _without_exits(justfiles.commands(text))
+        yield _replace_exits(justfiles.extract_commands(text))
     elif is_job(path) and not is_workflow(path):
-        yield from map(_without_exits, job_commands.scripts(text))
+        yield from map(_replace_exits, job_commands.extract_scripts(text))
 
 
 def is_job(path: str) -> bool:
-    """Whether an example is a job: the launch itself, and not only how one may look."""
+    """Return whether an example is a job, that is the launch itself and not only an illustration."""
     return path.endswith((".yaml", ".yml"))
 
 
-def described(script: PythonScript) -> bytes:
-    """The commands in the docstring of a script, with the lines of the file; empty where it has none."""
+def extract_docstring_commands(script: PythonScript) -> bytes:
+    """Return the commands in the docstring of a script, with the lines of the file, or empty bytes."""
     import ast
 
     if ast.get_docstring(script.module, clean=False) is None:
         return b""
-    span = script.span(script.module.body[0])
-    text = _UNCONTINUED.sub(r"\1 \\\n", script.text(span))
-    commands = [one.span() for one in _COMMAND.finditer(text)]
-    before = _blank(script.source[: span.start].decode("utf-8", "replace"))
-    return (before + _alone(text, commands)).encode() if commands else b""
+    span = script.find_span(script.module.body[0])
+    text = _UNCONTINUED.sub(r"\1 \\\n", script.get_text(span))
+    spans = [match.span() for match in _COMMAND.finditer(text)]
+    before = _blank_text(script.source[: span.start].decode("utf-8", "replace"))
+    return (before + _blank_outside(text, spans)).encode() if spans else b""
 
 
-def _made(index: RepositoryIndex) -> frozenset[str]:
-    """The variables that commands of a repository set where they call make."""
-    texts = (text for _, text in index.texts("make"))
-    calls = (call[1] for text in texts for call in makefiles.SETS.finditer(text))
-    return frozenset(name for call in calls for name in makefiles.SET.findall(call))
+def _list_make_variables(index: RepositoryIndex) -> frozenset[str]:
+    """Return the variables that commands of a repository set when they call make."""
+    texts = (text for _, text in index.read_texts("make"))
+    calls = (call[1] for text in texts for call in makefiles.MAKE_COMMAND.finditer(text))
+    return frozenset(name for call in calls for name in makefiles.MAKE_VARIABLE.findall(call))
 
 
-def _fenced(text: str) -> Iterator[str]:
-    """The commands of a Markdown file, those of each job script by themselves."""
-    fences = [one for one in _FENCE.finditer(text) if one[1] in _SHELLS and _STARTS.search(one[2]) is not None]
-    jobs = [one.span(2) for one in fences if _JOB in one[2]]
-    yield from (_alone(text, [one]) for one in jobs)
-    plain = [one.span(2) for one in fences if one.span(2) not in jobs]
+def _extract_fenced(text: str) -> Iterator[str]:
+    """Yield the commands of a Markdown file, each job script separately."""
+    fences = [fence for fence in _FENCE.finditer(text) if fence[1] in _SHELLS and _STARTS.search(fence[2]) is not None]
+    jobs = [fence.span(2) for fence in fences if _JOB in fence[2]]
+    yield from (_blank_outside(text, [fence]) for fence in jobs)
+    plain = [fence.span(2) for fence in fences if fence.span(2) not in jobs]
     if plain:
-        yield _alone(text, plain)
+        yield _blank_outside(text, plain)
 
 
-def _alone(text: str, kept: list[tuple[int, int]]) -> str:
-    """A text with nothing but some parts of it, without the prompts there."""
+def _blank_outside(text: str, spans: list[tuple[int, int]]) -> str:
+    """Return a text with everything outside `spans` blanked, and without the prompts inside them."""
     parts, end = [], 0
-    for start, after in kept:
-        parts += [_blank(text[end:start]), _without_exits(_PROMPT.sub(r"\1  ", text[start:after]))]
-        end = after
-    return "".join((*parts, _blank(text[end:])))
+    for start, stop in spans:
+        parts += [_blank_text(text[end:start]), _replace_exits(_PROMPT.sub(r"\1  ", text[start:stop]))]
+        end = stop
+    return "".join((*parts, _blank_text(text[end:])))
 
 
-def _without_exits(text: str) -> str:
+def _replace_exits(text: str) -> str:
     return _EXIT.sub("true", text)
 
 
-def _blank(text: str) -> str:
+def _blank_text(text: str) -> str:
     return _NO_NEWLINE.sub(" ", text)

@@ -1,4 +1,4 @@
-"""Whose a file is that no keys distinguish: the command that trains with it shows that."""
+"""Framework by command: identify a config's framework by the command that trains with it."""
 
 from __future__ import annotations
 
@@ -10,28 +10,33 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import list_frameworks
 
 
-def trained_with(
+def identify_framework(
     names: Collection[str],
-    given: Iterable[tuple[ShellDocument, Invocation, tuple[Word, ...]]],
-    program: Callable[[Document, str], Document | None],
+    uses: Iterable[tuple[ShellDocument, Invocation, tuple[Word, ...]]],
+    read_program: Callable[[Document, str], Document | None],
 ) -> tuple[str, str]:
-    """The framework of some whose command is given a file, and that command; two empty texts where there is none.
+    """Return the first of `names` whose command receives a file, and that command, or two empty strings.
 
-    `given`: the invocations that have the file, each with the words behind it. `program` reads a Python program that a
-    script names, which may have the framework's parser.
+    `uses` are the invocations that receive the file: script, invocation and words after the path. `read_program` parses
+    a Python program that a script names and that may use the framework's parser.
     """
-    for script, one, behind in given:
-        command = " ".join((one.program, *(word.text for word in one.words[:1] if word.known and word.text[:1] != "-")))
+    for script, invocation, trailing in uses:
+        command = " ".join(
+            (
+                invocation.program,
+                *(word.text for word in invocation.words[:1] if word.is_known and word.text[:1] != "-"),
+            )
+        )
         for name in names:
-            if re.fullmatch(listed()[name].trains or "", command):
+            if re.fullmatch(list_frameworks()[name].training_pattern or "", command):
                 return name, command
-        if len(one.words) < len(behind) + 2 or not one.program.endswith(".py"):
+        if len(invocation.words) < len(trailing) + 2 or not invocation.program.endswith(".py"):
             continue
-        source, option = program(script, one.program), one.words[-len(behind) - 2].text
+        source, option = read_program(script, invocation.program), invocation.words[-len(trailing) - 2].text
         for name in names:
-            if source is not None and frameworks.load(name).launching.takes_recipe(source, option):
-                return name, f"{one.program} {option}"
+            if source is not None and frameworks.load(name).launch_interface.accepts_recipe(source, option):
+                return name, f"{invocation.program} {option}"
     return "", ""

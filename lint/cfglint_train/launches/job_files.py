@@ -1,7 +1,7 @@
-"""The GPUs that files of schedulers and clouds ask for: SkyPilot, dstack, Kubernetes, and functions of Modal.
+"""Job files: GPUs that SkyPilot, dstack, Kubernetes and Modal files request.
 
-A file counts for the configurations that it names; of several the nearest one. It says on what its own job runs, and
-the configuration may also be started elsewhere: all that is read here is an assumption.
+A file counts for the configs that it names; the nearest file wins. It describes its own job and the config may also be
+started elsewhere, so everything read here is an assumption.
 """
 
 from __future__ import annotations
@@ -11,58 +11,58 @@ import re
 from collections.abc import Mapping
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.roots import distance
+from cfglint_train.foundation.roots import measure_distance
 from cfglint_train.foundation.typed import Final
 from cfglint_train.hardware import gpus
-from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.plan.origin import FieldValue, Origin
 from cfglint_train.repository.index import RepositoryIndex
 
 
-class Job(Frozen):
-    """A file that asks for GPUs."""
+class JobFile(Frozen):
+    """A file that requests GPUs."""
 
     path: str
     text: str
     facts: Mapping[str, tuple[str | int, int]]
-    """gpu, gpus-per-node, nodes -> the value, and the line that states it."""
+    """Facts (gpu, gpus-per-node, nodes) with value and line."""
 
 
-def asked_for(index: RepositoryIndex, path: str) -> Mapping[str, Value]:
-    """What the nearest file that names a configuration asks for, as facts about the cluster."""
-    name, own = os.path.basename(path), os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
-    naming = [job for job in index.once(_jobs) if name in job.text and _is_word(name, job.text)]
-    distances = {job.path: distance(own, os.path.dirname(job.path)) for job in naming}
+def read_requested_gpus(index: RepositoryIndex, path: str) -> Mapping[str, FieldValue]:
+    """Return the cluster facts in the nearest file that names a config."""
+    name, folder = os.path.basename(path), os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
+    naming = [job for job in index.compute_once(_list_jobs) if name in job.text and _is_named_in(name, job.text)]
+    distances = {job.path: measure_distance(folder, os.path.dirname(job.path)) for job in naming}
     nearest = [job for job in naming if distances[job.path] == min(distances.values())]
     if len({tuple((fact, value) for fact, (value, _) in job.facts.items()) for job in nearest}) != 1:
         return {}
     job = nearest[0]
-    return {fact: _assumed(fact, value, job.path, line) for fact, (value, line) in job.facts.items()}
+    return {fact: _build_assumption(fact, value, job.path, line) for fact, (value, line) in job.facts.items()}
 
 
-def _is_word(name: str, text: str) -> bool:
-    """Whether a text holds a file's name, and not only a longer one with it."""
+def _is_named_in(name: str, text: str) -> bool:
+    """Return whether a text contains a file's name, not only as a part of a longer name."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text) is not None
 
 
-def _assumed(fact: str, value: str | int, path: str, line: int) -> Value:
+def _build_assumption(fact: str, value: str | int, path: str, line: int) -> FieldValue:
     thing = f"{value} GPUs" if fact == "gpu" else f"{fact.replace('-', ' ').replace('gpus', 'GPUs')}: {value}"
-    note = f"{thing}, as {os.path.basename(path)}:{line} asks for; set `{fact}` to be sure"
-    return Value(value, Origin("user", note=os.path.basename(path), assumed=note))
+    note = f"{thing}, as {os.path.basename(path)}:{line} requests; set `{fact}` to be sure"
+    return FieldValue(value, Origin("user", note=os.path.basename(path), assumption=note))
 
 
-def _jobs(index: RepositoryIndex) -> list[Job]:
-    found = []
-    for path, text in index.texts("jobs"):
-        facts = _of_modal(text) if path.endswith(".py") else _of_yaml(text)
+def _list_jobs(index: RepositoryIndex) -> list[JobFile]:
+    jobs = []
+    for path, text in index.read_texts("jobs"):
+        facts = _read_modal_job(text) if path.endswith(".py") else _read_yaml_job(text)
         if facts:
-            found.append(Job(path, text, facts))
-    return found
+            jobs.append(JobFile(path, text, facts))
+    return jobs
 
 
 # --- YAML ------------------------------------------------------------------------------------------------------------
 
-# The key of a line and its value -> the fact that it states (`card`: a name with an optional number behind it), and a
-# text that the file has beside it.
+# Key of a line and its value -> the fact it states (`card`: a name with an optional count), and a text that the file
+# must also contain.
 _END: Final = r"[\"']?\}?[ \t]*(?:#.*)?$"
 _BEFORE: Final = r"(?:[^#\n]*[ \t{,])[\"']?"
 _MORE: Final = r"(?:[\"']?[ \t]*[},][^#\n]*)?"
@@ -80,47 +80,49 @@ _LINES: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def _of_yaml(text: str) -> dict[str, tuple[str | int, int]]:
-    found: dict[str, set[tuple[str | int, int]]] = {}
-    for pattern, (fact, beside) in _LINES.items():
-        for match in re.finditer(f"(?m)^{pattern}{_END}", text) if beside in text else ():
+def _read_yaml_job(text: str) -> dict[str, tuple[str | int, int]]:
+    values_by_fact: dict[str, set[tuple[str | int, int]]] = {}
+    for pattern, (fact, required_text) in _LINES.items():
+        for match in re.finditer(f"(?m)^{pattern}{_END}", text) if required_text in text else ():
             line = text.count("\n", 0, match.start(1)) + 1
-            given = _card(match[1], fact == "card") if fact in ("card", "name") else {fact: int(match[1])}
-            for name, value in given.items():
-                found.setdefault(name, set()).add((value, line))
+            facts = _parse_gpu(match[1], fact == "card") if fact in ("card", "name") else {fact: int(match[1])}
+            for name, value in facts.items():
+                values_by_fact.setdefault(name, set()).add((value, line))
     return {
-        name: min(values, key=lambda one: one[1])
-        for name, values in found.items()
+        name: min(values, key=lambda item: item[1])
+        for name, values in values_by_fact.items()
         if len({value for value, _ in values}) == 1
     }
 
 
-def _card(text: str, counted: bool) -> dict[str, str | int]:
-    """`A100-80GB:8`, `A100:80GB:8`, `H100`, `80GB:4`: the card and how many; one where none is stated."""
+def _parse_gpu(text: str, has_count: bool) -> dict[str, str | int]:
+    """Return the GPU and the count (default 1) in `A100-80GB:8`, `A100:80GB:8`, `H100` or `80GB:4`."""
     parts = [part.strip() for part in text.split(":")]
     count = int(parts.pop()) if len(parts) > 1 and parts[-1].isdigit() else 1
     name = "-".join(parts)
-    gpu = gpus.find(name) or gpus.find(parts[0])
+    gpu = gpus.find_gpu(name) or gpus.find_gpu(parts[0])
     size = re.fullmatch(r"\d+GB", name)
     if (gpu is None and size is None) or not count:
         return {}
-    known = name if size is not None or gpu is None else gpus.family(gpu) if gpus.smaller(name, gpu) else gpu.name
-    return {"gpu": known, "gpus-per-node": count} if counted else {"gpu": known}
+    gpu_name = (
+        name if size is not None or gpu is None else gpus.get_family(gpu) if gpus.find_smaller(name, gpu) else gpu.name
+    )
+    return {"gpu": gpu_name, "gpus-per-node": count} if has_count else {"gpu": gpu_name}
 
 
 # --- Modal -----------------------------------------------------------------------------------------------------------
 
 
-def _of_modal(text: str) -> dict[str, tuple[str | int, int]]:
-    """The GPUs of the functions that train, where these are the same for all of them."""
+def _read_modal_job(text: str) -> dict[str, tuple[str | int, int]]:
+    """Return the GPUs of the functions that train, if they are the same for all of them."""
     if "gpu=" not in text:
         return {}
-    from cfglint_train.releases.pins.modal import asked
+    from cfglint_train.releases.pins.modal import find_gpu_requests
 
-    found: dict[tuple[tuple[str, str | int], ...], int] = {}
-    for words, line in asked(text):
-        found.setdefault(tuple(_card(words, counted=True).items()), line)
-    if len(found) != 1:
+    lines_by_facts: dict[tuple[tuple[str, str | int], ...], int] = {}
+    for words, line in find_gpu_requests(text):
+        lines_by_facts.setdefault(tuple(_parse_gpu(words, has_count=True).items()), line)
+    if len(lines_by_facts) != 1:
         return {}
-    ((facts, line),) = found.items()
+    ((facts, line),) = lines_by_facts.items()
     return {name: (value, line) for name, value in facts}

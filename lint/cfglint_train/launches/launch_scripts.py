@@ -1,4 +1,4 @@
-"""The launch scripts of a repository that start a configuration."""
+"""Launch scripts: find the commands of a repository that start a config."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 
 from cfglint_train.documents.document import Document, DocumentError
-from cfglint_train.foundation.roots import distance
+from cfglint_train.foundation.roots import measure_distance
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
@@ -22,322 +22,344 @@ if TYPE_CHECKING:
     from cfglint_train.documents.shell.document import ShellDocument
     from cfglint_train.documents.shell.script import Invocation
     from cfglint_train.documents.shell.words import Word
-    from cfglint_train.frameworks.launchers import Submission, Unread
-    from cfglint_train.launches.launches import Call, Launch
+    from cfglint_train.frameworks.launchers import IgnoredFile, Submission
+    from cfglint_train.launches.launches import Launch, ScriptCall
 
-    Given = tuple[Invocation, tuple[Word, ...]]
-    Handed = tuple[ShellDocument, Invocation, tuple[Word, ...]]
+    FileUse = tuple[Invocation, tuple[Word, ...]]
+    ScriptUse = tuple[ShellDocument, Invocation, tuple[Word, ...]]
 
-MAX_BESIDE: Final = 500
-"""Files of a configuration's folder that are looked for in scripts."""
+MAX_SIBLINGS: Final = 500
+"""Maximum number of files of a config's folder to search for in scripts."""
 
 _ASSIGNED: Final = re.compile(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+(?:/[\w.-]+)*)")
-"""`name=FILE`; what is in front of the last variable of a path may be any folder."""
+"""`name=FILE`; the part up to the last variable of a path may be any folder."""
 _MODULE: Final = r"\w+(?:\.\w+)+"
 
 
 class LaunchScripts:
-    """The shell scripts of the repositories that were asked for."""
+    """Shell scripts of the repositories in use, parsed on demand."""
 
     def __init__(self, documents: Documents, repositories: Repositories) -> None:
+        """Create an empty cache of the scripts in `repositories`."""
         self.documents = documents
         self.sources = documents.sources
         self.repositories = repositories
-        self._launchers: dict[tuple[str, str | bytes], Document | None] = {}
+        self._parsed: dict[tuple[str, str | bytes], Document | None] = {}
         """By path and text, or by path and syntax of the file."""
-        self._handed: dict[str, tuple[Handed, ...]] = {}
-        self._handed_in: dict[tuple[ShellDocument, str], tuple[Given, ...]] = {}
-        self._found: dict[str, tuple[ShellDocument, ...]] = {}
-        self._by_name: dict[ShellDocument, Mapping[str, Sequence[Invocation]]] = {}
-        self._called: dict[str, tuple[Call, ...]] = {}
-        self._taking_arguments: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._beside: dict[tuple[str, str], tuple[str, str] | None] = {}
+        self._uses: dict[str, tuple[ScriptUse, ...]] = {}
+        self._uses_by_script: dict[tuple[ShellDocument, str], tuple[FileUse, ...]] = {}
+        self._naming_scripts: dict[str, tuple[ShellDocument, ...]] = {}
+        self._invocations_by_name: dict[ShellDocument, Mapping[str, Sequence[Invocation]]] = {}
+        self._calls_by_script: dict[str, tuple[ScriptCall, ...]] = {}
+        self._argument_scripts: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._sharded_siblings: dict[tuple[str, str], tuple[str, str] | None] = {}
 
-    def updated(self, documents: Documents, changed: Collection[str]) -> LaunchScripts:
-        """The same scripts, of which some have new contents."""
-        after = LaunchScripts(documents, self.repositories)
-        after._launchers = {key: document for key, document in self._launchers.items() if key[0] not in changed}
-        return after
+    def replace_files(self, documents: Documents, changed: Collection[str]) -> LaunchScripts:
+        """Return a copy in which the `changed` files are parsed again."""
+        result = LaunchScripts(documents, self.repositories)
+        result._parsed = {key: document for key, document in self._parsed.items() if key[0] not in changed}
+        return result
 
-    def starts(self, main: Config) -> list[Launch]:
-        """The places where scripts start a configuration."""
+    def find_launches(self, main: Config) -> list[Launch]:
+        """Return the launches of a config, from the strongest kind of evidence that yields any."""
         if main.role != "main":
             return []
         if main.document.syntax == "shell":
-            from cfglint_train.launches.launches import own_start
+            from cfglint_train.launches.launches import find_command_launches
 
-            return own_start(main, self._submissions(main.document))
+            return find_command_launches(main, self._find_submissions(main.document))
         path = main.document.path
-        found: list[Launch] = []
-        for document in self._naming(path):
-            found += self._starts(main, document, self.handed_in(document, path))
+        launches: list[Launch] = []
+        for document in self._find_scripts(path):
+            launches += self._find_script_launches(main, document, self.find_uses_in(document, path))
         return (
-            found
-            or list(self._assembled(main))
-            or list(self._supposed(main, self._elsewhere(path), "which names the file by a folder out of sight"))
-            or list(self._turns(main))
-            or list(self._shown(main))  # by its name, which says more than a name with variables
-            or list(self._supposed(main, self._by_variables(path), "which names its file by variables"))
-            or list(self._taking(main))
-            or list(self._described(main))
+            launches
+            or list(self._find_assigned_launches(main))
+            or list(
+                self._find_assumed_launches(
+                    main, self._find_uses_elsewhere(path), "which names the file by a folder out of sight"
+                )
+            )
+            or list(self._find_loop_launches(main))
+            or list(
+                self._find_example_launches(main)
+            )  # A literal name is stronger evidence than a name with variables.
+            or list(
+                self._find_assumed_launches(main, self._find_variable_uses(path), "which names its file by variables")
+            )
+            or list(self._find_argument_launches(main))
+            or list(self._find_docstring_launches(main))
         )
 
-    def argued(self, main: Config) -> list[Launch]:
-        """What the scripts add that start the script that a configuration is, where it hands its arguments on."""
+    def find_caller_launches(self, main: Config) -> list[Launch]:
+        """Return the options that callers add to the command that is the config, if it forwards its arguments."""
         from cfglint_train.documents.shell.document import ShellDocument
 
         document = main.document
         if not isinstance(document, ShellDocument) or not document.invocations[int(main.root[0])].forwards:
             return []
-        from cfglint_train.launches.launches import argued
+        from cfglint_train.launches.launches import find_caller_launches
 
-        return argued(main, self._calls(document))
+        return find_caller_launches(main, self._find_calls(document))
 
-    def _starts(self, main: Config, document: ShellDocument, given: Iterable[Given]) -> list[Launch]:
-        """What the invocations of a script come to that are given a configuration, and may train with it."""
-        from cfglint_train.launches.entries import only_reads
-        from cfglint_train.launches.launches import starts
+    def _find_script_launches(self, main: Config, document: ShellDocument, uses: Iterable[FileUse]) -> list[Launch]:
+        """Return the launches by the invocations in `uses` that may train with the config."""
+        from cfglint_train.launches.entries import is_only_reading
+        from cfglint_train.launches.launches import find_launches
 
-        repository, framework = self.repositories.index(main.document.path), frameworks.load(main.framework)
+        repository, framework = self.repositories.get_index(main.document.path), frameworks.load(main.framework)
 
-        def calls(all_of_them: bool) -> tuple[Call, ...]:
-            return self._calls(document) if all_of_them else self._submitting(document)
+        def find_callers(include_direct: bool) -> tuple[ScriptCall, ...]:
+            return self._find_calls(document) if include_direct else self._find_submitting_calls(document)
 
-        def job(script: str | None) -> ShellDocument | None:
-            return None if script is None else self.script(script, document.path)
+        def read_job(script: str | None) -> ShellDocument | None:
+            return None if script is None else self.read_script(script, document.path)
 
         if main.document.syntax != "python":
-            given = [(one, words) for one, words in given if not only_reads(document, one)]
-        return starts(document, given, main, framework, repository, calls, job)
+            uses = [(invocation, words) for invocation, words in uses if not is_only_reading(document, invocation)]
+        return find_launches(document, uses, main, framework, repository, find_callers, read_job)
 
-    def _assembled(self, main: Config) -> Iterator[Launch]:
-        """The places in scripts that start a configuration by a name with variables that they set themselves."""
+    def _find_assigned_launches(self, main: Config) -> Iterator[Launch]:
+        """Yield the launches that name the config by variables that the script itself sets."""
         path = main.document.path
-        for document in self._naming_by_variables(path):
-            yield from self._starts(main, document, self.handed_in(document, path))
+        for document in self._find_variable_scripts(path):
+            yield from self._find_script_launches(main, document, self.find_uses_in(document, path))
 
-    def _supposed(self, main: Config, places: Iterable[Handed], why: str) -> Iterator[Launch]:
-        """What places come to that may be given a configuration."""
-        for document, invocation, words in places:
-            from cfglint_train.launches.merged_launch import supposed
+    def _find_assumed_launches(self, main: Config, uses: Iterable[ScriptUse], reason: str) -> Iterator[Launch]:
+        """Yield the launches by invocations that may receive the config, with assumed facts."""
+        for document, invocation, words in uses:
+            from cfglint_train.launches.merged_launch import mark_assumed
 
-            for start in self._starts(main, document, [(invocation, words)]):
-                yield supposed(start, why)
+            for launch in self._find_script_launches(main, document, [(invocation, words)]):
+                yield mark_assumed(launch, reason)
 
-    def _elsewhere(self, path: str) -> Iterator[Handed]:
-        """The invocations in scripts that are given a file by its path in a folder out of sight."""
-        for document in self._naming(path):
-            from cfglint_train.launches.launches import behind_elsewhere
+    def _find_uses_elsewhere(self, path: str) -> Iterator[ScriptUse]:
+        """Yield the invocations that receive a file by a path outside the repository."""
+        for document in self._find_scripts(path):
+            from cfglint_train.launches.launches import find_trailing_words_elsewhere
 
-            repository = self.repositories.index(path)
-            for one in self._with(document, path):
-                words = behind_elsewhere(document, one, path, repository)
+            repository = self.repositories.get_index(path)
+            for invocation in self._list_invocations(document, path):
+                words = find_trailing_words_elsewhere(document, invocation, path, repository)
                 if words is not None:
-                    yield document, one, words
+                    yield document, invocation, words
 
-    def _turns(self, main: Config) -> Iterator[Launch]:
-        """The places in scripts that start a configuration in a turn of a loop over files."""
+    def _find_loop_launches(self, main: Config) -> Iterator[Launch]:
+        """Yield the launches that start the config in an iteration of a loop over files."""
         path = main.document.path
-        repository = self.repositories.index(path)
+        repository = self.repositories.get_index(path)
         if not repository.has_scripts:
             return
-        from cfglint_train.launches.turns import looping, turned
+        from cfglint_train.launches.turns import find_loop_uses, list_loop_patterns
 
         name = os.path.basename(path)
         scripts = tuple(
             script
-            for script, patterns in repository.once(looping)
+            for script, patterns in repository.compute_once(list_loop_patterns)
             if any(fnmatchcase(name, pattern) for pattern in patterns)
         )
-        for document in self._read(scripts, path):
-            yield from self._starts(main, document, turned(document, path, repository))
+        for document in self._read_scripts(scripts, path):
+            yield from self._find_script_launches(main, document, find_loop_uses(document, path, repository))
 
-    def _by_variables(self, path: str) -> Iterator[Handed]:
-        """The invocations in scripts that are given files by names with variables, where a file may be one of them."""
-        for document in self._naming_by_variables(path):
-            from cfglint_train.launches.named_by_variables import given
+    def _find_variable_uses(self, path: str) -> Iterator[ScriptUse]:
+        """Yield the invocations whose file is named by variables and may be the file at `path`."""
+        for document in self._find_variable_scripts(path):
+            from cfglint_train.launches.named_by_variables import find_variable_uses
 
-            for invocation, words in given(document, path, self.repositories.index(path)):
+            for invocation, words in find_variable_uses(document, path, self.repositories.get_index(path)):
                 yield document, invocation, words
 
-    def _naming_by_variables(self, path: str) -> Iterator[ShellDocument]:
-        """The scripts with a name that is a file's for some values of the variables in it."""
-        repository = self.repositories.index(path)
+    def _find_variable_scripts(self, path: str) -> Iterator[ShellDocument]:
+        """Yield the scripts with a name that matches the file for some values of its variables."""
+        repository = self.repositories.get_index(path)
         if repository.has_scripts:
-            from cfglint_train.launches.named_by_variables import scripts_naming
+            from cfglint_train.launches.named_by_variables import find_variable_scripts
 
-            yield from self._read(scripts_naming(repository, path), path)
+            yield from self._read_scripts(find_variable_scripts(repository, path), path)
 
-    def _taking(self, main: Config) -> Iterator[Launch]:
-        """The places in scripts that start a program of the framework with a file that they are handed: in those of the
-        configuration's folder, or of the nearest one above.
+    def _find_argument_launches(self, main: Config) -> Iterator[Launch]:
+        """Yield the launches by scripts that pass an argument to a program of the framework.
+
+        Only scripts in the config's folder, or in the nearest parent that has any, are used.
         """
         framework, path = frameworks.load(main.framework), main.document.path
-        own = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
-        folders = {one: os.path.dirname(one) for one in self._with_arguments(framework.listed, path)}
-        above = {one: folder for one, folder in folders.items() if f"{own}/".startswith(f"{folder}/")}
-        nearest = tuple(one for one, folder in above.items() if folder == max(above.values(), key=len))
-        for document in self._read(nearest, path) if nearest else ():
-            from cfglint_train.launches.launches import taking
-            from cfglint_train.launches.merged_launch import supposed
+        config_folder = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
+        folders = {script: os.path.dirname(script) for script in self._find_argument_scripts(framework.manifest, path)}
+        parents = {script: folder for script, folder in folders.items() if f"{config_folder}/".startswith(f"{folder}/")}
+        nearest = tuple(script for script, folder in parents.items() if folder == max(parents.values(), key=len))
+        for document in self._read_scripts(nearest, path) if nearest else ():
+            from cfglint_train.launches.launches import find_argument_launches
+            from cfglint_train.launches.merged_launch import mark_assumed
 
-            for start in taking(document, main, framework):
-                yield supposed(start, "which takes its file as an argument")
+            for launch in find_argument_launches(document, main, framework):
+                yield mark_assumed(launch, "which takes its file as an argument")
 
-    def _described(self, main: Config) -> Iterator[Launch]:
-        """How the docstring of a Python script starts it: by the first of its commands."""
-        script = main.document
-        if script.syntax != "python":
+    def _find_docstring_launches(self, main: Config) -> Iterator[Launch]:
+        """Yield the launches by the first command in the docstring of a Python script."""
+        program = main.document
+        if program.syntax != "python":
             return
         from cfglint_train.documents.python.script import PythonScript
-        from cfglint_train.launches.examples import described
-        from cfglint_train.launches.merged_launch import shown_whole
+        from cfglint_train.launches.examples import extract_docstring_commands
+        from cfglint_train.launches.merged_launch import convert_full_example
 
-        assert isinstance(script, PythonScript)
-        text = described(script)
-        document = self._example(script.path, text, main.document.path) if text else None
+        assert isinstance(program, PythonScript)
+        text = extract_docstring_commands(program)
+        document = self._parse_example(program.path, text, main.document.path) if text else None
         if document is None:
             return
-        from cfglint_train.launches.launches import behind_name
+        from cfglint_train.launches.launches import find_trailing_words_by_name
 
-        name = os.path.basename(script.path)  # examples are copied with their folder
-        found = ((one, behind_name(one, name)) for one in self._with(document, script.path))
-        given = [(one, words) for one, words in found if words is not None]
-        for start in self._starts(main, document, given[:1]):
-            yield shown_whole(start)
+        name = os.path.basename(program.path)  # Examples are copied together with their folder, so the path may differ.
+        candidates = (
+            (invocation, find_trailing_words_by_name(invocation, name))
+            for invocation in self._list_invocations(document, program.path)
+        )
+        uses = [(invocation, words) for invocation, words in candidates if words is not None]
+        for launch in self._find_script_launches(main, document, uses[:1]):
+            yield convert_full_example(launch)
 
-    def _shown(self, main: Config) -> Iterator[Launch]:
-        """What the nearest read-me files, Makefiles and jobs in YAML show of how a configuration is started."""
+    def _find_example_launches(self, main: Config) -> Iterator[Launch]:
+        """Yield the launches that the nearest READMEs, Makefiles and YAML jobs show."""
         path = main.document.path
-        repository = self.repositories.index(path)
-        if not repository.rooted:
+        repository = self.repositories.get_index(path)
+        if not repository.is_repository:
             return
-        from cfglint_train.launches.examples import examples, is_job
+        from cfglint_train.launches.examples import is_job, list_examples
 
-        own = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
+        config_folder = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
         name = os.fsencode(os.path.basename(path))
-        found: dict[int, list[Launch]] = {}
-        for file, text in repository.once(examples):
-            document = self._example(file, text, path) if name in text else None
+        launches_by_distance: dict[int, list[Launch]] = {}
+        for file, text in repository.compute_once(list_examples):
+            document = self._parse_example(file, text, path) if name in text else None
             if document is not None:
-                from cfglint_train.launches.merged_launch import shown, shown_whole
+                from cfglint_train.launches.merged_launch import convert_example, convert_full_example
 
-                starts = self._starts(main, document, self.handed_in(document, path))
-                if main.document.syntax == "python":  # its options are most of what there is to know
-                    starts = [shown_whole(one) for one in starts[:1]]
+                launches = self._find_script_launches(main, document, self.find_uses_in(document, path))
+                if main.document.syntax == "python":  # Its options are most of its settings.
+                    launches = [convert_full_example(item) for item in launches[:1]]
                 elif is_job(file):
-                    starts = [shown_whole(one, "") for one in starts]
+                    launches = [convert_full_example(item, "") for item in launches]
                 else:
-                    starts = [start for one in starts if (start := shown(one)) is not None]
-                found.setdefault(sum(distance(own, os.path.dirname(file))), []).extend(starts)
-        yield from next((starts for _, starts in sorted(found.items(), key=lambda one: one[0]) if starts), ())
+                    launches = [launch for item in launches if (launch := convert_example(item)) is not None]
+                launches_by_distance.setdefault(sum(measure_distance(config_folder, os.path.dirname(file))), []).extend(
+                    launches
+                )
+        yield from next(
+            (launches for _, launches in sorted(launches_by_distance.items(), key=lambda item: item[0]) if launches), ()
+        )
 
-    def _example(self, path: str, text: bytes, beside: str) -> ShellDocument | None:
+    def _parse_example(self, path: str, text: bytes, referring_file: str) -> ShellDocument | None:
         from cfglint_train.documents.shell.document import ShellDocument
 
-        if (path, text) not in self._launchers:
+        if (path, text) not in self._parsed:
             try:
-                self._launchers[path, text] = files.parse(self.sources.named(path, beside), text, "shell")
+                self._parsed[path, text] = files.parse(self.sources.format_path(path, referring_file), text, "shell")
             except DocumentError:
-                self._launchers[path, text] = None
-        document = self._launchers[path, text]
+                self._parsed[path, text] = None
+        document = self._parsed[path, text]
         return document if isinstance(document, ShellDocument) else None
 
-    def beside(self, main: Config) -> tuple[str, str] | None:
-        """A script and the file beside a configuration that it starts, where launchers shard all such files.
+    def find_sharded_sibling(self, main: Config) -> tuple[str, str] | None:
+        """Return a script and the sibling of the config that it starts, or None.
 
-        Of the files of a folder often one is in the script, and is exchanged for the others by hand.
+        None if a launcher of any started sibling does not shard the model. Users often keep the name of one file in the
+        script and replace it by hand.
         """
         path = main.document.path
         kind = (os.path.dirname(path), os.path.splitext(path)[1])
-        if kind not in self._beside:
-            self._beside[kind] = self._launched_in(*kind, path)
-        return self._beside[kind]
+        if kind not in self._sharded_siblings:
+            self._sharded_siblings[kind] = self._find_sharded_file(*kind, path)
+        return self._sharded_siblings[kind]
 
-    def naming(self, main: Config) -> str | None:
-        """A script that names a configuration, and starts what it does not name with a launcher that may shard it."""
-        for script in self._naming(main.document.path):
-            from cfglint_train.launches.launches import shards_unknown
+    def find_sharding_script(self, main: Config) -> str | None:
+        """Return a script that names the config and whose launcher may shard files it does not name, or None."""
+        for script in self._find_scripts(main.document.path):
+            from cfglint_train.launches.launches import can_shard_variable_files
 
-            if shards_unknown(script):
+            if can_shard_variable_files(script):
                 return script.path
         return None
 
-    def _launched_in(self, folder: str, extension: str, path: str) -> tuple[str, str] | None:
-        """A script and a file of a folder that it starts, if each of those that are started may be sharded."""
-        repository = self.repositories.index(path)
+    def _find_sharded_file(self, folder: str, extension: str, path: str) -> tuple[str, str] | None:
+        """Return a script and a file in `folder` that it starts, or None if any started file cannot be sharded."""
+        repository = self.repositories.get_index(path)
         try:
             with os.scandir(folder or ".") as entries:
-                names = sorted(entry.name for entry in islice(entries, MAX_BESIDE) if entry.name.endswith(extension))
+                names = sorted(entry.name for entry in islice(entries, MAX_SIBLINGS) if entry.name.endswith(extension))
         except OSError:
             return None
         first: tuple[str, str] | None = None
         for name in names:
-            one = os.path.join(folder, name)
-            for script in self._naming(one):
-                from cfglint_train.launches.launches import sharded
+            file = os.path.join(folder, name)
+            for script in self._find_scripts(file):
+                from cfglint_train.launches.launches import detect_sharding
 
-                ways = sharded(script, one, repository)
-                if not all(ways):
+                shardings = detect_sharding(script, file, repository)
+                if not all(shardings):
                     return None
-                if ways and first is None:
+                if shardings and first is None:
                     first = (script.path, name)
         return first
 
-    def _with_arguments(self, listed: FrameworkManifest, path: str) -> tuple[str, ...]:
-        """The shell scripts around a file that use what they are handed, and name a program of a framework."""
-        index = self.repositories.index(path)
-        key = (listed.name, index.root)
-        if key not in self._taking_arguments:
-            programs = "|".join(pattern.removeprefix("(.*/)?") for pattern in listed.entries)
-            named = re.compile(programs.encode()) if programs else None
-            found = index.once(_with_arguments) if named is not None else ()
-            self._taking_arguments[key] = tuple(
-                script for script, text in found if named is not None and named.search(text)
+    def _find_argument_scripts(self, manifest: FrameworkManifest, path: str) -> tuple[str, ...]:
+        """Return the shell scripts that use their arguments and name a program of the framework."""
+        index = self.repositories.get_index(path)
+        key = (manifest.name, index.root)
+        if key not in self._argument_scripts:
+            programs = "|".join(pattern.removeprefix("(.*/)?") for pattern in manifest.program_patterns)
+            program_pattern = re.compile(programs.encode()) if programs else None
+            texts = index.compute_once(_list_argument_scripts) if program_pattern is not None else ()
+            self._argument_scripts[key] = tuple(
+                script for script, text in texts if program_pattern is not None and program_pattern.search(text)
             )
-        return self._taking_arguments[key]
+        return self._argument_scripts[key]
 
-    def may_give(self, companion: Config, option: str) -> bool:
-        """Whether a launch may give a companion's launcher an option: a script that names it has the option, be it in a
-        text put together, or none names it and the launch is out of sight.
+    def can_add_option(self, companion: Config, option: str) -> bool:
+        """Return whether a launch may pass an option to a companion's launcher.
+
+        True if a script that names the companion contains the option, even in an assembled string, or if no script
+        names the companion, so that its launch is not visible.
         """
         if companion.role == "main":
             return False
         path, spellings = companion.document.path, (option, f"--{option[2:].replace('_', '-')}")
-        repository = self.repositories.index(path)
-        naming = repository.scripts_naming(os.path.basename(path))
-        having = {script for word in spellings for script in repository.scripts_naming(word)}
-        return not naming or not having.isdisjoint(naming)
+        repository = self.repositories.get_index(path)
+        naming = repository.find_scripts_naming(os.path.basename(path))
+        with_option = {script for word in spellings for script in repository.find_scripts_naming(word)}
+        return not naming or not with_option.isdisjoint(naming)
 
-    def unread(self, config: Config) -> list[Unread]:
-        """The places where launchers are given a configuration's file and do not read it."""
+    def find_ignored_files(self, config: Config) -> list[IgnoredFile]:
+        """Return the launcher options that name the config's file although the launcher ignores it."""
         if config.role == "main" or config.document.syntax == "shell":
             return []
-        found: list[Unread] = []
+        ignored: list[IgnoredFile] = []
         path = config.document.path
-        repository = self.repositories.index(path)
-        if repository.scripts_naming(os.path.basename(path)):
-            from cfglint_train.launches.launches import may_be_unread, unread
+        repository = self.repositories.get_index(path)
+        if repository.find_scripts_naming(os.path.basename(path)):
+            from cfglint_train.launches.launches import can_have_ignored_files, find_ignored_files
 
-            # Every script of a repository may name a companion.
-            for document in self._naming(path) if may_be_unread(repository) else ():
-                found += unread(document, config, repository)
-        return found
+            # Any script of a repository may name a companion.
+            for document in self._find_scripts(path) if can_have_ignored_files(repository) else ():
+                ignored += find_ignored_files(document, config, repository)
+        return ignored
 
-    def foreign(self, main: Config) -> str | None:
-        """The program that scripts hand a configuration to, where its framework has none of that name."""
-        own = frameworks.load(main.framework).listed.entries
-        if not own or main.document.syntax == "shell":
+    def find_foreign_program(self, main: Config) -> str | None:
+        """Return the program that receives the config in scripts if none belongs to its framework, else None."""
+        program_patterns = frameworks.load(main.framework).manifest.program_patterns
+        if not program_patterns or main.document.syntax == "shell":
             return None
-        given = self.given(main)
-        if not given:
+        invocations = self.find_invocations(main)
+        if not invocations:
             return None
-        from cfglint_train.launches.entries import foreign, program
+        from cfglint_train.launches.entries import find_foreign_program, get_program
 
-        return foreign((program(document, invocation) for document, invocation in given), own)
+        return find_foreign_program(
+            (get_program(document, invocation) for document, invocation in invocations), program_patterns
+        )
 
-    def given(self, main: Config) -> tuple[tuple[ShellDocument, Invocation], ...]:
-        """The invocations of scripts that a configuration's file is given to, or that are the configuration."""
+    def find_invocations(self, main: Config) -> tuple[tuple[ShellDocument, Invocation], ...]:
+        """Return the invocations that receive the config's file, or that are the config."""
         document = main.document
         if document.syntax == "shell":
             from cfglint_train.documents.shell.document import ShellDocument
@@ -346,177 +368,197 @@ class LaunchScripts:
             return ((document, document.invocations[int(main.root[0])]),)
         if main.role != "main":
             return ()
-        return self.handed_to(document.path)
+        return self.find_file_invocations(document.path)
 
-    def handed_to(self, path: str) -> tuple[tuple[ShellDocument, Invocation], ...]:
-        """Return the invocations of scripts that are given a file."""
-        return tuple((script, invocation) for script, invocation, _ in self.handed(path))
+    def find_file_invocations(self, path: str) -> tuple[tuple[ShellDocument, Invocation], ...]:
+        """Return the invocations of scripts that receive a file."""
+        return tuple((script, invocation) for script, invocation, _ in self.find_uses(path))
 
-    def appended(self, main: Config) -> str:
-        """What may give each launch of a configuration further options, out of sight; empty where one has all of its
-        options in sight. What a Python script states itself, no option changes.
+    def describe_hidden_options(self, main: Config) -> str:
+        """Return the source of options that every launch of the config may add unseen, or an empty string.
+
+        It is empty if all options of some launch are visible, and for Python scripts, whose constants no option
+        changes.
         """
-        found = "" if main.document.syntax == "python" else None
-        for script, one in self.given(main) if found is None else ():
-            if not one.open and not (one.forwards and not self._calls(script)):
+        reason = "" if main.document.syntax == "python" else None
+        for script, invocation in self.find_invocations(main) if reason is None else ():
+            if not invocation.open and not (invocation.forwards and not self._find_calls(script)):
                 return ""
-            line = f"{os.path.basename(script.path)}:{script.position(one.span.start).line}"
-            found = f"{one.open} in {line}" if one.open else f'`"$@"` in {line}'
-        return found or ""
+            line = f"{os.path.basename(script.path)}:{script.locate(invocation.span.start).line}"
+            reason = f"{invocation.open} in {line}" if invocation.open else f'`"$@"` in {line}'
+        return reason or ""
 
-    def commands(self, main: Config) -> tuple[str, ...]:
-        """The programs that a configuration is given to, or may be, each with the word behind its name where that is no
-        option.
+    def list_commands(self, main: Config) -> tuple[str, ...]:
+        """Return the programs that receive the config or may do so, each with its subcommand if there is one."""
+        uses = self.find_invocations(main) or self.find_likely_uses(main.document.path)
+        return _format_commands(invocation for _, invocation, *_ in uses)
+
+    def find_likely_uses(self, path: str) -> Iterator[ScriptUse]:
+        """Yield the invocations that receive a file, or may receive it by a path that is not fully known."""
+        yield from self.find_uses(path) or tuple(self._find_uses_elsewhere(path)) or self._find_variable_uses(path)
+
+    def find_assigning_program(self, path: str) -> str:
+        """Return the program that receives a file as `name=FILE`, or an empty string.
+
+        Option parsers do not accept this form, so the program reads the file in its own way. The result is empty if a
+        launch passes the file in another form.
         """
-        places = self.given(main) or self.likely(main.document.path)
-        return _programs(one for _, one, *_ in places)
-
-    def likely(self, path: str) -> Iterator[Handed]:
-        """The invocations of scripts that a file is given to, or may be, by a name with variables."""
-        yield from self.handed(path) or tuple(self._elsewhere(path)) or self._by_variables(path)
-
-    def assigned(self, path: str) -> str:
-        """The program that is given a file as `name=FILE`, which no parser of options takes: it reads the file in its
-        own way. Empty where none is, or a launch gives the file otherwise.
-        """
-        given = () if self.handed(path) else (one for script in self._naming(path) for one in script.invocations)
-        whole = os.path.abspath(path).replace(os.sep, "/")
-        for one in given:
-            for word in one.words if one.program.endswith(".py") else ():
+        invocations = (
+            ()
+            if self.find_uses(path)
+            else (invocation for script in self._find_scripts(path) for invocation in script.invocations)
+        )
+        full_path = os.path.abspath(path).replace(os.sep, "/")
+        for invocation in invocations:
+            for word in invocation.words if invocation.program.endswith(".py") else ():
                 assigned = _ASSIGNED.fullmatch(word.text)
-                if assigned is not None and whole.endswith(f"/{assigned[1]}"):
-                    return os.path.basename(one.program)
+                if assigned is not None and full_path.endswith(f"/{assigned[1]}"):
+                    return os.path.basename(invocation.program)
         return ""
 
-    def handed(self, path: str) -> tuple[Handed, ...]:
-        """The invocations of scripts that a file is given to, each with the words behind it."""
-        if path not in self._handed:
-            self._handed[path] = tuple(self._handing(path))
-        return self._handed[path]
+    def find_uses(self, path: str) -> tuple[ScriptUse, ...]:
+        """Return the invocations that receive a file, each with its script and the words after the path."""
+        if path not in self._uses:
+            self._uses[path] = tuple(self._search_uses(path))
+        return self._uses[path]
 
-    def _handing(self, path: str) -> Iterator[Handed]:
-        for script in self._naming(path):
-            for invocation, words in self.handed_in(script, path):
+    def _search_uses(self, path: str) -> Iterator[ScriptUse]:
+        for script in self._find_scripts(path):
+            for invocation, words in self.find_uses_in(script, path):
                 yield script, invocation, words
 
-    def handed_in(self, script: ShellDocument, path: str) -> tuple[Given, ...]:
-        """The invocations of one script that a file is given to, each with the words behind it."""
+    def find_uses_in(self, script: ShellDocument, path: str) -> tuple[FileUse, ...]:
+        """Return the invocations of one script that receive a file, each with the words after the path."""
         key = script, path
-        if key not in self._handed_in:
-            from cfglint_train.launches.launches import behind
+        if key not in self._uses_by_script:
+            from cfglint_train.launches.launches import find_trailing_words
 
-            repository = self.repositories.index(path)
-            found = ((one, behind(script, one, path, repository)) for one in self._with(script, path))
-            self._handed_in[key] = tuple((one, words) for one, words in found if words is not None)
-        return self._handed_in[key]
-
-    def _with(self, script: ShellDocument, path: str) -> Sequence[Invocation]:
-        """The invocations of a script with a word that ends in a file's name. Each script is gone through once."""
-        if script not in self._by_name:
-            from cfglint_train.launches.launches import by_name
-
-            self._by_name[script] = by_name(script)
-        return self._by_name[script].get(os.path.basename(path), ())
-
-    def _submissions(self, job: Document) -> list[Submission]:
-        """The places where other scripts submit a job script to Slurm."""
-        from cfglint_train.launches.launches import submission_of
-
-        return [one for call in self._submitting(job) if (one := submission_of(*call)) is not None]
-
-    def _submitting(self, job: Document) -> tuple[Call, ...]:
-        """The places where other scripts start a job script by way of Slurm."""
-        from cfglint_train.launches.launches import submission_of
-
-        if not any(script.path != job.path and b"sbatch" in script.source for script in self._naming(job.path)):
-            return ()
-        return tuple(call for call in self._calls(job) if submission_of(*call) is not None)
-
-    def _calls(self, job: Document) -> tuple[Call, ...]:
-        """The places where other scripts start a script."""
-        if job.path not in self._called:
-            from cfglint_train.launches.launches import calls_of
-
-            repository = self.repositories.index(job.path)
-            self._called[job.path] = tuple(
-                one
-                for script in self._naming(job.path)
-                if script.path != job.path
-                for one in calls_of(script, job.path, repository)
+            repository = self.repositories.get_index(path)
+            candidates = (
+                (invocation, find_trailing_words(script, invocation, path, repository))
+                for invocation in self._list_invocations(script, path)
             )
-        return self._called[job.path]
+            self._uses_by_script[key] = tuple(
+                (invocation, words) for invocation, words in candidates if words is not None
+            )
+        return self._uses_by_script[key]
 
-    def script(self, path: str, beside: str) -> ShellDocument | None:
-        """A script, whatever it starts, as it is named beside a file."""
-        return next(self._read((path,), beside), None)
+    def _list_invocations(self, script: ShellDocument, path: str) -> Sequence[Invocation]:
+        """Return the invocations with a word that ends in the file's name. Each script is searched once."""
+        if script not in self._invocations_by_name:
+            from cfglint_train.launches.launches import group_by_file_name
 
-    def naming_file(self, stated: str, beside: str) -> tuple[ShellDocument, ...]:
-        """The scripts that name a file as another one states it, be it there or not."""
-        scripts = self.repositories.index(beside).scripts_naming(os.path.basename(stated))
-        return tuple(self._read(scripts, beside)) if scripts else ()
+            self._invocations_by_name[script] = group_by_file_name(script)
+        return self._invocations_by_name[script].get(os.path.basename(path), ())
 
-    def _naming(self, path: str) -> tuple[ShellDocument, ...]:
-        """The scripts that name a file."""
-        if path not in self._found:
-            scripts = self.repositories.index(path).scripts_naming(os.path.basename(path))
-            self._found[path] = tuple(self._read(scripts, path)) if scripts else ()
-        return self._found[path]
+    def _find_submissions(self, job: Document) -> list[Submission]:
+        """Return the `sbatch` invocations of other scripts that submit a job script."""
+        from cfglint_train.launches.launches import find_submission
 
-    def _read(self, scripts: tuple[str, ...], beside: str) -> Iterator[ShellDocument]:
+        return [
+            submission
+            for call in self._find_submitting_calls(job)
+            if (submission := find_submission(*call)) is not None
+        ]
+
+    def _find_submitting_calls(self, job: Document) -> tuple[ScriptCall, ...]:
+        """Return the places where other scripts submit a job script to Slurm."""
+        from cfglint_train.launches.launches import find_submission
+
+        if not any(script.path != job.path and b"sbatch" in script.source for script in self._find_scripts(job.path)):
+            return ()
+        return tuple(call for call in self._find_calls(job) if find_submission(*call) is not None)
+
+    def _find_calls(self, job: Document) -> tuple[ScriptCall, ...]:
+        """Return the places where other scripts start a script."""
+        if job.path not in self._calls_by_script:
+            from cfglint_train.launches.launches import find_calls
+
+            repository = self.repositories.get_index(job.path)
+            self._calls_by_script[job.path] = tuple(
+                call
+                for script in self._find_scripts(job.path)
+                if script.path != job.path
+                for call in find_calls(script, job.path, repository)
+            )
+        return self._calls_by_script[job.path]
+
+    def read_script(self, path: str, referring_file: str) -> ShellDocument | None:
+        """Return the parsed script at `path`, which is relative to `referring_file`, or None."""
+        return next(self._read_scripts((path,), referring_file), None)
+
+    def find_scripts_naming(self, stated_path: str, referring_file: str) -> tuple[ShellDocument, ...]:
+        """Return the scripts that name a file as another file states it, whether or not it exists."""
+        scripts = self.repositories.get_index(referring_file).find_scripts_naming(os.path.basename(stated_path))
+        return tuple(self._read_scripts(scripts, referring_file)) if scripts else ()
+
+    def _find_scripts(self, path: str) -> tuple[ShellDocument, ...]:
+        """Return the scripts that name a file."""
+        if path not in self._naming_scripts:
+            scripts = self.repositories.get_index(path).find_scripts_naming(os.path.basename(path))
+            self._naming_scripts[path] = tuple(self._read_scripts(scripts, path)) if scripts else ()
+        return self._naming_scripts[path]
+
+    def _read_scripts(self, scripts: tuple[str, ...], referring_file: str) -> Iterator[ShellDocument]:
         from cfglint_train.documents.shell.document import ShellDocument
 
         for script in scripts:
-            document = self._launcher(self.sources.named(script, beside))
+            document = self._parse_script(self.sources.format_path(script, referring_file))
             if isinstance(document, ShellDocument):
                 yield document
 
-    def started_by(self, path: str) -> Iterator[str]:
-        """Return the programs of the repository that a script starts, and the files that it gives to programs."""
-        from cfglint_train.documents.shell.folders import folder_of
-        from cfglint_train.launches.entries import file_of
+    def list_started_files(self, path: str) -> Iterator[str]:
+        """Yield the programs of the repository that a script starts, and the configs that it passes to programs."""
+        from cfglint_train.documents.shell.folders import resolve_working_folder
+        from cfglint_train.launches.entries import resolve_program
 
-        index = self.repositories.index(path)
-        for document in self._read((path,), path):
-            for one in document.invocations:
-                words = (word.text.rpartition("=")[2] for word in one.words)
-                given = (
-                    os.path.join(folder_of(document, one), word)
+        index = self.repositories.get_index(path)
+        for document in self._read_scripts((path,), path):
+            for invocation in document.invocations:
+                words = (word.text.rpartition("=")[2] for word in invocation.words)
+                configs = (
+                    os.path.join(resolve_working_folder(document, invocation), word)
                     for word in words
                     if word.endswith(files.CONFIGURATIONS)
                 )
-                found = (
-                    file_of(document, one, self.sources, index),
-                    *(self.sources.find(word, path) for word in given),
+                candidates = (
+                    resolve_program(document, invocation, self.sources, index),
+                    *(self.sources.find(word, path) for word in configs),
                 )
-                yield from (file for file in found if file is not None)
+                yield from (file for file in candidates if file is not None)
 
-    def program(self, path: str) -> Document | None:
-        """A Python program that a configuration is given to, whether or not it holds one itself."""
-        return self._launcher(path, "python")
+    def read_program(self, path: str) -> Document | None:
+        """Return a parsed Python program that receives a config, or None. It may hold no config itself."""
+        return self._parse_script(path, "python")
 
-    def _launcher(self, path: str, syntax: str = "shell") -> Document | None:
-        """A script that names a configuration, whether or not it holds one itself."""
-        known = self.documents.known(path)
-        if known is not None:
-            return known
-        if (path, syntax) not in self._launchers:
+    def _parse_script(self, path: str, syntax: str = "shell") -> Document | None:
+        """Return a parsed script, or None if it cannot be read or parsed. It may hold no config itself."""
+        loaded = self.documents.get_parsed(path)
+        if loaded is not None:
+            return loaded
+        if (path, syntax) not in self._parsed:
             try:
-                document = files.parse(path, self.sources.read(path), syntax, self.sources.beside(path))
+                document = files.parse(path, self.sources.read(path), syntax, self.sources.build_reader(path))
             except (DocumentError, OSError):
                 document = None
-            self._launchers[path, syntax] = document
-        return self._launchers[path, syntax]
+            self._parsed[path, syntax] = document
+        return self._parsed[path, syntax]
 
 
-def _programs(invocations: Iterable[Invocation]) -> tuple[str, ...]:
-    """The programs that are started, each with the word behind its name where that is no option."""
+def _format_commands(invocations: Iterable[Invocation]) -> tuple[str, ...]:
+    """Return the started programs, each with its subcommand if there is one."""
     words = (
-        " ".join((one.program, *(word.text for word in one.words[:1] if word.known and word.text[:1] != "-")))
-        for one in invocations
+        " ".join(
+            (
+                invocation.program,
+                *(word.text for word in invocation.words[:1] if word.is_known and word.text[:1] != "-"),
+            )
+        )
+        for invocation in invocations
     )
     return tuple(dict.fromkeys(words))
 
 
-def _with_arguments(index: RepositoryIndex) -> list[tuple[str, bytes]]:
-    """The shell scripts of a repository that use what they are handed."""
-    return [(path, text.encode()) for path, text in index.texts("arguments")]
+def _list_argument_scripts(index: RepositoryIndex) -> list[tuple[str, bytes]]:
+    """Return the shell scripts of a repository that use their arguments, with their texts."""
+    return [(path, text.encode()) for path, text in index.read_texts("arguments")]

@@ -1,6 +1,6 @@
-"""The GPUs that the path of a file names: `runs/8xMI300/sft.yaml`, `scripts/train_h100.sh`, and its comments.
+"""GPUs named in a file's path (`runs/8xMI300/sft.yaml`, `scripts/train_h100.sh`) and its comments.
 
-People name a file after the machine that it is for. That is no statement, but a better assumption than any card.
+Users name a file after its machine. That is not a statement, but a better assumption than any default GPU.
 """
 
 from __future__ import annotations
@@ -11,70 +11,76 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from cfglint_train.documents.document import Document
 from cfglint_train.foundation.typed import Final
-from cfglint_train.hardware.gpus import find, names
-from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.hardware.gpus import find_gpu, list_names
+from cfglint_train.plan.origin import FieldValue, Origin
 
-_NAMED: Final = (
+_GPU_NAME: Final = (
     r"(?i)(?<![a-z0-9])(?:(\d{1,2})x)?((?:rtx[-_]?)?[a-z]{0,3}\d{2,4}[a-z]{0,2}(?:[-_]\d{2,3}gb)?)(?![a-z0-9])"
 )
 _CLUE: Final = r"\d\d"
-"""In every name that matches; asked first, since most paths have none and compiling the pattern takes a millisecond."""
-_TELLING: Final = r"(?i)(?=.{4})[a-z].*"
-"""What means a card without a number of them before it: `4090` and `t4` may be anything."""
+"""Cheap test that all names pass; compiling the full pattern takes 1 ms and most paths have no GPU."""
+_UNAMBIGUOUS: Final = r"(?i)(?=.{4})[a-z].*"
+"""Name that means a GPU without a count before it: `4090` and `t4` may be anything."""
 _FAMILY: Final = r"(?:\d{1,2}[ \t]?[x×*][ \t]?)?((?:rtx|gtx)[ -]?\d{4}|[a-z]{1,2}\d{1,3}s?)"
 _WORD: Final = rf"(?i)(?<![\w.-]){_FAMILY}(?![\w.])"
-"""A card in a comment: `2×T4`, `RTX 2080`."""
+"""GPU in a comment: `2×T4`, `RTX 2080`."""
 _PART: Final = rf"(?i)(?<![a-z0-9]){_FAMILY}(?![a-z0-9])"
-"""A card in the name of a file: `sft_v100.yaml`."""
+"""GPU in a file name: `sft_v100.yaml`."""
 
 
-def named(path: str) -> Mapping[str, Value]:
-    """`gpu` and `gpus-per-node` as a path (below the root of its repository) names them; the file's own name wins."""
+def read_path_gpus(path: str) -> Mapping[str, FieldValue]:
+    """Return `gpu` and `gpus-per-node` as named in a path below the repository root; the file's own name wins."""
     for part in reversed(path.replace("\\", "/").split("/")):
         if re.search(_CLUE, part) is None:
             continue
-        found = {
-            (card, match[1]) for match in re.finditer(_NAMED, part) if (card := _card(match[2], match[1])) is not None
+        gpus = {
+            (gpu, match[1])
+            for match in re.finditer(_GPU_NAME, part)
+            if (gpu := _resolve_gpu_name(match[2], match[1])) is not None
         }
-        if len(found) == 1:
-            ((card, count),) = found
-            facts = {"gpu": _assumed(card, f"{card} GPUs", "gpu", part)}
+        if len(gpus) == 1:
+            ((gpu, count),) = gpus
+            facts = {"gpu": _build_assumption(gpu, f"{gpu} GPUs", "gpu", part)}
             if count is not None and int(count):
-                facts["gpus-per-node"] = _assumed(int(count), f"GPUs per node: {int(count)}", "gpus-per-node", part)
+                facts["gpus-per-node"] = _build_assumption(
+                    int(count), f"GPUs per node: {int(count)}", "gpus-per-node", part
+                )
             return facts
     return {}
 
 
-def oldest(documents: Iterable[Document]) -> tuple[int, int] | None:
-    """The lowest CUDA compute capability of the cards that names of files and their comments have; None for none."""
-    found = [match[1] for document in documents for match in _matches(document)]
-    words = {word.replace(" ", "").replace("-", "").lower() for word in found}
-    cards = [card for name in names() if (card := find(name)) is not None and _family(card.name) in words]
-    return min((card.capability for card in cards if card.capability is not None), default=None)
+def find_oldest_capability(documents: Iterable[Document]) -> tuple[int, int] | None:
+    """Return the lowest CUDA compute capability of the GPUs in file names and comments, or None."""
+    matches = [match[1] for document in documents for match in _find_matches(document)]
+    words = {word.replace(" ", "").replace("-", "").lower() for word in matches}
+    gpus = [gpu for name in list_names() if (gpu := find_gpu(name)) is not None and _get_family(gpu.name) in words]
+    return min((gpu.capability for gpu in gpus if gpu.capability is not None), default=None)
 
 
-def _matches(document: Document) -> Iterator[re.Match[str]]:
+def _find_matches(document: Document) -> Iterator[re.Match[str]]:
     yield from re.finditer(_PART, os.path.basename(document.path))
-    for comment in document.comments():
+    for comment in document.list_comments():
         yield from re.finditer(_WORD, comment.text)
 
 
-def _family(name: str) -> str:
-    """What people call a card, whatever its memory (`v100`, `rtx2080`)."""
+def _get_family(name: str) -> str:
+    """Return a GPU's usual name without its memory (`v100`, `rtx2080`)."""
     return name.partition("-")[0].replace(" ", "").lower().removesuffix("ti")
 
 
-def _card(text: str, count: str | None) -> str | None:
-    """The card of a name; of one that is cut short (`mi300`) the only one that begins so."""
-    if count is None and re.fullmatch(_TELLING, text) is None:
+def _resolve_gpu_name(text: str, count: str | None) -> str | None:
+    """Return the name of the GPU in `text`, or None. A shortened name (`mi300`) must have one completion."""
+    if count is None and re.fullmatch(_UNAMBIGUOUS, text) is None:
         return None
-    gpu = find(text)
+    gpu = find_gpu(text)
     if gpu is not None:
         return gpu.name
-    begun = [name for name in names() if name.lower().startswith(text.lower()) and name[len(text) :].isalpha()]
-    return begun[0] if len(begun) == 1 else None
+    candidates = [
+        name for name in list_names() if name.lower().startswith(text.lower()) and name[len(text) :].isalpha()
+    ]
+    return candidates[0] if len(candidates) == 1 else None
 
 
-def _assumed(value: str | int, what: str, fact: str, part: str) -> Value:
-    note = f"{what}, as in the name `{part}`; set `{fact}` to be sure"
-    return Value(value, Origin("user", note="the name of the file", assumed=note))
+def _build_assumption(value: str | int, description: str, fact: str, part: str) -> FieldValue:
+    note = f"{description}, as in the name `{part}`; set `{fact}` to be sure"
+    return FieldValue(value, Origin("user", note="the name of the file", assumption=note))

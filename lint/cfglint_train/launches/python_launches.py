@@ -1,5 +1,6 @@
-"""Commands that a Python program starts (`subprocess.run(["torchrun", "train.py"])`, `os.system("axolotl train a")`)
-as a script with the lines of the program: what is not constant there is a variable without a value.
+"""Commands that a Python program starts (`subprocess.run(["torchrun", "train.py"])`), as a script.
+
+The script has the lines of the program. Values that are not constant become variables without a value.
 """
 
 from __future__ import annotations
@@ -8,84 +9,88 @@ import ast
 import re
 from collections.abc import Iterator
 
-from cfglint_train.documents.python.syntax import callee, dotted, imported, tree_of
-from cfglint_train.documents.python.words import Values, Word
+from cfglint_train.documents.python.syntax import get_callee_name, map_imports, parse_tree, resolve_dotted_name
+from cfglint_train.documents.python.words import NameValues, ProgramWord
 from cfglint_train.foundation.typed import Final
 
-_OWNERS: Final = ("subprocess", "os")
+_MODULES: Final = ("subprocess", "os")
 _STARTS: Final = re.compile(r"run|call|check_call|check_output|Popen|getoutput|getstatusoutput|system|popen|execv[pe]*")
 _LISTS: Final = re.compile(r"execl[pe]*")
-"""Functions that get each word as an argument."""
+"""Functions that take each word as an argument."""
 _REPLACES: Final = re.compile(r"exec[vlpe]+")
-"""Functions that get the program before the words, of which the first is its name."""
+"""Functions that take the program, then its words (the first word is its name)."""
 MAX_CALLS: Final = 100
-"""Calls of one function that are handed commands."""
+"""Maximum number of calls of one function that receives commands."""
 _MAX_DEPTH: Final = 2
-"""Functions of the program that hand a command on to each other."""
+"""Maximum number of functions of the program that forward a command to each other."""
 
 
-def commands(text: str) -> str:
-    """The commands that a Python program starts; empty where it starts none, or is no Python."""
+def extract_commands(text: str) -> str:
+    """Return the commands that a Python program starts, or an empty string if it starts none or does not parse."""
     try:
-        return _written(sorted(_started(tree_of(text)), key=lambda words: (words[0].line, words[0].column)))
+        return _render_script(
+            sorted(_list_commands(parse_tree(text)), key=lambda words: (words[0].line, words[0].column))
+        )
     except RecursionError:
         return ""
 
 
-def _started(tree: ast.Module) -> Iterator[list[Word]]:
-    """The words of each command."""
-    names = imported(ast.walk(tree))
-    calls = {call: _given(call, names) for call in ast.walk(tree) if isinstance(call, ast.Call)}
-    starting = [given for given in calls.values() if given]
-    values = Values(tree if starting else ast.Module([], []))
-    others: dict[str, list[ast.Call]] = {}
-    for call, given in calls.items():
-        if not given:
-            others.setdefault(callee(call), []).append(call)
-    for given in starting:
-        yield from _followed(given, others, values, _MAX_DEPTH)
+def _list_commands(tree: ast.Module) -> Iterator[list[ProgramWord]]:
+    """Yield the words of each command."""
+    names = map_imports(ast.walk(tree))
+    calls = {call: _get_command_arguments(call, names) for call in ast.walk(tree) if isinstance(call, ast.Call)}
+    command_arguments = [arguments for arguments in calls.values() if arguments]
+    values = NameValues(tree if command_arguments else ast.Module([], []))
+    other_calls: dict[str, list[ast.Call]] = {}
+    for call, arguments in calls.items():
+        if not arguments:
+            other_calls.setdefault(get_callee_name(call), []).append(call)
+    for arguments in command_arguments:
+        yield from _follow_command(arguments, other_calls, values, _MAX_DEPTH)
 
 
-def _followed(
-    given: list[ast.expr], others: dict[str, list[ast.Call]], values: Values, depth: int
-) -> Iterator[list[Word]]:
-    """The words of a command; where a function is handed it, of what the other calls of that function start."""
-    handed = values.parameter(given[0]) if len(given) == 1 and depth else None
-    if handed is None:
-        words = [word for one in given for word in _words(one, len(given) == 1, values)]
+def _follow_command(
+    arguments: list[ast.expr], other_calls: dict[str, list[ast.Call]], values: NameValues, depth: int
+) -> Iterator[list[ProgramWord]]:
+    """Yield the words of a command; if a function receives it, those that the calls of that function pass."""
+    parameter_match = values.find_parameter(arguments[0]) if len(arguments) == 1 and depth else None
+    if parameter_match is None:
+        words = [word for item in arguments for word in _read_words(item, len(arguments) == 1, values)]
         if words:
             yield words
         return
-    name, place, parameter = handed
-    for call in others.get(name, ())[:MAX_CALLS]:
-        found = [one.value for one in call.keywords if one.arg == parameter] or call.args[place : place + 1]
-        if found:
-            yield from _followed(found, others, values, depth - 1)
+    name, place, parameter = parameter_match
+    for call in other_calls.get(name, ())[:MAX_CALLS]:
+        passed_arguments = [item.value for item in call.keywords if item.arg == parameter] or call.args[
+            place : place + 1
+        ]
+        if passed_arguments:
+            yield from _follow_command(passed_arguments, other_calls, values, depth - 1)
 
 
-def _words(node: ast.expr, alone: bool, values: Values) -> list[Word]:
+def _read_words(node: ast.expr, alone: bool, values: NameValues) -> list[ProgramWord]:
     if alone and not values.is_list(node):
-        return [Word(values.text(node), node.lineno, node.col_offset)]
-    return values.words(node)
+        return [ProgramWord(values.build_text(node), node.lineno, node.col_offset)]
+    return values.list_words(node)
 
 
-def _given(call: ast.Call, names: dict[str, str]) -> list[ast.expr]:
-    """What a call starts as a command; nothing for other calls."""
-    owner, _, name = dotted(call.func, names).rpartition(".")
-    if owner not in _OWNERS:
+def _get_command_arguments(call: ast.Call, names: dict[str, str]) -> list[ast.expr]:
+    """Return the arguments of a call that are a command, or nothing for other calls."""
+    owner, _, name = resolve_dotted_name(call.func, names).rpartition(".")
+    if owner not in _MODULES:
         return []
     if _LISTS.fullmatch(name):
         return call.args[1:]
     if not _STARTS.fullmatch(name):
         return []
-    by_name = [one.value for one in call.keywords if one.arg in ("args", "cmd")]
+    by_name = [keyword.value for keyword in call.keywords if keyword.arg in ("args", "cmd")]
     return (by_name or call.args[1 if _REPLACES.fullmatch(name) else 0 :])[:1]
 
 
-def _written(started: list[list[Word]]) -> str:
-    """A script with each word in its line, where no other command is; a command goes on in the next line."""
+def _render_script(commands: list[list[ProgramWord]]) -> str:
+    """Return a script with each word on its line unless another command is there; long commands are continued."""
     lines = [""]
-    for words in started:
+    for words in commands:
         first = True
         for word in words:
             if word.line > len(lines):
@@ -99,4 +104,4 @@ def _written(started: list[list[Word]]) -> str:
             lines[-1] += before
             lines += after
             first = False
-    return "\n".join(lines) + "\n" if started else ""
+    return "\n".join(lines) + "\n" if commands else ""

@@ -11,76 +11,80 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import Final
-from cfglint_train.launches.launches import folders_of
+from cfglint_train.launches.launches import list_working_folders
 from cfglint_train.repository.index import RepositoryIndex
 
 MAX_WORDS: Final = 200
-"""Words of one loop that are looked at, and what they make of one use of its variable."""
+"""Maximum number of words of one loop to expand in each use of its variable."""
 
 _HEAD: Final = re.compile(r"(?m)^[ \t]*for[ \t]+(\w+)[ \t]+in[ \t]+([^;\n]+)")
-_LISTED: Final = re.compile(r"\$\([ \t]*ls(?:[ \t]+-\w+)*[ \t]+([^()|;&]+)\)|`[ \t]*ls(?:[ \t]+-\w+)*[ \t]+([^`|;&]+)`")
-_GIVEN: Final = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=[\"']?([\w./-]+)[\"']?[ \t]*$")
+_LS_CALL: Final = re.compile(
+    r"\$\([ \t]*ls(?:[ \t]+-\w+)*[ \t]+([^()|;&]+)\)|`[ \t]*ls(?:[ \t]+-\w+)*[ \t]+([^`|;&]+)`"
+)
+_ASSIGNMENT: Final = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?([A-Za-z_]\w*)=[\"']?([\w./-]+)[\"']?[ \t]*$")
 _VARIABLE: Final = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-def _heads(text: str) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """The loops of a script: the variable, the byte at which the loop begins, and the words that it goes through."""
-    given = dict(_GIVEN.findall(text))
+def _find_loops(text: str) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+    """Yield the loops of a script: the variable, the byte offset of the loop, and the words it iterates over."""
+    assignments = dict(_ASSIGNMENT.findall(text))
     for head in _HEAD.finditer(text):
-        listed = _LISTED.search(head[2])
-        words = (listed[1] or listed[2]) if listed is not None else head[2]
-        plain = (_filled(word.strip("\"'"), given) for word in words.replace('"', "").split()[:MAX_WORDS])
-        found = tuple(word for word in plain if not set("$`()") & set(word))
-        if found:
-            yield head[1], len(text[: head.start()].encode()), found
+        ls_call = _LS_CALL.search(head[2])
+        words = (ls_call[1] or ls_call[2]) if ls_call is not None else head[2]
+        expanded = (
+            _expand_variables(word.strip("\"'"), assignments) for word in words.replace('"', "").split()[:MAX_WORDS]
+        )
+        values = tuple(word for word in expanded if not set("$`()") & set(word))
+        if values:
+            yield head[1], len(text[: head.start()].encode()), values
 
 
-def _filled(word: str, given: dict[str, str]) -> str:
-    return _VARIABLE.sub(lambda name: given.get(name[1] or name[2], name[0]), word)
+def _expand_variables(word: str, assignments: dict[str, str]) -> str:
+    return _VARIABLE.sub(lambda name: assignments.get(name[1] or name[2], name[0]), word)
 
 
-def looping(index: RepositoryIndex) -> list[tuple[str, frozenset[str]]]:
-    """The scripts of a repository with loops, and the patterns of the names of files that these go through."""
-    found = []
-    for path, text in index.texts("loops"):
+def list_loop_patterns(index: RepositoryIndex) -> list[tuple[str, frozenset[str]]]:
+    """Return the scripts of a repository that have loops, with the patterns of the file names they iterate over."""
+    scripts = []
+    for path, text in index.read_texts("loops"):
         names = {
             os.path.basename(pattern)
-            for variable, _, words in _heads(text)
+            for variable, _, words in _find_loops(text)
             for use in set(re.findall(rf"[\w./-]*\$(?:\{{{variable}\}}|{variable}\b)[\w./-]*", text))
             for word in words
             if not set("$`") & set(pattern := _VARIABLE.sub(word.replace("\\", ""), use))
         }
         if names:
-            found.append((path, frozenset(names)))
-    return found
+            scripts.append((path, frozenset(names)))
+    return scripts
 
 
-def turned(
+def find_loop_uses(
     document: ShellDocument, config: str, repository: RepositoryIndex
 ) -> Iterator[tuple[Invocation, tuple[Word, ...]]]:
-    """The invocations that a loop of a script gives a file to in one of its turns, each with the words behind it."""
-    heads = list(_heads(document.source.decode("utf-8", "replace")))
-    for invocation in document.invocations if heads else ():
+    """Yield the invocations that receive a file in an iteration of a loop, each with the words after it."""
+    loops = list(_find_loops(document.source.decode("utf-8", "replace")))
+    for invocation in document.invocations if loops else ():
         if invocation.scope is None or not any(kind == "loop" for kind, _ in invocation.scope.chain):
             continue
-        before = {variable: words for variable, at, words in heads if at < invocation.span.start}
+        before = {variable: words for variable, offset, words in loops if offset < invocation.span.start}
         for index, word in enumerate(invocation.words):
             uses = list(_VARIABLE.finditer(word.text))
-            if word.known or len(uses) != 1 or set("`(") & set(word.text):
+            if word.is_known or len(uses) != 1 or set("`(") & set(word.text):
                 continue
             start, end = word.text[: uses[0].start()], word.text[uses[0].end() :]
-            patterns = (f"{start}{one}{end}" for one in before.get(uses[0][1] or uses[0][2], ()))
-            if any(_matches(one, config, document, invocation, repository) for one in patterns):
+            patterns = (f"{start}{item}{end}" for item in before.get(uses[0][1] or uses[0][2], ()))
+            if any(_is_match(item, config, document, invocation, repository) for item in patterns):
                 yield invocation, invocation.words[index + 1 :]
                 break
 
 
-def _matches(
+def _is_match(
     pattern: str, config: str, document: ShellDocument, invocation: Invocation, repository: RepositoryIndex
 ) -> bool:
-    """Whether a pattern of paths, from one of the folders in which an invocation may run, is a file's."""
+    """Return whether a path pattern matches a file from one of the folders in which an invocation may run."""
     steps = os.path.abspath(config).replace(os.sep, "/").split("/")
-    for base in folders_of(document, invocation, repository.root):
+    for base in list_working_folders(document, invocation, repository.root):
         wanted = os.path.normpath(os.path.join(base, pattern)).replace(os.sep, "/").split("/")
         if len(wanted) == len(steps) and all(map(fnmatchcase, steps, wanted)):
             return True

@@ -1,9 +1,8 @@
-"""The runs that a script, a Python program or a notebook starts and that are not read: each is named where it is
-started, or at its program.
+"""Unread launches: report the runs that a script, Python program or notebook starts and that cfglint does not read.
 
-A command that no framework reads shows that it trains (an option such as `--learning_rate`, or the program's name); it,
-or the program that it starts, that this is a language model (an option that names or adapts one, the files of DeepSpeed
-and accelerate; a class of such models).
+Each is reported at its start or at its program. A command of an unknown program counts as training if an option
+(`--learning_rate`) or the program's name shows it. It counts as language model training if the command or program has
+an option that names or adapts a model, uses a file of DeepSpeed or accelerate, or names a class of such models.
 """
 
 from __future__ import annotations
@@ -13,90 +12,103 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
 from cfglint_train.documents.document import DocumentError, Position, Span
-from cfglint_train.documents.notebooks import read
+from cfglint_train.documents.notebooks import parse_notebook
 from cfglint_train.documents.python.document import PythonDocument
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.documents.shell.document import ShellDocument
-from cfglint_train.documents.shell.folders import folder_of
+from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
-from cfglint_train.frameworks.launchers import may_shard
+from cfglint_train.frameworks.launchers import can_shard
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import FrameworkManifest, candidates, of_program
-from cfglint_train.launches.entries import file_of, name_of, program, trains
-from cfglint_train.launches.examples import examples, scripts_in
+from cfglint_train.frameworks.registry import FrameworkManifest, find_candidates, find_framework_of_program
+from cfglint_train.launches.entries import can_train, get_program, get_program_name, resolve_program
+from cfglint_train.launches.examples import extract_scripts, list_examples
 from cfglint_train.launches.launch_scripts import LaunchScripts
-from cfglint_train.launches.python_launches import commands
+from cfglint_train.launches.python_launches import extract_commands
 from cfglint_train.repository import files
 from cfglint_train.repository.documents import Documents, UnreadFile
 from cfglint_train.repository.index import RepositoryIndex
-from cfglint_train.repository.lookalikes import looks_like
+from cfglint_train.repository.lookalikes import identify_tool
 from cfglint_train.repository.sources import Sources
 
-_HOLDING: Final = (".ipynb", ".mk", ".py", ".yaml", ".yml")
-"""Ends of the names of files that hold commands among other things."""
+_CONTAINERS: Final = (".ipynb", ".mk", ".py", ".yaml", ".yml")
+"""Endings of files that contain commands among other things."""
 _TESTS: Final = ("test", "tests")
-"""Folders with programs that start others to try them."""
+"""Folders of programs that start other programs to test them."""
 
 
-def note_starts(
+def note_unread_runs(
     path: str,
     configs: list[Config],
     documents: Documents,
     scripts: LaunchScripts,
     index: RepositoryIndex,
-    reads: Callable[[str], bool],
+    is_read: Callable[[str], bool],
 ) -> None:
-    """Note what a file starts and that is not read. `configs` are its own; `reads`: whether another one is the main
-    configuration of a run, or is named as one that is not read.
+    """Record the runs that a file starts and that cfglint does not read.
+
+    `configs` are those of the file itself. `is_read` returns whether a file is the main config of a run or is already
+    reported as unread.
     """
     name = os.path.basename(path)
-    sources, is_script = documents.sources, not path.endswith(_HOLDING) and name not in files.RECIPES
-    own = [int(config.root[0]) for config in configs] if is_script else []
-    for script in _scripts(path, documents, scripts, index):
-        started = started_with(script, own, sources, index)
-        missing = (*absent(script, started, sources), *miscased(script, sources, index, reads))
-        documents.unread.extend(UnreadFile(path, at, told, "absent") for at, told in missing)
-        for span, why in (*written(script, started), *argued(script, own, index, reads)):
-            documents.note_run(script, span, why)
-        options = [] if is_script else list(_in_options(script))
-        if path in documents.launching and not configs and not options and not looks_like(path, script.source):
-            options = list(unread_launches(script, sources, index, reads))
-        for span, why in options:
-            documents.note_run(script, span, why)
+    sources, is_script = documents.sources, not path.endswith(_CONTAINERS) and name not in files.RECIPES
+    config_numbers = [int(config.root[0]) for config in configs] if is_script else []
+    for script in _read_commands(path, documents, scripts, index):
+        missing_files = collect_missing_files(script, config_numbers, sources, index)
+        problems = (
+            *describe_missing_files(script, missing_files, sources),
+            *describe_miscased_files(script, sources, index, is_read),
+        )
+        documents.unread.extend(UnreadFile(path, position, message, "absent") for position, message in problems)
+        for span, reason in (
+            *describe_written_files(script, missing_files),
+            *describe_undetermined_files(script, config_numbers, index, is_read),
+        ):
+            documents.note_run(script, span, reason)
+        options = [] if is_script else list(_find_option_runs(script))
+        if (
+            path in documents.launching_scripts
+            and not configs
+            and not options
+            and not identify_tool(path, script.source)
+        ):
+            options = list(describe_unread_launches(script, sources, index, is_read))
+        for span, reason in options:
+            documents.note_run(script, span, reason)
 
 
-def _scripts(
+def _read_commands(
     path: str, documents: Documents, scripts: LaunchScripts, index: RepositoryIndex
 ) -> Iterator[ShellDocument]:
-    """The commands that a file starts, as scripts."""
+    """Yield the commands that a file starts, as parsed scripts."""
     texts: Iterable[str] = ()
     if path.endswith(".ipynb"):
-        texts = _of_notebook(path, documents)
-    elif path.endswith(_HOLDING) or os.path.basename(path) in files.RECIPES:
-        whole = os.path.abspath(path)
+        texts = _read_notebook(path, documents)
+    elif path.endswith(_CONTAINERS) or os.path.basename(path) in files.RECIPES:
+        full_path = os.path.abspath(path)
         if not os.path.basename(path).startswith("test_") and set(_TESTS).isdisjoint(path.split("/")):
-            texts = scripts_in(whole, documents.sources.read(path).decode("utf-8", "replace"), index)
+            texts = extract_scripts(full_path, documents.sources.read(path).decode("utf-8", "replace"), index)
     else:
-        script = scripts.script(path, path)
+        script = scripts.read_script(path, path)
         if script is not None:
             yield script
     for text in texts:
         try:
-            found = files.parse(path, text.encode(), "shell") if text.strip() else None
+            parsed = files.parse(path, text.encode(), "shell") if text.strip() else None
         except DocumentError:
             continue
-        if isinstance(found, ShellDocument):
-            yield found
+        if isinstance(parsed, ShellDocument):
+            yield parsed
 
 
-def _of_notebook(path: str, documents: Documents) -> Iterator[str]:
-    """The commands of a notebook. The run of its Python code is noted."""
-    notebook = read(documents.sources.read(path).decode("utf-8", "replace"))
+def _read_notebook(path: str, documents: Documents) -> Iterator[str]:
+    """Yield the commands of a notebook. Record the run of its Python code."""
+    notebook = parse_notebook(documents.sources.read(path).decode("utf-8", "replace"))
     if notebook is None:
         return
     try:
@@ -104,166 +116,192 @@ def _of_notebook(path: str, documents: Documents) -> Iterator[str]:
     except DocumentError:
         program = None
     if isinstance(program, PythonDocument):
-        found = (one for name in candidates(program.source, "python") for one in frameworks.recognise(name, program))
-        run = next((one for one in found if one.role in (None, "unread", "program")), None)
+        runs = (
+            run_config
+            for name in find_candidates(program.source, "python")
+            for run_config in frameworks.recognise(name, program)
+        )
+        run = next((run_config for run_config in runs if run_config.role in (None, "unread", "program")), None)
         if run is not None:
-            at = next((program.span(call) for call in program.calls("train") if run.at is None), run.at)
+            span = next((program.find_span(call) for call in program.find_calls("train") if run.span is None), run.span)
             documents.note_run(
-                program, at, "it is in a notebook; export it as a script (`jupyter nbconvert --to script`)"
+                program, span, "it is in a notebook; export it as a script (`jupyter nbconvert --to script`)"
             )
-    yield commands(notebook.python)
+    yield extract_commands(notebook.python)
     yield notebook.commands
 
 
-def _in_options(script: ShellDocument) -> Iterator[tuple[Span, str]]:
-    """Where a program or a notebook trains with options alone."""
-    for name in candidates(script.source, "shell"):
-        for found in frameworks.recognise(name, script):
-            if found.role != "other" and found.root:
-                started = script.invocations[int(found.root[0])]
-                yield started.head[-1].span, f"the options of `{started.program}` are read in shell scripts only"
+def _find_option_runs(script: ShellDocument) -> Iterator[tuple[Span, str]]:
+    """Yield the commands of a program or notebook that train without a config file, with a reason."""
+    for name in find_candidates(script.source, "shell"):
+        for config in frameworks.recognise(name, script):
+            if config.role != "other" and config.root:
+                invocation = script.invocations[int(config.root[0])]
+                yield invocation.head[-1].span, f"the options of `{invocation.program}` are read in shell scripts only"
 
 
-# --- files that are not there -----------------------------------------------------------------------------------------
+# --- missing files ----------------------------------------------------------------------------------------------------
 
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
 _FILE: Final = re.compile(r"\.(?:ya?ml|json|py)$")
 _YAML: Final = re.compile(r"\.ya?ml$")
-"""What a program that is not known is given as settings: JSON may as well be data."""
+"""Settings file of a program that cfglint does not know: JSON may as well be data."""
 _TRAINS: Final = re.compile(r"(?<!s)(?:train|tune|sft|dpo|grpo)(?!_?data)")
-"""In the name of a program that trains, and does not make the data for it."""
+"""Name of a program that trains, and does not prepare data for training."""
 _LAUNCHERS: Final = ("accelerate launch", "deepspeed", "torchrun")
-_INTO: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
+_REDIRECTION: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
 """Bash writes to the file that follows."""
 _OPTION: Final = "--config"
 _SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
-Started = Mapping[str, list[tuple[Invocation, Word, str]]]
-"""Files that a repository does not have, by name: the commands that train with them, and what these start."""
+MissingFiles = Mapping[str, list[tuple[Invocation, Word, str]]]
+"""Files missing from the repository, by name: the commands that train with them, the word and the program's title."""
 
 
-def absent(document: ShellDocument, started: Started, sources: Sources) -> Iterator[tuple[Position, str]]:
-    """Where a script trains with such a file, and what is wrong; each file once. A file that the script names
-    elsewhere, too, may be made there.
+def describe_missing_files(
+    document: ShellDocument, missing: MissingFiles, sources: Sources
+) -> Iterator[tuple[Position, str]]:
+    """Yield position and message for each missing file that a script trains with, once per file.
+
+    A file that the script also names elsewhere is left out because the script may create it there.
     """
-    for file, places in started.items():
-        one, word, title = places[0]
+    for file, places in missing.items():
+        invocation, word, title = places[0]
         if document.source.count(os.fsencode(os.path.basename(file))) > len(places) or set("<>{}*") & set(file):
             continue
-        if sources.find(os.path.join(folder_of(document, one), file), document.path) is None:
-            told = f"run not checked: `{file}`, which {title} is started with, was not found"
-            yield document.position(word.span.start), told
+        if sources.find(os.path.join(resolve_working_folder(document, invocation), file), document.path) is None:
+            message = f"run not checked: {title} is started with `{file}`, which was not found"
+            yield document.locate(word.span.start), message
 
 
-def written(document: ShellDocument, started: Started) -> Iterator[tuple[Span, str]]:
-    """Where a script trains with a file that it writes itself (`cat > c.yaml <<EOF`), and that; each file once."""
-    for file, places in started.items():
+def describe_written_files(document: ShellDocument, missing: MissingFiles) -> Iterator[tuple[Span, str]]:
+    """Yield span and reason for each file that a script writes itself (`cat > c.yaml <<EOF`) and trains with."""
+    for file, places in missing.items():
         _, word, title = places[0]
         name = re.escape(os.fsencode(os.path.basename(file)))
-        if re.search(_INTO + name + rb"(?![\w.-])", document.source):
-            told = f"`{file}`, which {title} is started with, is written by the script itself"
-            yield word.span, told
+        if re.search(_REDIRECTION + name + rb"(?![\w.-])", document.source):
+            message = f"`{file}`, which {title} is started with, is written by the script itself"
+            yield word.span, message
 
 
-def argued(
-    document: ShellDocument, read: Container[int], index: RepositoryIndex, reads: Callable[[str], bool]
+def describe_undetermined_files(
+    document: ShellDocument, config_numbers: Container[int], index: RepositoryIndex, is_read: Callable[[str], bool]
 ) -> Iterator[tuple[Span, str]]:
-    """Where a script trains with a file of unknown name (`llamafactory-cli train $1`), once for each name;
-    nothing where the repository has files of the framework, which are checked. `reads`: whether a file is such a one.
+    """Yield span and reason for each training file whose name is unknown (`llamafactory-cli train $1`).
+
+    Each name is reported once. Nothing is reported if the repository has files of the framework, which are checked.
+    `is_read` returns whether a file is a config of a run.
     """
-    met = set[tuple[str, str]]()
-    for one in document.invocations:
-        framework = None if one.number in read else _trained_with(one)
-        if framework is None or any(word.known and _CONFIGURATION.search(word.text) for word in one.words):
+    seen = set[tuple[str, str]]()
+    for invocation in document.invocations:
+        framework = None if invocation.number in config_numbers else _find_framework(invocation)
+        if framework is None or any(word.is_known and _CONFIGURATION.search(word.text) for word in invocation.words):
             continue
-        word = _file_word(one)
-        if word is None and one.forwards and not one.entries:
-            place, text = one.head[-1].span, "$@"
-        elif word is not None and not word.known and not word.spreads:
+        word = _find_file_word(invocation)
+        if word is None and invocation.forwards and not invocation.entries:
+            place, text = invocation.head[-1].span, "$@"
+        elif word is not None and not word.is_known and not word.spreads:
             place, text = word.span, word.text.removeprefix(f"{_OPTION}=")
         else:
             continue
-        if (framework.name, text) in met:
+        if (framework.name, text) in seen:
             continue
-        met.add((framework.name, text))
-        if not any(map(reads, index.with_one_of(dict.fromkeys(files.CONFIGURATIONS, framework.clues["yaml"])))):
+        seen.add((framework.name, text))
+        if not any(map(is_read, index.find_with_clues(dict.fromkeys(files.CONFIGURATIONS, framework.clues["yaml"])))):
             yield place, f"the file that {framework.title} is started with (`{text}`) cannot be determined"
 
 
-def miscased(
-    document: ShellDocument, sources: Sources, index: RepositoryIndex, reads: Callable[[str], bool]
+def describe_miscased_files(
+    document: ShellDocument, sources: Sources, index: RepositoryIndex, is_read: Callable[[str], bool]
 ) -> Iterator[tuple[Position, str]]:
-    """Where a script starts something with a file that the repository has in another case (`Scripts/train.py`), and
-    the file; each once. `reads`: whether a file is a run.
+    """Yield position and message for files that the repository has in another case (`Scripts/train.py`).
+
+    Each file is reported once. `is_read` returns whether a file is a config of a run.
     """
-    met = set[str]()
-    for one in document.invocations:
-        for word in (*one.head[-1:], *one.words):
-            name = regular_files.tidy(word.text) if word.known and "/" in word.text else ""
-            if name in met or "/" not in name or not _FILE.search(name):
+    seen = set[str]()
+    for invocation in document.invocations:
+        for word in (*invocation.head[-1:], *invocation.words):
+            name = regular_files.normalize_path(word.text) if word.is_known and "/" in word.text else ""
+            if name in seen or "/" not in name or not _FILE.search(name):
                 continue
-            met.add(name)
-            found = next((path for path in index.named(os.path.basename(name)) if _is_miscased(path, name)), None)
-            if found is None or sources.find(os.path.join(folder_of(document, one), name), document.path) is not None:
+            seen.add(name)
+            existing = next(
+                (
+                    candidate
+                    for candidate in index.find_by_name(os.path.basename(name))
+                    if _is_miscased(candidate, name)
+                ),
+                None,
+            )
+            if (
+                existing is None
+                or sources.find(os.path.join(resolve_working_folder(document, invocation), name), document.path)
+                is not None
+            ):
                 continue
-            own = found[-len(name) :]
-            if os.fsencode(own) not in document.source and reads(sources.named(found, document.path)):
-                # Else it may be copied there.
-                told = f"run not checked: `{name}` was not found; the repository has it as `{own}`"
-                yield document.position(word.span.start), told
+            actual = existing[-len(name) :]
+            if os.fsencode(actual) not in document.source and is_read(sources.format_path(existing, document.path)):
+                # Otherwise the script may copy the file to that name.
+                message = f"run not checked: `{name}` was not found; the repository has it as `{actual}`"
+                yield document.locate(word.span.start), message
 
 
 def _is_miscased(path: str, name: str) -> bool:
     return path.lower().endswith(f"/{name.lower()}") and not path.endswith(f"/{name}")
 
 
-def _file_word(one: Invocation) -> Word | None:
-    """The word that names the file of settings: the value of an option, else the first behind the command."""
-    for flag, entry in zip(one.flags, one.entries, strict=True):
+def _find_file_word(invocation: Invocation) -> Word | None:
+    """Return the word that names the settings file: the value of `--config`, else the first positional."""
+    for flag, entry in zip(invocation.flags, invocation.entries, strict=True):
         if entry.name == _OPTION:
-            return one.words[flag.values[0] if flag.values else flag.word]
-    return next((word for word in one.words if not (word.known and _SUBCOMMAND.fullmatch(word.text))), None)
+            return invocation.words[flag.values[0] if flag.values else flag.word]
+    return next((word for word in invocation.words if not (word.is_known and _SUBCOMMAND.fullmatch(word.text))), None)
 
 
-def started_with(document: ShellDocument, read: Container[int], sources: Sources, index: RepositoryIndex) -> Started:
-    """What a script trains with that the repository does not have. `read`: the invocations that are configurations."""
-    started: dict[str, list[tuple[Invocation, Word, str]]] = {}
-    for one in document.invocations:
-        if one.number in read:
+def collect_missing_files(
+    document: ShellDocument, config_numbers: Container[int], sources: Sources, index: RepositoryIndex
+) -> MissingFiles:
+    """Return the missing files that a script trains with. `config_numbers`: the invocations that are configs."""
+    missing: dict[str, list[tuple[Invocation, Word, str]]] = {}
+    for invocation in document.invocations:
+        if invocation.number in config_numbers:
             continue
-        framework = _trained_with(one)
-        title = _program_without_source(document, one, sources, index) if framework is None else framework.title
+        framework = _find_framework(invocation)
+        title = _format_missing_program(document, invocation, sources, index) if framework is None else framework.title
         endings = _CONFIGURATION if framework is not None else _YAML
-        word = next((word for word in one.words if word.known and endings.search(word.text)), None)
-        if title and word is not None and not index.named(os.path.basename(word.text)):
-            started.setdefault(word.text, []).append((one, word, title))
-    return started
+        word = next((word for word in invocation.words if word.is_known and endings.search(word.text)), None)
+        if title and word is not None and not index.find_by_name(os.path.basename(word.text)):
+            missing.setdefault(word.text, []).append((invocation, word, title))
+    return missing
 
 
-def _trained_with(invocation: Invocation) -> FrameworkManifest | None:
-    """The framework that a command or module trains with; None for a script, and for what does not train."""
+def _find_framework(invocation: Invocation) -> FrameworkManifest | None:
+    """Return the framework that a command or module trains with, or None for scripts and non-training commands."""
     name = invocation.program
-    first = next((word.text for word in invocation.arguments[:1] if word.known), "")
+    first = next((word.text for word in invocation.arguments[:1] if word.is_known), "")
     if "/" in name or name.endswith(".py"):
         return None
-    framework = of_program(name)
-    if framework is None or "yaml" not in framework.clues:  # it takes no file of settings
+    framework = find_framework_of_program(name)
+    if framework is None or "yaml" not in framework.clues:  # The framework reads no settings file.
         return None
-    is_training = re.fullmatch(framework.trains or "", f"{name} {first}") is not None
-    named = "train" in (first if _SUBCOMMAND.fullmatch(first) else name)
-    return framework if is_training or named else None
+    is_training = re.fullmatch(framework.training_pattern or "", f"{name} {first}") is not None
+    is_named_train = "train" in (first if _SUBCOMMAND.fullmatch(first) else name)
+    return framework if is_training or is_named_train else None
 
 
-def _program_without_source(document: ShellDocument, one: Invocation, sources: Sources, index: RepositoryIndex) -> str:
-    """A training program that a launcher of several processes starts and that the repository lacks; empty for others:
-    what a program of the repository does is seen there.
+def _format_missing_program(
+    document: ShellDocument, invocation: Invocation, sources: Sources, index: RepositoryIndex
+) -> str:
+    """Return a multi-process training program that the repository lacks, quoted, or an empty string.
+
+    A program that the repository has is checked at its own file.
     """
-    launched = one.parent is not None and document.invocations[one.parent].program in _LAUNCHERS
-    name = name_of(one)
-    if not launched or not name.endswith(".py") or _TRAINS.search(os.path.basename(name)) is None:
+    is_launched = invocation.parent is not None and document.invocations[invocation.parent].program in _LAUNCHERS
+    name = get_program_name(invocation)
+    if not is_launched or not name.endswith(".py") or _TRAINS.search(os.path.basename(name)) is None:
         return ""
-    return f"`{name}`" if file_of(document, one, sources, index) is None else ""
+    return f"`{name}`" if resolve_program(document, invocation, sources, index) is None else ""
 
 
 # --- programs that no framework reads ---------------------------------------------------------------------------------
@@ -272,195 +310,223 @@ _MODEL: Final = re.compile(
     r"(?:\w+_)?(?:base_model|model_(?:id|name|name_or_id|name_or_path|path))|(?:language|llama|llm|lm)_model"
     r"|lora_(?:alpha|r|rank)"
 )
-"""Options that name a model, or that adapt one."""
+"""Options that name a model or adapt one."""
 _TRAINING: Final = frozenset((
     "deepspeed", "deepspeed_config", "epochs", "gradient_accumulation_steps", "learning_rate", "lr",
     "lr_scheduler_type", "max_steps", "micro_batch_size", "num_epochs", "num_train_epochs",
     "per_device_train_batch_size", "train_batch_size", "warmup_ratio", "warmup_steps", "weight_decay",
 ))  # fmt: skip
-_ANY_BATCH: Final = frozenset(("micro_batch_size",))
-"""Options of programs that generate or judge, too."""
-_SHARDING: Final = frozenset((
+_GENERATION_OPTIONS: Final = frozenset(("micro_batch_size",))
+"""Training options that generation and evaluation programs have, too."""
+_SHARDING_OPTIONS: Final = frozenset((
     "deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config", "fsdp", "fsdp_config",
     "fsdp_transformer_layer_cls_to_wrap", "micro_train_batch_size", "zero_stage",
 ))  # fmt: skip
-"""Options that name DeepSpeed's file, or that programs built around it have (DeepSpeed-Chat, OpenRLHF), and those with
-which the Trainer shards a model.
-"""
+"""Options that shard a model: DeepSpeed's file, programs built on it (DeepSpeed-Chat, OpenRLHF), and the HF Trainer."""
 _CAUSAL: Final = re.compile(rb"\w+ForCausalLM\b")
 _SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
-"""In the name of an option that takes settings: a file of JSON may as well be data."""
+"""Name of an option that takes settings; a JSON file of any other option may be data."""
 
 
-def unread_launches(
-    document: ShellDocument, sources: Sources, index: RepositoryIndex, reads: Callable[[str], bool]
+def describe_unread_launches(
+    document: ShellDocument, sources: Sources, index: RepositoryIndex, is_read: Callable[[str], bool]
 ) -> Iterator[tuple[Span, str]]:
-    """Where a script trains with such a program, and why it is not read; each program once.
+    """Yield span and reason for each program that a script trains with and that cfglint does not read, once.
 
-    `reads`: whether a file is a configuration, or is named as one that is not read.
+    `is_read` returns whether a file is a config or is already reported as unread.
     """
-    launching = {one.parent for one in document.invocations}
-    met = set()
-    for one in document.invocations:
-        if one.number in launching or one.program in met or not _trains(document, one):
+    launching = {invocation.parent for invocation in document.invocations}
+    seen = set()
+    for invocation in document.invocations:
+        if invocation.number in launching or invocation.program in seen or not _is_training(document, invocation):
             continue
-        name, known = name_of(one), one.head[-1].known
-        file = file_of(document, one, sources, index)
-        if _is_of_a_framework(name, file, sources):
+        name, is_determined = get_program_name(invocation), invocation.head[-1].is_known
+        file = resolve_program(document, invocation, sources, index)
+        if _is_framework_program(name, file, sources):
             continue
-        if not (_is_of_a_model(document, one) or _loads_a_model(one, file, sources)):
+        if not (_is_model_training(document, invocation) or _has_causal_model(invocation, file, sources)):
             continue
-        given = [path for path in _given(document, one, sources) if path is not None]
-        likely = () if known or file is not None else index.named(os.path.basename(name))
-        if any(reads(path) for path in (*given, *_training(file, sources, index), *likely)):
+        settings_files = [path for path in _find_settings_files(document, invocation, sources) if path is not None]
+        candidates = () if is_determined or file is not None else index.find_by_name(os.path.basename(name))
+        if any(is_read(path) for path in (*settings_files, *_list_training_files(file, sources, index), *candidates)):
             continue
-        met.add(one.program)
-        place = one.head[-1].span
-        if file is None and not likely and one.program.endswith(".py"):
-            yield place, f"`{name}`, which it starts, was not found"
-        elif given:
-            of = os.path.relpath(given[0]) if os.path.isabs(given[0]) else given[0]
-            yield place, f"`{name}` takes its settings from `{of}`, which no framework reads"
-        elif (made := _made(file, sources, index)) is not None:
-            yield place, f"`{name}` trains with `{made[0]}` of `{made[1]}`, which is not read"
+        seen.add(invocation.program)
+        place = invocation.head[-1].span
+        if file is None and not candidates and invocation.program.endswith(".py"):
+            yield place, f"it starts `{name}`, which was not found"
+        elif settings_files:
+            settings_file = (
+                os.path.relpath(settings_files[0]) if os.path.isabs(settings_files[0]) else settings_files[0]
+            )
+            yield place, f"`{name}` takes its settings from `{settings_file}`, which no framework reads"
+        elif (trainer := _find_imported_trainer(file, sources, index)) is not None:
+            yield place, f"`{name}` trains with `{trainer[0]}` of `{trainer[1]}`, which is not read"
         else:
             yield place, f"nothing that cfglint reads is in `{name}`"
 
 
-def _is_of_a_framework(name: str, file: str | None, sources: Sources) -> bool:
-    """Whether a framework's program is started: a file of its name may be the repository's own (`scripts/train.py`),
-    and that does not name the framework's package.
+def _is_framework_program(name: str, file: str | None, sources: Sources) -> bool:
+    """Return whether a framework's program is started.
+
+    A file of that name may belong to the repository itself (`scripts/train.py`): it counts only if it names the
+    framework's package.
     """
-    framework = of_program(name)
-    if framework is None or framework.tree is None or file is None:
+    framework = find_framework_of_program(name)
+    if framework is None or framework.layout is None or file is None:
         return framework is not None
     text = sources.read(file)
-    return any(re.search(rb"\b" + package.encode() + rb"\b", text) is not None for package in framework.tree.packages)
+    return any(re.search(rb"\b" + package.encode() + rb"\b", text) is not None for package in framework.layout.packages)
 
 
-def _trains(document: ShellDocument, one: Invocation) -> bool:
-    """Whether an invocation shows that it trains. DeepSpeed's file or a batch size alone does not: programs generate
-    with them, too.
+def _is_training(document: ShellDocument, invocation: Invocation) -> bool:
+    """Return whether an invocation shows that it trains.
+
+    DeepSpeed's file or a batch size alone is not enough because generation programs use them, too.
     """
-    started = program(document, one)
-    if not one.head or not name_of(one) or not started.python:
+    started_program = get_program(document, invocation)
+    if not invocation.head or not get_program_name(invocation) or not started_program.is_python:
         return False
-    return bool(_options(one) & _TRAINING - _SHARDING - _ANY_BATCH) or trains(started)
+    return bool(_list_option_names(invocation) & _TRAINING - _SHARDING_OPTIONS - _GENERATION_OPTIONS) or can_train(
+        started_program
+    )
 
 
-def _is_of_a_model(document: ShellDocument, one: Invocation) -> bool:
-    """Whether an invocation that trains shows that it trains a language model."""
-    own = _options(one)
-    of_model = any(_MODEL.fullmatch(option) for option in own)
-    return bool(own & _SHARDING or (of_model and own & _TRAINING) or any(map(may_shard, document.enclosing(one))))
+def _is_model_training(document: ShellDocument, invocation: Invocation) -> bool:
+    """Return whether a training invocation shows that it trains a language model."""
+    options = _list_option_names(invocation)
+    names_model = any(_MODEL.fullmatch(option) for option in options)
+    return bool(
+        options & _SHARDING_OPTIONS
+        or (names_model and options & _TRAINING)
+        or any(map(can_shard, document.list_launchers(invocation)))
+    )
 
 
-def _loads_a_model(one: Invocation, file: str | None, sources: Sources) -> bool:
-    """Whether a program with options of a training run has a class of causal language models."""
-    return file is not None and bool(_options(one) & _TRAINING) and _CAUSAL.search(sources.read(file)) is not None
+def _has_causal_model(invocation: Invocation, file: str | None, sources: Sources) -> bool:
+    """Return whether a program with training options names a class of causal language models."""
+    return (
+        file is not None
+        and bool(_list_option_names(invocation) & _TRAINING)
+        and _CAUSAL.search(sources.read(file)) is not None
+    )
 
 
 _SETTING: Final = re.compile(r"\+{0,2}(?:[\w/@-]+\.)*([a-z]\w*)=(?!=)")
-"""`optim.lr=1e-5`: a setting of Hydra or OmegaConf, by its own name."""
+"""Setting of Hydra or OmegaConf, captured by its last name (`optim.lr=1e-5`)."""
 
 
-def _options(one: Invocation) -> frozenset[str]:
-    settings = [match[1] for word in one.words if (match := _SETTING.match(word.text)) is not None]
-    return frozenset([*((entry.name or "").lstrip("-").replace("-", "_") for entry in one.entries), *settings])
+def _list_option_names(invocation: Invocation) -> frozenset[str]:
+    settings = [match[1] for word in invocation.words if (match := _SETTING.match(word.text)) is not None]
+    return frozenset([*((entry.name or "").lstrip("-").replace("-", "_") for entry in invocation.entries), *settings])
 
 
 _IMPORT: Final = re.compile(rb"(?m)^[ \t]*(?:from|import)[ \t]+([\w.]+)")
 _SMALL: Final = 4 * 2**10
-"""Bytes of a program that may do no more than call another one."""
+"""Maximum size in bytes of a program that may only call another program."""
 
 
-def _training(file: str | None, sources: Sources, index: RepositoryIndex) -> Iterator[str]:
-    """The Python files that may train where a program is started: itself, and what a small one imports."""
+def _list_training_files(file: str | None, sources: Sources, index: RepositoryIndex) -> Iterator[str]:
+    """Yield the Python files that may contain the training: the program, and the imports of a small program."""
     if file is None:
         return
     yield file
     text = sources.read(file)
     for module in _IMPORT.findall(text) if len(text) <= _SMALL else ():
-        path = index.by_tail(module.decode().replace(".", "/") + ".py", file)
+        path = index.find_by_suffix(module.decode().replace(".", "/") + ".py", file)
         if path is not None:
-            yield sources.named(path, file)
+            yield sources.format_path(path, file)
 
 
-_NAMES: Final = re.compile(rb"(?m)^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*|[^\n#]*)")
+_IMPORTED_NAMES: Final = re.compile(rb"(?m)^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*|[^\n#]*)")
 _TRAINER: Final = re.compile(rb"\b[A-Z]\w*Trainer\b")
 
 
-def _made(file: str | None, sources: Sources, index: RepositoryIndex) -> tuple[str, str] | None:
-    """The trainer that a program makes of a class of another module of the repository, and the module's file."""
+def _find_imported_trainer(file: str | None, sources: Sources, index: RepositoryIndex) -> tuple[str, str] | None:
+    """Return the trainer class that a program imports from the repository and calls, and its file, or None."""
     if file is None:
         return None
     text = sources.read(file)
-    for module, names in _NAMES.findall(text):
-        made = next((one for one in _TRAINER.findall(names) if one + b"(" in text), None)
-        path = index.by_tail(module.decode().strip(".").replace(".", "/") + ".py", file)
-        if made is not None and path is not None:
-            return made.decode(), sources.named(path, file)
+    for module, names in _IMPORTED_NAMES.findall(text):
+        trainer = next((name for name in _TRAINER.findall(names) if name + b"(" in text), None)
+        path = index.find_by_suffix(module.decode().strip(".").replace(".", "/") + ".py", file)
+        if trainer is not None and path is not None:
+            return trainer.decode(), sources.format_path(path, file)
     return None
 
 
-def _given(document: ShellDocument, one: Invocation, sources: Sources) -> Iterator[str | None]:
-    """The files that an invocation is given as settings, but for those of DeepSpeed and for data (`--train_file`)."""
-    flags = list(zip(one.flags, one.entries, strict=True))
-    other = {value for flag, entry in flags if _is_deepspeed(entry.name) for value in flag.values}
-    data = {value for flag, entry in flags if not _SETTINGS.search(entry.name or "") for value in flag.values}
-    for index, word in enumerate(one.words):
-        if index in other or (index in data and word.text.endswith(".json")):
+def _find_settings_files(document: ShellDocument, invocation: Invocation, sources: Sources) -> Iterator[str | None]:
+    """Yield the settings files of an invocation, except those of DeepSpeed and data (`--train_file`).
+
+    None stands for a file that the repository does not have.
+    """
+    flags = list(zip(invocation.flags, invocation.entries, strict=True))
+    deepspeed_words = {value for flag, entry in flags if _is_sharding_option(entry.name) for value in flag.values}
+    data_words = {value for flag, entry in flags if not _SETTINGS.search(entry.name or "") for value in flag.values}
+    for index, word in enumerate(invocation.words):
+        if index in deepspeed_words or (index in data_words and word.text.endswith(".json")):
             continue
-        if word.known and _CONFIGURATION.search(word.text):
-            yield sources.find(os.path.join(folder_of(document, one), word.text.rpartition("=")[2]), document.path)
+        if word.is_known and _CONFIGURATION.search(word.text):
+            yield sources.find(
+                os.path.join(resolve_working_folder(document, invocation), word.text.rpartition("=")[2]), document.path
+            )
 
 
-def _is_deepspeed(option: str | None) -> bool:
-    return (option or "").lstrip("-").replace("-", "_") in _SHARDING
+def _is_sharding_option(option: str | None) -> bool:
+    return (option or "").lstrip("-").replace("-", "_") in _SHARDING_OPTIONS
 
 
 # --- programs that a framework reads ----------------------------------------------------------------------------------
 
-MAX_IMPORTING: Final = 20
-"""Python files that may import a module, and are read to see what they give it."""
+MAX_IMPORTERS: Final = 20
+"""Maximum number of Python files that may import a module and are read for the arguments they pass."""
 
 
-def is_named(role: str, path: str, index: RepositoryIndex, framework: Framework, scripts: LaunchScripts) -> bool:
-    """Whether a run is named at its program: one that a launch gives its settings, if nothing shows how it is started;
-    one that is handed its model, if something hands it one of the framework's kind.
+def is_reported_at_program(
+    role: str, path: str, index: RepositoryIndex, framework: Framework, scripts: LaunchScripts
+) -> bool:
+    """Return whether a run is reported at its program.
+
+    A program that gets its settings from a launch is reported if no launch is visible. A program that receives its
+    model as an argument is reported if some file passes a model of the framework's kind.
     """
     if role == "program":
-        return not is_started(path, index, lambda name: scripts.script(name, path))
-    own, module = regular_files.tidy(os.path.abspath(path)), os.path.basename(path).removesuffix(".py")
-    importing = [one for one in index.pythons_having(("import",), module) if one != own][:MAX_IMPORTING]
-    return any(framework.launching.hands(script, path) for one in importing if (script := _script(one)) is not None)
+        return not is_started(path, index, lambda name: scripts.read_script(name, path))
+    full_path, module = regular_files.normalize_path(os.path.abspath(path)), os.path.basename(path).removesuffix(".py")
+    importers = [file for file in index.find_python_using(("import",), module) if file != full_path][:MAX_IMPORTERS]
+    return any(
+        framework.launch_interface.passes_model(script, path)
+        for file in importers
+        if (script := _read_python_script(file)) is not None
+    )
 
 
-def _script(path: str) -> PythonScript | None:
+def _read_python_script(path: str) -> PythonScript | None:
     try:
         return PythonScript(path, regular_files.read(path))
     except (OSError, DocumentError):
         return None
 
 
-def is_started(path: str, index: RepositoryIndex, read: Callable[[str], ShellDocument | None]) -> bool:
-    """Whether a script starts a Python file, or a read-me file or Makefile with a file of settings: what it is given is
-    checked there. `read` gives a script.
+def is_started(path: str, index: RepositoryIndex, read_script: Callable[[str], ShellDocument | None]) -> bool:
+    """Return whether a script starts a Python file, or an example starts it with a settings file.
+
+    Its settings are checked there. `read_script` returns a parsed script.
     """
     name = os.path.basename(path)
-    for script in index.scripts_naming(name):
-        document = read(script)
-        if document is None or any(_may_start(document, one, name) for one in document.invocations):
+    for script in index.find_scripts_naming(name):
+        document = read_script(script)
+        if document is None or any(_can_start(document, invocation, name) for invocation in document.invocations):
             return True
     with_file = re.compile(rb"\b" + re.escape(os.fsencode(name)) + rb"\b(?:[^\n\\]|\\.|\\\n)*\.(?:ya?ml|json)\b")
-    return index.rooted and any(with_file.search(text) for _, text in index.once(examples))
+    return index.is_repository and any(with_file.search(text) for _, text in index.compute_once(list_examples))
 
 
-def _may_start(document: ShellDocument, one: Invocation, name: str) -> bool:
-    """Whether an invocation may start a Python file: another Python program that is given its name starts it in a way
-    of its own.
+def _can_start(document: ShellDocument, invocation: Invocation, name: str) -> bool:
+    """Return whether an invocation may start a Python file.
+
+    Another Python program that receives the name starts the file in its own way and does not count.
     """
-    if os.path.basename(one.program) == name:
+    if os.path.basename(invocation.program) == name:
         return True
-    named = any(word.text.endswith(name) for word in one.words)
-    return named and not (one.program.endswith(".py") and program(document, one).python)
+    is_named = any(word.text.endswith(name) for word in invocation.words)
+    return is_named and not (invocation.program.endswith(".py") and get_program(document, invocation).is_python)

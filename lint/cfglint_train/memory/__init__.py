@@ -1,1 +1,1 @@
-"""From a plan, an architecture and the hardware to an estimate of every phase's peak. Independent of frameworks."""
+"""Estimate of every phase's peak, from a plan, an architecture and the hardware. Independent of frameworks."""

@@ -1,4 +1,4 @@
-"""What the decoder layers keep between forward and backward pass, and what one layer needs while it runs."""
+"""Activations: the tensors decoder layers keep between forward and backward pass, and the peak of each layer."""
 
 from __future__ import annotations
 
@@ -6,113 +6,117 @@ from functools import lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.memory.block_outputs import block_outputs
+from cfglint_train.memory.block_outputs import compute_block_outputs
 from cfglint_train.memory.layers.families import FAMILIES
-from cfglint_train.memory.layers.kinds import kinds
-from cfglint_train.memory.layers.layer import layer_cost
+from cfglint_train.memory.layers.kinds import list_layer_runs
+from cfglint_train.memory.layers.layer import compute_layer_cost
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.size import BYTES, counted, named
-from cfglint_train.memory.tape import Cost, peak
+from cfglint_train.memory.size import BYTES, label_count, merge_terms
+from cfglint_train.memory.tape import Cost, compute_peak
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.choices import FSDP
 
 if TYPE_CHECKING:
-    from cfglint_train.memory.vision_encoder import EncoderMemory  # imported for the models that have one: few do
+    from cfglint_train.memory.vision_encoder import EncoderMemory  # few models have a vision encoder
 
 VISION: Final = "the vision tower"
 
-# Checkpoints that are on their way to the host: OffloadActivations of torchtune and TRL lets five tensors wait.
-_ON_THE_WAY: Final = 5
+# Checkpoints that are being copied to the host: OffloadActivations of torchtune and TRL lets five tensors wait.
+_COPIES_IN_FLIGHT: Final = 5
 
 
 class Stack(Frozen):
     """The decoder layers of one architecture in one mode, from the first on."""
 
-    kinds: tuple[tuple[Cost, int], ...]
-    """Runs of equal layers: the cost of one, and how many follow each other."""
+    runs: tuple[tuple[Cost, int], ...]
+    """Runs of equal layers: the cost of one, and the number of consecutive ones."""
 
-    def inference(self, tokens: int) -> float:
-        """Bytes at the peak of a layer's forward pass without gradients."""
-        return max([peak(cost.inference, tokens) for cost, _ in self.kinds])
+    def compute_inference(self, tokens: int) -> float:
+        """Return the bytes at the peak of a layer's forward pass without gradients."""
+        return max([compute_peak(cost.inference, tokens) for cost, _ in self.runs])
 
 
 @lru_cache(maxsize=1024)
-def stack(architecture: Architecture, mode: Mode, input_needs: bool) -> Stack | None:
-    """The costs of the layers; None for a family without a formula.
+def build_stack(architecture: Architecture, mode: Mode, input_needs: bool) -> Stack | None:
+    """Return the costs of the layers, or None for a family without a formula.
 
-    `input_needs`: autograd follows the embedding's output. It does not where only adapters are trained and nothing is
-    checkpointed: then the first layer keeps less.
+    `input_needs`: autograd follows the embedding's output. It does not if only adapters are trained and nothing is
+    checkpointed; the first layer then keeps less.
     """
     runs: list[tuple[Cost, int]] = []
-    for kind, count in kinds(architecture):
+    for kind, count in list_layer_runs(architecture):
         if not input_needs and not runs:
-            first = layer_cost(architecture, mode, kind, False)
+            first = compute_layer_cost(architecture, mode, kind, False)
             if first is None:
                 return None
             runs.append((first, 1))
             count -= 1
         if count:
-            cost = layer_cost(architecture, mode, kind)
+            cost = compute_layer_cost(architecture, mode, kind)
             if cost is None:
                 return None
             runs.append((cost, count))
     return Stack(tuple(runs)) if runs else None
 
 
-class Moment(Frozen):
-    """The backward pass of one layer, for one micro batch, in bytes."""
+class LayerMoment(Frozen):
+    """Memory of the backward pass of one layer, for one micro batch, in bytes."""
 
     layer: int
     kept: float
     """Activations or checkpoints that earlier layers (and this one's checkpoint) still hold."""
     copies: float
-    """Weights that were copied or made (`Cost.copies`) and that earlier layers still hold."""
+    """Copied or made weights (`Cost.copies`) that earlier layers still hold."""
     peak: float
-    """What this layer needs at its peak: its activations, gradients of activations, and the gradients of its own
-    weights made so far."""
+    """Peak of this layer: its activations, their gradients, and the gradients of its weights made so far."""
     later_gradients: float
-    """Weight gradients of the layers behind it."""
+    """Weight gradients of the layers after it."""
     forward: float
-    """What its forward pass needs at its peak, the first time; 0 where a later layer of the same kind needs more."""
+    """Peak of its first forward pass; 0 if a later layer of the same kind needs more."""
     name: str = ""
-    """What it is where it is no decoder layer."""
+    """Name of a part that is not a decoder layer."""
 
 
 class Activations(Frozen):
-    """Bytes of one micro batch on one GPU."""
+    """Activation memory of one micro batch on one GPU, in bytes."""
 
     kept: float
-    """Between forward and backward pass, in all layers."""
+    """Kept between forward and backward pass, in all layers."""
     copies: float
-    """Weights that were copied or made (`Cost.copies`) and are kept with them."""
+    """Copied or made weights (`Cost.copies`) that are kept with them."""
     layer: float
-    """What the last layer keeps of it."""
-    moments: tuple[Moment, ...]
-    """Backward passes that can be the highest: of each run of equal layers the last and the first, and under FSDP the
-    last but one, beside which gradients are still being reduced."""
+    """Kept by the last layer alone."""
+    moments: tuple[LayerMoment, ...]
+    """Backward passes that can be the highest: the last and the first of each run of equal layers and, under FSDP, the
+    last but one, because gradients are still being reduced beside it.
+    """
     stack: Stack
-    """The layers, for passes of other batches."""
+    """The layers, for passes with other batches."""
 
 
-def activations(setup: Setup) -> Activations | None:
-    """The decoder's activations; None for a family without a formula."""
+def compute_activations(setup: Setup) -> Activations | None:
+    """Return the decoder's activations, or None for a family without a formula."""
     ranks, weights, checkpointing, mode = setup.ranks, setup.weights, setup.checkpointing, setup.mode
     checkpointed = checkpointing.method != "none"
-    follows = mode.trained or checkpointed or not weights.trains_decoder  # then from the projector on
-    costs = stack(setup.architecture, mode, follows)
+    input_needs = (
+        mode.trained or checkpointed or not weights.trains_decoder
+    )  # else autograd starts at the first adapter
+    costs = build_stack(setup.architecture, mode, input_needs)
     if costs is None:
         return None
     tokens = setup.batch.tokens
     width = setup.architecture.hidden * setup.architecture.streams
     checkpoint = tokens * width * setup.formats.residual / ranks.sequence_split
-    # Sequence parallelism splits what norms keep.
-    elsewhere = 0.0
+    # Sequence parallelism also splits the tensors that norms keep.
+    split_elsewhere = 0.0
     if ranks.sequence_split > 1:
-        from cfglint_train.memory.sharding import norms_bytes
+        from cfglint_train.memory.sharding import compute_norm_bytes
 
-        elsewhere = named(norms_bytes(setup.architecture, mode) * (1 - 1 / ranks.sequence_split), BYTES)
-    runs = costs.kinds
+        split_elsewhere = merge_terms(
+            compute_norm_bytes(setup.architecture, mode) * (1 - 1 / ranks.sequence_split), BYTES
+        )
+    runs = costs.runs
     frozen = setup.architecture.layers - weights.layers
     # Per run: bytes that one layer keeps, its weight copies, its peaks, its weight gradients.
     rows: list[tuple[int, int, float, float, float, float, float]] = []
@@ -120,96 +124,96 @@ def activations(setup: Setup) -> Activations | None:
     start = 0
     for cost, count in runs:
         first = start if start > frozen else frozen
-        end = start + counted(count, "layers", tokens)
+        end = start + label_count(count, "layers", tokens)
         start = end
         if first >= end:
             continue
-        # A checkpointed layer keeps nothing the first time.
-        running = peak(cost.inference if checkpointed else cost.forward, tokens)
+        # A checkpointed layer keeps nothing in its first forward pass.
+        forward_peak = compute_peak(cost.inference if checkpointed else cost.forward, tokens)
         if not checkpointed:  # the model's frame holds the layer's input, and the embedding's output
-            running += checkpoint * (1 if cost.saved_input else 2)
+            forward_peak += checkpoint * (1 if cost.saved_input else 2)
         if checkpointed:
-            whole = (cost.saved - elsewhere) * tokens
-            kept = checkpoint * checkpointing.recomputed + whole * (1 - checkpointing.recomputed)
-            if whole > kept:
-                kept += checkpointing.kept * (whole - kept)
-            more = 0.0
+            saved = (cost.saved - split_elsewhere) * tokens
+            kept = checkpoint * checkpointing.recomputed + saved * (1 - checkpointing.recomputed)
+            if saved > kept:
+                kept += checkpointing.kept * (saved - kept)
+            selection_overhead = 0.0
             if checkpointing.method in ("selective", "selective_ops"):
                 selected = cost.attention if checkpointing.method == "selective" else cost.operations
                 # Compiled code does not keep unused tensors.
-                kept += (selected.kept - (selected.idle if setup.compiled.layers else 0)) * tokens
+                kept += (selected.kept - (selected.unused if setup.compiled.layers else 0)) * tokens
                 if checkpointing.method == "selective_ops" and ranks.sequence_split > 1:
                     kept += 2 * checkpoint  # both reduced sums of a layer are in the list, too
-                # What the layer itself selected is a part of what it saves.
-                more = (selected.beyond - selected.kept) * tokens
+                # The selected tensors are a part of the saved ones.
+                selection_overhead = (selected.unsaved - selected.kept) * tokens
             if setup.offload.activations:
                 kept -= checkpoint * checkpointing.recomputed
-            copies, top = 0.0, _again(cost, setup) + more
+            copies, top = 0.0, _compute_recompute_peak(cost, setup) + selection_overhead
         else:
-            copies, top = cost.copies, peak(cost.backward, tokens) + cost.saved_input * tokens
-            kept = (cost.saved - elsewhere) * tokens
-        gradients = counted(cost.weight_gradients, "B of weight gradients", tokens)
-        rows.append((first, end, kept, copies, top, gradients, running))
+            copies, top = cost.copies, compute_peak(cost.backward, tokens) + cost.saved_input * tokens
+            kept = (cost.saved - split_elsewhere) * tokens
+        gradients = label_count(cost.weight_gradients, "B of weight gradients", tokens)
+        rows.append((first, end, kept, copies, top, gradients, forward_peak))
         kept_total += (end - first) * kept
         copies_total += (end - first) * copies
         cached_total += (end - first) * cost.fixed_saved
         gradients_total += (end - first) * gradients
-    moments: list[Moment] = []
-    # Micro batches that wait in a pipeline's stage keep what this one keeps.
+    moments: list[LayerMoment] = []
+    # Micro batches waiting in a pipeline stage keep as much as this one.
     leaf = (setup.part.in_flight - 1) * kept_total
     if checkpointed and weights.adapters:
-        leaf += _embedded(setup)
-    along = block_outputs(setup)
-    leaf += along.kept
+        leaf += _compute_embedding_output(setup)
+    block_memory = compute_block_outputs(setup)
+    leaf += block_memory.kept
     if checkpointed and setup.offload.activations:
-        leaf += checkpoint * counted(min(setup.layers, _ON_THE_WAY), "layers on their way", tokens)
-    tower = _tower(setup)
+        leaf += checkpoint * label_count(min(setup.layers, _COPIES_IN_FLIGHT), "layers in flight", tokens)
+    tower = _compute_encoder(setup)
     if tower is not None:
         leaf += tower.kept
         copies_total += tower.copies
         moments += [
-            Moment(0, turn.kept, turn.copies, turn.peak, gradients_total + turn.later_gradients, 0.0, VISION)
-            for turn in tower.turns
+            LayerMoment(0, turn.kept, turn.copies, turn.peak, gradients_total + turn.later_gradients, 0.0, VISION)
+            for turn in tower.moments
         ]
-        moments.append(Moment(0, 0.0, 0.0, 0.0, 0.0, tower.forward, VISION))
+        moments.append(LayerMoment(0, 0.0, 0.0, 0.0, 0.0, tower.forward, VISION))
     kept_total += leaf
-    before, copies_before, gradients_before = leaf - along.ended, tower.copies if tower is not None else 0.0, 0.0
+    before, copies_before, gradients_before = leaf - block_memory.freed, tower.copies if tower is not None else 0.0, 0.0
     reduces = ranks.strategy in FSDP
-    for first, end, kept, copies, top, gradients, running in rows:
-        ends = {first, max(first, end - 2), end - 1} if reduces else {first, end - 1}
-        if first < along.before <= end:
-            ends.add(along.before - 1)
-        for layer in ends:
+    for first, end, kept, copies, top, gradients, forward_peak in rows:
+        boundary_layers = {first, max(first, end - 2), end - 1} if reduces else {first, end - 1}
+        if first < block_memory.before <= end:
+            boundary_layers.add(block_memory.before - 1)
+        for layer in boundary_layers:
             index = layer - first
-            beside = along.returned if layer < setup.layers - 1 else 0.0
-            beside += along.made_again if layer < along.before else 0.0
+            extra = block_memory.gradients if layer < setup.layers - 1 else 0.0
+            extra += block_memory.recomputed if layer < block_memory.before else 0.0
             moments.append(
-                Moment(
+                LayerMoment(
                     layer,
-                    before + index * kept + (kept if checkpointed else 0.0) + beside,
+                    before + index * kept + (kept if checkpointed else 0.0) + extra,
                     copies_before + index * copies,
                     top,
                     gradients_total - gradients_before - (index + 1) * gradients,
-                    running if layer == end - 1 else 0.0,
+                    forward_peak if layer == end - 1 else 0.0,
                 )
             )
         before += (end - first) * kept
         copies_before += (end - first) * copies
         gradients_before += (end - first) * gradients
     # Under autocast the 16-bit copies of all trained weights stay cached until the forward pass ends, checkpointed or
-    # not (torch, autocast_mode.cpp, `cached_cast`: fp32 leaves that require gradients). What a layer makes itself goes
-    # with it.
+    # not (torch, autocast_mode.cpp, `cached_cast`: fp32 leaves that require gradients). Copies that a layer makes
+    # itself are dropped with the layer.
     cached = cached_total * weights.share if checkpointed else copies_total
     return Activations(kept_total, cached, rows[-1][2] if rows else 0.0, tuple(moments), costs)
 
 
-def _tower(setup: Setup) -> EncoderMemory | None:
-    """The vision tower's part; None without one, without images, or where its blocks have no formula."""
+def _compute_encoder(setup: Setup) -> EncoderMemory | None:
+    """Return the vision tower's memory, or None without a tower, without images, or if its blocks have no formula."""
     batch = setup.batch
     tower = setup.architecture.tower
     if tower is None or not batch.image_tokens:
         return None
-    from cfglint_train.memory.vision_encoder import encoder_memory
+    from cfglint_train.memory.vision_encoder import compute_encoder_memory
 
     patches = int(batch.image_tokens * tower.patches)
     eager = setup.mode.attention == "eager"
@@ -224,20 +228,19 @@ def _tower(setup: Setup) -> EncoderMemory | None:
         quantized=False,
         keeps_inputs=False,
     )
-    return encoder_memory(tower, mode, patches, setup.checkpointing.tower)
+    return compute_encoder_memory(tower, mode, patches, setup.checkpointing.tower)
 
 
-def _embedded(setup: Setup) -> float:
-    """Bytes of the embedding's output that checkpointed layers with adapters keep beside, or in another format than,
-    their own inputs.
+def _compute_embedding_output(setup: Setup) -> float:
+    """Return the bytes of the embedding's output that checkpointed layers with adapters keep besides their inputs.
 
-    Below frozen weights it is made a leaf of the graph, and kept; learned positions are added to it (GPT-2, OPT), or a
-    factor scales it (Granite).
+    Below frozen weights the output is made a leaf of the graph, and kept. It is a separate tensor if learned positions
+    are added to it (GPT-2, OPT), if a factor scales it (Granite), or if its format differs from the layers' inputs.
     """
     formats, mode = setup.formats, setup.mode
     family = FAMILIES[setup.architecture.formula]
     width = setup.batch.tokens * setup.architecture.hidden
-    if setup.architecture.streams > 1:  # the layers' inputs are made of it
+    if setup.architecture.streams > 1:  # the layers' inputs are made from it
         return width * mode.weight
     if formats.residual != mode.weight:
         return width * (mode.weight - formats.residual)
@@ -245,13 +248,13 @@ def _embedded(setup: Setup) -> float:
     return width * formats.residual if scaled else 0.0
 
 
-def _again(cost: Cost, setup: Setup) -> float:
-    """The peak of a checkpointed layer: its forward pass again, then its backward pass."""
+def _compute_recompute_peak(cost: Cost, setup: Setup) -> float:
+    """Return the peak of a checkpointed layer: its forward pass again, then its backward pass."""
     tokens = setup.batch.tokens
     if setup.checkpointing.reentrant:
         width = setup.architecture.hidden * setup.architecture.streams
-        forward = peak(cost.forward, tokens) + tokens * width * setup.formats.residual
+        forward = compute_peak(cost.forward, tokens) + tokens * width * setup.formats.residual
     else:
-        forward = peak(cost.recompute, tokens)
-    backward = peak(cost.backward, tokens)
+        forward = compute_peak(cost.recompute, tokens)
+    backward = compute_peak(cost.backward, tokens)
     return forward if forward > backward else backward

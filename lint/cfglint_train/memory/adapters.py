@@ -1,6 +1,6 @@
-"""What PEFT's methods beside LoRA train: elements per adapted matrix, and what they are like while they run.
+"""Sizes of PEFT's methods other than LoRA: trained elements per adapted matrix, and the equivalent LoRA rank.
 
-Sources: peft 0.21.2 (tuners/*/layer.py); `tests/memory/adapters.jsonl` holds the counts of its own models.
+Sources: peft 0.21.2 (tuners/*/layer.py); `tests/memory/adapters.jsonl` holds the counts of its models.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.models.architecture import Architecture, Linear
 
-# Matrices whose inputs, not outputs, (IA)3 scales.
+# (IA)3 scales the inputs of these matrices, not the outputs.
 _FEED_FORWARD: Final = frozenset(("down_proj", "fc2", "dense_4h_to_h", "w2", "c_proj"))
 
 
-class Size(Frozen):
-    """How large adapters are, as the plan says it."""
+class AdapterSize(Frozen):
+    """Size of adapters as stated in the plan."""
 
     rank: int = 0
-    """Of LoRA's kin; frequencies for FourierFT."""
+    """Rank of methods related to LoRA; frequencies for FourierFT."""
     block: int = 0
     """Width of an orthogonal block (OFT)."""
     blocks: int = 0
-    """How many of them a matrix has, where the block's width is 0."""
+    """Number of blocks of a matrix, if the block's width is 0."""
     tokens: int = 0
     """Virtual tokens of prompt and prefix tuning."""
 
@@ -29,41 +29,41 @@ class Size(Frozen):
 KINDS: Final = frozenset(
     ("adalora", "fourierft", "hra", "ia3", "ln_tuning", "loha", "miss", "oft", "prefix_tuning", "prompt_tuning", "vera")
 )
-"""Methods with a formula here."""
+"""Methods that have a formula."""
 
-# Methods that multiply the matrix's input (or output) by thin matrices, as LoRA does, or rotate its input.
+# Methods that multiply the matrix's input (or output) by thin matrices, like LoRA, or rotate its input.
 _LIKE_LORA: Final = frozenset(("adalora", "hra", "loha", "miss", "oft", "vera"))
 
 
 def needs_rank(kind: str) -> bool:
-    """Whether the method's size is a rank."""
+    """Return whether the method's size is a rank."""
     return kind not in ("ia3", "ln_tuning", "oft", "prefix_tuning", "prompt_tuning")
 
 
-def rank_of(kind: str, size: Size) -> int:
-    """The rank of the LoRA that keeps about the same activations: both keep the input in the adapter's format.
+def find_equivalent_rank(kind: str, size: AdapterSize) -> int:
+    """Return the rank of a LoRA with about the same activations: both keep the input in the adapter's format.
 
-    Nothing beside a matrix for methods that only scale, or that add tokens.
+    0 for methods that only scale, or that add tokens.
     """
     if kind not in _LIKE_LORA:
         return 0
     return 1 if kind == "oft" else size.rank
 
 
-def block_of(inputs: int, wanted: int) -> int:
-    """OFT's block: the divisor of `inputs` next to what is wanted (adjust_oft_parameters); the lower one of two."""
-    if wanted >= inputs:
+def find_block(inputs: int, stated: int) -> int:
+    """Return OFT's block: the divisor of `inputs` nearest to `stated`, the lower one if two are equally near."""
+    if stated >= inputs:
         return inputs
-    above = next(width for width in range(wanted, inputs + 1) if inputs % width == 0)
-    below = next((width for width in range(wanted, 1, -1) if inputs % width == 0), 1)
-    return below if wanted - below <= above - wanted else above
+    above = next(width for width in range(stated, inputs + 1) if inputs % width == 0)
+    below = next((width for width in range(stated, 1, -1) if inputs % width == 0), 1)
+    return below if stated - below <= above - stated else above
 
 
-def _matrix(kind: str, item: Linear, size: Size) -> int:
-    """Trained elements beside one matrix."""
+def _count_matrix_elements(kind: str, item: Linear, size: AdapterSize) -> int:
+    """Return the trained elements beside one matrix."""
     rank, inputs, outputs = size.rank, item.inputs, item.outputs
     if kind == "oft":
-        block = block_of(inputs, size.block) if size.block else inputs // block_of(inputs, max(1, size.blocks))
+        block = find_block(inputs, size.block) if size.block else inputs // find_block(inputs, max(1, size.blocks))
         return inputs // block * (block * (block - 1) // 2)
     return {
         "adalora": rank * (inputs + outputs + 1),
@@ -76,19 +76,19 @@ def _matrix(kind: str, item: Linear, size: Size) -> int:
     }.get(kind, 0)
 
 
-def elements(kind: str, architecture: Architecture, linears: tuple[Linear, ...], size: Size) -> int:
-    """Trained elements of the whole model."""
+def count_elements(kind: str, architecture: Architecture, linears: tuple[Linear, ...], size: AdapterSize) -> int:
+    """Return the trained elements of the whole model."""
     if kind == "prompt_tuning":
         return size.tokens * architecture.hidden
     if kind == "prefix_tuning":
         return size.tokens * architecture.layers * 2 * architecture.kv_heads * architecture.head_dim
     if kind == "ln_tuning":
         return max(0, architecture.parameters - sum(item.elements for item in architecture.linears))
-    return sum(item.count * _matrix(kind, item, size) for item in linears)
+    return sum(item.count * _count_matrix_elements(kind, item, size) for item in linears)
 
 
-def frozen_elements(kind: str, linears: tuple[Linear, ...], size: Size) -> int:
-    """Elements that a method adds and does not train: VeRA's two matrices, which all layers share."""
+def count_frozen_elements(kind: str, linears: tuple[Linear, ...], size: AdapterSize) -> int:
+    """Return the elements that a method adds without training them: VeRA's two matrices, shared by all layers."""
     if kind != "vera" or not linears:
         return 0
     return size.rank * (max(item.inputs for item in linears) + max(item.outputs for item in linears))

@@ -1,4 +1,4 @@
-"""Which kernel runs attention."""
+"""The choice of the attention kernel."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture
 
-# transformers leaves wider heads to no kernel that takes grouped queries (integrations/sdpa_attention.py).
-_WIDEST_GROUPED = 256
+# transformers uses no kernel with grouped queries for wider heads (integrations/sdpa_attention.py).
+_MAX_GROUPED_WIDTH = 256
 
 
-def attention_kernel(reader: Reader, job: Setup, sequences: int, length: int) -> tuple[str, int]:
-    """Return what `Mode.attention` and `Mode.sequence` are.
+def choose_attention_kernel(reader: Reader, job: Setup, sequences: int, length: int) -> tuple[str, int]:
+    """Return the values of `Mode.attention` and `Mode.sequence`.
 
-    Before torch 2.14 transformers makes sdpa a mask whenever it is compiled (masking_utils.py,
-    `_ignore_causal_mask_sdpa`), which sends it to the kernel that takes one; all layers share it (compiled-1b).
+    Before torch 2.14 transformers makes a mask for sdpa whenever it is compiled (masking_utils.py,
+    `_ignore_causal_mask_sdpa`), which selects the kernel that accepts one; all layers share the mask (compiled-1b).
     """
     fp32 = job.mode.weight == 4 and not job.mode.autocast  # queries have 32 bits when attention gets them
-    kernel = _uncompiled(reader, job.architecture, sequences, length, fp32)
+    kernel = _choose_uncompiled(reader, job.architecture, sequences, length, fp32)
     if job.compiled.model and reader.assume("activations.attention", "sdpa") == "sdpa" and kernel[0] != "eager":
         return "efficient", 0
     return kernel
 
 
-def _uncompiled(reader: Reader, architecture: Architecture, sequences: int, length: int, fp32: bool) -> tuple[str, int]:
+def _choose_uncompiled(
+    reader: Reader, architecture: Architecture, sequences: int, length: int, fp32: bool
+) -> tuple[str, int]:
     get, attention = reader.get, reader.assume("activations.attention", "sdpa")
     family = FAMILIES.get(architecture.formula)
     if attention != "eager" and family is not None and (attention == "sdpa" or not family.flash):
@@ -39,18 +41,18 @@ def _uncompiled(reader: Reader, architecture: Architecture, sequences: int, leng
     padded = sequences > 1 and not get("sequence.packing") and not get("batch.tokens_per_gpu")
     if attention == "sdpa" and padded and get("sequence.padding") != "none":
         return "efficient", length
-    return _of_fp32(architecture, length) if attention == "sdpa" and fp32 else ("flash", 0)
+    return _choose_for_fp32(architecture, length) if attention == "sdpa" and fp32 else ("flash", 0)
 
 
-def _of_fp32(architecture: Architecture, length: int) -> tuple[str, int]:
+def _choose_for_fp32(architecture: Architecture, length: int) -> tuple[str, int]:
     """Return the kernel of sdpa for 32-bit queries without padding.
 
-    torch's flash and cuDNN kernels take 16 bits only, and its memory-efficient one takes no grouped queries
+    torch's flash and cuDNN kernels accept 16 bits only, and its memory-efficient one accepts no grouped queries
     (sdp_utils.cpp, `can_use_flash_attention`, `can_use_cudnn_attention`, `can_use_mem_efficient_attention`).
-    transformers repeats keys and values where there is a mask (a window), and leaves it to torch elsewhere
+    transformers repeats keys and values if there is a mask (a window), and otherwise leaves that to torch
     (`use_gqa_in_sdpa`). Measured: precision-1b-fp32 and precision-1b-fp32-1024x1.
     """
     if architecture.window and length >= architecture.window:
         return "efficient", length
-    grouped = architecture.kv_heads < architecture.heads and architecture.head_dim <= _WIDEST_GROUPED
+    grouped = architecture.kv_heads < architecture.heads and architecture.head_dim <= _MAX_GROUPED_WIDTH
     return ("math", length) if grouped else ("efficient", 0)

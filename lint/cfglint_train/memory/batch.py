@@ -1,4 +1,4 @@
-"""What flows through one rank in a step: micro batches, their sequences and tokens."""
+"""The batch of one rank in a step: micro batches, their sequences and tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cfglint_train.memory.ranks import Ranks
 
 
 class Batch(Frozen):
-    """One micro batch on one GPU. By default that of a job whose batch is not known yet."""
+    """One micro batch on one GPU. The default is for a job whose batch is not known yet."""
 
     sequences: int = 1
     length: int = 1
@@ -16,32 +16,39 @@ class Batch(Frozen):
     accumulation: int = 1
     evaluation_tokens: int | None = None
     image_tokens: int = 0
-    """Among `tokens`."""
+    """Image tokens among `tokens`."""
     scored: float = 1.0
     """Share of the tokens that have logits."""
     records: float | None = None
-    """The batches that were each the longest so far, as multiples of the longest, itself left out: 0 where all have one
-    length; None where lengths differ, in an order that is not known."""
-
-
-def filled(reader: Reader, budget: int, length: int, ranks: Ranks) -> int:
-    """Return the tokens that the samples of a step can fill: each rank has its part of the global batch (OpenRLHF
-    0.11.2 trainer/ppo_utils/replay_buffer.py, setup_dynamic_batch).
+    """Sum of the earlier record batches, as multiples of the longest one, which is not included: 0 if all have one
+    length; None if lengths differ, in an unknown order.
     """
-    samples = reader.number("batch.global_")
-    each = samples * ranks.tensor * ranks.context // (ranks.nodes * ranks.local)
-    return min(budget, each * length) if each else budget
 
 
-def flow_of(reader: Reader, tuning: str, context: int, flow: tuple[int, int, int]) -> tuple[int, int, int | None, int]:
-    """Return the sequences, tokens and evaluation tokens of a micro batch, and the length with virtual tokens. `flow`:
-    tokens per GPU, 0 if a number of sequences is stated instead; sequences (or pairs of them), and their length.
+def count_filled_tokens(reader: Reader, budget: int, length: int, ranks: Ranks) -> int:
+    """Return the tokens that the samples of a step can fill.
+
+    Each rank has its part of the global batch (OpenRLHF 0.11.2 trainer/ppo_utils/replay_buffer.py,
+    setup_dynamic_batch).
+    """
+    samples = reader.get_number("batch.global_")
+    samples_per_rank = samples * ranks.tensor * ranks.context // (ranks.nodes * ranks.local)
+    return min(budget, samples_per_rank * length) if samples_per_rank else budget
+
+
+def compute_flow(
+    reader: Reader, tuning: str, context: int, flow: tuple[int, int, int]
+) -> tuple[int, int, int | None, int]:
+    """Return the sequences, tokens and evaluation tokens of a micro batch, and the length with virtual tokens.
+
+    `flow`: tokens per GPU, 0 if a number of sequences is stated instead; sequences (or pairs of them), and their
+    length.
     """
     budget, micro, length = flow
     pairs = 2 if reader.get("batch.pairs") else 1
-    virtual = reader.number("method.virtual_tokens") if tuning == "prompt_tuning" else 0
-    stated = micro * (length + virtual)
-    tokens = (budget if budget > stated else stated) * pairs // context or 1
+    virtual = reader.get_number("method.virtual_tokens") if tuning == "prompt_tuning" else 0
+    batch_tokens = micro * (length + virtual)
+    tokens = (budget if budget > batch_tokens else batch_tokens) * pairs // context or 1
     evaluation = reader.get("batch.eval_micro")
     if evaluation is not None:
         evaluation = evaluation * pairs * (reader.get("sequence.eval_length") or length) // context

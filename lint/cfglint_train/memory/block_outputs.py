@@ -1,4 +1,4 @@
-"""What decoder layers hand to each other beside the residual stream, and its gradients."""
+"""Tensors that decoder layers pass to each other besides the residual stream, and their gradients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.layers.families import ALL_LINEAR, FAMILIES, PER_LAYER
 from cfglint_train.memory.layers.kinds import Kind
-from cfglint_train.memory.layers.layer import PROGRAMS, residual_bytes
+from cfglint_train.memory.layers.layer import PROGRAMS, compute_residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture
@@ -18,60 +18,63 @@ class BlockOutputs(Frozen):
     """Bytes of one micro batch on one GPU."""
 
     kept: float
-    """Between forward and backward pass."""
-    ended: float
-    """The part of it that is given up before the layers run backward."""
-    returned: float
+    """Kept between forward and backward pass."""
+    freed: float
+    """The part of it that is freed before the layers run backward."""
+    gradients: float
     """Gradients, from the last layer's backward pass on."""
     before: int
-    """Layers, from the first one on, that run backward when the ones whose keys are reused ran again."""
-    made_again: float
-    """What those ones left."""
+    """Number of first layers that run backward after the layers with reused keys are recomputed."""
+    recomputed: float
+    """Tensors that this recomputation leaves."""
 
 
 _NOTHING: Final = BlockOutputs(0.0, 0.0, 0.0, 0, 0.0)
 
 
-def block_outputs(setup: Setup) -> BlockOutputs:
-    """A second embedding of each token (Gemma 3n, 4), of which every layer has a part, and shared keys and values."""
+def compute_block_outputs(setup: Setup) -> BlockOutputs:
+    """Return the memory of a second embedding of each token, and of shared keys and values.
+
+    In Gemma 3n and 4 every layer reads a part of the second embedding.
+    """
     batch, mode = setup.batch, setup.mode
     shape = setup.architecture
     attention = shape.attention
-    width = _width(shape)
+    width = _compute_width(shape)
     if not width and (attention is None or not attention.reusing_layers):
         return _NOTHING
     weight, checkpointed = mode.weight, setup.checkpointing.method != "none"
     embedding = batch.tokens * shape.layers * width
-    # Its norm, the projection's input, and where layers are checkpointed the sum with the projected first embedding,
-    # whose parts they hold as arguments; others count the part that they keep. The gradient of one part is as large as
-    # the whole.
-    spread, gathered, copies = _streams(shape, mode) if shape.streams > 1 else (0.0, 0.0, 0.0)
-    ended = batch.tokens * gathered
-    kept = batch.tokens * spread + ended + copies
+    # Its norm, the projection's input and, if layers are checkpointed, the sum with the projected first embedding,
+    # whose parts they hold as arguments; other layers count the part that they keep. The gradient of one part is as
+    # large as the whole.
+    spread, gathered, copies = _compute_stream_costs(shape, mode) if shape.streams > 1 else (0.0, 0.0, 0.0)
+    freed = batch.tokens * gathered
+    kept = batch.tokens * spread + freed + copies
     if width and mode.autocast and weight == 4:  # the projection's input and weight
         kept += 2.0 * shape.hidden * (batch.tokens + shape.layers * width)
     elif width and mode.trained and not checkpointed:
         kept += batch.tokens * shape.hidden * weight
     kept += embedding * ((8 if mode.trained else 4) + (weight if checkpointed else 0))
-    kept += batch.tokens * _adapted(setup)
-    returned = embedding * weight
+    kept += batch.tokens * _compute_adapter_inputs(setup)
+    gradients = embedding * weight
     if attention is None or not attention.reusing_layers:
-        return BlockOutputs(kept, ended, returned, 0, 0.0)
-    handed, made = handed_on(shape, mode)
-    if not checkpointed:  # a part of what the layers keep themselves
-        return BlockOutputs(kept, ended, returned, 0, 0.0)
+        return BlockOutputs(kept, freed, gradients, 0, 0.0)
+    reused, made = compute_reused_keys(shape, mode)
+    if not checkpointed:  # the layers' own activations include it
+        return BlockOutputs(kept, freed, gradients, 0, 0.0)
     before = shape.layers - attention.reusing_layers - 2
-    return BlockOutputs(kept + handed * batch.tokens, ended, returned, before, made * batch.tokens)
+    return BlockOutputs(kept + reused * batch.tokens, freed, gradients, before, made * batch.tokens)
 
 
 @lru_cache(maxsize=64)
-def _width(architecture: Architecture) -> int:
-    """Of the second embedding, all layers' parts together; 0 without one."""
+def _compute_width(architecture: Architecture) -> int:
+    """Return the width of the second embedding, with the parts of all layers; 0 without one."""
     return sum([item.outputs for item in architecture.linears if item.name == PER_LAYER])
 
 
-def _adapted(setup: Setup) -> float:
-    """Bytes per token that the adapter of the second embedding's projection keeps: inputs of its two matrices."""
+def _compute_adapter_inputs(setup: Setup) -> float:
+    """Return the bytes per token of the two matrices' inputs in the adapter of the second embedding's projection."""
     mode, hidden = setup.mode, setup.architecture.hidden
     if not mode.rank or not mode.targets & {ALL_LINEAR, "per_layer_model_projection"}:
         return 0.0
@@ -79,35 +82,36 @@ def _adapted(setup: Setup) -> float:
 
 
 @lru_cache(maxsize=64)
-def _streams(architecture: Architecture, mode: Mode) -> tuple[float, float, float]:
-    """Bytes per token that making several streams of one, and one of several, keeps, the layers' inputs aside; and the
-    bytes of autocast's copies of their matrices.
+def _compute_stream_costs(architecture: Architecture, mode: Mode) -> tuple[float, float, float]:
+    """Return the bytes per token that splitting into streams keeps, and that joining them keeps, and of weight copies.
+
+    The layers' inputs are not included. The copies are autocast's, of the matrices used for this.
     """
     family, hidden = FAMILIES[architecture.formula], architecture.hidden
     first, last = (PROGRAMS[family.program](architecture, family, mode) for _ in range(2))
-    source = first.tape.tensor(hidden, mode.weight)
-    many = last.tape.tensor(hidden * architecture.streams, residual_bytes(family, mode))
-    before = first.tape.cost(source, first.spread(source))
-    after = last.tape.cost(many, last.gathered(many))
+    source = first.tape.add_tensor(hidden, mode.weight)
+    streams = last.tape.add_tensor(hidden * architecture.streams, compute_residual_bytes(family, mode))
+    before = first.tape.compute_cost(source, first.spread_streams(source))
+    after = last.tape.compute_cost(streams, last.join_streams(streams))
     return before.saved, after.saved, before.fixed_saved + after.fixed_saved
 
 
 @lru_cache(maxsize=64)
-def handed_on(architecture: Architecture, mode: Mode) -> tuple[float, float]:
-    """Bytes per token of the keys and values that are reused, and of what making them keeps.
+def compute_reused_keys(architecture: Architecture, mode: Mode) -> tuple[float, float]:
+    """Return the bytes per token of the keys and values that are reused, and of the tensors that making them keeps.
 
-    The last layer with a window that makes its own hands them on, and the last one without, in a dictionary
-    (`shared_kv_states`). When a checkpointed one runs again it enters new ones in their place, whose graph is never run
+    The last layer with a window that makes its own keys passes them on, and the last one without, in a dictionary
+    (`shared_kv_states`). When a checkpointed layer runs again it replaces them by new ones, whose graph is never run
     and stays until the step ends.
     """
     family, attention = FAMILIES[architecture.formula], architecture.attention
-    handed = made = 0.0
+    reused = saved = 0.0
     for other in (False, attention is not None and attention.layers > 0):
-        layer = PROGRAMS[family.program](architecture, family, mode, Kind(other=other))
+        layer = PROGRAMS[family.program](architecture, family, mode, Kind(other_attention=other))
         tape = layer.tape
-        source = tape.tensor(architecture.hidden * architecture.streams, residual_bytes(family, mode))
-        pair = layer.handed_on(layer.entering(source))
+        source = tape.add_tensor(architecture.hidden * architecture.streams, compute_residual_bytes(family, mode))
+        pair = layer.build_reused_keys(layer.prepare_attention_input(source))
         both = tape.apply(pair, architecture.hidden, tape.element[source])
-        handed += sum(tape.width[item] * tape.element[item] for item in pair)
-        made += tape.cost(source, both).saved
-    return handed, made
+        reused += sum(tape.width[item] * tape.element[item] for item in pair)
+        saved += tape.compute_cost(source, both).saved
+    return reused, saved

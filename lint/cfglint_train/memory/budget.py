@@ -20,53 +20,56 @@ Resource = Literal["gpu", "host", "disk"]
 class Budget(Frozen):
     """The peak on one GPU, on one host or on disk, in bytes.
 
-    `expected` is the sum of the components. The truth is expected in `low`..`high`; the bounds come from the
+    `expected` is the sum of the components. The true value is expected in `low`..`high`; the bounds come from the
     calibration's residuals for comparable rows.
     """
 
     place: Resource
     sizes: tuple[tuple[Component, int], ...]
-    """The components and their bytes."""
+    """Components and their bytes."""
     low: int
     high: int
-    more: frozenset[Field] = frozenset()
-    """Plan fields that this one rests on beside those that every number of the estimate rests on."""
+    extra_fields: frozenset[Field] = frozenset()
+    """Plan fields that this budget depends on, besides those that every number of the estimate depends on."""
     spans: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    """Of a GPU's budget: the low and high bound of what torch counts as allocated, the high one of its reserve, and
-    what that is above the low one at least: until an allocation would fail, blocks of one stream's pool serve no other,
-    and some of a step's never do."""
+    """For a GPU: low and high bound of the bytes that torch counts as allocated, the high bound of its reserved bytes,
+    and the minimum difference between reserved and allocated bytes at the low bound. Until an allocation would fail,
+    blocks of one stream's pool serve no other, and some blocks of a step are never shared.
+    """
     cached: int = 0
-    """Blocks that torch may hold beyond what the step needs, because none fits a later length; it gives them back
-    before an allocation fails, so `expected` leaves them out."""
+    """Blocks that torch may hold beyond the step's needs because none fits a later length. `expected` omits them: torch
+    frees them before an allocation fails.
+    """
     phase: str = ""
-    """The phase that it was computed for."""
+    """Phase that the budget was computed for."""
     basis: tuple[Setup, Plan, int | None] | None = None
-    """What it was computed from: setup, plan, and the GPU's capacity where it is known. Of a phase between steps setup
-    and plan have no batch."""
+    """Setup, plan, and the GPU's capacity if known, from which it was computed. Between steps, setup and plan have no
+    batch.
+    """
 
     @property
-    def subject(self) -> Setup:
-        """The setup that the budget is of."""
+    def setup(self) -> Setup:
+        """Setup that the budget was computed from."""
         assert self.basis is not None
         return self.basis[0]
 
     @property
     def expected(self) -> int:
-        """The sum of the components."""
+        """Sum of the components."""
         return sum([size for _, size in self.sizes])
 
     @property
     def allocated(self) -> int:
-        """What torch counts as allocated: without the allocator's reserve, the GPU context and managed memory."""
+        """Bytes that torch counts as allocated, without the allocator's reserve, the GPU context and managed memory."""
         return sum(size for component, size in self.sizes if component.counter == "allocated")
 
     @property
     def reserved(self) -> int:
-        """What torch holds of the GPU: without the GPU context and managed memory."""
+        """Bytes that torch reserves on the GPU, without the GPU context and managed memory."""
         return sum(size for component, size in self.sizes if component.counter != "driver")
 
-    def bounds(self, counter: str) -> tuple[float, float]:
-        """The interval of one counter: allocated, reserved (cached blocks included), or all that the card gives."""
+    def get_bounds(self, counter: str) -> tuple[float, float]:
+        """Return the interval of one counter: allocated, reserved (with cached blocks), or the whole card."""
         low, high, reserved, least = self.spans
         if counter.startswith("allocated"):
             return low, high
@@ -76,7 +79,7 @@ class Budget(Frozen):
 
     @property
     def largest(self) -> Component:
-        """The component with the most bytes."""
+        """Component with the most bytes."""
         return max(self.sizes, key=lambda pair: pair[1])[0]
 
 
@@ -84,16 +87,16 @@ class Phase(Frozen):
     """One phase of the run, for its worst rank and its worst host."""
 
     name: str
-    """load, forward, backward, optimizer step, eval, save, resume, rollout."""
+    """load, forward, backward, optimizer step, eval, save, resume or rollout."""
     event: str
-    """The moment of the peak inside the phase, in words."""
+    """Moment of the peak within the phase, in words."""
     gpu: Budget | None = None
     host: Budget | None = None
     disk: Budget | None = None
 
     @property
     def title(self) -> str:
-        """The phase in a sentence: `the backward pass`."""
+        """Name of the phase for use in a sentence: `the backward pass`."""
         return _TITLES.get(self.name, f"the {self.name}")
 
 
@@ -108,40 +111,44 @@ _TITLES: Final = {
 
 
 class Estimate(Frozen):
-    """The peaks of every phase that could be computed, and what is missing for the others."""
+    """Peaks of all phases that could be computed, and the inputs that are missing for the others."""
 
     phases: tuple[Phase, ...]
     missing: tuple[Missing, ...] = ()
-    """What a phase could not be computed without: plan fields, and `plan_reader.MODEL`."""
+    """Inputs that a phase could not be computed without: plan fields, and `plan_reader.MODEL`."""
     read: Sequence[Field] = ()
-    """Plan fields that every number rests on."""
+    """Plan fields that every number depends on."""
     assumed: tuple[Field, ...] = ()
-    """Unstated plan fields that the numbers take as switched off or as the usual choice."""
+    """Unstated plan fields that were replaced by the default or taken as off."""
 
     @property
     def fields(self) -> frozenset[Field]:
-        """Plan fields that the numbers rest on."""
+        """Plan fields that the numbers depend on."""
         budgets = [budget for phase in self.phases for budget in (phase.gpu, phase.host, phase.disk)]
-        return frozenset(self.read).union(*(budget.more for budget in budgets if budget is not None))
+        return frozenset(self.read).union(*(budget.extra_fields for budget in budgets if budget is not None))
 
-    def peak(self, place: Resource) -> Phase | None:
-        """The phase with the highest expected peak at a place."""
+    def find_peak(self, place: Resource) -> Phase | None:
+        """Return the phase with the highest expected peak at a place."""
         candidates = [phase for phase in self.phases if getattr(phase, place) is not None]
         return max(candidates, key=lambda phase: getattr(phase, place).expected, default=None)
 
-    def phase(self, name: str) -> Phase | None:
-        """A phase by name."""
+    def find_phase(self, name: str) -> Phase | None:
+        """Return a phase by name."""
         return next((phase for phase in self.phases if phase.name == name), None)
 
 
 Verdict = Literal["fits", "tight", "probably does not fit", "does not fit"]
 VERDICTS: Final[tuple[Verdict, ...]] = ("fits", "tight", "probably does not fit", "does not fit")
-"""From the best to the worst."""
+"""All verdicts, from the best to the worst."""
 
 
-def verdict(budget: Budget, capacity: int) -> Verdict:
-    """fits: the upper bound is not above the capacity; tight: the expected value is not; does not fit: the lower bound
-    is above it; probably does not fit: the expected value alone is.
+def compute_verdict(budget: Budget, capacity: int) -> Verdict:
+    """Return the verdict on a budget.
+
+    - fits: the upper bound is at most the capacity
+    - tight: the expected value is at most the capacity
+    - probably does not fit: the expected value is above the capacity
+    - does not fit: the lower bound is above the capacity
     """
     if budget.high <= capacity:
         return "fits"

@@ -14,67 +14,70 @@ class ColocatedModel(Frozen):
 
     role: str
     bytes: float
-    """On one GPU."""
+    """Bytes on one GPU."""
     elements: int = 0
-    """Of the whole model."""
+    """Elements of the whole model."""
     trained: bool = False
     offloaded: bool = False
     """Its shards wait on the host until they are used."""
 
 
-def colocated_models_of(
+def find_colocated_models(
     reader: Reader, architecture: Architecture, ranks: Ranks, formats: Formats, optimizer: float | None
 ) -> tuple[ColocatedModel, ...]:
-    """The models beside the actor; none where roles or pools are unknown. `optimizer`: bytes of state per element."""
+    """Return the models beside the actor; empty if roles or pools are unknown.
+
+    `optimizer`: bytes of state per element.
+    """
     roles = reader.get("model.roles")
     if not roles:
         return ()
     actor = next((role for role in roles if role.name == "actor"), None)
     if actor is None or actor.pool is None:
         return ()
-    found: list[ColocatedModel] = []
+    models: list[ColocatedModel] = []
     for role in roles:
         if role is actor or role.pool != actor.pool:
             continue
-        elements = elements_of(reader.get("model.id"), role.model, architecture)
+        elements = count_role_elements(reader.get("model.id"), role.model, architecture)
         if elements is None:
             reader.missing.append("model.roles")
             continue
         if role.trained:
             states = formats.master + (optimizer or 0)
-            if reader.offloads("parallel.offload_optimizer"):
+            if reader.is_offloaded("parallel.offload_optimizer"):
                 states = 0.0
-            each = formats.held / ranks.parameter_shards + states / ranks.optimizer_shards
+            element_bytes = formats.held / ranks.parameter_shards + states / ranks.optimizer_shards
             if ranks.zero_stage == 3 and states:
-                each += formats.gradient / ranks.gradient_shards
-            size = elements * each
+                element_bytes += formats.gradient / ranks.gradient_shards
+            size = elements * element_bytes
             if reader.get("rollout.train_sleep"):
-                # One of the two is awake at a time (OpenRLHF 0.9.0, ppo_trainer.py ppo_train): what both keep are the
-                # 16-bit weights, beside the states of the larger one (deepspeed_utils.py, offload_deepspeed_states).
+                # One of the two is awake at a time (OpenRLHF 0.9.0, ppo_trainer.py ppo_train): both keep the 16-bit
+                # weights, beside the states of the larger one (deepspeed_utils.py, offload_deepspeed_states).
                 asleep = formats.held / ranks.parameter_shards
-                size = elements * asleep + max(0, elements - architecture.parameters) * (each - asleep)
-            found.append(ColocatedModel(role.name, size, elements, trained=True))
+                size = elements * asleep + max(0, elements - architecture.parameters) * (element_bytes - asleep)
+            models.append(ColocatedModel(role.name, size, elements, trained=True))
         else:
-            # Offload works under ZeRO-3 only: other stages put the whole model on every GPU.
-            asked = reader.get("method.reference_offload") if role.name == "reference" else role.offload
-            offloaded = ranks.zero_stage == 3 and bool(asked)
+            # Offload works under ZeRO-3 only; other stages put the whole model on every GPU.
+            offload = reader.get("method.reference_offload") if role.name == "reference" else role.offload
+            offloaded = ranks.zero_stage == 3 and bool(offload)
             size = 0.0 if offloaded else elements * formats.unquantized / (ranks.parameter_shards or 1)
-            found.append(ColocatedModel(role.name, size, elements, offloaded=offloaded))
-    return tuple(found)
+            models.append(ColocatedModel(role.name, size, elements, offloaded=offloaded))
+    return tuple(models)
 
 
-def elements_of(actor: str | None, model: str | None, architecture: Architecture) -> int | None:
-    """The elements of a role's model, the actor's where none is stated; None where it is unknown."""
-    found = architecture if model is None else model_of(actor, model, architecture)
-    return None if found is None else found.parameters
+def count_role_elements(actor: str | None, model: str | None, architecture: Architecture) -> int | None:
+    """Return the elements of a role's model (the actor's if none is stated), or None if it is unknown."""
+    role_model = architecture if model is None else find_role_model(actor, model, architecture)
+    return None if role_model is None else role_model.parameters
 
 
-def model_of(actor: str | None, model: str | None, architecture: Architecture) -> Architecture | None:
-    """The model of a role; `architecture` is the actor's. None where it is unknown."""
+def find_role_model(actor: str | None, model: str | None, architecture: Architecture) -> Architecture | None:
+    """Return the model of a role, or None if it is unknown. `architecture` is the actor's."""
     if model is None:
         return None
     if model == actor:
         return architecture
-    from cfglint_train.models.lookup import find
+    from cfglint_train.models.lookup import find_entry
 
-    return find(model)
+    return find_entry(model)

@@ -1,7 +1,7 @@
-"""Which measured jobs a job can be compared with: how it is spread, and what it trains.
+"""Classes of measured jobs that a job can be compared with: its strategy, and the kind of training.
 
-The interval of an estimate rests on the residuals of such jobs (`calibration/fit.py`). Where fewer than three set-ups
-of a kind were measured, those of the wider kind count: one GPU or several, then all.
+The interval of an estimate uses the residuals of such jobs (`calibration/fit.py`). If fewer than three setups of a
+class were measured, those of the wider class count: one GPU or several, then all.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
 
 PREFIX = "published-"
-ANY = PREFIX + "any"
-"""Of all rows: for jobs that none of them is like."""
+ANY_CLASS = PREFIX + "any"
+"""Class of all rows, for jobs that are like none of them."""
 
 
-def name(setup: Setup) -> str:
-    """The class of a setup: single, ddp, fsdp or zero, with full, adapters or quantized."""
+def classify(setup: Setup) -> str:
+    """Return the class of a setup: single, ddp, fsdp or zero, with full, adapters or quantized."""
     strategy = "fsdp" if setup.ranks.strategy in FSDP else setup.ranks.strategy
     place = "single" if setup.ranks.world == 1 or strategy == "none" else strategy
-    what = "quantized" if setup.mode.quantized else "adapters" if setup.weights.adapters else "full"
-    return f"{PREFIX}{place}-{what}"
+    training = "quantized" if setup.mode.quantized else "adapters" if setup.weights.adapters else "full"
+    return f"{PREFIX}{place}-{training}"
 
 
-def kinds(kind: str) -> tuple[str, str, str]:
-    """A class and the wider ones, the narrowest first."""
+def list_classes(kind: str) -> tuple[str, str, str]:
+    """Return a class and the wider ones, the narrowest first."""
     place = "single" if kind.startswith(f"{PREFIX}single") else "several"
-    return kind, PREFIX + place, ANY
+    return kind, PREFIX + place, ANY_CLASS
 
 
-def residual(setup: Setup, residuals: Mapping[str, Residual]) -> Residual:
-    """How far comparable jobs were from their estimates."""
-    return next(residuals[kind] for kind in kinds(name(setup)) if kind in residuals)
+def find_residual(setup: Setup, residuals: Mapping[str, Residual]) -> Residual:
+    """Return the observed error of comparable jobs."""
+    return next(residuals[kind] for kind in list_classes(classify(setup)) if kind in residuals)

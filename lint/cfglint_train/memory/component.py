@@ -1,19 +1,20 @@
-"""What is stated of each component of an estimate."""
+"""The properties of a component of an estimate."""
 
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Literal
 
 Kind = Literal["state", "gradient", "activation", "logits", "transient", "engine", "runtime", "host", "disk"]
-"""Of one GPU: state (kept from step to step), gradient, activation, logits, transient (copies, buffers, temporaries),
-engine (of a rollout), runtime (torch's allocator and the driver). Of one node: host. Of the whole job: disk."""
+"""On one GPU: state (kept from step to step), gradient, activation, logits, transient (copies, buffers, temporaries),
+engine (of a rollout), runtime (torch's allocator and the driver). On one node: host. For the whole job: disk.
+"""
 
 Counter = Literal["allocated", "reserved", "driver"]
 """The narrowest counter of a GPU that includes a component: torch's allocated or reserved bytes, or the driver's."""
 
 
 class Component:
-    """One row. Rows are compared by identity, because every part of an estimate looks one up."""
+    """A component of an estimate. Compared by identity, because every part of an estimate looks one up."""
 
     __slots__ = (
         "coefficient", "counter", "evidence", "flows", "kind", "name", "passes", "spread", "state", "weights", "words",
@@ -23,22 +24,24 @@ class Component:
     """Unique at its place (GPU, host or disk)."""
     kind: Kind
     words: str
-    """What the computation of the bytes does not say; all that is shown of bytes that are a coefficient."""
+    """Remark on the computation of the bytes; the only description of bytes that are a coefficient."""
     evidence: tuple[str, ...]
     """Ids of coefficients and kinds of evidence rows."""
     flows: bool
-    """Follows the tokens: its interval is that of what was traced. The others' is that of states."""
+    """Proportional to the tokens: its interval is that of traced activations. The others have the interval of
+    states.
+    """
     passes: bool
-    """Made and given back within a step, which leaves gaps in the allocator's pool. The others last."""
+    """Allocated and freed within a step, which leaves gaps in the allocator's pool. The others last."""
     counter: Counter
     state: bool
-    """A message counts it as `states`: sharded and offloaded together."""
+    """Counted as `states` in messages: sharded and offloaded together."""
     weights: bool
-    """Weights that a forward pass reads; a message counts them together."""
+    """Weights that a forward pass reads; messages add them up."""
     spread: bool
-    """Settled by how states are spread over ranks rather than by the batch."""
+    """Determined by the sharding of states over ranks rather than by the batch."""
     coefficient: str
-    """Of a host component: the coefficient that its interval is scaled with."""
+    """For a host component: coefficient that scales its interval."""
 
     def __init__(
         self,
@@ -55,9 +58,11 @@ class Component:
         spread: bool = False,
         coefficient: str = "staged",
     ) -> None:
+        """Create a component; see the attributes for the meaning of the arguments."""
         self.name, self.kind, self.words, self.evidence = name, kind, words, evidence
         self.flows, self.passes, self.counter = flows, passes, counter
         self.state, self.weights, self.spread, self.coefficient = state, weights, spread, coefficient
 
     def __repr__(self) -> str:
+        """Return the kind and the name."""
         return f"<{self.kind}: {self.name}>"

@@ -1,6 +1,6 @@
-"""The components of an estimate, one row each; all other code refers to these rows.
+"""The components of an estimate; all other code refers to these objects.
 
-Sizes are bytes. How they are computed is shown by `explanation.py`; a row has words for what that does not say.
+Sizes are bytes. `explanation.py` shows how they are computed; `words` describes the rest.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PARAMETERS: Final = Component("parameters", "state", state=True, weights=True, s
 FROZEN: Final = Component("frozen parameters", "state", weights=True, spread=True)
 MASTER: Final = Component("master weights", "state", state=True, spread=True)
 OPTIMIZER: Final = Component("optimizer state", "state", state=True, spread=True)
-# The driver moves managed memory to the host where the card is full, and torch's counters leave it out.
+# The driver moves managed memory to the host if the card is full, and torch's counters omit it.
 PAGED: Final = Component("paged optimizer state", "state", "in managed memory", counter="driver", spread=True)
 REFERENCE: Final = Component("reference model", "state", weights=True)
 OTHERS: Final = Component("other models", "state")
@@ -28,7 +28,7 @@ ACTIVATIONS: Final = Component("activations", "activation", evidence=("traced",)
 WEIGHT_COPIES: Final = Component(
     "weight copies",
     "transient",
-    "copies in 16 bits, PEFT's whole weights of fused experts, unpacked weights",
+    "16-bit copies, PEFT's full weights of fused experts, unpacked weights",
     evidence=("traced",),
     flows=True,
     passes=True,
@@ -36,7 +36,7 @@ WEIGHT_COPIES: Final = Component(
 LOGITS: Final = Component("logits and loss", "logits", evidence=("traced",), flows=True, passes=True)
 BACKWARD: Final = Component("backward transients", "transient", evidence=("traced",), flows=True, passes=True)
 FORWARD: Final = Component("forward transients", "transient", "", evidence=(), flows=True, passes=True)
-# No token decides about it, but no row bounds it tighter.
+# It does not depend on the tokens, but no measurement allows a tighter bound.
 METADATA: Final = Component("checkpoint metadata", "transient", evidence=("shard-metadata",), flows=True)
 
 WORKSPACES: Final = Component(
@@ -45,7 +45,7 @@ WORKSPACES: Final = Component(
 RESERVE: Final = Component(
     "allocator reserve",
     "runtime",
-    "blocks that torch's allocator keeps",
+    "blocks cached by torch's allocator",
     evidence=(
         "apart",
         "apart-checkpointed",
@@ -78,18 +78,18 @@ OFFLOADED: Final = (
     OFFLOADED_OPTIMIZER,
     OFFLOADED_ACTIVATIONS,
 )
-"""What a host holds because it was taken off the GPUs."""
+"""Components that were moved from the GPUs to the host."""
 HOST_EXPERTS: Final = Component("experts on the host", "host")
 WORKERS: Final = Component("data loader workers", "host", coefficient="worker")
-WAITING: Final = Component("batches that wait", "host")
+WAITING: Final = Component("prefetched batches", "host")
 SLEEPING: Final = Component("sleeping engines", "host")
 SLEEPING_STATES: Final = Component(
     "sleeping training states",
     "host",
-    "master weights, states and gradients of every model that is trained, pinned while another one works",
+    "pinned master weights, states and gradients of every trained model while another model runs",
     coefficient="offloaded",
 )
-IDLE_MODELS: Final = Component("offloaded models", "host", "models that are not trained, in pinned blocks")
+IDLE_MODELS: Final = Component("offloaded models", "host", "models that are not trained, in pinned memory")
 FILE: Final = Component("file being written", "host", "the largest file of a checkpoint")
 CLONED: Final = Component("weights cloned by every rank", "host")
 GATHERED_WEIGHTS: Final = Component("gathered weights", "host")
@@ -106,4 +106,4 @@ DISK_OPTIMIZER: Final = Component("optimizer state", "disk")
 DISK_OTHERS: Final = Component("other models' states", "disk")
 
 COMPONENTS: Final = tuple(row for row in list(globals().values()) if isinstance(row, Component))
-"""All rows, in order."""
+"""All components, in order of definition."""

@@ -1,11 +1,12 @@
 """The moments of a training step at which GPU memory can be highest.
 
-A training step is a row of **events**. Each event is a sum of named parts; the peak of a phase is the *maximum over its
-events*, never a sum over phases. Which event wins decides what helps: the loss (a fused loss, a smaller micro batch), a
-layer (activation checkpointing), the reduction or the optimizer step (sharding, a fused optimizer).
+A training step is a sequence of **events**. Each event is a sum of named parts; the peak of a phase is the *maximum
+over its events*, never a sum over phases. The highest event decides what helps: for the loss a fused loss or a smaller
+micro batch, for a layer activation checkpointing, for the reduction or the optimizer step sharding or a fused
+optimizer.
 
-The step is a steady one: optimizer states exist, gradients of earlier micro batches too, and sharded weights are
-gathered ahead as they are from the second step on. Sizes are bytes on one GPU.
+The step is a steady one: optimizer states and gradients of earlier micro batches exist, and sharded weights are
+gathered ahead as from the second step on. Sizes are bytes on one GPU.
 """
 
 from __future__ import annotations
@@ -30,75 +31,78 @@ from cfglint_train.memory.components import (
 from cfglint_train.memory.job import Job
 from cfglint_train.memory.logits import (
     Head,
-    is_one_graph,
-    returns_at_once,
-    scored_tokens,
-    sums_in_place,
-    sums_in_product,
+    count_scored_tokens,
+    has_compiled_model,
+    has_compiled_model_and_loss,
+    has_fused_tied_gradient,
+    is_summed_in_place,
 )
 from cfglint_train.memory.losses import NOTHING
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.states import whole_fp32_gradients
-from cfglint_train.memory.tape import peak
+from cfglint_train.memory.states import has_whole_fp32_gradients
+from cfglint_train.memory.tape import compute_peak
 from cfglint_train.plan.choices import FSDP
 
 Event = tuple[str, str, dict[Component, float]]
-"""One moment at which memory can be highest: its phase, its name, and the bytes of what it has beside what exists all
-the time (`Job.lasting`).
+"""One moment at which memory can be highest: its phase, its name, and its bytes beyond the lasting ones
+(`Job.lasting`).
 """
 
 
-def mask_bytes(setup: Setup) -> float:
-    """Attention masks of the whole model: 16-bit numbers for eager and compiled attention, booleans for sdpa."""
+def compute_mask_bytes(setup: Setup) -> float:
+    """Return the bytes of the attention masks of the whole model.
+
+    They are 16-bit numbers for eager and compiled attention, booleans for sdpa.
+    """
     batch, mode = setup.batch, setup.mode
     if setup.compiled.loss and mode.attention == "efficient":
         element = 2 if mode.weight == 2 or mode.autocast else 4
-        return batch.tokens * batch.length * element * mask_kinds(setup)
-    if not mode.sequence or mode.attention == "math":  # whose mask is the operation's own
+        return batch.tokens * batch.length * element * count_mask_kinds(setup)
+    if not mode.sequence or mode.attention == "math":  # the mask is internal to the operation
         return 0.0
     element = setup.formats.residual if mode.attention == "eager" else 1
-    return batch.tokens * mode.sequence * element * mask_kinds(setup)
+    return batch.tokens * mode.sequence * element * count_mask_kinds(setup)
 
 
-def mask_kinds(setup: Setup) -> int:
-    """Layers with and without a window have a mask each."""
+def count_mask_kinds(setup: Setup) -> int:
+    """Return the number of masks: layers with and without a window have one each."""
     return 2 if setup.architecture.window and setup.architecture.full_attention_layers is not None else 1
 
 
-class _Step(Frozen):
-    """What the events of one step share."""
+class _StepAmounts(Frozen):
+    """Amounts that the events of one step share."""
 
     job: Job
     setup: Setup
     masks: float
-    """While the layers run forward."""
+    """Masks while the layers run forward."""
     kept_masks: float
-    """Afterwards: checkpointed layers hold the mask as one of their arguments, compiled ones share it; others have
-    copies of their own at most.
+    """Masks after the forward pass: checkpointed layers hold the mask as one of their arguments, compiled ones share
+    it; others have separate copies at most.
     """
     waiting: dict[Component, float]
-    """Of the loss, until the backward pass ends."""
+    """Bytes of the loss that stay until the backward pass ends."""
 
 
-def step_events(job: Job, setup: Setup, flow: Activations | None, end: Head) -> Iterator[Event]:
-    """The events of one training step. Without `flow` (a family without a formula) only those that need none."""
-    masks = mask_bytes(setup)
+def generate_step_events(job: Job, setup: Setup, flow: Activations | None, end: Head) -> Iterator[Event]:
+    """Yield the events of one training step; without `flow`, only those that need no layer formula."""
+    masks = compute_mask_bytes(setup)
     kept = masks if setup.checkpointing.method != "none" or setup.compiled.loss else 0.0
-    step = _Step(job, setup, masks, kept, {LOGITS: end.waiting} if end.waiting else {})
+    step = _StepAmounts(job, setup, masks, kept, {LOGITS: end.waiting} if end.waiting else {})
     if flow is not None:
-        yield from _loss(step, flow, end)
-        yield from _layers(step, flow)
+        yield from _generate_loss_events(step, flow, end)
+        yield from _generate_layer_events(step, flow)
         if setup.ranks.strategy in FSDP:
-            yield from _root(step)
-    yield _end(step)
+            yield from _generate_root_events(step)
+    yield _build_end_event(step)
     if setup.ranks.zero_stage in (1, 2):
         parts = {**job.base, GRADIENTS: job.left, UPDATE: job.norm}
         yield "optimizer step", "the gradient norm", parts
-    yield _update(step)
+    yield _build_update_event(step)
 
 
-def _loss(step: _Step, flow: Activations, end: Head) -> Iterator[Event]:
-    """The end of the forward pass and the start of the backward pass: all activations and the logits."""
+def _generate_loss_events(step: _StepAmounts, flow: Activations, end: Head) -> Iterator[Event]:
+    """Yield the end of the forward pass and the start of the backward pass, with all activations and the logits."""
     setup, job, cost = step.setup, step.job, end.cost
     loss = setup.loss
     tokens, copies = setup.batch.tokens, cost.copies
@@ -110,45 +114,45 @@ def _loss(step: _Step, flow: Activations, end: Head) -> Iterator[Event]:
     }
     yield "forward", "the loss", {**parts, LOGITS: end.forward + end.fixed_forward}
     if loss.passing_logits and setup.part.ends:
-        name = "unused logits" if loss.scores else "logits beside the loss's"
-        passing = scored_tokens(setup) * setup.architecture.vocab * loss.passing_logits
-        further = {**parts, LOGITS: passing}
+        name = "unused logits" if loss.scores else "logits in addition to the loss's"
+        unused_logits = count_scored_tokens(setup) * setup.architecture.vocab * loss.passing_logits
+        with_unused_logits = {**parts, LOGITS: unused_logits}
         if setup.checkpointing.method != "none" and not loss.scores:  # the policy's forward pass has ended (dpo-1b-ac)
-            further[WEIGHT_COPIES] = copies
-        yield "forward", name, further
+            with_unused_logits[WEIGHT_COPIES] = copies
+        yield "forward", name, with_unused_logits
     if setup.ranks.strategy == "fsdp2" and setup.sharding.reshard:
-        # Gathered weights arrive in a buffer and are copied out of it; the first layer is already on its way.
-        root, unit = transients.root_elements(setup), transients.unit_elements(setup)
+        # Gathered weights arrive in a buffer and are copied from it; the first layer is already being gathered.
+        root, unit = transients.count_root_elements(setup), transients.count_unit_elements(setup)
         buffers = {**job.base, GATHERED: 2 * (setup.formats.gathered * root + setup.formats.unit_bytes * unit)}
         yield "forward", "the first gather", buffers
     if setup.checkpointing.method != "none":  # autocast's cache is dropped when the forward pass ends
         parts[WEIGHT_COPIES] = copies
     yield "backward", "the loss", {**parts, LOGITS: end.backward + end.fixed_backward}
-    if end.loss is not NOTHING and not sums_in_product(setup):  # which comes last
+    if end.loss is not NOTHING and not has_fused_tied_gradient(setup):  # a fused product comes last
         parts |= step.waiting
         held = cost.saved * tokens + copies
-        parts[BACKWARD] = peak(cost.backward, tokens) - held + end.added
-        if setup.weights.head_trained:  # its gradient is there, and the weight is updated at once where that is so
+        parts[BACKWARD] = compute_peak(cost.backward, tokens) - held + end.added
+        if setup.weights.head_trained:  # its gradient exists by then, and the weight may be updated at once
             parts[BACKWARD] += job.updating_head
         yield "backward", "the output matrix", parts
 
 
-def _layers(step: _Step, flow: Activations) -> Iterator[Event]:
-    """A layer runs forward for the first time, or backward."""
+def _generate_layer_events(step: _StepAmounts, flow: Activations) -> Iterator[Event]:
+    """Yield each layer's first forward pass and its backward pass."""
     job, setup, masks, kept_masks, waiting = step
-    base, whole, last = job.base, job.gathered[0], setup.layers - 1
-    beside = transients.exchanging(setup) + job.updating_layer
-    for layer, kept, copies, highest, gradients, running, name in flow.moments:
+    base, gathered, last = job.base, job.gathered[0], setup.layers - 1
+    extra = transients.compute_ring_buffers(setup) + job.updating_layer
+    for layer, kept, copies, highest, gradients, forward_peak, name in flow.moments:
         name = name or f"layer {layer}"
-        if running:
+        if forward_peak:
             yield (
                 "forward",
                 name,
-                {**base, GATHERED: whole, ACTIVATIONS: kept + masks, WEIGHT_COPIES: copies, FORWARD: running},
+                {**base, GATHERED: gathered, ACTIVATIONS: kept + masks, WEIGHT_COPIES: copies, FORWARD: forward_peak},
             )
-        later = _later(setup, gradients) if job.keeps_gradients else 0.0
-        # The first layers are of one kind: the other kind's mask went with its last layer.
-        still = kept_masks if layer or not kept_masks else kept_masks / mask_kinds(setup)
+        later = _compute_later_gradients(setup, gradients) if job.keeps_gradients else 0.0
+        # The first layers are of one kind: the other kind's mask was freed with its last layer.
+        remaining_masks = kept_masks if layer or not kept_masks else kept_masks / count_mask_kinds(setup)
         yield (
             "backward",
             name,
@@ -157,27 +161,27 @@ def _layers(step: _Step, flow: Activations) -> Iterator[Event]:
                 **waiting,
                 GRADIENTS: base[GRADIENTS] + later + job.head_gradient,
                 BUCKETS: job.bucket,
-                GATHERED: whole,
-                ACTIVATIONS: kept + still,
+                GATHERED: gathered,
+                ACTIVATIONS: kept + remaining_masks,
                 WEIGHT_COPIES: copies,
-                BACKWARD: highest + (job.reducing if layer < last else 0.0) + beside,
+                BACKWARD: highest + (job.reducing if layer < last else 0.0) + extra,
             },
         )
 
 
-def _later(setup: Setup, gradients: float) -> float:
-    """Gradients of the layers behind one, as they are kept by then."""
+def _compute_later_gradients(setup: Setup, gradients: float) -> float:
+    """Return the bytes that are still held for the gradients of the later layers."""
     later = gradients * setup.weights.share
     if setup.ranks.gradient_shards == 1:
         return later
     return later / setup.ranks.gradient_shards * setup.formats.accumulated / setup.mode.weight
 
 
-def _root(step: _Step) -> Iterator[Event]:
-    """FSDP reduces the gradients of embedding and head last, as one unit."""
+def _generate_root_events(step: _StepAmounts) -> Iterator[Event]:
+    """Yield the reduction of the gradients of embedding and head, which FSDP does last, as one unit."""
     setup, job = step.setup, step.job
     weights, formats = setup.weights, setup.formats
-    root = transients.root_elements(setup)
+    root = transients.count_root_elements(setup)
     if not root or not weights.trained or not setup.mode.trained:
         return
     layers = 0.0 if job.defers else job.made * (1 - root / max(1.0, weights.trained))
@@ -186,30 +190,34 @@ def _root(step: _Step) -> Iterator[Event]:
     reduced = {**parts, BACKWARD: reduction}
     yield "backward", "the reduction of embedding and head", reduced
     if setup.architecture.tied and weights.head_trained:
-        copies = (2.0 if sums_in_place(setup) else 3.0) * job.head_elements * formats.gathered
-        unit = transients.unit_elements(setup) * formats.communication
+        copies = (2.0 if is_summed_in_place(setup) else 3.0) * job.head_elements * formats.gathered
+        unit = transients.count_unit_elements(setup) * formats.communication
         parts[GATHERED] = root * formats.gathered
         parts[BACKWARD] = copies + unit
         yield "backward", "the sum of the tied matrix's gradients", parts
 
 
-def _end(step: _Step) -> Event:
-    """All gradients. A tied matrix has two and, unless they are summed in place, their sum; one of them is counted
-    among the gradients already, unless gradients of earlier micro batches are.
+def _build_end_event(step: _StepAmounts) -> Event:
+    """Return the event at which all gradients exist.
+
+    A tied matrix has two gradients and, unless they are summed in place, their sum. One of them is already counted
+    among the gradients, unless gradients of earlier micro batches are.
     """
     setup, job = step.setup, step.job
     weights = setup.weights
     tied = 0.0
-    if weights.head_trained and is_one_graph(setup):
-        tied = _compiled_embedding(setup, job.head_elements)
+    if weights.head_trained and has_compiled_model_and_loss(setup):
+        tied = _compute_compiled_embedding(setup, job.head_elements)
     elif weights.head_trained and setup.architecture.tied and setup.ranks.gradient_shards == 1:
-        beside = (1.0 if sums_in_place(setup) else 2.0) + (1.0 if job.accumulates else 0.0)
-        tied = beside * job.head_elements * setup.mode.weight
-        if sums_in_place(setup):  # no later sum is higher than the moment at which the embedding's gradient is made
+        extra_copies = (1.0 if is_summed_in_place(setup) else 2.0) + (1.0 if job.accumulates else 0.0)
+        tied = extra_copies * job.head_elements * setup.mode.weight
+        if is_summed_in_place(
+            setup
+        ):  # no later sum is higher than the moment at which the embedding's gradient is made
             tied += setup.batch.tokens * setup.architecture.hidden * setup.formats.residual
-    unreduced = setup.ranks.zero_stage == 1 and setup.batch.accumulation == 1 and not whole_fp32_gradients(setup)
+    unreduced = setup.ranks.zero_stage == 1 and setup.batch.accumulation == 1 and not has_whole_fp32_gradients(setup)
     # One compiled graph returns all gradients before any is added to those of earlier micro batches.
-    at_once = job.accumulates and returns_at_once(setup)
+    at_once = job.accumulates and has_compiled_model(setup)
     whole = weights.trained * setup.formats.gradient if unreduced or at_once else 0.0
     if setup.optimizer.updates == "within" and weights.head_trained:  # the embedding comes last
         whole = head_gradient = job.head_elements * setup.mode.weight
@@ -219,24 +227,26 @@ def _end(step: _Step) -> Event:
     return "backward", "the last gradients", parts
 
 
-def _compiled_embedding(setup: Setup, elements: int) -> float:
-    """What a compiled graph's end holds beyond one gradient of the embedding: inductor adds rows up in fp32. Of a tied
-    matrix it adds the product, which needs the head's input, or (autocast of fp32 weights) its 16-bit result.
+def _compute_compiled_embedding(setup: Setup, elements: int) -> float:
+    """Return the bytes at the end of a compiled graph beyond one gradient of the embedding.
+
+    inductor sums rows in fp32. For a tied matrix it adds the product, which needs the head's input, or (autocast of
+    fp32 weights) its 16-bit result.
     """
     if not setup.architecture.tied:
         return 4.0 * elements if setup.mode.weight == 2 else 0.0
-    if sums_in_product(setup):
+    if has_fused_tied_gradient(setup):
         return 4.0 * elements + setup.batch.tokens * setup.architecture.hidden * setup.formats.residual
     return 6.0 * elements
 
 
-def _update(step: _Step) -> Event:
-    """The optimizer step, and what the step before it left alive."""
+def _build_update_event(step: _StepAmounts) -> Event:
+    """Return the optimizer step, with the tensors that the previous step left alive."""
     setup = step.setup
     parts = {**step.job.base, GRADIENTS: step.job.left, UPDATE: step.job.update}
     if setup.weights.adapters and setup.checkpointing.method != "none":
-        # The embedding's output is made a leaf so that checkpointed layers find something to follow: it stays, with
-        # its gradient, until the next forward pass.
+        # The embedding's output is made a leaf so that autograd follows checkpointed layers: it stays, with its
+        # gradient, until the next forward pass.
         parts[ACTIVATIONS] = 2.0 * setup.batch.tokens * setup.architecture.hidden * setup.mode.weight
     if setup.loss.keeps_logits and not setup.loss.scores:
         parts[LOGITS] = 2.0 * setup.batch.tokens * setup.architecture.vocab

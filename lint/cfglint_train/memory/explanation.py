@@ -1,4 +1,4 @@
-"""How the bytes of a component are computed: the functions of the estimate again, with sizes in place of numbers."""
+"""Explanation of an estimate: rerun its functions with sizes instead of numbers, to show how bytes are computed."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from cfglint_train.memory.components import (
     OFFLOADED_MASTER,
     OFFLOADED_PARAMETERS,
 )
-from cfglint_train.memory.estimate import phases_of
+from cfglint_train.memory.estimate import build_phases
 from cfglint_train.memory.host import PINNED
 from cfglint_train.memory.job import Job
-from cfglint_train.memory.logits import OF_EVALUATION
+from cfglint_train.memory.logits import EVALUATION_LOSSES
 from cfglint_train.memory.phase_budget import PhaseBudget, Sized, Step, Uncertainty
 from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.size import BYTES, Size, shown
+from cfglint_train.memory.size import BYTES, Size, format_number
 from cfglint_train.plan.fields import Plan
 
 _UNITS: Final = {
@@ -53,16 +53,16 @@ _UNITS: Final = {
     "reduce_bucket": "elements of a bucket",
     "sub_group": "elements of a sub-group",
     "trained": "trained elements",
-    # what flows
+    # flow of tokens and layers
     "active": "of them at a time",
     "evaluation_tokens": "tokens",
     "head_dim": "width * of a head",
     "heads": "heads",
     "hidden": "width *",
     "in_flight": "micro batches",
-    "kv_heads": "heads of keys",
+    "kv_heads": "key heads",
     "layers": "layers",
-    "length": "tokens of a sequence",
+    "length": "tokens per sequence",
     "sequence": "keys",
     "share": "of them trained",
     "tensors": "tensors",
@@ -76,20 +76,20 @@ _UNITS: Final = {
     "optimizer_shards": "ranks",
     "parameter_shards": "ranks",
     "secondary": "ranks",
-    "sequence_split": "ranks of a sequence",
+    "sequence_split": "ranks per sequence",
     "shards": "ranks",
 }  # fmt: skip
-"""The units of the fields of `Setup` and of the records in it. Other fields are no factor of any size."""
+"""Units of the fields of `Setup` and of the records in it. Other fields are not factors of any size."""
 
 _PLAN_UNITS: Final = {
     "data": {"prefetch": "batches", "workers": "workers"},
-    "rollout": {"tensor": "ranks of an engine"},
+    "rollout": {"tensor": "ranks per engine"},
 }
 
 _CHECKPOINTING: Final = {
     "none": "no activation checkpointing",
     "full": "full activation checkpointing",
-    "selective": "attention's outputs kept",
+    "selective": "attention outputs kept",
     "selective_ops": "every second matrix product kept",
     "fine_grained": "parts of layers recomputed",
     "every_n": "some layers recomputed",
@@ -101,67 +101,69 @@ _LOSSES: Final = {
     "liger": "fused loss (Liger)",
     "cce": "fused loss (Cut Cross-Entropy)",
     "chunked": "loss upcast in chunks",
-    "liger_pairs": "Liger's loss of one pair at a time",
-    "liger_unpaired": "Liger's loss of one answer at a time",
-    "liger_policy": "Liger's loss of one completion at a time",
-    "liger_distilled": "Liger's loss of 1,024 tokens at a time",
+    "liger_pairs": "Liger's loss, one pair at a time",
+    "liger_unpaired": "Liger's loss, one answer at a time",
+    "liger_policy": "Liger's loss, one completion at a time",
+    "liger_distilled": "Liger's loss, 1,024 tokens at a time",
     "chunked_logits": "output matrix and loss in chunks",
-    "triton": "loss of flash-attn's kernel",
+    "triton": "loss from flash-attn's kernel",
     "log_softmax": "log-probabilities of all sequences at once",
     "rows": "log-probabilities of one sequence at a time",
     "rows_in_place": "log-probabilities of one sequence at a time",
-    "row_kernel": "log-probabilities by a kernel",
+    "row_kernel": "log-probabilities from a kernel",
     "odds": "log-probabilities and cross-entropy of the chosen answers",
     "odds_rows": "log-probabilities and cross-entropy of the chosen answers",
-    "odds_kernel": "log-probabilities by a kernel, and cross-entropy of the chosen answers",
+    "odds_kernel": "log-probabilities from a kernel, and cross-entropy of the chosen answers",
     "checkpointed": "output matrix in fp32 and loss in chunks of 256 tokens, recomputed",
     "checkpointed_half": "output matrix and loss in chunks of 256 tokens, recomputed",
     "compiled": "compiled loss",
-    "compiled_shifted": "compiled loss of a shifted copy",
-    "tiles": "log-probabilities by tiles of the output matrix, without logits",
+    "compiled_shifted": "compiled loss on a shifted copy",
+    "tiles": "log-probabilities from tiles of the output matrix, without logits",
 }
 
 
 class ExplainedComponent(Frozen):
-    """One component of a budget with its bytes."""
+    """A component of a budget with its bytes and their formula."""
 
     component: Component
     bytes: int
     formula: str
-    """How the bytes are computed, with values; words where they are a coefficient."""
+    """Computation of the bytes, with values; a description if they are a coefficient."""
 
     @property
     def name(self) -> str:
-        """The component's name."""
+        """Name of the component."""
         return self.component.name
 
 
 def explain(budget: Budget) -> tuple[ExplainedComponent, ...]:
     """Return the components of a budget with their computations."""
-    sizes = sizes_of(budget)
-    return tuple(ExplainedComponent(part, size, _formula(budget, part, sizes.get(part))) for part, size in budget.sizes)
+    sizes = compute_sizes(budget)
+    return tuple(
+        ExplainedComponent(part, size, _format_formula(budget, part, sizes.get(part))) for part, size in budget.sizes
+    )
 
 
-def _formula(budget: Budget, component: Component, size: Size | float | None) -> str:
+def _format_formula(budget: Budget, component: Component, size: Size | float | None) -> str:
     if size is None:
         return component.words
-    computed = size.text if isinstance(size, Size) else f"{shown(size)} B"
+    computed = size.text if isinstance(size, Size) else f"{format_number(size)} B"
     if component in (OFFLOADED_PARAMETERS, OFFLOADED_MASTER, OFFLOADED_GRADIENTS):
         remark = "pinned: rounded up to powers of two" if PINNED in computed else "not pinned"
     else:
-        remark = _remark(budget, component)
+        remark = _format_remark(budget, component)
     return f"{computed}; {remark}" if remark else computed
 
 
-def _remark(budget: Budget, component: Component) -> str:
-    setup = budget.subject
+def _format_remark(budget: Budget, component: Component) -> str:
+    setup = budget.setup
     if component is ACTIVATIONS:
         method = setup.checkpointing.method
         return f"{_CHECKPOINTING.get(method, method)}, {setup.mode.attention} attention"
     if component is LOGITS and budget.phase == "optimizer step":
         return "outputs that the caller keeps"
     if component is LOGITS:
-        if budget.phase == "eval" and setup.loss.kind not in OF_EVALUATION:
+        if budget.phase == "eval" and setup.loss.kind not in EVALUATION_LOSSES:
             return _LOSSES["none"]
         if setup.loss.policy and setup.loss.kind == "none":
             return "log-probabilities, loss not fused"
@@ -169,52 +171,63 @@ def _remark(budget: Budget, component: Component) -> str:
     return component.words
 
 
-def sizes_of(budget: Budget) -> Mapping[Component, Size | float]:
+def compute_sizes(budget: Budget) -> Mapping[Component, Size | float]:
     """Return the computation of each component whose bytes follow from the setup."""
     assert budget.basis is not None
-    computed = _computed(budget.phase, *budget.basis)
-    return dict(next(one.sizes for one in computed if (one.phase, one.place) == (budget.phase, budget.place)))
+    computed = _compute_budgets(budget.phase, *budget.basis)
+    return dict(
+        next(
+            budget_with_sizes.sizes
+            for budget_with_sizes in computed
+            if (budget_with_sizes.phase, budget_with_sizes.place) == (budget.phase, budget.place)
+        )
+    )
 
 
 @lru_cache(maxsize=16)
-def _computed(phase: str, setup: Setup, plan: Plan, capacity: int | None) -> list[Budget]:
-    """Compute the budgets of a phase, and of those that are computed with it, with sizes.
+def _compute_budgets(phase: str, setup: Setup, plan: Plan, capacity: int | None) -> list[Budget]:
+    """Return the budgets of a phase, and of those computed with it, with sizes instead of numbers.
 
-    Plain numbers go first: what depends on a layer's shape alone is cached, and sizes, which are found as their numbers
-    are, must not be cached.
+    Plain numbers are computed first: costs that depend on a layer's shape alone are cached, and sizes, which hash like
+    their numbers, must not be cached.
     """
-    _budgets(phase, setup, plan, capacity)
-    known = None if capacity is None else Size.of(capacity, "B of the GPU")
-    return _budgets(phase, trace(setup), _trace_plan(plan), known)
+    _build_budgets(phase, setup, plan, capacity)
+    capacity_size = None if capacity is None else Size.create(capacity, "B of the GPU")
+    return _build_budgets(phase, trace(setup), _trace_plan(plan), capacity_size)
 
 
-def _budgets(phase: str, setup: Setup, plan: Plan, capacity: Any) -> list[Budget]:
+def _build_budgets(phase: str, setup: Setup, plan: Plan, capacity: Any) -> list[Budget]:
     uncertainty = Uncertainty(Job(setup, plan), None, None)
     uncertainty.capacity = capacity
-    phases: Iterable[Phase | None] = phases_of(_Parts(setup, Reader(plan), uncertainty), phase)
-    budgets = [budget for one in phases if one is not None for budget in (one.gpu, one.host, one.disk)]
+    phases: Iterable[Phase | None] = build_phases(_UnboundedBudget(setup, Reader(plan), uncertainty), phase)
+    budgets = [
+        budget
+        for phase_budgets in phases
+        if phase_budgets is not None
+        for budget in (phase_budgets.gpu, phase_budgets.host, phase_budgets.disk)
+    ]
     return [budget for budget in budgets if budget is not None]
 
 
 def trace(record: Any) -> Any:
-    """Return a record with a size for each number that has a unit, in the records within, too."""
+    """Return a record with a size for each number that has a unit, including those in nested records."""
     changes: dict[str, Any] = {}
     for name, value in record._asdict().items():
         if name == "neighbours":
             changes[name] = tuple(_trace_model(model) for model in value)
         elif name == "tower":
-            continue  # its blocks are computed for one patch, as layers are
+            continue  # its blocks are computed for one patch, like layers
         elif hasattr(value, "_asdict"):
             changes[name] = trace(value)
         elif name in _UNITS and isinstance(value, (int, float)) and not isinstance(value, bool):
-            changes[name] = Size.of(value, _UNITS[name])
+            changes[name] = Size.create(value, _UNITS[name])
     return record._replace(**changes)
 
 
 def _trace_model(model: Any) -> Any:
-    whose = f"of the {model.role} model"
+    suffix = f"of the {model.role} model"
     return model._replace(
-        bytes=Size.of(model.bytes, f"B {whose}"), elements=Size.of(model.elements, f"elements {whose}")
+        bytes=Size.create(model.bytes, f"B {suffix}"), elements=Size.create(model.elements, f"elements {suffix}")
     )
 
 
@@ -223,26 +236,28 @@ def _trace_plan(plan: Plan) -> Plan:
     for part, units in _PLAN_UNITS.items():
         record = getattr(plan, part)
         values = {name: getattr(record, name) for name in units}
-        sizes = {name: Size.of(value, units[name]) for name, value in values.items() if value is not None}
+        sizes = {name: Size.create(value, units[name]) for name, value in values.items() if value is not None}
         changes[part] = record._replace(**sizes)
     return plan._replace(**changes)
 
 
-class _Parts(PhaseBudget):
-    """Budgets of parts alone: no bounds, and nothing that the allocator adds."""
+class _UnboundedBudget(PhaseBudget):
+    """Budgets of the components alone, without bounds and allocator overhead."""
 
-    def gpu(self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True) -> Budget:
-        return self._of(phase, "gpu", {**self.job.lasting, **parts} if steady else parts)
+    def build_gpu_budget(
+        self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True
+    ) -> Budget:
+        return self._build_budget(phase, "gpu", {**self.job.lasting, **parts} if steady else parts)
 
-    def step(self, phase: str, step: Step, moments: list[Sized], best: Sized) -> Budget:
+    def build_step_budget(self, phase: str, step: Step, moments: list[Sized], highest_moment: Sized) -> Budget:
         engine = {ENGINE: step.engine} if step.engine else {}
-        return self._of(phase, "gpu", {**self.job.lasting, **best[2], **engine})
+        return self._build_budget(phase, "gpu", {**self.job.lasting, **highest_moment[2], **engine})
 
-    def host(self, phase: str, parts: dict[Component, float], fields: Any = None) -> Budget:
-        return self._of(phase, "host", parts)
+    def build_host_budget(self, phase: str, parts: dict[Component, float], fields: Any = None) -> Budget:
+        return self._build_budget(phase, "host", parts)
 
-    def disk(self, phase: str, parts: dict[Component, float]) -> Budget:
-        return self._of(phase, "disk", parts)
+    def build_disk_budget(self, phase: str, parts: dict[Component, float]) -> Budget:
+        return self._build_budget(phase, "disk", parts)
 
-    def _of(self, phase: str, place: Any, parts: dict[Component, Any]) -> Budget:
+    def _build_budget(self, phase: str, place: Any, parts: dict[Component, Any]) -> Budget:
         return Budget(place, tuple((part, size) for part, size in parts.items() if size), 0, 0, phase=phase)

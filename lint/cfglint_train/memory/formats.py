@@ -1,4 +1,4 @@
-"""The formats of weights and gradients, and bytes of one element in each."""
+"""Formats of weights and gradients, and the bytes of one element in each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ DTYPE_BYTES: Final[Mapping[str, float]] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8
 
 # Bytes of one quantised element with its scales: bitsandbytes' nf4 and fp4 hold 4 bits and one fp32 scale per block of
 # 64, with double quantisation an 8-bit scale and one fp32 per 256 scales; int8 one scale per row (neglected); GPTQ and
-# AWQ 4 bits, a 16-bit scale and a 4-bit zero per group of 128; HQQ 4 bits, two 16-bit numbers per group of 64;
-# MXFP4 one byte per 32; NVFP4 one byte per 16.
+# AWQ 4 bits, a 16-bit scale and a 4-bit zero per group of 128; HQQ 4 bits, two 16-bit numbers per group of 64; MXFP4
+# one byte per 32; NVFP4 one byte per 16.
 QUANTIZED_BYTES: Final = {
     "nf4": 0.5 + 4 / 64,
     "fp4": 0.5 + 4 / 64,
@@ -40,23 +40,24 @@ class FrozenWeights(Frozen):
 
     quantized: int = 0
     quantized_bytes: float = 0.0
-    """Of one element, with its scales."""
+    """Bytes of one quantised element, with its scales."""
     fp32: int = 0
-    """Those that are kept in 32 bits beside others."""
+    """Elements that are kept in 32 bits beside others."""
     plain: int = 0
     plain_bytes: float = 0.0
     scale_bytes: float = 0.0
-    """Of one quantised element, those that no rank shards: bitsandbytes keeps the scales of 4 bits beside the parameter
-    (`Params4bit.quant_state`), on the GPU of every rank, whatever FSDP or ZeRO-3 shard or offload."""
+    """Unsharded bytes of one quantised element: bitsandbytes keeps the scales of 4 bits beside the parameter
+    (`Params4bit.quant_state`), on the GPU of every rank, even if FSDP or ZeRO-3 shards or offloads the weights.
+    """
 
     @property
     def scales(self) -> float:
-        """Bytes that every rank holds whole."""
+        """Bytes that every rank holds unsharded."""
         return self.quantized * self.scale_bytes
 
     @property
     def bytes(self) -> float:
-        """All of them."""
+        """Bytes of all frozen weights."""
         return self.quantized * self.quantized_bytes + self.fp32 * 4 + self.plain * self.plain_bytes
 
 
@@ -64,97 +65,99 @@ _NOTHING: Final = FrozenWeights()
 
 
 class Formats(Frozen):
-    """Bytes of one element."""
+    """Bytes of one element, by use."""
 
     held: float
-    """A trained weight as it is kept between steps (a shard or the whole)."""
+    """Trained weight as stored between steps (a shard or the whole)."""
     gathered: float
-    """A weight as the forward pass reads it."""
+    """Weight as the forward pass reads it."""
     master: float
-    """A further copy of a trained weight; 0 without one."""
+    """Further copy of a trained weight; 0 without one."""
     gradient: float
-    """A gradient as the backward pass makes it."""
+    """Gradient as the backward pass makes it."""
     accumulated: float
-    """A gradient between micro batches."""
+    """Gradient between micro batches."""
     unquantized: float
-    """Frozen weights that are not quantised."""
+    """Frozen weight that is not quantised."""
     autocast: bool
     loaded: float = 0.0
-    """The whole model as it waits on every GPU to be sharded; 0 where it does not."""
+    """Weight of the whole model while it waits on every GPU to be sharded; 0 if it does not."""
     residual: int = 2
-    """The residual stream."""
+    """Residual stream."""
     reference: float = 0.0
-    """A second whole model; 0 without one."""
+    """Weight of a second whole model; 0 without one."""
     host_experts: float = 0.0
-    """Routed experts that stay on the host; 0 where they do not."""
+    """Weight of routed experts that stay on the host; 0 if there are none."""
     communication: float = 4.0
-    """Gradients while they are reduced."""
+    """Gradient while it is reduced."""
     unit_bytes: float = 0.0
-    """A gathered decoder layer, quantised or not."""
+    """Weight of a gathered decoder layer, quantised or not."""
     quantized_gather: float = 0.0
-    """What gathering in 8 bits takes beside the weights themselves; 0 where it is off."""
+    """Overhead of gathering in 8 bits, besides the weights themselves; 0 if it is off."""
 
 
-def element(dtype: str) -> float:
-    """Bytes of one element, with its scales; those of 16 bits for a format that is not known."""
+def get_element_bytes(dtype: str) -> float:
+    """Return the bytes of one element with its scales; 2 for an unknown format."""
     return DTYPE_BYTES.get(dtype, QUANTIZED_BYTES.get(dtype, 2))
 
 
-def formats_of(reader: Reader, adapter: bool, fsdp: bool) -> Formats | None:
-    """The formats of a job; None if the weights' is unknown.
+def read_formats(reader: Reader, adapter: bool, fsdp: bool) -> Formats | None:
+    """Return the formats of a job, or None if that of the weights is unknown.
 
-    FSDP keeps its shards in the format of the master weights, where there are any, else in that of the weights; what
-    it gathers has the format of the computation where that is smaller.
+    FSDP keeps its shards in the format of the master weights if there are any, else in that of the weights. Its gathers
+    have the format of the computation if that is smaller.
     """
     get = reader.get
     compute = get("precision.compute") or "bf16"
     params = get("precision.adapter") if adapter else None
-    params = params or reader.need("precision.params")
+    params = params or reader.require("precision.params")
     if params is None:
         return None
-    plain = element(get("precision.frozen") or compute)
-    held, master = element(params), get("precision.master") or "none"
-    copy = 0.0 if master == "none" else element(master)
+    plain = get_element_bytes(get("precision.frozen") or compute)
+    held, master = get_element_bytes(params), get("precision.master") or "none"
+    master_copy = 0.0 if master == "none" else get_element_bytes(master)
     gathered = plain if adapter else held
-    gradient = element(get("precision.grads") or params)
-    accumulated = element(get("precision.accumulation") or get("precision.grads") or params)
+    gradient = get_element_bytes(get("precision.grads") or params)
+    accumulated = get_element_bytes(get("precision.accumulation") or get("precision.grads") or params)
     if fsdp:
-        gathered = min(gathered, element(compute))
-        held, copy = max(held, copy), 0.0
+        gathered = min(gathered, get_element_bytes(compute))
+        held, master_copy = max(held, master_copy), 0.0
         accumulated = held
         gradient = held if adapter else gathered
-    return Formats(held, gathered, copy, gradient, accumulated, plain, bool(get("precision.autocast")))
+    return Formats(held, gathered, master_copy, gradient, accumulated, plain, bool(get("precision.autocast")))
 
 
-def quantized_elements(architecture: Architecture, kind: str, experts: bool) -> int:
-    """Elements that a quantiser reaches: no embedding, head or norm. One of `nn.Linear` modules leaves fused experts
-    out unless `experts` says otherwise; MXFP4 (gpt-oss) reaches nothing but experts.
+def count_quantized_elements(architecture: Architecture, kind: str, experts: bool) -> int:
+    """Return the elements that a quantiser changes: those of linear layers, but no embedding, head or norm.
+
+    A quantiser of `nn.Linear` modules leaves fused experts out unless `experts` is set; MXFP4 (gpt-oss) changes only
+    experts.
     """
     if kind == "mxfp4" and architecture.experts is not None:
         return architecture.expert_parameters
-    reached = sum(
+    quantized = sum(
         item.elements
         for item in architecture.linears
         if item.part in ("decoder", "tower", "projector") and (experts or not item.experts)
     )
     if architecture.linears:
-        return reached
+        return quantized
     rest = architecture.parameters - architecture.embedding_parameters
     return rest if experts else rest - architecture.expert_parameters
 
 
-def frozen_weights(reader: Reader, architecture: Architecture, elements: int, zero_stage: int) -> FrozenWeights:
-    """The formats of so many frozen elements; ZeRO++ keeps 8 bits of those that have more."""
+def read_frozen_weights(reader: Reader, architecture: Architecture, elements: int, zero_stage: int) -> FrozenWeights:
+    """Return the formats of `elements` frozen elements. ZeRO++ stores in 8 bits those that have more."""
     if not elements:
         return _NOTHING
-    found = _loaded_frozen(reader, architecture, elements)
-    if zero_stage == 3 and reader.get("parallel.quantized_frozen") and found.bytes > elements * QUANTIZED_PARTITION:
+    weights = _read_loaded_weights(reader, architecture, elements)
+    if zero_stage == 3 and reader.get("parallel.quantized_frozen") and weights.bytes > elements * QUANTIZED_PARTITION:
         return FrozenWeights(elements, QUANTIZED_PARTITION)
-    return found
+    return weights
 
 
-def _loaded_frozen(reader: Reader, architecture: Architecture, elements: int) -> FrozenWeights:
-    plain = element(reader.get("precision.frozen") or reader.get("precision.compute") or "bf16")
+def _read_loaded_weights(reader: Reader, architecture: Architecture, elements: int) -> FrozenWeights:
+    plain = get_element_bytes(reader.get("precision.frozen") or reader.get("precision.compute") or "bf16")
     kind = reader.get("method.quantization") or "none"
     if kind == "none":
         kind = architecture.quantization if reader.get("method.quantization") is None else "none"
@@ -162,7 +165,7 @@ def _loaded_frozen(reader: Reader, architecture: Architecture, elements: int) ->
         if plain < 4 or reader.get("model.embeddings_fp32") is not False:
             return FrozenWeights(plain=elements, plain_bytes=plain)
         embeddings = min(elements, architecture.embedding_parameters)
-        compute = element(reader.get("precision.compute") or "bf16")
+        compute = get_element_bytes(reader.get("precision.compute") or "bf16")
         return FrozenWeights(fp32=elements - embeddings, plain=embeddings, plain_bytes=compute)
     each = QUANTIZED_BYTES[kind]
     scales = 0.0
@@ -170,28 +173,29 @@ def _loaded_frozen(reader: Reader, architecture: Architecture, elements: int) ->
         if reader.get("method.double_quantization"):
             each = DOUBLE_QUANTIZED_BYTES
         scales = each - 0.5
-    # A checkpoint that comes quantised has its experts so, too.
+    # A checkpoint that is published quantised has quantised experts, too.
     experts = bool(reader.get("method.quantized_experts")) or kind in ("fp8", "nvfp4", architecture.quantization)
-    reached = min(elements, quantized_elements(architecture, kind, experts))
+    quantized = min(elements, count_quantized_elements(architecture, kind, experts))
     upcast = 0
     if reader.get("model.embeddings_fp32"):
         upcast = architecture.embedding_parameters
     if not experts and reader.get("precision.experts") == "fp32":
         upcast += architecture.expert_parameters
-    upcast = min(elements - reached, upcast)
-    return FrozenWeights(reached, each, upcast, elements - reached - upcast, plain, scales)
+    upcast = min(elements - quantized, upcast)
+    return FrozenWeights(quantized, each, upcast, elements - quantized - upcast, plain, scales)
 
 
-def quantized_gather(reader: Reader) -> float:
-    """Bytes per element that gathering in 8 bits takes: 8-bit weights, and under bf16 the fp16 ones that they become
-    first; 0 where it is off.
+def read_quantized_gather(reader: Reader) -> float:
+    """Return the bytes per element that gathering in 8 bits needs; 0 if it is off.
+
+    These are the 8-bit weights and, under bf16, the fp16 weights that they are converted to first.
     """
     if not reader.get("parallel.quantized_gather"):
         return 0.0
     return 3.0 if reader.get("precision.compute") == "bf16" else 1.0
 
 
-def loaded(reader: Reader) -> float:
-    """Bytes of an element of the whole model that waits on every GPU to be sharded or cast; 0 where none does."""
+def read_loaded_bytes(reader: Reader) -> float:
+    """Return the bytes of an element of a whole model that waits on every GPU to be sharded or cast; 0 if none does."""
     dtype = reader.get("precision.loaded")
-    return 0.0 if dtype in (None, "none") else element(dtype)
+    return 0.0 if dtype in (None, "none") else get_element_bytes(dtype)

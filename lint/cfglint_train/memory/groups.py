@@ -1,4 +1,4 @@
-"""The models of a reinforcement-learning job that have GPUs of their own, and the passes that only score.
+"""The models of a reinforcement-learning job that have their own GPUs, and the passes that only score.
 
 Sources: OpenRLHF 0.9.0 and 0.11.2 (cli/train_ppo_ray.py, trainer/ray/ppo_critic.py, models/actor.py and utils.py).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.memory.colocated_models import model_of
+from cfglint_train.memory.colocated_models import find_role_model
 from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.fields import Plan, Role
@@ -16,13 +16,14 @@ from cfglint_train.plan.names import Field
 
 SCORING_BYTES: Final = 6.0
 """Bytes per token and word while log-probabilities are computed without gradients: 16-bit logits and their fp32 copy
-(models/actor.py, forward), of which the kernel or the chunks of the logarithm need less."""
+(models/actor.py, forward). The kernel or the chunks of the logarithm need less.
+"""
 
 
-def groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Role, Plan, Architecture]]:
-    """Each model with GPUs apart from the actor's, the plan of those GPUs, and its architecture.
+def generate_groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Role, Plan, Architecture]]:
+    """Yield each model with GPUs apart from the actor's, the plan of those GPUs, and its architecture.
 
-    A trained one has the models that share its GPUs beside it; frozen ones are placed one by one.
+    A trained model includes the models that share its GPUs; frozen ones are placed one by one.
     """
     roles = plan.model.roles or ()
     actor = next((role for role in roles if role.name == "actor"), None)
@@ -34,38 +35,38 @@ def groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Role, Plan,
             continue
         if not role.trained and role.pool in trained:
             continue
-        model = model_of(plan.model.id, role.model, architecture)
+        model = find_role_model(plan.model.id, role.model, architecture)
         if model is None:
             continue
-        beside = tuple(one for one in roles if role.trained and one is not role and one.pool == role.pool)
+        pool_mates = tuple(other for other in roles if role.trained and other is not role and other.pool == role.pool)
         changes: dict[Field, Any] = {
             "model.id": role.model,
-            "model.roles": (role._replace(name="actor"), *beside),
+            "model.roles": (role._replace(name="actor"), *pool_mates),
             "launch.nodes": role.nodes,
             "launch.gpus_per_node": role.gpus_per_node,
             "rollout.engine": "none",
             "method.reference_model": "none",
         }
-        if role.name != "reference":  # a value of each token, or a score of the answer, instead of logits
-            model = _scoring(model)
+        if role.name != "reference":  # one value per token, or a score of the answer, instead of logits
+            model = _replace_head(model)
             changes["method.stage"] = "rm"
         if not role.trained:
-            # DeepSpeed's engine for evaluation: ZeRO-3 or none (deepspeed.py, get_ds_eval_config).
+            # DeepSpeed's engine for evaluation uses ZeRO-3 or no sharding (deepspeed.py, get_ds_eval_config).
             changes |= {"method.tuning": "freeze", "method.trainable_layers": 0, "parallel.offload_optimizer": "none"}
             offload = plan.method.reference_offload if role.name == "reference" else role.offload
             changes["parallel.offload_params"] = "cpu" if offload else "none"
-        yield role, plan.with_(changes), model
+        yield role, plan.replace(changes), model
 
 
-def _scoring(model: Architecture) -> Architecture:
-    """The model with one value instead of the output matrix."""
+def _replace_head(model: Architecture) -> Architecture:
+    """Return the model with one value instead of the output matrix."""
     head = 0 if model.tied else sum(item.elements for item in model.linears if item.part == "head")
     linears = tuple(item for item in model.linears if item.part != "head")
     return model._replace(parameters=model.parameters - head + model.hidden, linears=linears)
 
 
-def scored_tokens(reader: Reader) -> int | None:
-    """Tokens of one micro batch of a pass that only scores; None where they are unknown."""
+def count_scoring_tokens(reader: Reader) -> int | None:
+    """Return the tokens of one micro batch of a pass that only scores, or None if they are unknown."""
     budget = reader.get("rollout.tokens_per_gpu")
     micro, length = reader.get("rollout.micro"), reader.get("sequence.length")
     if budget:

@@ -1,7 +1,7 @@
 """Host memory of one node while the job loads and trains.
 
-Bytes of the node with the most ranks. Pinned buffers come from torch's caching host allocator, which rounds each block
-up to a power of two (CachingHostAllocator.h, torch 2.13) and does not give it back.
+Sizes are bytes of the node with the most ranks. Pinned buffers come from torch's caching host allocator, which rounds
+each block up to a power of two (CachingHostAllocator.h, torch 2.13) and does not free it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.calibration import table
+from cfglint_train.memory.calibration import load_table
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
     LOADED_WEIGHTS,
@@ -19,66 +19,67 @@ from cfglint_train.memory.components import (
     OFFLOADED_PARAMETERS,
 )
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.size import counted, named
-from cfglint_train.memory.states import partition, secondary
+from cfglint_train.memory.size import label_count, merge_terms
+from cfglint_train.memory.states import compute_secondary_copy, count_partition_elements
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
 
 PINNED: Final = "B of pinned blocks"
 
 
-def pinned(size: float) -> float:
+def round_to_pinned_block(size: float) -> float:
     """Return the bytes of a pinned block for `size` bytes."""
     block = 0 if size <= 0 else 1 << (max(1, int(size)) - 1).bit_length()
-    return counted(block, PINNED, size)
+    return label_count(block, PINNED, size)
 
 
-def blocks(setup: Setup) -> Callable[[float], float]:
-    """What a block of some bytes takes of the host: as it is, or pinned."""
-    return pinned if setup.offload.pinned else lambda size: size
+def choose_block_rounding(setup: Setup) -> Callable[[float], float]:
+    """Return the function that maps the bytes of a buffer to the host memory it needs, pinned or not."""
+    return round_to_pinned_block if setup.offload.pinned else lambda size: size
 
 
-def partition_bytes(setup: Setup) -> float:
-    """Bytes of a rank's partition of the weights as ZeRO-3 offloads it."""
+def compute_partition_bytes(setup: Setup) -> float:
+    """Return the bytes of a rank's partition of the weights as ZeRO-3 offloads it."""
     return (setup.weights.trained * setup.formats.gathered + setup.frozen_sharded) / max(
         1, setup.ranks.optimizer_shards
     )
 
 
-def sub_groups(setup: Setup, share: float) -> tuple[int, float, float]:
-    """How many whole sub-groups a rank's partition of `share` elements has under ZeRO-3, the elements of one, and those
-    of the last, smaller one.
+def split_into_sub_groups(setup: Setup, share: float) -> tuple[int, float, float]:
+    """Return how many full sub-groups a rank's partition has under ZeRO-3, their elements, and those of the last one.
+
+    `share`: elements of the partition.
     """
     piece = min(setup.sharding.sub_group or share, share)
-    whole = counted(int(share / piece) if piece else 0, "sub-groups", share)
-    return whole, piece, named(share - whole * piece, "elements of the last sub-group")
+    full_groups = label_count(int(share / piece) if piece else 0, "sub-groups", share)
+    return full_groups, piece, merge_terms(share - full_groups * piece, "elements of the last sub-group")
 
 
-def _in_sub_groups(setup: Setup, share: float, block: Callable[[float], float]) -> float:
-    """Bytes of a partition's fp32 numbers, with a block for each sub-group."""
-    whole, piece, last = sub_groups(setup, share)
-    return whole * block(piece * 4) + block(last * 4)
+def _compute_sub_group_bytes(setup: Setup, share: float, block: Callable[[float], float]) -> float:
+    """Return the bytes of a partition's fp32 numbers, with a block for each sub-group."""
+    full_groups, piece, last = split_into_sub_groups(setup, share)
+    return full_groups * block(piece * 4) + block(last * 4)
 
 
-def offloaded(setup: Setup) -> dict[Component, float]:
-    """What the ranks of a node keep on their host because it is offloaded, of every model that they train."""
-    parts = _offloaded(setup, partition(setup))
+def compute_offloaded(setup: Setup) -> dict[Component, float]:
+    """Return the offloaded parts that the ranks of a node keep on their host, for every trained model."""
+    parts = _compute_model_offload(setup, count_partition_elements(setup))
     for other in setup.neighbours:
         if other.trained:
-            own = _offloaded(
+            model_parts = _compute_model_offload(
                 setup._replace(offload=setup.offload._replace(parameters=False)),
                 other.elements / setup.ranks.optimizer_shards,
             )
-            parts = {part: parts.get(part, 0.0) + own.get(part, 0.0) for part in {**parts, **own}}
+            parts = {part: parts.get(part, 0.0) + model_parts.get(part, 0.0) for part in {**parts, **model_parts}}
     return parts
 
 
-def _offloaded(setup: Setup, share: float) -> dict[Component, float]:
-    """The same of one model, of which a rank has `share` trained elements."""
+def _compute_model_offload(setup: Setup, share: float) -> dict[Component, float]:
+    """Return the offloaded parts of one model, of which a rank has `share` trained elements."""
     ranks, formats, offload = setup.ranks, setup.formats, setup.offload
     if not offload.parameters and not offload.optimizer:
         return {}
-    local, block = ranks.local, blocks(setup)
+    local, block = ranks.local, choose_block_rounding(setup)
     parts: dict[Component, float] = {}
     if ranks.strategy in FSDP:
         if offload.parameters:
@@ -91,9 +92,11 @@ def _offloaded(setup: Setup, share: float) -> dict[Component, float]:
         master = 4.0 if formats.master else formats.held
         parts[OFFLOADED_OPTIMIZER] = local * share * setup.optimizer.known_state
         if ranks.zero_stage == 3:
-            # The master copy is made sub-group by sub-group in plain memory; its gradients are pinned.
+            # The master copy is made sub-group by sub-group in unpinned memory; its gradients are pinned.
             parts[OFFLOADED_MASTER] = local * share * master
-            parts[OFFLOADED_GRADIENTS] = local * (_in_sub_groups(setup, share, block) + block(share * formats.gradient))
+            parts[OFFLOADED_GRADIENTS] = local * (
+                _compute_sub_group_bytes(setup, share, block) + block(share * formats.gradient)
+            )
         else:
             buffer = block(share * formats.gradient)
             kept = share * formats.gradient if setup.batch.accumulation > 1 else 0.0
@@ -101,14 +104,16 @@ def _offloaded(setup: Setup, share: float) -> dict[Component, float]:
             parts[OFFLOADED_GRADIENTS] = local * (block(share * 4) + buffer + kept)
     if offload.parameters and ranks.zero_stage == 3:
         # zero.Init leaves a second block of the same size in torch's cache.
-        parts[OFFLOADED_PARAMETERS] = local * (2 * block(partition_bytes(setup)) + block(secondary(setup)))
+        parts[OFFLOADED_PARAMETERS] = local * (
+            2 * block(compute_partition_bytes(setup)) + block(compute_secondary_copy(setup))
+        )
     return parts
 
 
-def idle_models(setup: Setup) -> float:
-    """Offloaded shards of models that are not trained, for all ranks of a node.
+def compute_idle_models(setup: Setup) -> float:
+    """Return the bytes of offloaded shards of models that are not trained, for all ranks of a node.
 
-    Each tensor's shard is a pinned block of its own (deepspeed 0.19.8 partition_parameters.py, _partition_param).
+    Each tensor's shard is a separate pinned block (deepspeed 0.19.8 partition_parameters.py, _partition_param).
     """
     formats = setup.formats
     shape, shards = setup.architecture, setup.ranks.parameter_shards
@@ -117,58 +122,68 @@ def idle_models(setup: Setup) -> float:
         models.append(shape.parameters)
     if not models:
         return 0.0
-    own = sum(item.count * pinned(item.elements / item.count * formats.gathered / shards) for item in shape.linears)
-    each = named(max(1.0, own / (shape.parameters * formats.gathered / shards)), "for pinned blocks")
-    return setup.ranks.local * each * sum(models) * formats.gathered / shards
+    pinned_bytes = sum(
+        item.count * round_to_pinned_block(item.elements / item.count * formats.gathered / shards)
+        for item in shape.linears
+    )
+    pinned_factor = merge_terms(
+        max(1.0, pinned_bytes / (shape.parameters * formats.gathered / shards)), "for pinned blocks"
+    )
+    return setup.ranks.local * pinned_factor * sum(models) * formats.gathered / shards
 
 
-def asleep(setup: Setup, plan: Plan) -> float:
-    """Bytes of a node that training states take while they sleep (DeepSpeed 0.19.8, stage3.py offload_states).
+def compute_sleeping_states(setup: Setup, plan: Plan) -> float:
+    """Return the bytes of sleeping training states on a node (DeepSpeed 0.19.8, stage3.py offload_states).
 
-    Of each trained model the master weights and both states of Adam, sub-group by sub-group, and under ZeRO-3 the flat
-    gradients, in pinned blocks (OpenRLHF 0.11.2 deepspeed_utils.py, offload_deepspeed_states: nothing where the
-    optimizer is offloaded). The pinned buffers of weights and gradients are kept for good.
+    For each trained model, the master weights and both states of Adam are in pinned blocks, sub-group by sub-group, and
+    under ZeRO-3 also the flat gradients (OpenRLHF 0.11.2 deepspeed_utils.py, offload_deepspeed_states: nothing if the
+    optimizer is offloaded). The pinned buffers of weights and gradients are never freed.
     """
     ranks = setup.ranks
     if not plan.rollout.train_sleep or ranks.strategy != "zero" or setup.offload.optimizer:
         return 0.0
-    tensors = named((setup.formats.master + setup.optimizer.known_state) / 4, "tensors")
+    tensors = merge_terms((setup.formats.master + setup.optimizer.known_state) / 4, "tensors")
     total = 0.0
     for elements in (setup.weights.trained, *(other.elements for other in setup.neighbours if other.trained)):
         share = elements / ranks.optimizer_shards
-        total += tensors * (_in_sub_groups(setup, share, pinned) if ranks.zero_stage == 3 else pinned(share * 4))
+        total += tensors * (
+            _compute_sub_group_bytes(setup, share, round_to_pinned_block)
+            if ranks.zero_stage == 3
+            else round_to_pinned_block(share * 4)
+        )
         if ranks.zero_stage == 3:
-            total += pinned(share * setup.formats.gradient)
+            total += round_to_pinned_block(share * setup.formats.gradient)
     return ranks.local * total
 
 
-def workers(setup: Setup, plan: Plan) -> float:
-    """Private memory of the data loader processes of a node."""
+def compute_worker_memory(setup: Setup, plan: Plan) -> float:
+    """Return the private memory of the data loader processes of a node, in bytes."""
     count = plan.data.workers
-    return setup.ranks.local * count * table().coefficients["worker"].expected if count else 0.0
+    return setup.ranks.local * count * load_table().coefficients["worker"].expected if count else 0.0
 
 
-def waiting(setup: Setup, plan: Plan) -> float:
-    """Batches that the data loader processes of a node keep ready: `input_ids`, `attention_mask` and `labels` in int64,
-    and the pixels of images in fp32.
+def compute_waiting_batches(setup: Setup, plan: Plan) -> float:
+    """Return the bytes of the batches that the data loader processes of a node keep ready.
+
+    A batch has `input_ids`, `attention_mask` and `labels` in int64, and the pixels of images in fp32.
     """
     count, tower = plan.data.workers, setup.architecture.tower
     if not count:
         return 0.0
     pixels = 0.0 if tower is None else setup.batch.image_tokens * tower.patches * tower.patch**2 * _PIXEL_BYTES
     batch = setup.batch.tokens * _TOKEN_BYTES + pixels
-    ahead = _PREFETCHED if plan.data.prefetch is None else plan.data.prefetch
-    return setup.ranks.local * count * counted(ahead, "batches", batch) * batch
+    ahead = _DEFAULT_PREFETCH if plan.data.prefetch is None else plan.data.prefetch
+    return setup.ranks.local * count * label_count(ahead, "batches", batch) * batch
 
 
 _TOKEN_BYTES: Final = 24
 _PIXEL_BYTES: Final = 12
-_PREFETCHED: Final = 2
-"""Batches that a worker keeps ready unless another number is stated (torch 2.13, utils/data/dataloader.py)."""
+_DEFAULT_PREFETCH: Final = 2
+"""Batches that a worker keeps ready by default (torch 2.13, utils/data/dataloader.py)."""
 
 
-def checkpointed(setup: Setup) -> float:
-    """Checkpoints of activations that wait on the host, for all ranks of a node."""
+def compute_offloaded_activations(setup: Setup) -> float:
+    """Return the bytes of activation checkpoints that wait on the host, for all ranks of a node."""
     if not setup.offload.activations:
         return 0.0
     kept = setup.batch.tokens * setup.architecture.hidden * setup.formats.residual * setup.layers * setup.part.in_flight
@@ -176,10 +191,10 @@ def checkpointed(setup: Setup) -> float:
     return setup.ranks.local * kept
 
 
-def loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:
-    """Copies of the weights on a node while the model is loaded; None where it is unknown how that happens."""
+def compute_loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:
+    """Return the copies of the weights on a node during loading, or None if the way of loading is unknown."""
     ranks = setup.ranks
-    whole = setup.whole.parameters * setup.formats.gathered
+    model_bytes = setup.whole.parameters * setup.formats.gathered
     if ranks.strategy in FSDP:
         device = plan.model.init_device
         if device in ("meta", "cuda"):
@@ -189,13 +204,13 @@ def loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:
         efficient = plan.parallel.cpu_efficient_loading
         if efficient is None:
             return None
-        return {LOADED_WEIGHTS: whole * (1 if efficient else ranks.local)}
+        return {LOADED_WEIGHTS: model_bytes * (1 if efficient else ranks.local)}
     if plan.model.init_device == "cpu":
-        return {LOADED_WEIGHTS: ranks.local * whole}
+        return {LOADED_WEIGHTS: ranks.local * model_bytes}
     if ranks.zero_stage == 3:  # every rank reads file by file, and keeps its shards
-        return {LOADED_WEIGHTS: ranks.local * min(whole, FILE_BYTES)}
-    return {LOADED_WEIGHTS: 0.0}  # read from mapped files straight onto the GPU
+        return {LOADED_WEIGHTS: ranks.local * min(model_bytes, FILE_BYTES)}
+    return {LOADED_WEIGHTS: 0.0}  # read from mapped files directly onto the GPU
 
 
-# The largest file of a published checkpoint: 5 GB is what transformers wrote before release 5.
+# The largest file of a published checkpoint: transformers wrote files of 5 GB before release 5.
 FILE_BYTES: Final = 5e9

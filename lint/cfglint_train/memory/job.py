@@ -1,4 +1,4 @@
-"""What a job has whatever its batches are: derived once for all estimates that differ in the batch alone."""
+"""Amounts of a job that do not depend on its batch, derived once for all estimates that differ in the batch alone."""
 
 from __future__ import annotations
 
@@ -23,15 +23,24 @@ from cfglint_train.memory.components import (
     WAITING,
     WORKERS,
 )
-from cfglint_train.memory.logits import returns_at_once, sums_in_product
+from cfglint_train.memory.logits import has_compiled_model, has_fused_tied_gradient
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.states import States, leaves_at_once, left, made, states
+from cfglint_train.memory.states import (
+    States,
+    compute_final_gradients,
+    compute_new_gradients,
+    compute_states,
+    has_gradient_offload,
+)
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
 
 
 class Job:
-    """Bytes on one GPU, unless said otherwise. No record: most are read several times in an estimate."""
+    """Bytes on one GPU, unless stated otherwise.
+
+    Not a record, because most attributes are read several times in an estimate.
+    """
 
     __slots__ = (
         "accumulates", "base", "bucket", "defers", "gathered", "head_elements", "head_gradient", "held",
@@ -39,83 +48,88 @@ class Job:
         "streams", "update", "updating_head", "updating_layer",
     )  # fmt: skip
     accumulates: bool
-    """Whole gradients of earlier micro batches exist: new ones are added to them."""
+    """Whole gradients of earlier micro batches exist; new ones are added to them."""
     base: dict[Component, float]
     """Gradients of earlier micro batches, and lasting buckets."""
     bucket: float
     """Buckets that live during the backward pass, lasting ones included."""
     defers: bool
-    """FSDP keeps whole gradients until the last micro batch. Those before it are the higher ones: the last one turns
-    whole gradients into shards."""
+    """FSDP keeps whole gradients until the last micro batch. The peak is in a micro batch before it, because the last
+    one turns whole gradients into shards.
+    """
     gathered: tuple[float, float]
-    """Whole weights while a layer, and while the loss runs."""
+    """Gathered weights while a layer runs, and while the loss runs."""
     head_elements: int
     """Elements of the output matrix (and of the embedding)."""
     head_gradient: float
-    """The gradient of the output matrix while the layers run."""
+    """Gradient of the output matrix while the layers run."""
     held: States
     keeps_gradients: bool
-    """A layer's gradients are still there while the layers before it run backward."""
+    """A layer's gradients still exist while the layers before it run backward."""
     lasting: dict[Component, float]
     """The parts that exist all the time."""
     left: float
-    """Gradients that the optimizer step starts with."""
+    """Gradients that exist when the optimizer step starts."""
     made: float
-    """Gradients that the last micro batch leaves beside those that exist already."""
+    """Gradients that the last micro batch adds to the existing ones."""
     norm: float
-    """What the gradient norm needs."""
+    """Temporary bytes of the gradient norm."""
     on_the_host: dict[Component, float]
-    """Bytes of one node while the job trains: parts that are nothing left out, and none yet of what follows the
-    tokens."""
+    """Bytes of one node while the job trains. Parts of 0 bytes are omitted; those that depend on the tokens are 0
+    here.
+    """
     plan: Plan
     reducing: float
-    """Gradients that are still being reduced while a layer, but the last one, runs backward."""
+    """Gradients that are still being reduced while a layer (but not the last one) runs backward."""
     setup: Setup
-    """Of any batch."""
+    """Setup with any batch."""
     streams: tuple[float, Component | None]
-    """What the pools of other streams come to hold, and the part of an event that is in them."""
+    """Size of the pools of other streams, and the component of an event that is in them."""
     update: float
-    """What the optimizer step needs on top of states and gradients."""
+    """Temporary bytes of the optimizer step, on top of states and gradients."""
     updating_head: float
-    """What updating the output matrix makes while the backward pass runs."""
+    """Temporary bytes of updating the output matrix while the backward pass runs."""
     updating_layer: float
-    """The same of a layer's largest matrix."""
+    """Temporary bytes of updating a layer's largest matrix then."""
 
     def __init__(self, setup: Setup, plan: Plan) -> None:
+        """Derive the amounts from a setup and its plan."""
         self.setup, self.plan = setup, plan
-        held, buckets = states(setup), transients.held_bucket(setup)
-        self.held, self.lasting = held, steady(setup, held)
+        held, buckets = compute_states(setup), transients.compute_lasting_bucket(setup)
+        self.held, self.lasting = held, list_lasting_parts(setup, held)
         self.base = {GRADIENTS: held.accumulated, BUCKETS: buckets}
-        self.bucket = buckets + transients.bucket(setup)
-        self.gathered = transients.gathered(setup)
-        self.streams = transients.streams(setup, self.gathered)
+        self.bucket = buckets + transients.compute_bucket(setup)
+        self.gathered = transients.compute_gathered(setup)
+        self.streams = transients.compute_stream_pools(setup, self.gathered)
         self.defers = setup.batch.accumulation > 1 and setup.sharding.defers_reduction and setup.ranks.strategy in FSDP
         self.accumulates = setup.batch.accumulation > 1 and (setup.ranks.gradient_shards == 1 or self.defers)
-        adds_at_once = self.accumulates and not returns_at_once(setup)
-        self.keeps_gradients = not adds_at_once and _keeps_gradients(setup)
-        self.head_elements = transients.head_elements(setup)
-        self.head_gradient = _head_gradient(setup, adds_at_once)
-        self.reducing = transients.reducing(setup)
-        self.made, self.left = made(setup), left(setup)
-        self.norm, self.update = transients.norm(setup), transients.step(setup)
+        adds_at_once = self.accumulates and not has_compiled_model(setup)
+        self.keeps_gradients = not adds_at_once and _has_layer_gradients(setup)
+        self.head_elements = transients.count_head_elements(setup)
+        self.head_gradient = _compute_head_gradient(setup, adds_at_once)
+        self.reducing = transients.compute_reducing(setup)
+        self.made, self.left = compute_new_gradients(setup), compute_final_gradients(setup)
+        self.norm, self.update = transients.compute_gradient_norm(setup), transients.compute_step_temporaries(setup)
         within = setup.optimizer.updates == "within"
-        self.updating_head = transients.updating(setup, self.head_elements)
-        self.updating_layer = transients.updating(setup, transients.layer_tensor(setup)) if within else 0.0
-        parts = {  # None keeps the place of what follows the tokens
-            **host.offloaded(setup),
+        self.updating_head = transients.compute_update_in_backward(setup, self.head_elements)
+        self.updating_layer = (
+            transients.compute_update_in_backward(setup, transients.count_layer_tensor(setup)) if within else 0.0
+        )
+        parts = {  # None reserves the position of parts that depend on the tokens
+            **host.compute_offloaded(setup),
             OFFLOADED_ACTIVATIONS: None,
             HOST_EXPERTS: setup.architecture.expert_parameters * setup.formats.host_experts,
-            WORKERS: host.workers(setup, plan),
+            WORKERS: host.compute_worker_memory(setup, plan),
             WAITING: None,
-            SLEEPING: rollout.host(setup, plan),
-            IDLE_MODELS: host.idle_models(setup),
-            SLEEPING_STATES: host.asleep(setup, plan),
+            SLEEPING: rollout.compute_sleeping_engines(setup, plan),
+            IDLE_MODELS: host.compute_idle_models(setup),
+            SLEEPING_STATES: host.compute_sleeping_states(setup, plan),
         }
         self.on_the_host = {part: size or 0.0 for part, size in parts.items() if size != 0}
 
 
-def steady(setup: Setup, held: States) -> dict[Component, float]:
-    """The parts that exist all the time, those that are nothing left out."""
+def list_lasting_parts(setup: Setup, held: States) -> dict[Component, float]:
+    """Return the parts that exist all the time, without those of 0 bytes."""
     parts = {
         PARAMETERS: held.parameters,
         FROZEN: held.frozen,
@@ -128,29 +142,31 @@ def steady(setup: Setup, held: States) -> dict[Component, float]:
     return {part: size for part, size in parts.items() if size}
 
 
-def _keeps_gradients(setup: Setup) -> bool:
-    """Whether a layer's gradients stay where none is added to another at once."""
+def _has_layer_gradients(setup: Setup) -> bool:
+    """Return whether a layer's gradients stay, given that they are not added to others at once."""
     ranks = setup.ranks
     if ranks.zero_stage == 3 or (ranks.zero_stage and setup.offload.optimizer):
         return False
-    if leaves_at_once(setup) or setup.optimizer.updates != "after":
+    if has_gradient_offload(setup) or setup.optimizer.updates != "after":
         return False
-    # FSDP adds each reduced gradient in place to that of the micro batches before, and gives it up
-    # (_fsdp_collectives.py foreach_reduce, _runtime_utils.py _accumulate_sharded_grad).
+    # FSDP adds each reduced gradient in place to that of the earlier micro batches, and frees it (_fsdp_collectives.py
+    # foreach_reduce, _runtime_utils.py _accumulate_sharded_grad).
     return setup.batch.accumulation <= 1 or ranks.strategy not in FSDP
 
 
-def _head_gradient(setup: Setup, adds_at_once: bool) -> float:
-    """The gradient of the output matrix while the layers run. Where the embedding shares the matrix it waits for the
-    embedding's; else it is added or reduced at once where that happens at all.
+def _compute_head_gradient(setup: Setup, adds_at_once: bool) -> float:
+    """Return the bytes of the gradient of the output matrix while the layers run.
+
+    The gradient of a tied matrix waits for that of the embedding; otherwise it is added or reduced at once if that
+    happens at all.
     """
     ranks = setup.ranks
-    if not setup.weights.head_trained or sums_in_product(setup):
+    if not setup.weights.head_trained or has_fused_tied_gradient(setup):
         return 0.0
     if (ranks.zero_stage > 1 or setup.optimizer.updates == "within" or adds_at_once) and not setup.architecture.tied:
         return 0.0
-    if ranks.strategy in FSDP and not setup.architecture.tied and not transients.root_elements(setup):
-        # A unit of its own is reduced at once.
-        each = 0.0 if leaves_at_once(setup) else setup.formats.accumulated / ranks.gradient_shards
-        return transients.head_elements(setup) * each
-    return transients.head_elements(setup) * setup.mode.weight
+    if ranks.strategy in FSDP and not setup.architecture.tied and not transients.count_root_elements(setup):
+        # A separate unit is reduced at once.
+        element_bytes = 0.0 if has_gradient_offload(setup) else setup.formats.accumulated / ranks.gradient_shards
+        return transients.count_head_elements(setup) * element_bytes
+    return transients.count_head_elements(setup) * setup.mode.weight

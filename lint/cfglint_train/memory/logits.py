@@ -1,7 +1,7 @@
 """The loss head: final norm, output matrix, logits and loss.
 
-Where the logits exist as a whole they decide the peak of many runs: for each token and each word of the vocabulary the
-usual head holds 10 bytes at the end of the forward pass and 12 in the backward pass of the loss.
+If the logits exist as a whole, they often decide the peak: for each token and each word of the vocabulary the usual
+head holds 10 bytes at the end of the forward pass and 12 in the backward pass of the loss.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.layers.families import FAMILIES
-from cfglint_train.memory.layers.layer import Layer, residual_bytes
+from cfglint_train.memory.layers.layer import Layer, compute_residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.memory.losses import (
     ANSWERS,
@@ -36,62 +36,66 @@ from cfglint_train.memory.losses import (
     Moments,
 )
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.size import counted, named
+from cfglint_train.memory.size import label_count, merge_terms
 from cfglint_train.memory.tape import Cost
 from cfglint_train.models.architecture import Architecture
 
 
 class Head(Frozen):
-    """The end of the model for one micro batch, in bytes."""
+    """The loss head for one micro batch, in bytes."""
 
     cost: Cost
     """Final norm and output matrix."""
     loss: Loss
     forward: float
-    """Loss tensors at the peak of the forward pass."""
+    """Bytes of the loss's tensors at the peak of the forward pass."""
     saved: float
     backward: float
     fixed_forward: float
-    """Bytes whatever the tokens at the peak of the forward pass: a fused loss makes its weight gradient there."""
+    """Bytes at the peak of the forward pass that do not depend on the tokens: a fused loss makes its weight gradient
+    there.
+    """
     fixed_backward: float
-    """The same at the loss's backward pass."""
+    """Bytes at the peak of the loss's backward pass that do not depend on the tokens."""
     added: float = 0
-    """Bytes of a second gradient of the output matrix while that runs backward in pieces."""
+    """Bytes of a second gradient of the output matrix while the matrix runs backward in pieces."""
     logits: float = 0
-    """Bytes of whole logits as the model makes them: a block that serves none of the loss's other tensors."""
+    """Bytes of whole logits as the model returns them: their block is not shared with the loss's other tensors."""
     waiting: float = 0
     """Bytes of the loss that stay until the backward pass ends."""
 
 
 @lru_cache(maxsize=1024)
-def head_cost(architecture: Architecture, mode: Mode, trained: bool, weight: int) -> Cost:
-    """Final norm and output matrix, whose elements have `weight` bytes, on a tape. The output is as wide as the
-    vocabulary.
+def compute_head_cost(architecture: Architecture, mode: Mode, trained: bool, weight: int) -> Cost:
+    """Return the cost of the final norm and the output matrix.
+
+    `weight`: bytes of an element of the output matrix. The output is as wide as the vocabulary.
     """
     family = FAMILIES.get(architecture.formula, FAMILIES["llama"])
     layer = Layer(architecture, family, mode)
-    source = layer.tape.tensor(architecture.hidden, residual_bytes(family, mode))
-    inner = layer.norm(source)
+    source = layer.tape.add_tensor(architecture.hidden, compute_residual_bytes(family, mode))
+    inner = layer.apply_norm(source)
     plain = not (family.quantized_head and mode.quantized)
     keeps = mode.keeps_inputs and not plain
     layer.mode = mode._replace(weight=weight, trained=trained, quantized=not plain, keeps_inputs=keeps)
-    out = layer.linear(inner, architecture.vocab, "lm_head")
-    return layer.tape.cost(source, out, mode.accumulates)
+    out = layer.apply_linear(inner, architecture.vocab, "lm_head")
+    return layer.tape.compute_cost(source, out, mode.accumulates)
 
 
-def head_weight(setup: Setup) -> int:
-    """Bytes of an element of the output matrix as the forward pass reads it. Where it is frozen it may have 16 bits
-    beside trained layers in fp32, and autocast copies nothing.
+def compute_head_element_bytes(setup: Setup) -> int:
+    """Return the bytes of an element of the output matrix as the forward pass reads it.
+
+    A frozen output matrix may have 16 bits beside trained layers in fp32; autocast then makes no copy.
     """
     frozen, weight = setup.frozen_weights, setup.mode.weight
     return 2 if not setup.weights.head_trained and frozen.plain and frozen.plain_bytes == 2 else weight
 
 
-def loss_of(setup: Setup) -> Loss:
-    """The loss's own tensors, per token and word."""
+def find_loss(setup: Setup) -> Loss:
+    """Return the tensors of the loss, in bytes per token and word of the vocabulary."""
     loss, mode = setup.loss, setup.mode
     if loss.kind == "chunked":
-        return _chunked(setup)
+        return _build_chunked_loss(setup)
     if loss.kind == "triton":
         return TRITON
     if loss.kind in COMPILED_HEADS:
@@ -104,35 +108,36 @@ def loss_of(setup: Setup) -> Loss:
         return OTHER_LOSSES[loss.kind]
     if loss.policy:
         return POLICY
-    return _whole(setup)
+    return _find_whole_loss(setup)
 
 
-def _chunked(setup: Setup) -> Loss:
-    """The compiled loss of 8 chunks of axolotl (0.16.1 monkeypatch/loss/chunked.py).
+def _build_chunked_loss(setup: Setup) -> Loss:
+    """Return axolotl's compiled loss of 8 chunks (0.16.1 monkeypatch/loss/chunked.py).
 
-    As a CPU runs it (`tests/memory/chunked_losses.jsonl`), it makes nothing in fp32, but copies the chunks of several
-    sequences, of which each has a piece. Logits that leave autocast become fp32 beside that. Backward, the gradients of
-    the chunks are put together.
+    As run on a CPU (`tests/memory/chunked_losses.jsonl`), it makes nothing in fp32, but copies the chunks if there are
+    several sequences, because each chunk then has a piece of every sequence. Logits that leave autocast also exist in
+    fp32. In the backward pass the gradients of the chunks are concatenated.
     """
-    each = _logit_bytes(setup)
+    each = _compute_logit_bytes(setup)
     copies = each if setup.batch.sequences > 1 else 0.0
-    return Loss(each + copies + _returned(setup), each, 2 * each)
+    return Loss(each + copies + _compute_returned_bytes(setup), each, 2 * each)
 
 
-def _logit_bytes(setup: Setup) -> float:
-    """Bytes of an element of the logits as the model makes them."""
+def _compute_logit_bytes(setup: Setup) -> float:
+    """Return the bytes of an element of the logits as the model computes them."""
     return 4.0 if setup.mode.weight == 4 and not setup.mode.autocast else 2.0
 
 
-def _returned(setup: Setup) -> float:
-    """Bytes of an element of the fp32 logits that the Trainer's autocast has the model return (accelerate 1.15,
-    utils/operations.py); DeepSpeed's engine has no autocast of accelerate's.
+def _compute_returned_bytes(setup: Setup) -> float:
+    """Return the bytes of an element of the fp32 logits that the Trainer's autocast returns.
+
+    Source: accelerate 1.15, utils/operations.py. DeepSpeed's engine does not use accelerate's autocast.
     """
     return 4.0 if setup.mode.autocast and setup.ranks.strategy != "zero" else 0.0
 
 
-def _whole(setup: Setup) -> Loss:
-    """The model's own loss, of whole logits."""
+def _find_whole_loss(setup: Setup) -> Loss:
+    """Return the model's own loss of whole logits."""
     mode = setup.mode
     if setup.compiled.loss:
         if mode.autocast:
@@ -141,161 +146,175 @@ def _whole(setup: Setup) -> Loss:
     return WHOLE_FP32 if mode.weight == 4 and not mode.autocast else WHOLE
 
 
-def returns_at_once(setup: Setup) -> bool:
-    """Whether the model is one compiled graph, which returns all gradients when its backward pass ends.
+def has_compiled_model(setup: Setup) -> bool:
+    """Return whether the model is one compiled graph, which returns all gradients when its backward pass ends.
 
-    DDP cuts it by buckets (torch, _dynamo/backends/distributed.py); hooks of FSDP and ZeRO-3 and the calls of quantised
-    layers break it.
+    DDP cuts the graph by buckets (torch, _dynamo/backends/distributed.py). Hooks of FSDP and ZeRO-3 and the calls of
+    quantised layers break it.
     """
     if not setup.compiled.model:
         return False
     return setup.ranks.strategy in ("none", "zero") and setup.ranks.zero_stage < 3 and not setup.mode.quantized
 
 
-def is_one_graph(setup: Setup) -> bool:
-    """Whether model and loss are one compiled graph, whose inputs live until its backward pass ends, too."""
-    return setup.compiled.loss and setup.loss.kind == "none" and returns_at_once(setup)
+def has_compiled_model_and_loss(setup: Setup) -> bool:
+    """Return whether model and loss are one compiled graph.
+
+    The inputs of this graph also live until its backward pass ends.
+    """
+    return setup.compiled.loss and setup.loss.kind == "none" and has_compiled_model(setup)
 
 
-def sums_in_product(setup: Setup) -> bool:
-    """Whether a tied matrix's gradient is one product that is added to the embedding's at the end of the graph, as
-    inductor fuses them where both have a format: the gradient of the logits waits for it.
+def has_fused_tied_gradient(setup: Setup) -> bool:
+    """Return whether a tied matrix's gradient is one product, added to the embedding's at the end of the graph.
+
+    inductor fuses the two if both have the same format. The gradient of the logits then stays until the end.
     """
     cast = setup.mode.autocast and setup.mode.weight == 4
-    return is_one_graph(setup) and setup.architecture.tied and setup.weights.head_trained and not cast
+    return has_compiled_model_and_loss(setup) and setup.architecture.tied and setup.weights.head_trained and not cast
 
 
-def _waiting(setup: Setup) -> float:
-    """Bytes per token and word of a compiled loss that stay until the backward pass ends: zeros for the logits that the
-    model returned, and the gradient of the logits.
+def _compute_waiting_bytes(setup: Setup) -> float:
+    """Return the bytes per token and word of a compiled loss that stay until the backward pass ends.
+
+    These are zeros for the logits that the model returned, and possibly the gradient of the logits.
     """
     mode = setup.mode
-    if not is_one_graph(setup):
+    if not has_compiled_model_and_loss(setup):
         return 0.0
     logits = 2 if mode.weight == 2 or mode.autocast else 4
     zeros = 4 if mode.autocast else logits
-    return float(zeros + (logits if sums_in_product(setup) else 0))
+    return float(zeros + (logits if has_fused_tied_gradient(setup) else 0))
 
 
 _CHUNK: Final = "tokens of a chunk"
 
-OF_EVALUATION: Final = frozenset(("chunked", *COMPILED_HEADS))
-"""Losses that an evaluation has, too, and that make whole logits."""
+EVALUATION_LOSSES: Final = frozenset(("chunked", *COMPILED_HEADS))
+"""Losses that are used in evaluation, too, and that make whole logits."""
 _WITHOUT_LOGITS: Final = frozenset(("cce", "tiles", *RECOMPUTED_LOSSES, *CHUNKED_LOSSES))
 """Losses that make no whole logits in evaluation."""
 
 
-def evaluation_bytes(setup: Setup) -> float:
-    """Bytes per token and word of an evaluation's loss; 0 where it makes no whole logits.
+def compute_evaluation_bytes(setup: Setup) -> float:
+    """Return the bytes per token and word of an evaluation's loss, or 0 if it makes no whole logits.
 
-    Cut Cross-Entropy makes none in evaluation either (ml-cross-entropy, PatchOptions.use_lce: `train_only` is off by
-    default), nor do Liger's chunked losses, which trl and axolotl call in evaluation, too (trl 0.24.0,
-    dpo_trainer.py get_batch_loss_metrics). Liger's fused cross-entropy does, unless the trainer asks for less: it skips
-    logits while the model trains (liger-kernel 0.8.5, model/llama.py).
+    Cut Cross-Entropy makes none in evaluation (ml-cross-entropy, PatchOptions.use_lce: `train_only` is off by default).
+    Neither do Liger's chunked losses, which trl and axolotl also call in evaluation (trl 0.24.0, dpo_trainer.py
+    get_batch_loss_metrics). Liger's fused cross-entropy makes whole logits unless the trainer asks for less: it skips
+    them only while the model trains (liger-kernel 0.8.5, model/llama.py).
     """
-    if setup.loss.kind in _WITHOUT_LOGITS or _is_fused(setup):
+    if setup.loss.kind in _WITHOUT_LOGITS or _has_fused_evaluation(setup):
         return 0.0
-    usual, passing = _evaluated(setup), setup.loss.passing_logits
-    return passing if passing > usual else usual
+    regular, unused = _compute_evaluated_bytes(setup), setup.loss.passing_logits
+    return unused if unused > regular else regular
 
 
-def _evaluated(setup: Setup) -> float:
-    """Bytes per token and word of whole logits and their loss, without gradients."""
+def _compute_evaluated_bytes(setup: Setup) -> float:
+    """Return the bytes per token and word of whole logits and their loss, without gradients."""
     if setup.loss.kind in COMPILED_HEADS:
-        return loss_of(setup).forward
+        return find_loss(setup).forward
     if setup.loss.kind != "chunked":
-        return _whole(setup).forward
-    each = _logit_bytes(setup)  # copies of chunks are gone when the model returns
-    copies = each if (setup.batch.evaluation_tokens or 0) > setup.batch.length else 0.0
-    return each + max(copies, _returned(setup))
+        return _find_whole_loss(setup).forward
+    logit_bytes = _compute_logit_bytes(setup)  # the copies of chunks are gone when the model returns
+    copies = logit_bytes if (setup.batch.evaluation_tokens or 0) > setup.batch.length else 0.0
+    return logit_bytes + max(copies, _compute_returned_bytes(setup))
 
 
-def _is_fused(setup: Setup) -> bool:
+def _has_fused_evaluation(setup: Setup) -> bool:
     return setup.loss.kind == "liger" and setup.loss.fused_evaluation
 
 
-def evaluation_chunk(setup: Setup) -> float:
-    """Bytes of one chunk of an evaluation's loss that goes from chunk to chunk: it makes gradients there, too, Liger's
-    fused one that of the input only.
+def compute_evaluation_chunk(setup: Setup) -> float:
+    """Return the bytes of one chunk of an evaluation's loss that is computed chunk by chunk.
+
+    A chunked loss makes gradients in evaluation, too; Liger's fused loss only the gradient of its input.
     """
     chunked = CHUNKED_LOSSES.get(setup.loss.kind)
-    if _is_fused(setup):
-        passing, cast = _liger_chunk(setup, setup.batch.evaluation_tokens or 0)
-        return passing + 2 * cast
+    if _has_fused_evaluation(setup):
+        chunk_bytes, cast = _compute_liger_chunk(setup, setup.batch.evaluation_tokens or 0)
+        return chunk_bytes + 2 * cast
     if chunked is None:
         return 0.0
     shape = setup.architecture
     matrix = shape.vocab * shape.hidden * setup.mode.weight if setup.weights.head_trained else 0.0
-    each, matrices = at_once(setup, chunked)
-    return each * chunk_tokens(setup, chunked) * shape.vocab + matrices * matrix
+    each, matrices = find_chunk_peak(setup, chunked)
+    return each * count_chunk_tokens(setup, chunked) * shape.vocab + matrices * matrix
 
 
-def scored_tokens(setup: Setup) -> float:
+def count_scored_tokens(setup: Setup) -> float:
     """Return the tokens of a micro batch that have logits."""
     batch = setup.batch
-    return batch.tokens if batch.scored == 1 else named(batch.tokens * batch.scored, "tokens")
+    return batch.tokens if batch.scored == 1 else merge_terms(batch.tokens * batch.scored, "tokens")
 
 
-def _beside(setup: Setup) -> float:
-    """Bytes of the output matrix that a chunked head dequantises beside the gradients of all chunks."""
+def _compute_dequantized_head(setup: Setup) -> float:
+    """Return the bytes of the output matrix that a chunked head dequantises beside the gradients of all chunks."""
     family = FAMILIES.get(setup.architecture.formula)
     if family is None or not family.quantized_head or not setup.mode.quantized:
         return 0.0
     return setup.mode.dequantized * setup.architecture.vocab * setup.architecture.hidden
 
 
-def chunk_of(tokens: int, hidden: int, vocab: int) -> int:
+def count_liger_chunk_tokens(tokens: int, hidden: int, vocab: int) -> int:
     """Return the tokens of Liger's chunk: the power of two at or above tokens / ceil(vocab / hidden)."""
     parts = -(-int(vocab) // int(hidden))
-    return counted(1 << max(0, (-(-int(tokens) // parts) - 1)).bit_length(), _CHUNK, tokens)
+    return label_count(1 << max(0, (-(-int(tokens) // parts) - 1)).bit_length(), _CHUNK, tokens)
 
 
-def at_once(setup: Setup, chunked: Chunked) -> tuple[float, int]:
-    """Bytes per token and word, and gradients of the output matrix, at the higher of two moments: while the logits of a
-    chunk become their gradient, and while that becomes the matrix's, which is added to that of all chunks.
+def find_chunk_peak(setup: Setup, chunked: Chunked) -> tuple[float, int]:
+    """Return the bytes per token and word, and the gradients of the output matrix, at the peak of a chunk.
+
+    The peak is the higher of two moments: while the logits of a chunk become their gradient, and while the chunk's
+    gradient of the matrix is added to that of all chunks.
     """
-    words = chunk_tokens(setup, chunked)
+    chunk_logits = count_chunk_tokens(setup, chunked)
     matrix = setup.architecture.hidden * setup.mode.weight if setup.weights.head_trained else 0
     moments = ((chunked.each, chunked.matrices), (2.0, max(2, chunked.matrices)))
-    return max(moments, key=lambda moment: moment[0] * words + moment[1] * matrix)
+    return max(moments, key=lambda moment: moment[0] * chunk_logits + moment[1] * matrix)
 
 
-def chunk_tokens(setup: Setup, chunked: Chunked) -> int:
-    """Tokens of one chunk of a loss that goes from chunk to chunk. torch.chunk makes the last one smaller."""
+def count_chunk_tokens(setup: Setup, chunked: Chunked) -> int:
+    """Return the tokens of one chunk of a chunked loss. torch.chunk makes the last one smaller."""
     batch = setup.batch
     if chunked.tokens:
-        return named(-(-batch.tokens // max(1, batch.tokens // chunked.tokens)), _CHUNK)
-    return named(-(-batch.tokens * chunked.sequences // max(chunked.sequences, batch.sequences)), _CHUNK)
+        return merge_terms(-(-batch.tokens // max(1, batch.tokens // chunked.tokens)), _CHUNK)
+    return merge_terms(-(-batch.tokens * chunked.sequences // max(chunked.sequences, batch.sequences)), _CHUNK)
 
 
-def sums_in_place(setup: Setup) -> bool:
-    """Whether autograd adds the embedding's gradient to the output matrix's in place, where they share a matrix.
+def is_summed_in_place(setup: Setup) -> bool:
+    """Return whether autograd adds the embedding's gradient in place to that of a tied output matrix.
 
-    It does where nothing else has the storage of the first gradient (torch, autograd/input_buffer.cpp,
-    `can_accumulate_inplace`). A linear layer's is a view of the transposed product, whose base lives on. The cast from
-    autocast's 16 bits to fp32, a fused loss and the sum of several chunks leave a tensor of its own (measured:
-    loss-1b-512x1 three tensors of the size, save-1b-amp, sft-1b-amp-ac, liger-1b-512x2 and liger-3b-ac two).
+    It does if nothing else uses the storage of the first gradient (torch, autograd/input_buffer.cpp,
+    `can_accumulate_inplace`). A linear layer's gradient is a view of the transposed product, whose base lives on. The
+    cast from autocast's 16 bits to fp32, a fused loss and the sum of several chunks produce a separate tensor
+    (measured: loss-1b-512x1 three tensors of the size; save-1b-amp, sft-1b-amp-ac, liger-1b-512x2 and liger-3b-ac two).
     """
     if setup.mode.autocast and setup.mode.weight == 4:
         return True
     fused = ("liger", "cce", "tiles", *CHUNKED_LOSSES, *RECOMPUTED_LOSSES)
-    return setup.loss.kind in fused or loss_of(setup).pieces > 1
+    return setup.loss.kind in fused or find_loss(setup).pieces > 1
 
 
-def _further_copies(setup: Setup, loss: Loss) -> float:
-    """Bytes of the copies that autocast makes of a frozen fp32 output matrix for each chunk but the first: it keeps a
-    cast weight for the next use only where that has a gradient (torch, autocast_mode.cpp, `cached_cast`).
+def _compute_chunk_copies(setup: Setup, loss: Loss) -> float:
+    """Return the bytes of the copies that autocast makes of a frozen fp32 output matrix, for each chunk but the first.
+
+    Autocast caches a cast weight only if it has a gradient (torch, autocast_mode.cpp, `cached_cast`).
     """
-    if not loss.chunk or not setup.mode.autocast or head_weight(setup) != 4 or setup.weights.head_trained:
+    if (
+        not loss.chunk
+        or not setup.mode.autocast
+        or compute_head_element_bytes(setup) != 4
+        or setup.weights.head_trained
+    ):
         return 0.0
     return (-(-setup.batch.length // loss.chunk) - 1) * 2.0 * setup.architecture.vocab * setup.architecture.hidden
 
 
-def _tiled(setup: Setup, cost: Cost) -> Head:
-    """The head that makes no logits but those of a tile."""
-    shape, tokens, weight = setup.architecture, scored_tokens(setup), head_weight(setup)
+def _build_tiled_head(setup: Setup, cost: Cost) -> Head:
+    """Return the head that makes only the logits of one tile at a time."""
+    shape, tokens, weight = setup.architecture, count_scored_tokens(setup), compute_head_element_bytes(setup)
     rows, columns = min(tokens, TILE[0]), min(shape.vocab, TILE[1])
-    cast = weight == 4 and setup.mode.autocast  # a tile of the matrix, too
+    cast = weight == 4 and setup.mode.autocast  # autocast also casts a tile of the matrix
     tile = (rows + (shape.hidden if cast else 0)) * columns * (2 if weight == 2 or cast else 4)
     inputs = tokens * shape.hidden * (4.0 if setup.formats.residual == 4 else 6.0)
     matrix = shape.vocab * shape.hidden * (4 if weight == 4 else 6) if setup.weights.head_trained else 0.0
@@ -303,78 +322,83 @@ def _tiled(setup: Setup, cost: Cost) -> Head:
     return Head(cost, NOTHING, tile + kept, kept, tile + kept + inputs, 0, matrix)
 
 
-def _recomputed(setup: Setup, cost: Cost) -> Head:
-    """The head whose chunks are recomputed. Autocast keeps no copy of the transposed matrix, which is no leaf."""
+def _build_recomputed_head(setup: Setup, cost: Cost) -> Head:
+    """Return the head with recomputed chunks. Autocast caches no copy of the transposed matrix (no leaf)."""
     cost = cost._replace(fixed_saved=0.0)
     shape, tokens = setup.architecture, setup.batch.tokens
-    known = RECOMPUTED_LOSSES[setup.loss.kind][setup.mode.weight == 4, setup.mode.autocast]
-    chunk = counted(min(tokens, RECOMPUTED_TOKENS), _CHUNK, tokens)
-    words, matrix = chunk * shape.vocab, shape.vocab * shape.hidden
+    loss = RECOMPUTED_LOSSES[setup.loss.kind][setup.mode.weight == 4, setup.mode.autocast]
+    chunk = label_count(min(tokens, RECOMPUTED_TOKENS), _CHUNK, tokens)
+    logits, matrix = chunk * shape.vocab, shape.vocab * shape.hidden
 
-    def most(moments: Moments) -> tuple[float, float]:
-        chunk, whole = max(moments, key=lambda one: one[0] * words + one[1] * matrix)
-        return chunk * words, whole * matrix
+    def find_highest(moments: Moments) -> tuple[float, float]:
+        chunk, whole = max(moments, key=lambda moment: moment[0] * logits + moment[1] * matrix)
+        return chunk * logits, whole * matrix
 
     kept = tokens * shape.hidden * setup.formats.residual
-    forward, copies = most(known.forward)
-    backward, gradients = most(known.trained if setup.weights.head_trained else known.frozen)
+    forward, copies = find_highest(loss.forward)
+    backward, gradients = find_highest(loss.trained if setup.weights.head_trained else loss.frozen)
     return Head(cost, NOTHING, forward + kept, kept, backward + 2 * kept, copies, gradients)
 
 
-def _liger(setup: Setup, cost: Cost, matrix: float) -> Head:
-    """Liger's fused loss (liger-kernel 0.8.5, ops/fused_linear_cross_entropy.py): in the forward pass the logits of a
-    chunk, which become their gradient in place, the gradient of the input, and that of the matrix, to which each chunk
-    is added in place. Autocast casts the transposed fp32 matrix for each chunk anew.
+def _build_liger_head(setup: Setup, cost: Cost, matrix: float) -> Head:
+    """Return the head with Liger's fused loss (liger-kernel 0.8.5, ops/fused_linear_cross_entropy.py).
+
+    The forward pass makes the logits of a chunk, which become their gradient in place, the gradient of the input, and
+    that of the matrix, to which each chunk is added in place. Autocast casts the transposed fp32 matrix again for each
+    chunk.
     """
-    passing, cast = _liger_chunk(setup, setup.batch.tokens)
+    chunk_bytes, cast = _compute_liger_chunk(setup, setup.batch.tokens)
     gradient = setup.batch.tokens * setup.architecture.hidden * setup.formats.residual
-    # The head's input is not kept. `cost` has it, as the forward pass does. A second copy of the matrix is cached until
-    # that ends.
+    # The head's input is not kept: `cost` includes it, and so does the forward pass. A second copy of the matrix is
+    # cached until the forward pass ends.
     cost = cost._replace(fixed_saved=0.0)
     held = 0.0 if setup.weights.head_trained else gradient
-    return Head(cost, NOTHING, passing, 0.0, held, matrix + 2 * cast, matrix)
+    return Head(cost, NOTHING, chunk_bytes, 0.0, held, matrix + 2 * cast, matrix)
 
 
-def _liger_chunk(setup: Setup, tokens: int) -> tuple[float, float]:
-    """Bytes of the gradient of the input and of the logits of a chunk, and those of a cast of the output matrix."""
+def _compute_liger_chunk(setup: Setup, tokens: int) -> tuple[float, float]:
+    """Return the bytes of the input's gradient with the logits of a chunk, and of a cast output matrix."""
     mode = setup.mode
     shape = setup.architecture
     element = 2 if mode.autocast else mode.weight
-    words = element * min(tokens, chunk_of(tokens, shape.hidden, shape.vocab)) * shape.vocab
-    cast = 2.0 * shape.vocab * shape.hidden if mode.autocast and head_weight(setup) == 4 else 0.0
-    return tokens * shape.hidden * setup.formats.residual + words, cast
+    logits = element * min(tokens, count_liger_chunk_tokens(tokens, shape.hidden, shape.vocab)) * shape.vocab
+    cast = 2.0 * shape.vocab * shape.hidden if mode.autocast and compute_head_element_bytes(setup) == 4 else 0.0
+    return tokens * shape.hidden * setup.formats.residual + logits, cast
 
 
-def head(setup: Setup) -> Head:
-    """The head of a setup."""
+def build_head(setup: Setup) -> Head:
+    """Return the head of a setup."""
     weights, batch, mode = setup.weights, setup.batch, setup.mode
     shape, tokens = setup.architecture, batch.tokens
-    cost, name = head_cost(shape, mode, weights.head_trained, head_weight(setup)), setup.loss.kind
+    cost, name = (
+        compute_head_cost(shape, mode, weights.head_trained, compute_head_element_bytes(setup)),
+        setup.loss.kind,
+    )
     if setup.loss.scores or not setup.part.ends:
         return Head(cost, NOTHING, 0, 0, 0, 0, 0)
     if name == "tiles":
-        return _tiled(setup, cost)
+        return _build_tiled_head(setup, cost)
     if name in RECOMPUTED_LOSSES:
-        return _recomputed(setup, cost)
-    words = scored_tokens(setup) * shape.vocab
+        return _build_recomputed_head(setup, cost)
+    logits = count_scored_tokens(setup) * shape.vocab
     if name in ("liger", "cce", "chunked_logits") or name in CHUNKED_LOSSES:
-        # The gradient of the output matrix, where it is trained.
+        # The gradient of the output matrix, if it is trained.
         matrix = shape.vocab * shape.hidden * mode.weight if weights.head_trained else 0.0
         gradient = tokens * shape.hidden * 2.0
         if name == "liger":
-            return _liger(setup, cost, matrix)
+            return _build_liger_head(setup, cost, matrix)
         chunked = CHUNKED_LOSSES.get(name)
-        if chunked is not None:  # forward and backward at once; the gradients of a chunk are added to those of all
-            each, matrices = at_once(setup, chunked)
-            transient = each * chunk_tokens(setup, chunked) * shape.vocab
+        if chunked is not None:  # forward and backward run at once; a chunk's gradients are added to the total
+            each, matrices = find_chunk_peak(setup, chunked)
+            transient = each * count_chunk_tokens(setup, chunked) * shape.vocab
             return Head(cost, NOTHING, gradient + transient, gradient, gradient, matrices * matrix, matrix)
         if name == "cce":  # one number per token is kept; the matrix's gradient is accumulated in a copy
             return Head(cost, NOTHING, 8.0 * tokens, 8.0 * tokens, gradient + 8.0 * tokens, 0, 2 * matrix)
         transient = 10.0 * tokens / UPCAST_CHUNKS * shape.vocab
         return Head(cost, NOTHING, gradient + transient, gradient, gradient + transient, 2 * matrix, 2 * matrix)
-    loss = loss_of(setup)
+    loss = find_loss(setup)
     family = FAMILIES.get(shape.formula)
-    # The model's forward pass still holds the head's input, where the head's backward pass does not.
+    # The model's forward pass still holds the head's input, even if the head's backward pass does not need it.
     normed = setup.formats.residual
     if family is not None and mode.autocast:
         normed = {"layer": 4, "layer_1p": 2}.get(family.norm, normed)
@@ -382,19 +406,19 @@ def head(setup: Setup) -> Head:
     capped = 2 if family is not None and family.capped and loss.capped else 0
     kept = 2 if setup.loss.keeps_logits else 0
     chunk = min(loss.chunk, batch.length) * batch.sequences * shape.vocab if loss.chunk else 0
-    backward = words * (loss.backward + capped + kept) + chunk * loss.chunk_backward
+    backward = logits * (loss.backward + capped + kept) + chunk * loss.chunk_backward
     if chunk:
-        backward = max(backward, words * (loss.beside + capped + kept) + _beside(setup))
-    copies = _further_copies(setup, loss)
+        backward = max(backward, logits * (loss.head_backward + capped + kept) + _compute_dequantized_head(setup))
+    copies = _compute_chunk_copies(setup, loss)
     return Head(
         cost,
         loss,
-        words * (loss.forward + capped) + held + chunk * loss.chunk_forward,
-        words * (loss.saved + capped + kept),
+        logits * (loss.forward + capped) + held + chunk * loss.chunk_forward,
+        logits * (loss.saved + capped + kept),
         backward,
         copies,
         copies,
         shape.vocab * shape.hidden * mode.weight if loss.pieces > 1 and weights.head_trained else 0.0,
-        words * (2.0 if mode.autocast or mode.weight == 2 else 4.0),
-        words * _waiting(setup),
+        logits * (2.0 if mode.autocast or mode.weight == 2 else 4.0),
+        logits * _compute_waiting_bytes(setup),
     )

@@ -1,4 +1,4 @@
-"""The losses: bytes per token and word of the vocabulary, as their own code holds them."""
+"""Losses: bytes per token and word of the vocabulary, according to their code."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from cfglint_train.foundation.typed import Final
 
 
 class Loss(Frozen):
-    """Bytes per token and word of the vocabulary."""
+    """Memory of a loss, in bytes per token and word of the vocabulary."""
 
     forward: float
-    """At the peak of the forward pass, the logits included."""
+    """At the peak of the forward pass, with the logits."""
     saved: float
     """From the end of the forward pass until the loss's backward pass."""
     backward: float
@@ -20,13 +20,13 @@ class Loss(Frozen):
     chunk_forward: float = 0
     """Further bytes per token and word of one chunk."""
     chunk_backward: float = 0
-    """The same in the backward pass. The output matrix runs chunk by chunk, too, beside the gradients of all."""
-    beside: float = 0
+    """The same in the backward pass. The output matrix also runs chunk by chunk, beside the gradients of all chunks."""
+    head_backward: float = 0
     """Bytes per token and word while the chunks of the output matrix run backward."""
     pieces: int = 1
     """Pieces in which the output matrix runs: each makes a whole gradient, which is added to that of the others."""
     capped: bool = True
-    """Logits pass the model's soft cap, where it has one."""
+    """Logits pass the model's soft cap, if it has one."""
 
 
 # The logits in 16 bits, their fp32 copy and the log-softmax; then the log-softmax and two gradients in fp32.
@@ -35,27 +35,27 @@ WHOLE: Final = Loss(10, 4, 12)
 WHOLE_FP32: Final = Loss(8, 4, 12)
 # Log-probabilities of reinforcement learning: logits in 16 bits and fp32; then their gradient in fp32.
 POLICY: Final = Loss(6, 6, 10)
-# flash-attn's kernel: 16-bit logits and the shifted copy of them; then the gradients of both.
+# flash-attn's kernel: 16-bit logits and their shifted copy; then the gradients of both.
 TRITON: Final = Loss(4, 4, 8)
-# torch.compile of a model with its loss: nothing in fp32 but two numbers per token. The model returns its logits, too,
-# for which autograd makes a gradient of zeros beside the loss's (`tests/memory/compiled_losses.jsonl`; compiled-1b).
+# torch.compile of a model with its loss: only two numbers per token are in fp32. The model also returns its logits, for
+# which autograd makes a gradient of zeros beside the loss's (`tests/memory/compiled_losses.jsonl`; compiled-1b).
 COMPILED: Final = Loss(2, 2, 6)
 COMPILED_FP32: Final = Loss(4, 4, 12)
-# The Trainer's autocast has the model return fp32 logits (accelerate 1.15, utils/operations.py).
+# The Trainer's autocast makes the model return fp32 logits (accelerate 1.15, utils/operations.py).
 COMPILED_AUTOCAST: Final = Loss(6, 2, 8)
 # A compiled loss that returns no logits: these are kept, and their gradient is made from them, in their format
-# (`tests/memory/compiled_heads.jsonl`; OLMo-core 2.0.0 nn/lm_head.py). OLMo-core 1.8.0 train/trainer.py gives it a copy
-# without the last logits, and keeps both. Numbers, not bytes, per token and word.
+# (`tests/memory/compiled_heads.jsonl`; OLMo-core 2.0.0 nn/lm_head.py). OLMo-core 1.8.0 train/trainer.py passes it a
+# copy without the last logits, and keeps both. Numbers, not bytes, per token and word.
 COMPILED_HEADS: Final[dict[str, Loss]] = {"compiled": Loss(1, 1, 2), "compiled_shifted": Loss(2, 2, 4)}
 NOTHING: Final = Loss(0, 0, 0)
 OTHER_LOSSES: Final[dict[str, Loss]] = {}
-"""Losses of other code, by the name that a plan gives them (`calibration/foreign.py`)."""
+"""Losses of other code, by their name in a plan (`calibration/foreign.py`)."""
 
 UPCAST_CHUNKS: Final = 8
 
-# Log-probabilities of answers, of fp32 and of 16-bit logits, as a CPU runs the functions of trl's wheels
+# Log-probabilities of answers, for fp32 and for 16-bit logits, measured on a CPU with the functions of trl's wheels
 # (`tests/memory/trl_losses.jsonl`): fp32 logits, those cut to the answers or divided by the temperature, and their
-# gradients; log-softmax where it is not of one row at a time.
+# gradients; log-softmax unless it is of one row at a time.
 ANSWERS: Final[dict[str, tuple[Loss, Loss]]] = {
     "log_softmax": (Loss(10, 4, 12), Loss(7, 2, 8)),
     "rows": (Loss(6, 4, 12), Loss(4, 2, 4)),
@@ -78,19 +78,20 @@ Moments = tuple[tuple[int, int], ...]
 
 
 class Recomputed(Frozen):
-    """A loss whose chunks are recomputed, at its moments: bytes per logit of a chunk and per number of the matrix.
-    The higher moment counts; which one it is depends on the model's width.
+    """A loss with recomputed chunks: bytes per logit of a chunk and per element of the matrix, for each moment.
+
+    The highest moment counts; which one that is depends on the model's width.
     """
 
     forward: Moments
     trained: Moments
-    """Backward, where the output matrix is trained; its gradients of all chunks are summed."""
+    """Moments of the backward pass if the output matrix is trained; its gradients of all chunks are summed."""
     frozen: Moments
 
 
 # trl trainer/sft_trainer.py, _chunk, by whether weights have 32 bits and whether autocast is on (profiler of torch 2.13
 # on a CPU, widths 128 to 3,072, each moment within 6 %). 1.4.0 to 1.12.0 copy the matrix to fp32 for each chunk; 1.13
-# and 1.14 have it in the format of the hidden states.
+# and 1.14 use the format of the hidden states.
 _FULL: Final = {
     (True, True): Recomputed(((8, 0), (4, 2)), ((12, 6), (12, 10)), ((12, 2),)),
     (True, False): Recomputed(((16, 0),), ((16, 4), (12, 10)), ((16, 0),)),
@@ -117,14 +118,14 @@ class Chunked(Frozen):
     each: float
     """Bytes per token and word of a chunk, while its logits become their gradient."""
     sequences: int = 0
-    """Sequences of a chunk; 0 where it is counted in tokens."""
+    """Sequences of a chunk; 0 if it is counted in tokens."""
     tokens: int = 0
     matrices: int = 1
-    """Gradients of the output matrix at that moment, in its own format."""
+    """Gradients of the output matrix at that moment, in the matrix's format."""
 
 
-# liger-kernel 0.8.5, chunked_loss/*.py, compiled by torch 2.13 (`tests/memory/losses.jsonl`): of one chosen and one
-# rejected answer (DPO, ORPO, SimPO, CPO), of one answer (KTO), of one completion (GRPO), of 1,024 tokens of student and
+# liger-kernel 0.8.5, chunked_loss/*.py, compiled by torch 2.13 (`tests/memory/losses.jsonl`). A chunk is one chosen and
+# one rejected answer (DPO, ORPO, SimPO, CPO), one answer (KTO), one completion (GRPO), or 1,024 tokens of student and
 # teacher (JSD).
 CHUNKED_LOSSES: Final[dict[str, Chunked]] = {
     "liger_pairs": Chunked(8, 2),

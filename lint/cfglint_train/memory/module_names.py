@@ -1,6 +1,6 @@
-"""Full names of a model's modules, which patterns of names are matched against: those of transformers' decoders.
+"""Full names of a model's modules in transformers' decoders, which patterns of names are matched against.
 
-`tests/memory/test_module_names.py` compares them with transformers' own models.
+`tests/memory/test_module_names.py` compares them with transformers' models.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.models.architecture import Architecture, Part
+from cfglint_train.models.architecture import Architecture, ModelPart
 
 ATTENTION: Final = frozenset((
     "q_proj", "k_proj", "v_proj", "o_proj", "qkv_proj", "q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj",
@@ -20,7 +20,7 @@ ENDS: Final = {
     "head": ("lm_head", "language_model.lm_head"),
 }
 
-# Families whose layers name their parts otherwise: of attention, and of the MLP.
+# Families with different names for the parts of a layer: attention, and MLP.
 _PARTS: Final = {
     "falcon_h1": ("self_attn", "feed_forward"),
     "jamba": ("self_attn", "feed_forward"),
@@ -29,40 +29,45 @@ _PARTS: Final = {
 }
 
 
-def roots(architecture: Architecture) -> tuple[str, ...]:
-    """What may hold the layers: with a tower the language model is a part of the whole."""
+def list_layer_roots(architecture: Architecture) -> tuple[str, ...]:
+    """Return the modules that may hold the layers. With a tower the language model is a part of the whole."""
     return _ROOTS[1:] if architecture.tower is not None else _ROOTS[:1]
 
 
-def part_of(architecture: Architecture, leaf: str) -> str:
-    """The part of a layer that has a matrix of this name; empty where that is not known."""
+def find_part(architecture: Architecture, leaf: str) -> str:
+    """Return the part of a layer that has a matrix of this name; empty if unknown."""
     attention, mlp = _PARTS.get(architecture.formula, ("self_attn", "mlp"))
     return attention if leaf in ATTENTION else mlp if leaf in MLP else ""
 
 
 @lru_cache(maxsize=512)
-def share(architecture: Architecture, leaf: str, part: Part, count: int, targets: tuple[str, ...]) -> float:
-    """Of `count` modules of one leaf name, in the last layers, the share whose full name contains one of `targets` or
-    fully matches it as a regular expression (transformers 5.23.0, trainer_utils.py, check_target_module_exists). A
-    module whose full name is not known is matched by its leaf name.
+def compute_match_share(
+    architecture: Architecture, leaf: str, part: ModelPart, count: int, targets: tuple[str, ...]
+) -> float:
+    """Return the share of `count` modules of one leaf name, in the last layers, that one of `targets` matches.
+
+    A target matches if the full name contains it, or fully matches it as a regular expression (transformers 5.23.0,
+    trainer_utils.py, check_target_module_exists). A module with an unknown full name is matched by its leaf name.
     """
-    from cfglint_train.foundation.patterns import Unsupported, compiled
+    from cfglint_train.foundation.patterns import UnsupportedPattern, compile_pattern
 
     patterns = []
     for target in targets:
         try:
-            patterns.append(compiled(target))
-        except Unsupported:
+            patterns.append(compile_pattern(target))
+        except UnsupportedPattern:
             continue
-    held = part_of(architecture, leaf) if part == "decoder" else ""
+    parent = find_part(architecture, leaf) if part == "decoder" else ""
     layers = architecture.layers
     modules = [ENDS.get(part, (leaf,))]
-    if held:
+    if parent:
         numbers = range(max(0, layers - count), layers)
-        modules = [tuple(f"{root}.{number}.{held}.{leaf}" for root in roots(architecture)) for number in numbers]
-    found = [
+        modules = [
+            tuple(f"{root}.{number}.{parent}.{leaf}" for root in list_layer_roots(architecture)) for number in numbers
+        ]
+    matches = [
         any(target in name for target in targets for name in names)
         or any(pattern.fullmatch(name) for pattern in patterns for name in names)
         for names in modules
     ]
-    return sum(found) / len(found) if found else 0.0
+    return sum(matches) / len(matches) if matches else 0.0

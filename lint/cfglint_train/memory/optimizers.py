@@ -1,12 +1,12 @@
-"""What an optimizer keeps per trained tensor, and what one call of it makes on top.
+"""Optimizer memory: the states per trained tensor, and the temporaries of one update.
 
-Most optimizers keep tensors of the parameter's own shape, and one number per element says all. Others look at the
+Most optimizers keep tensors of the parameter's shape, so one number per element describes them. Others depend on the
 shape: projected ones (GaLore, APOLLO) keep a matrix per weight and their states in its small space, factored ones
-(Adafactor, CAME, AdaLomo) a row and a column, Adam-mini one number per row or head, and Muon hands embeddings, heads
-and vectors to an AdamW of its own. Where states are cut into flat pieces (ZeRO, FSDP1) the optimizer sees no shapes,
-and factored states are whole.
+(Adafactor, CAME, AdaLomo) a row and a column, Adam-mini one number per row or head, and Muon uses AdamW for embeddings,
+heads and vectors. If states are cut into flat pieces (ZeRO, FSDP1), the optimizer sees no shapes, and factored states
+have the full size.
 
-Sources: the packages' own code (galore_torch 1.0, apollo_torch 1.0.3, adam_mini 1.1.1, schedulefree 1.4.1, came_pytorch
+Sources: the packages' code (galore_torch 1.0, apollo_torch 1.0.3, adam_mini 1.1.1, schedulefree 1.4.1, came_pytorch
 0.1.3, lomo_optim 0.1.1, torch_optimi 0.3.3, prodigyopt 1.1.2, badam 1.4, bitsandbytes 0.50.2, torchao 0.18.0, torch
 2.13.0, transformers 5.23.0, llamafactory 0.9.5); `tests/oracles/optimizer_states.py` runs them.
 """
@@ -15,31 +15,31 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.module_names import share
-from cfglint_train.models.architecture import Architecture, Linear, Part
+from cfglint_train.memory.module_names import compute_match_share
+from cfglint_train.models.architecture import Architecture, Linear, ModelPart
 
 
 class StateRule(Frozen):
-    """How an optimizer's memory follows from the tensors it updates."""
+    """The memory of an optimizer in terms of the tensors it updates."""
 
     tensors: float = 0
-    """State tensors of the parameter's own shape."""
+    """State tensors of the parameter's shape."""
     kind: str = ""
-    """What else shapes decide: factored, mini, muon, projected, projected_factored."""
+    """Dependence on shapes: factored, mini, muon, projected, projected_factored; empty for none."""
     pairs: int = 0
-    """Of a factored state: how many rows and columns."""
+    """Pairs of a row and a column in a factored state."""
     fp32: bool = False
-    """States have 32 bits whatever the weights have."""
+    """States have 32 bits, regardless of the weights' format."""
     low_precision: float = 0
-    """Further tensors of the parameter's shape where weights have 16 bits (Kahan's compensation)."""
+    """Further tensors of the parameter's shape if the weights have 16 bits (Kahan's compensation)."""
     foreach: float = 0
-    """Temporaries of one call over all tensors, in tensors of all weights: torch's `foreach` and its like."""
+    """Temporaries of one call over all tensors, in tensors of all weights (torch's `foreach` and similar)."""
     single: float = 0
-    """Of a call that goes tensor by tensor, in tensors of the largest."""
+    """Temporaries of a call that updates one tensor at a time, in tensors of the largest."""
     single_fp32: tuple[float, float] = (0, 0)
-    """The same in bytes per element, for weights of 32 and of 16 bits, where the call works in fp32."""
-    within: bool = False
-    """Weights are updated while the backward pass runs, and each gradient goes at once."""
+    """The same in bytes per element, for weights of 32 and of 16 bits, if the call computes in fp32."""
+    in_backward: bool = False
+    """Weights are updated during the backward pass, and each gradient is freed at once."""
 
 
 RULES: Final[dict[str, StateRule]] = {
@@ -53,8 +53,8 @@ RULES: Final[dict[str, StateRule]] = {
     "lamb": StateRule(2, single=2),
     "lion": StateRule(1, single=1),
     "lars": StateRule(1),
-    "lomo": StateRule(0, single_fp32=(4, 8), within=True),
-    "adalomo": StateRule(0, "factored", 1, fp32=True, single_fp32=(12, 12), within=True),
+    "lomo": StateRule(0, single_fp32=(4, 8), in_backward=True),
+    "adalomo": StateRule(0, "factored", 1, fp32=True, single_fp32=(12, 12), in_backward=True),
     "muon": StateRule(1, "muon", single=2),
     "adam_mini": StateRule(1, "mini", single=2),
     "prodigy": StateRule(4, single=1),
@@ -81,15 +81,15 @@ _SMALL: Final = 4096
 
 
 class Tensors(Frozen):
-    """The trained matrices of one shape."""
+    """Trained matrices of one shape."""
 
     rows: int
     columns: int
     count: int  # type: ignore[assignment]
-    part: Part
+    part: ModelPart
     leaf: str
     stack: int = 1
-    """Matrices that one 3-D parameter holds; 1 is an ordinary one."""
+    """Matrices that one 3-D parameter holds; 1 for an ordinary matrix."""
 
     @property
     def elements(self) -> int:
@@ -97,13 +97,13 @@ class Tensors(Frozen):
         return self.rows * self.columns * self.stack
 
 
-def matrices(architecture: Architecture, tuning: str, layers: int) -> list[Tensors]:
-    """The matrices that full training updates, or `freeze` with `layers` trained decoder layers."""
+def list_matrices(architecture: Architecture, tuning: str, layers: int) -> list[Tensors]:
+    """Return the matrices that full training updates, or `freeze` with `layers` trained decoder layers."""
     if not architecture.linears:
         width, vocab = architecture.hidden, architecture.vocab
-        ends = [Tensors(vocab, width, 1 if architecture.tied else 2, "embedding", "embed_tokens")]
-        return ends if tuning == "full" else []
-    found = []
+        embeddings = [Tensors(vocab, width, 1 if architecture.tied else 2, "embedding", "embed_tokens")]
+        return embeddings if tuning == "full" else []
+    matrices = []
     for item in architecture.linears:
         count = item.count
         if tuning == "freeze":
@@ -112,198 +112,220 @@ def matrices(architecture: Architecture, tuning: str, layers: int) -> list[Tenso
             count = count * layers // architecture.layers
         elif item.part == "head" and architecture.tied:
             continue
-        found.append(_shape(item, count))
-    return found
+        matrices.append(_build_tensors(item, count))
+    return matrices
 
 
-def adapter_matrices(linears: tuple[Linear, ...], rank: int, saved: tuple[Linear, ...]) -> list[Tensors]:
-    """Both matrices of every LoRA adapter, and the modules that are trained beside them."""
-    found = [_shape(item, item.count) for item in saved]
+def list_adapter_matrices(linears: tuple[Linear, ...], rank: int, saved: tuple[Linear, ...]) -> list[Tensors]:
+    """Return both matrices of every LoRA adapter, and the modules that are trained beside them."""
+    matrices = [_build_tensors(item, item.count) for item in saved]
     for item in linears:
-        found += adapter_pair(item, rank)
-    return found
+        matrices += build_adapter_pair(item, rank)
+    return matrices
 
 
-def adapter_pair(item: Linear, rank: int) -> list[Tensors]:
-    """Both matrices of an adapter; that of a parameter of experts holds the ranks of all of these."""
+def build_adapter_pair(item: Linear, rank: int) -> list[Tensors]:
+    """Return both matrices of an adapter. For a parameter of experts, `rank` is the total rank of all experts."""
     return [
         Tensors(rank, item.inputs, item.count, "decoder", "lora_A"),
         Tensors(item.outputs, rank, item.count, "decoder", "lora_B"),
     ]
 
 
-def _shape(item: Linear, count: int) -> Tensors:
+def _build_tensors(item: Linear, count: int) -> Tensors:
     rows, columns = (item.inputs, item.outputs) if item.part == "embedding" or item.experts else (
         item.outputs, item.inputs
     )  # fmt: skip
     return Tensors(rows, columns, count, item.part, item.name, max(1, item.experts))
 
 
-class Choice(Frozen):
-    """The optimizer as a plan names it."""
+class OptimizerChoice(Frozen):
+    """The optimizer that a plan names."""
 
     name: str
     bits: int | None
-    """Of a state's element; None follows the weights."""
+    """Bits of an element of the state; None if it has the format of the weights."""
     updated: float
     """Bytes of an element of the weights that it updates."""
     scratch: str
-    """fused, foreach, single."""
+    """fused, foreach or single."""
     flat: bool
-    """It sees flat pieces of many parameters."""
+    """Updates flat pieces of many parameters."""
     rank: int | None = None
     targets: tuple[str, ...] = ()
-    """Parts of the projected modules' full names, or expressions that match these; empty or all-linear is every linear
-    layer but the head."""
+    """Parts of the projected modules' full names, or regular expressions for them. Empty or all-linear is every linear
+    layer but the head.
+    """
     projection: str = "std"
     embedding_bits: int | None = None
-    """Of embeddings, where that differs."""
+    """Bits for embeddings, if different."""
     fused_experts: bool = False
-    """Muon takes parameters of more than two dimensions, too."""
+    """Muon also updates parameters of more than two dimensions."""
 
     @property
     def rule(self) -> StateRule | None:
-        """The optimizer's rule; None for one without a formula."""
+        """The optimizer's rule; None if it has no formula."""
         return RULES.get(self.name.removesuffix(_LAYERWISE))
 
     @property
-    def within(self) -> bool:
-        """Whether weights are updated during the backward pass."""
+    def is_in_backward(self) -> bool:
+        """True if weights are updated during the backward pass."""
         rule = self.rule
-        return self.name.endswith(_LAYERWISE) or (rule is not None and rule.within)
+        return self.name.endswith(_LAYERWISE) or (rule is not None and rule.in_backward)
 
     @property
-    def one_layer(self) -> bool:
-        """Whether only one decoder layer is trained at a time, from an fp32 copy."""
+    def is_blockwise(self) -> bool:
+        """True if only one decoder layer is trained at a time, from an fp32 copy."""
         return self.name == "badam"
 
 
-def plain(choice: Choice) -> float | None:
-    """Bytes of state per element, where shapes do not matter; None where they do."""
+def compute_uniform_state(choice: OptimizerChoice) -> float | None:
+    """Return the bytes of state per element if they do not depend on shapes, else None."""
     rule = choice.rule
     if rule is None or (rule.kind and not (choice.flat and rule.kind == "factored")):
         return None
     if choice.embedding_bits and choice.embedding_bits != choice.bits and not choice.flat:
         return None
     tensors = rule.tensors + (1 if rule.kind else 0) + (rule.low_precision if choice.updated < 4 else 0)
-    return tensors * _element(choice, rule)
+    return tensors * _compute_element_bytes(choice, rule)
 
 
-def _element(choice: Choice, rule: StateRule) -> float:
+def _compute_element_bytes(choice: OptimizerChoice, rule: StateRule) -> float:
     if rule.fp32:
         return 4.0
     return STATE_BYTES.get(choice.bits, choice.bits / 8) if choice.bits else choice.updated
 
 
-def state_bytes(choice: Choice, shapes: list[Tensors], vectors: int, architecture: Architecture) -> float | None:
-    """Bytes of state of all that is trained: matrices of `shapes`, and `vectors` elements of norms and biases.
+def compute_state_bytes(
+    choice: OptimizerChoice, shapes: list[Tensors], vectors: int, architecture: Architecture
+) -> float | None:
+    """Return the bytes of state of everything that is trained.
 
-    None for an optimizer without a formula, or a projected one of unknown rank.
+    This covers the matrices `shapes`, and `vectors` elements of norms and biases. None for an optimizer without a
+    formula, or a projected one of unknown rank.
     """
     rule = choice.rule
     if rule is None or (rule.kind.startswith("projected") and choice.rank is None):
         return None
-    each = _element(choice, rule)
+    element_bytes = _compute_element_bytes(choice, rule)
     kahan = rule.low_precision if choice.updated < 4 else 0
     of_vectors = rule.tensors + kahan
     if rule.kind in ("factored", "muon", "projected_factored"):
         of_vectors += 1
-    small = each if choice.bits in (None, 16, 32) or architecture.hidden >= _SMALL else 4.0
+    small = element_bytes if choice.bits in (None, 16, 32) or architecture.hidden >= _SMALL else 4.0
     total = of_vectors * vectors * small
     for shape in shapes:
-        total += shape.count * _matrix(choice, rule, shape, each, kahan, architecture)
+        total += shape.count * _compute_matrix_state(choice, rule, shape, element_bytes, kahan, architecture)
     return total
 
 
-def _matrix(
-    choice: Choice, rule: StateRule, shape: Tensors, each: float, kahan: float, architecture: Architecture
+def _compute_matrix_state(
+    choice: OptimizerChoice,
+    rule: StateRule,
+    shape: Tensors,
+    element_bytes: float,
+    kahan: float,
+    architecture: Architecture,
 ) -> float:
-    """Bytes of state of one parameter."""
+    """Return the bytes of state of one parameter."""
     rows, columns, stack, elements = shape.rows, shape.columns, shape.stack, shape.elements
     if shape.part == "embedding" and choice.embedding_bits:
-        each = choice.embedding_bits / 8
+        element_bytes = choice.embedding_bits / 8
     elif elements < _SMALL and choice.bits in (4, 8):
-        each = 4.0
-    whole = (rule.tensors + kahan) * elements * each
+        element_bytes = 4.0
+    full_size = (rule.tensors + kahan) * elements * element_bytes
     kind = rule.kind
     if kind == "factored":
-        return whole + rule.pairs * stack * (rows + columns) * each
+        return full_size + rule.pairs * stack * (rows + columns) * element_bytes
     if kind == "mini":
         if shape.leaf in ("q_proj", "k_proj"):
             numbers = elements * architecture.heads // architecture.hidden**2
         else:
             numbers = rows if stack == 1 else stack * columns
-        return whole + numbers * each
+        return full_size + numbers * element_bytes
     if kind == "muon":
         plain_matrix = stack == 1 or choice.fused_experts
-        return whole if plain_matrix and shape.part not in ("embedding", "head") else whole + elements * each
+        return (
+            full_size
+            if plain_matrix and shape.part not in ("embedding", "head")
+            else full_size + elements * element_bytes
+        )
     if kind.startswith("projected"):
-        low, rest = _projected(choice, shape, architecture), whole
+        share, rest = _compute_projected_share(choice, shape, architecture), full_size
         if kind == "projected_factored":
-            rest = stack * (rows + columns) * each
-        return rest + low * (_low_rank(choice, rule, rows, columns, each) - rest) if low else rest
-    return whole
+            rest = stack * (rows + columns) * element_bytes
+        return (
+            rest + share * (_compute_low_rank_bytes(choice, rule, rows, columns, element_bytes) - rest)
+            if share
+            else rest
+        )
+    return full_size
 
 
-def _projected(choice: Choice, shape: Tensors, architecture: Architecture) -> float:
-    """The share of such parameters that GaLore and APOLLO project: of linear layers only, and of the head where it is
-    named.
+def _compute_projected_share(choice: OptimizerChoice, shape: Tensors, architecture: Architecture) -> float:
+    """Return the share of the matrices of a shape that GaLore and APOLLO project.
+
+    They project linear layers, and the head only if it is named.
     """
     if shape.stack > 1 or shape.part == "embedding":
         return 0.0
-    named = tuple([target for target in choice.targets if target not in _ALL])
-    if shape.part != "head" and (not named or len(named) < len(choice.targets)):
+    names = tuple([target for target in choice.targets if target not in _ALL])
+    if shape.part != "head" and (not names or len(names) < len(choice.targets)):
         return 1.0
-    return share(architecture, shape.leaf, shape.part, shape.count, named) if named else 0.0
+    return compute_match_share(architecture, shape.leaf, shape.part, shape.count, names) if names else 0.0
 
 
-def _low_rank(choice: Choice, rule: StateRule, rows: int, columns: int, each: float) -> float:
-    """The projector and the states in its space. GaLore's is a part of an SVD's factor: of fp32 gradients it is a view
-    that keeps the whole factor alive, of others a copy. APOLLO's is random.
+def _compute_low_rank_bytes(
+    choice: OptimizerChoice, rule: StateRule, rows: int, columns: int, element_bytes: float
+) -> float:
+    """Return the bytes of the projector and of the states in its space.
+
+    GaLore's projector is a part of an SVD's factor: for fp32 gradients it is a view that keeps the whole factor alive,
+    otherwise a copy. APOLLO's is random.
     """
     low, high = min(rows, columns), max(rows, columns)
-    wanted = choice.rank or 0
+    stated_rank = choice.rank or 0
     random = choice.name.startswith("apollo")
-    rank = wanted if random else min(wanted, low)
+    rank = stated_rank if random else min(stated_rank, low)
     narrow = {"reverse_std": high, "right": columns, "left": rows}.get(choice.projection, low)
     wide = rows + columns - narrow
     element = 4.0 if rule.fp32 else choice.updated
-    kept = narrow * (rank if random or element < 4 else low)
+    projector_elements = narrow * (rank if random or element < 4 else low)
     if choice.projection == "full":
-        kept, narrow, wide = (rows + columns) * (low if element == 4 else rank), rank, rank
-    projector = kept * element
+        projector_elements, narrow, wide = (rows + columns) * (low if element == 4 else rank), rank, rank
+    projector = projector_elements * element
     if rule.kind == "projected_factored":
-        return projector + (rank + wide) * each
-    return projector + rule.tensors * rank * wide * each
+        return projector + (rank + wide) * element_bytes
+    return projector + rule.tensors * rank * wide * element_bytes
 
 
-def projecting(choice: Choice, shapes: list[Tensors], architecture: Architecture) -> float:
-    """Bytes that GaLore's SVD of the largest projected gradient makes: its fp32 copy, the solver's, and both factors.
+def compute_projection_bytes(choice: OptimizerChoice, shapes: list[Tensors], architecture: Architecture) -> float:
+    """Return the bytes that GaLore's SVD of the largest projected gradient makes.
 
-    The solver's own workspace is not counted.
+    These are the gradient's fp32 copy, the solver's copy, and both factors. The solver's workspace is not counted.
     """
     if not choice.name.startswith("galore"):
         return 0.0
     sizes = [
         4.0 * (3 * shape.elements + min(shape.rows, shape.columns) ** 2)
         for shape in shapes
-        if _projected(choice, shape, architecture)
+        if _compute_projected_share(choice, shape, architecture)
     ]
     return max(sizes, default=0.0)
 
 
 class Scratch(Frozen):
-    """Bytes that one call makes."""
+    """Temporary bytes of one update."""
 
     each: float = 0.0
-    """Per element of all that it updates."""
+    """Per element of all updated tensors."""
     largest: float = 0.0
     """Per element of the largest tensor."""
     besides: float = 0.0
 
 
-def temporaries(choice: Choice) -> tuple[float, float]:
-    """Bytes that one call makes per element of all it updates, and per element of the largest tensor."""
+def compute_temporaries(choice: OptimizerChoice) -> tuple[float, float]:
+    """Return the temporary bytes of one update per updated element, and per element of the largest tensor."""
     rule = choice.rule
     if rule is None:
         return 0.0, 0.0

@@ -1,6 +1,6 @@
-"""The budgets of one estimate: what a moment has, what torch's allocator and the driver add, and the bounds of both.
+"""The budgets of one estimate: components, the overhead of torch's allocator and the driver, and the bounds of both.
 
-A search makes thousands of estimates: comparisons are written out, as a call of `max` costs as much as ten of them.
+A search makes thousands of estimates. Comparisons are therefore written out: a call of `max` costs ten times as much.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.hardware.catalogue import Hardware
 from cfglint_train.memory import comparable, reserve, transients
-from cfglint_train.memory.activations import activations
+from cfglint_train.memory.activations import compute_activations
 from cfglint_train.memory.budget import Budget, Phase
-from cfglint_train.memory.calibration import CoefficientTable, Residual, table
+from cfglint_train.memory.calibration import CoefficientTable, Residual, load_table
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import ENGINE, GRADIENTS, LOGITS, PAGED, RESERVE, UPDATE
 from cfglint_train.memory.job import Job
-from cfglint_train.memory.layers.families import runs_traced_code
+from cfglint_train.memory.layers.families import is_traced
 from cfglint_train.memory.phase_fields import DISK_FIELDS, NO_FIELDS
 from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.setup import Setup
@@ -27,28 +27,28 @@ if TYPE_CHECKING:
 
 
 Sized = tuple[float, float, dict[Component, float], str]
-"""A moment of a training step: bytes of what it has beside what exists all the time, those of them in the pools of
-other streams, the parts that they are made of, and the event's name.
+"""A moment of a training step: bytes beyond the lasting ones, the part of them in the pools of other streams, the bytes
+by component, and the event's name.
 """
 
 
 class Step(Frozen):
-    """What all moments of a training step share, in bytes."""
+    """Amounts that all moments of a training step share, in bytes."""
 
-    others: float
-    """At the highest moment without the loss, in the pool of the main stream."""
-    most: float
-    """There, if that and the loss shared no block."""
+    highest_without_loss: float
+    """Highest moment without the loss, in the pool of the main stream."""
+    highest_unshared: float
+    """The same moment if it and the loss shared no block."""
     whole_logits: bool
-    apart: float
-    """In whose blocks nothing else fits."""
+    unshared: float
+    """Tensors in whose blocks nothing else fits."""
     engine: float
-    """Of a rollout engine."""
+    """Held by a rollout engine."""
 
 
-def weighed(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, int], ...], float, float, float]:
-    """The sizes of parts, and how much of them lasts, follows the tokens, and comes and goes."""
-    lasting = flowing = passing = 0.0
+def weigh_parts(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, int], ...], float, float, float]:
+    """Return the nonzero sizes, and the sums of the lasting, token-dependent and temporary ones."""
+    lasting = flowing = temporary = 0.0
     sizes: list[tuple[Component, int]] = []
     for component, size in parts.items():
         if size:
@@ -58,211 +58,242 @@ def weighed(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, int],
             else:
                 lasting += size
             if component.passes:
-                passing += size
-    return tuple(sizes), lasting, flowing, passing
+                temporary += size
+    return tuple(sizes), lasting, flowing, temporary
 
 
 class Uncertainty:
-    """What bounds the budgets of a job on one GPU, whatever its batch."""
+    """Bounds of the budgets of a job on one GPU that do not depend on the batch."""
 
-    def __init__(self, job: Job, hardware: Hardware | None, compared: Residual | None) -> None:
-        setup, known, self.job = job.setup, table(), job
+    def __init__(self, job: Job, hardware: Hardware | None, residual: Residual | None) -> None:
+        """Derive the factors and fixed amounts of a job on a GPU."""
+        setup, coefficient_table, self.job = job.setup, load_table(), job
         ranks = setup.ranks
-        self.between: tuple[Phase, list[Phase]] | None = None
-        """Loading, and the other phases between steps, once they were estimated."""
+        self.phases_between_steps: tuple[Phase, list[Phase]] | None = None
+        """Load phase, and the other phases between steps, once they are estimated."""
         self.paged = job.lasting.get(PAGED, 0.0)
-        self.held = weighed(job.lasting)
-        self.capacity: int | None = None if hardware is None else hardware.capacity("gpu")
-        flowing, jobs = flow_residual(setup, known), compared or comparable.residual(setup, known.residuals)
-        self.gaps = reserve.gaps(setup.checkpointing.method not in ("none", "selective_ops"))
-        held_high = known.residuals["states"].high
-        self.flowing_high, self.held_most = 1 + flowing.high, 1 + held_high
-        self.factors = (1 + flowing.low, self.flowing_high, self.held_most, 1 + jobs.low, 1 + jobs.high)
-        """Times what is expected that the bounds of every moment are: of what follows the tokens, the upper one of what
-        lasts, and of all where comparable jobs are less certain."""
-        self.reach = 1 + max(flowing.high, held_high, jobs.high)
-        """How much more than is expected there may be of anything."""
+        self.held = weigh_parts(job.lasting)
+        self.capacity: int | None = None if hardware is None else hardware.get_capacity("gpu")
+        flowing, jobs = (
+            find_flow_residual(setup, coefficient_table),
+            residual or comparable.find_residual(setup, coefficient_table.residuals),
+        )
+        self.gaps = reserve.load_gaps(setup.checkpointing.method not in ("none", "selective_ops"))
+        held_high = coefficient_table.residuals["states"].high
+        self.flow_factor, self.held_factor = 1 + flowing.high, 1 + held_high
+        self.factors = (1 + flowing.low, self.flow_factor, self.held_factor, 1 + jobs.low, 1 + jobs.high)
+        """Factors on the expected value for the bounds of every moment: low and high for token-dependent parts, high
+        for lasting parts, and low and high for the total, according to comparable jobs.
+        """
+        self.highest_factor = 1 + max(flowing.high, held_high, jobs.high)
+        """Highest factor on the expected value of anything."""
         wider = held_high if flowing.high > jobs.high else max(held_high, jobs.high)
         self.held_high = (self.held[1] + self.held[2]) * (1 + wider)
-        """What exists all the time in the bounds that usually are the wider ones (`edges`)."""
-        self.elsewhere, self.stream_part = job.streams
+        """The lasting part of the upper bound that usually is the wider one (see `compute_bounds`)."""
+        self.other_streams, self.stream_part = job.streams
         self.streams_pass = self.stream_part is not None and self.stream_part.passes
         self.whole = ranks.parameter_shards > 1 and job.plan.model.init_device == "cuda"
-        self.leftovers = transients.leftovers(setup, self.whole)
-        self.ahead = transients.read_ahead(setup) if job.plan.method.reads_ahead else 0.0
-        self.pinned = transients.pinned(setup) if self.ahead else 0.0
+        self.leftovers = transients.compute_leftovers(setup, self.whole)
+        self.ahead = transients.compute_read_ahead(setup) if job.plan.method.reads_ahead else 0.0
+        self.pinned = transients.compute_pinned_pages(setup) if self.ahead else 0.0
         modern = hardware is None or (hardware.compute_capability or 9.0) >= 9.0
-        # DeepSpeed makes a process group of one rank, too, and NCCL loads its kernels whatever the number of ranks.
+        # DeepSpeed makes a process group for one rank, too, and NCCL loads its kernels regardless of the number of
+        # ranks.
         group = "nccl" if ranks.world > 1 else "nccl-kernels" if ranks.strategy == "zero" else ""
-        self.around, self.workspace_high, self.context_low, self.around_low, self.around_high = reserve.around(
-            modern, group
+        self.overheads, self.workspace_high, self.context_low, self.overheads_low, self.overheads_high = (
+            reserve.compute_overheads(modern, group)
         )
 
-    def edges(self, lasting: float, flowing: float, paged: float) -> tuple[float, float]:
-        """The bounds of what a moment has, by what its parts say of themselves or by what comparable jobs showed,
-        whichever is wider. The lower one leaves managed memory out.
+    def compute_bounds(self, lasting: float, flowing: float, paged: float) -> tuple[float, float]:
+        """Return the bounds of a moment, from its parts or from comparable jobs, whichever is wider.
+
+        The lower bound leaves managed memory out.
         """
-        flow_low, flow_high, held_most, jobs_low, jobs_high = self.factors
-        least = lasting - paged
-        low, low_of_jobs = least + flowing * flow_low, (least + flowing) * jobs_low
-        high, high_of_jobs = lasting * held_most + flowing * flow_high, (lasting + flowing) * jobs_high
+        flow_low, flow_high, held_factor, jobs_low, jobs_high = self.factors
+        lasting_low = lasting - paged
+        low, low_of_jobs = lasting_low + flowing * flow_low, (lasting_low + flowing) * jobs_low
+        high, high_of_jobs = lasting * held_factor + flowing * flow_high, (lasting + flowing) * jobs_high
         return low if low < low_of_jobs else low_of_jobs, high if high > high_of_jobs else high_of_jobs
 
 
 @lru_cache(maxsize=256)
-def uncertainty_of(job: Job, hardware: Hardware | None, compared: Residual | None) -> Uncertainty:
-    """Return the uncertainty of a job on a GPU. `compared`: how far jobs like it were from their estimates, if that is
-    not what the table says.
+def build_uncertainty(job: Job, hardware: Hardware | None, residual: Residual | None) -> Uncertainty:
+    """Return the uncertainty of a job on a GPU.
+
+    `residual`: the observed error of comparable jobs, if it differs from the calibration table.
     """
-    return Uncertainty(job, hardware, compared)
+    return Uncertainty(job, hardware, residual)
 
 
 class PhaseBudget:
-    """Makes the budgets of the phases of one estimate."""
+    """Builder of the budgets of one estimate."""
 
-    def __init__(self, setup: Setup, reader: Reader, known: Uncertainty) -> None:
+    def __init__(self, setup: Setup, reader: Reader, uncertainty: Uncertainty) -> None:
+        """Prepare the budgets of a setup; `reader` has read its plan."""
         plan = reader.plan
         self.setup, self.reader, self.plan = setup, reader, plan
-        self.known, self.job = known, known.job
-        self.flow = activations(setup)
-        self.basis = (setup, plan, known.capacity)
-        self.lengths = None if setup.batch.records == 0 else reserve.lengths(setup.batch.records)
+        self.uncertainty, self.job = uncertainty, uncertainty.job
+        self.flow = compute_activations(setup)
+        self.basis = (setup, plan, uncertainty.capacity)
+        self.lengths = None if setup.batch.records == 0 else reserve.load_lengths(setup.batch.records)
 
-    def gpu(
+    def build_gpu_budget(
         self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS, steady: bool = True
     ) -> Budget:
-        """The budget of one moment outside of steps. `steady`: what exists all the time comes on top of `parts`."""
-        known = self.known
-        found, lasting, flowing, passing = weighed(parts)
+        """Return the budget of one moment outside of steps.
+
+        `steady`: the lasting parts are added to `parts`.
+        """
+        uncertainty = self.uncertainty
+        sizes, lasting, flowing, temporary = weigh_parts(parts)
         paged = parts.get(PAGED, 0.0)
         if steady:
-            paged = known.paged
-            held, lasts, flows, _ = known.held
-            found, lasting, flowing = held + found, lasting + lasts, flowing + flows
-        low, high = known.edges(lasting, flowing, paged)
-        spare = known.gaps.between(passing)
-        return self._budget(phase, found, fields, paged, (low, high, high), spare, (0.0, 0.0))
+            paged = uncertainty.paged
+            held, lasts, flows, _ = uncertainty.held
+            sizes, lasting, flowing = held + sizes, lasting + lasts, flowing + flows
+        low, high = uncertainty.compute_bounds(lasting, flowing, paged)
+        spare = uncertainty.gaps.estimate_between_steps(temporary)
+        return self._bound_gpu_budget(phase, sizes, fields, paged, (low, high, high), spare, (0.0, 0.0))
 
-    def step(self, phase: str, step: Step, moments: list[Sized], best: Sized) -> Budget:
-        """The budget of the forward or backward pass or the update, `best` of whose `moments` has most bytes. Another
-        may be less certain, or have less in the pools of other streams: each bound is the highest of all.
+    def build_step_budget(self, phase: str, step: Step, moments: list[Sized], highest_moment: Sized) -> Budget:
+        """Return the budget of the forward pass, the backward pass or the update.
+
+        `highest_moment` has the most bytes of the `moments`. Another moment may be less certain, or have less in the
+        pools of other streams: each bound is the highest of all.
         """
-        known = self.known
-        others, most, whole_logits, apart, engine = step
-        total, inside, parts, _ = best
+        uncertainty = self.uncertainty
+        highest_without_loss, highest_unshared, whole_logits, unshared, engine = step
+        total, in_stream, parts, _ = highest_moment
         if engine:
             parts[ENGINE] = engine
-        found, lasting, flowing, passing = weighed(parts)
-        held, lasts, flows, _ = known.held
-        low, high = known.edges(lasting + lasts, flowing + flows, known.paged)
-        reserved, top, leaving = high - inside, total - inside, 0.0
+        sizes, lasting, flowing, temporary = weigh_parts(parts)
+        held, lasts, flows, _ = uncertainty.held
+        low, high = uncertainty.compute_bounds(lasting + lasts, flowing + flows, uncertainty.paged)
+        reserved, top, leaving = high - in_stream, total - in_stream, 0.0
         sharded = self.setup.ranks.parameter_shards > 1
         for moment in moments:
-            size, elsewhere, own, _ = moment
+            size, in_other_streams, moment_parts, _ = moment
             if sharded:
-                left = size - own.get(GRADIENTS, 0.0) - (elsewhere if known.streams_pass else 0.0)
-                if left > leaving:
-                    leaving = left
-            if moment is best:
+                left_bytes = (
+                    size - moment_parts.get(GRADIENTS, 0.0) - (in_other_streams if uncertainty.streams_pass else 0.0)
+                )
+                if left_bytes > leaving:
+                    leaving = left_bytes
+            if moment is highest_moment:
                 continue
-            if size - elsewhere > top:
-                top = size - elsewhere
+            if size - in_other_streams > top:
+                top = size - in_other_streams
             size += engine + lasts + flows
-            largest = size * known.reach
-            if size <= low and largest <= high and largest - elsewhere <= reserved:
+            largest = size * uncertainty.highest_factor
+            if size <= low and largest <= high and largest - in_other_streams <= reserved:
                 continue
-            _, lasting_, flowing_, _ = weighed(own)
-            edges = known.edges(lasting_ + engine + lasts, flowing_ + flows, known.paged)
-            low, high, reserved = max(low, edges[0]), max(high, edges[1]), max(reserved, edges[1] - elsewhere)
+            _, lasting_, flowing_, _ = weigh_parts(moment_parts)
+            edges = uncertainty.compute_bounds(lasting_ + engine + lasts, flowing_ + flows, uncertainty.paged)
+            low, high, reserved = max(low, edges[0]), max(high, edges[1]), max(reserved, edges[1] - in_other_streams)
         top += engine
-        gaps, most = known.gaps, most + engine
-        pools = known.elsewhere + top - total - engine
+        gaps, highest_unshared = uncertainty.gaps, highest_unshared + engine
+        pools = uncertainty.other_streams + top - total - engine
         pools = pools if pools > 0 else 0.0
-        highest = reserved - known.held_high
-        highest = (highest if highest > top else top) / known.flowing_high
-        spare_low, spare, spare_high = gaps.of_step(others, most, top, highest)
+        top_with_factor = reserved - uncertainty.held_high
+        top_with_factor = (top_with_factor if top_with_factor > top else top) / uncertainty.flow_factor
+        spare_low, spare, spare_high = gaps.estimate_step(highest_without_loss, highest_unshared, top, top_with_factor)
         alone_low, alone, alone_high = gaps.apart
-        kept, kept_high = apart * alone, apart * alone_high
+        kept, kept_high = unshared * alone, unshared * alone_high
         if self.lengths is not None:
             loss = parts.get(LOGITS, 0.0)
-            beside = passing - (inside if known.streams_pass else 0.0) - loss - parts.get(UPDATE, 0.0)
-            beside = beside if beside > 0 else 0.0
-            grown, most = self.lengths.kept(loss, beside) if whole_logits else self.lengths.kept(0.0, beside + loss)
+            passing_rest = temporary - (in_stream if uncertainty.streams_pass else 0.0) - loss - parts.get(UPDATE, 0.0)
+            passing_rest = passing_rest if passing_rest > 0 else 0.0
+            grown, highest_unshared = (
+                self.lengths.estimate_cached(loss, passing_rest)
+                if whole_logits
+                else self.lengths.estimate_cached(0.0, passing_rest + loss)
+            )
             grown -= spare
-            kept, kept_high = kept if kept > grown else grown, kept_high + most
-        if sharded:  # what steps leave is verified on one rank only
-            left = gaps.between(leaving)[2]
-            spare_high = spare_high if spare_high > left else left
-        if known.leftovers or known.pinned:  # what making the model left, where this moment does not need it
-            rest = lasts + known.leftovers + known.elsewhere - (lasting + lasts + flowing + flows + spare + pools)
-            kept, kept_high = max(kept, rest), max(kept_high, rest + known.pinned)
-        return self._budget(
+            kept, kept_high = kept if kept > grown else grown, kept_high + highest_unshared
+        if sharded:  # cached memory left by steps has been verified on one rank only
+            left_bytes = gaps.estimate_between_steps(leaving)[2]
+            spare_high = spare_high if spare_high > left_bytes else left_bytes
+        if (
+            uncertainty.leftovers or uncertainty.pinned
+        ):  # memory left by building the model that this moment does not use
+            rest = (
+                lasts
+                + uncertainty.leftovers
+                + uncertainty.other_streams
+                - (lasting + lasts + flowing + flows + spare + pools)
+            )
+            kept, kept_high = max(kept, rest), max(kept_high, rest + uncertainty.pinned)
+        return self._bound_gpu_budget(
             phase,
-            held + found,
+            held + sizes,
             NO_FIELDS,
-            known.paged,
-            (low, high, reserved + known.elsewhere),
-            (spare_low + apart * alone_low, spare, spare_high),
+            uncertainty.paged,
+            (low, high, reserved + uncertainty.other_streams),
+            (spare_low + unshared * alone_low, spare, spare_high),
             (kept, kept_high),
             pools,
         )
 
-    def _budget(
+    def _bound_gpu_budget(
         self,
         phase: str,
-        found: tuple[tuple[Component, int], ...],
+        parts: tuple[tuple[Component, int], ...],
         fields: frozenset[Field],
         paged: float,
         bounds: tuple[float, float, float],
         spare: tuple[float, float, float],
-        kept: tuple[float, float],
+        cached: tuple[float, float],
         pools: float = 0.0,
     ) -> Budget:
-        """A GPU's budget. `bounds`: low and high of what is allocated, and high with the pools of other streams, which
-        are `pools` beyond what is allocated. `spare`: what torch's allocator has beyond that, at least, as expected and
-        at most. `kept`: what it gives back before an allocation fails, as expected and at most.
-        """
-        known = self.known
-        low, high, reserved = bounds
-        reserved += spare[2] * known.flowing_high
-        managed = paged * known.held_most - known.workspace_high
-        low += known.around_low
-        spans = (low - known.context_low, high - managed, reserved - managed + kept[1], spare[0] + pools)
-        sizes = (*found, *known.around, (RESERVE, int(spare[1] + pools)))
-        top = int(known.around_high + reserved)
-        return Budget("gpu", sizes, int(low), top, fields, spans, int(kept[0]), phase, self.basis)
+        """Return a GPU's budget with the overheads of driver and allocator.
 
-    def host(self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS) -> Budget:
-        """A budget of one node."""
-        coefficients = table().coefficients
+        `bounds`: low and high of the allocated bytes, and high with the pools of other streams, which exceed the
+        allocated bytes by `pools`. `spare`: low, expected and high of the further bytes that torch's allocator holds.
+        `cached`: expected and high bytes that it frees before an allocation fails.
+        """
+        uncertainty = self.uncertainty
+        low, high, reserved = bounds
+        reserved += spare[2] * uncertainty.flow_factor
+        managed = paged * uncertainty.held_factor - uncertainty.workspace_high
+        low += uncertainty.overheads_low
+        spans = (low - uncertainty.context_low, high - managed, reserved - managed + cached[1], spare[0] + pools)
+        sizes = (*parts, *uncertainty.overheads, (RESERVE, int(spare[1] + pools)))
+        top = int(uncertainty.overheads_high + reserved)
+        return Budget("gpu", sizes, int(low), top, fields, spans, int(cached[0]), phase, self.basis)
+
+    def build_host_budget(
+        self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS
+    ) -> Budget:
+        """Return a budget of one node."""
+        coefficients = load_table().coefficients
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         low = high = 0.0
         for component, size in sizes:
-            _, least, expected, most, _, _ = coefficients[component.coefficient]
-            low += size * least / expected
-            high += size * most / expected
+            _, low_value, expected, high_value, _, _ = coefficients[component.coefficient]
+            low += size * low_value / expected
+            high += size * high_value / expected
         return Budget("host", sizes, int(low), int(high), fields, phase=phase, basis=self.basis)
 
-    def disk(self, phase: str, parts: dict[Component, float]) -> Budget:
-        """A budget of the job's checkpoints: arithmetic."""
+    def build_disk_budget(self, phase: str, parts: dict[Component, float]) -> Budget:
+        """Return the budget of the job's checkpoints on disk, which is exact."""
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         total = sum([size for _, size in sizes])
         return Budget("disk", sizes, total, total, DISK_FIELDS, phase=phase, basis=self.basis)
 
 
 _PARTLY: Final = frozenset(("selective", "fine_grained", "budget", "every_n"))
-"""Ways of recomputing a part of what a layer keeps."""
+"""Checkpointing methods that recompute only some of the kept tensors."""
 
 
-def flow_residual(setup: Setup, known: CoefficientTable) -> Residual:
-    """The residual that belongs to what follows the tokens."""
+def find_flow_residual(setup: Setup, coefficient_table: CoefficientTable) -> Residual:
+    """Return the residual of the token-dependent parts."""
     ranks = setup.ranks
-    untraced = known.residuals["untraced"]
+    untraced = coefficient_table.residuals["untraced"]
     if ranks.tensor > 1 and ranks.sequence_split == 1:  # between all of it on every rank and an even share
         return untraced._replace(low=(1 + untraced.low) / ranks.tensor - 1)
     if ranks.tensor * ranks.pipeline * ranks.context * ranks.expert > 1:
         return untraced
     if setup.compiled.layers:
-        return known.residuals["compiled"]
+        return coefficient_table.residuals["compiled"]
     unsure = setup.approximate or setup.checkpointing.method in _PARTLY
-    return untraced if unsure or not runs_traced_code(setup.architecture) else known.residuals["traced"]
+    return untraced if unsure or not is_traced(setup.architecture) else coefficient_table.residuals["traced"]

@@ -1,4 +1,4 @@
-"""Plan fields that the budgets of one phase rest on beside those that every number rests on."""
+"""Plan fields that only the budgets of some phases depend on."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DISK_FIELDS: Final[frozenset[Field]] = SAVE_FIELDS | frozenset(
         "rollout.batch",
     )
 )
-"""How many checkpoints are on disk follows from the length of the run, too."""
+"""The number of checkpoints on disk also depends on the length of the run."""
 SAVE_HOST_FIELDS: Final = HOST_FIELDS | SAVE_FIELDS
 RESUME_FIELDS: Final[frozenset[Field]] = frozenset(
     (

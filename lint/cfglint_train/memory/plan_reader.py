@@ -1,4 +1,4 @@
-"""Takes fields out of a plan, and remembers which were read, which are missing and which were assumed."""
+"""A reader of plan fields that records which were read, which are missing and which were assumed."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
     Missing = Field | Literal["model"]
 
 MODEL: Final = "model"
-"""Missing, beside plan fields: the shape of the model, or a formula for its layers."""
+"""Missing besides plan fields: the shape of the model, or a formula for its layers."""
 
 _FETCH: Final[dict[Field, Callable[[Plan], Any]]] = {field: attrgetter(field) for field in FIELDS}
 
 
 class Reader:
-    """The fields of one plan. A value is None if the plan does not state it.
+    """A reader of the fields of one plan. A value is None if the plan does not state it.
 
-    `unreadable` are those that are stated, with a value that cannot be determined: no usual value replaces them.
+    `unreadable`: fields that are set to a value that cannot be determined. No default replaces them.
     """
 
     __slots__ = ("assumed", "fields", "get", "missing", "plan", "unreadable")
 
     def __init__(self, plan: Plan, unreadable: frozenset[Field] = frozenset()) -> None:
+        """Start reading a plan."""
         self.plan = plan
         self.unreadable = unreadable
         self.fields: list[Field] = []
@@ -42,50 +43,52 @@ class Reader:
             return fetch[field](plan)
 
         self.get: Callable[[Field], Any] = get
-        """The value of a field, None where it is unknown. A closure: an estimate asks seventy times."""
+        """Reader of one field, which returns None if it is unknown. A closure, because an estimate reads seventy
+        fields.
+        """
 
     @property
-    def blind(self) -> list[Field]:
-        """The fields that were read although their value cannot be determined."""
+    def undetermined(self) -> list[Field]:
+        """Fields that were read although their value cannot be determined."""
         return [field for field in dict.fromkeys(self.fields) if field in self.unreadable] if self.unreadable else []
 
-    def repeat(self, other: Reader) -> None:
-        """Remember what another reader remembers: what was read before of a plan that is alike in it."""
+    def include(self, other: Reader) -> None:
+        """Add the records of another reader, which read the same values before."""
         self.fields += other.fields
         self.missing += other.missing
         self.assumed += other.assumed
 
-    def flag(self, field: Field) -> bool:
-        """Whether a field is switched on; off if unknown."""
+    def get_flag(self, field: Field) -> bool:
+        """Return whether a field is switched on; False if unknown."""
         return bool(self.get(field))
 
-    def number(self, field: Field) -> Any:
-        """A number, 0 if unknown."""
+    def get_number(self, field: Field) -> Any:
+        """Return a number, 0 if unknown."""
         return self.get(field) or 0
 
-    def offloads(self, field: Field) -> bool:
-        """Whether a field names a place outside the GPU; no if unknown."""
+    def is_offloaded(self, field: Field) -> bool:
+        """Return whether a field names a place outside the GPU; False if unknown."""
         return (self.get(field) or "none") != "none"
 
-    def need(self, field: Field) -> Any:
-        """The value; without it there is no estimate."""
+    def require(self, field: Field) -> Any:
+        """Return the value, and record it as missing if unknown: there is no estimate without it."""
         value = self.get(field)
         if value is None:
             self.missing.append(field)
         return value
 
-    def count(self, field: Field) -> Any:
-        """A number from 1 on; there is no estimate of a batch of nothing either."""
+    def require_count(self, field: Field) -> Any:
+        """Return a number of at least 1, and record the field as missing otherwise."""
         value = self.get(field)
         if value is None or value <= 0:
             self.missing.append(field)
             return None
         return value
 
-    def assume(self, field: Field, usual: Any) -> Any:
-        """The value, or the usual one if unknown."""
+    def assume(self, field: Field, default: Any) -> Any:
+        """Return the value, or `default` if unknown; the field is then recorded as assumed."""
         value = self.get(field)
         if value is None:
             self.assumed.append(field)
-            return usual
+            return default
         return value

@@ -1,4 +1,4 @@
-"""The ranks of a job: how many share each kind of state, and what of the model each one has."""
+"""The ranks of a job: how many share each kind of state, and the part of the model of each."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.choices import FSDP
 
 if TYPE_CHECKING:
-    from cfglint_train.memory.sharding import Slice  # imported for the jobs that split the model: few do
+    from cfglint_train.memory.sharding import Slice  # few jobs split the model
 
 
 class Ranks(Frozen):
-    """How many ranks there are, and over how many of them each kind of state is spread."""
+    """Number of ranks, and number of shards of each kind of state."""
 
     strategy: str
     fsdp: bool
     zero_stage: int
     nodes: int
     local: int
-    """Of one node."""
+    """Ranks of one node."""
     shards: int
-    """Ranks that share one copy of what is sharded."""
+    """Ranks that share one copy of a sharded state."""
     parameter_shards: int
     gradient_shards: int
     optimizer_shards: int
@@ -31,11 +31,11 @@ class Ranks(Frozen):
     context: int
     expert: int
     sequence_split: int
-    """Tensor-parallel ranks that share a sequence outside the matrices; 1 where each has all of it."""
+    """Tensor-parallel ranks that share a sequence outside the matrices; 1 if each has all of it."""
 
     @property
     def world(self) -> int:
-        """All ranks."""
+        """Number of all ranks."""
         return self.nodes * self.local
 
 
@@ -43,15 +43,15 @@ class ModelPart(Frozen):
     """The part of the model that one rank computes."""
 
     ends: bool = True
-    """The output matrix and the loss are among it."""
+    """Includes the output matrix and the loss."""
     head_split: int = 1
     """Ranks that share the output matrix, although each has all logits."""
     in_flight: float = 1.0
-    """Micro batches whose activations a stage of a pipeline holds at once."""
+    """Micro batches whose activations a pipeline stage holds at once."""
 
 
-def ranks_of(reader: Reader, strategy: str) -> Ranks:
-    """The ranks of the job; one where a rank is not stated."""
+def read_ranks(reader: Reader, strategy: str) -> Ranks:
+    """Return the ranks of the job. A degree that is not stated is 1."""
     get = reader.get
     roles = get("model.roles")
     actor = next((role for role in roles if role.name == "actor" and role.gpus_per_node), None) if roles else None
@@ -60,18 +60,18 @@ def ranks_of(reader: Reader, strategy: str) -> Ranks:
     elif actor is not None:
         nodes, local = actor.nodes or 1, actor.gpus_per_node
     else:
-        nodes, local = reader.need("launch.nodes") or 1, reader.need("launch.gpus_per_node") or 1
+        nodes, local = reader.require("launch.nodes") or 1, reader.require("launch.gpus_per_node") or 1
     tensor, pipeline = get("parallel.tensor") or 1, get("parallel.pipeline") or 1
     count = max(1, nodes * local // (tensor * pipeline))
     stage, shards, fsdp = 0, 1, strategy in FSDP
     if strategy == "zero":
-        stage, shards = reader.need("parallel.zero_stage") or 0, count
+        stage, shards = reader.require("parallel.zero_stage") or 0, count
     elif fsdp:
         sharding = reader.assume("parallel.sharding", "full_shard")
         size, replicas = get("parallel.shard_size"), get("parallel.replicas")
-        # Ranks of context and expert parallelism share the states, too, whatever the degree of sharding counts.
-        both = count // replicas if replicas else 0
-        shards = max(size or 0, both) or (local if sharding.startswith("hybrid") else count)
+        # Ranks of context and expert parallelism also share the states, regardless of the stated degree of sharding.
+        per_replica = count // replicas if replicas else 0
+        shards = max(size or 0, per_replica) or (local if sharding.startswith("hybrid") else count)
         shards = 1 if sharding == "no_shard" else max(1, min(shards, count))
     return Ranks(
         strategy=strategy,
@@ -91,21 +91,24 @@ def ranks_of(reader: Reader, strategy: str) -> Ranks:
     )
 
 
-def part_of(
+def read_model_part(
     reader: Reader, ranks: Ranks, whole: Architecture, accumulation: int, last: bool
 ) -> tuple[Architecture, ModelPart]:
-    """Return what a rank computes; `last`: of a pipeline's last stage, else of its first."""
+    """Return the rank's part of the model. `last`: on a pipeline's last stage, else on its first."""
     if ranks.tensor * ranks.pipeline * ranks.expert == 1:
         return whole, ModelPart()
     from cfglint_train.memory import sharding
 
-    found, in_flight = _slice(reader, ranks, whole.layers, accumulation, last)
-    architecture = sharding.local(whole, found._replace(sharded=ranks.fsdp))
-    return architecture, ModelPart(found.last, found.head // found.logits, in_flight)
+    model_slice, in_flight = _read_slice(reader, ranks, whole.layers, accumulation, last)
+    architecture = sharding.build_rank_architecture(whole, model_slice._replace(sharded=ranks.fsdp))
+    return architecture, ModelPart(model_slice.last, model_slice.head // model_slice.logits, in_flight)
 
 
-def _slice(reader: Reader, ranks: Ranks, layers: int, accumulation: int, ends: bool) -> tuple[Slice, float]:
-    """The slice of the model, and how many micro batches it holds at once; `ends`: of a pipeline's last stage."""
+def _read_slice(reader: Reader, ranks: Ranks, layers: int, accumulation: int, last: bool) -> tuple[Slice, float]:
+    """Return the slice of the model, and the micro batches it holds at once.
+
+    `last`: on a pipeline's last stage, else on its first.
+    """
     from cfglint_train.memory import sharding
 
     get, stages, tensor = reader.get, ranks.pipeline, ranks.tensor
@@ -114,11 +117,11 @@ def _slice(reader: Reader, ranks: Ranks, layers: int, accumulation: int, ends: b
     part = sharding.Slice(tensor, embedding, head, logits=tensor if split == "all" else 1, expert=ranks.expert)
     if stages == 1:
         return part, 1.0
-    schedule, each = reader.assume("parallel.schedule", "1f1b"), get("parallel.stages")
-    each = each or (1 if schedule in ("1f1b", "gpipe") else 2)
-    pipeline = sharding.Pipeline(stages, schedule, accumulation, each)
-    # Stages as even as they go; with two stages a rank the V-shaped schedules put both ends on the first rank.
-    mine = min(layers, -(-layers // (stages * each)) * each)
-    both = schedule == "zbv"
-    part = part._replace(layers=mine, first=not ends or both, last=ends or both)
-    return part, sharding.in_flight(pipeline, stages - 1 if ends and not both else 0)
+    schedule, per_rank = reader.assume("parallel.schedule", "1f1b"), get("parallel.stages")
+    per_rank = per_rank or (1 if schedule in ("1f1b", "gpipe") else 2)
+    pipeline = sharding.Pipeline(stages, schedule, accumulation, per_rank)
+    # Stages are as even as possible. With two stages per rank, the V-shaped schedules put both ends on the first rank.
+    rank_layers = min(layers, -(-layers // (stages * per_rank)) * per_rank)
+    has_both_ends = schedule == "zbv"
+    part = part._replace(layers=rank_layers, first=not last or has_both_ends, last=last or has_both_ends)
+    return part, sharding.count_in_flight(pipeline, stages - 1 if last and not has_both_ends else 0)

@@ -1,4 +1,4 @@
-"""GPU memory beyond what is allocated: torch's allocator and the driver (docs/memory/allocator.md)."""
+"""GPU memory beyond the allocated bytes: torch's allocator and the driver (docs/memory/allocator.md)."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from functools import lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.activations import Activations
-from cfglint_train.memory.calibration import Coefficient, table
+from cfglint_train.memory.calibration import Coefficient, load_table
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import CONTEXT, WORKSPACES
 from cfglint_train.memory.setup import Setup
 
 
 @lru_cache(maxsize=8)
-def around(modern: bool, group: str) -> tuple[tuple[tuple[Component, int], ...], float, float, float, float]:
-    """What the card loses beside torch's allocator, and the workspaces: the parts, the highest workspaces, the lowest
-    context, and both bounds of all of it. `modern`: compute capability 9.0 and later; `group`: the coefficient of the
-    process group, empty without one.
+def compute_overheads(modern: bool, group: str) -> tuple[tuple[tuple[Component, int], ...], float, float, float, float]:
+    """Return the memory of the card outside torch's allocator, and the workspaces.
+
+    The result has the components, the highest workspaces, the lowest context, and both bounds of the sum. `modern`:
+    compute capability 9.0 and later; `group`: the coefficient of the process group, empty without one.
     """
-    known = table().coefficients
-    workspace, context = known["workspace-sm90" if modern else "workspace-sm80"], known["context"]
-    nccl = known[group] if group else None
+    coefficients = load_table().coefficients
+    workspace, context = coefficients["workspace-sm90" if modern else "workspace-sm80"], coefficients["context"]
+    nccl = coefficients[group] if group else None
     parts = ((WORKSPACES, int(workspace.expected)), (CONTEXT, int(context.expected + (nccl.expected if nccl else 0))))
     low = context.low + (nccl.low if nccl else 0)
     high = context.high + (nccl.high if nccl else 0)
@@ -28,58 +29,66 @@ def around(modern: bool, group: str) -> tuple[tuple[tuple[Component, int], ...],
 
 
 Range = tuple[float, float, float]
-"""Of a coefficient: low, expected, high."""
+"""Low, expected and high value of a coefficient."""
 
 
-def _range(coefficient: Coefficient) -> Range:
+def _get_range(coefficient: Coefficient) -> Range:
     return coefficient.low, coefficient.expected, coefficient.high
 
 
 class Gaps(Frozen):
-    """What the allocator reserves beyond what is allocated, in the pool of the main stream."""
+    """Coefficients of the reserved bytes beyond the allocated ones, in the pool of the main stream."""
 
     apart: Range
     split: Range
     fragmentation: Range
 
-    def of_step(self, others: float, most: float, total: float, highest: float) -> Range:
-        """Bytes at a moment of a step that has `total` bytes of what comes and goes, at most `highest`. `others`: the
-        step's highest moment without the loss; `most`: what there would be if that and the loss shared no block.
+    def estimate_step(
+        self, highest_without_loss: float, highest_unshared: float, total: float, highest: float
+    ) -> Range:
+        """Return the reserved bytes at a moment of a step.
+
+        `total`: temporary bytes of the moment, at most `highest`. `highest_without_loss`: the step's highest moment
+        without the loss. `highest_unshared`: the sum if that and the loss shared no block.
         """
-        room = most - total if most > total else 0.0
-        room_high = most - highest if most > highest else 0.0
+        room = highest_unshared - total if highest_unshared > total else 0.0
+        room_high = highest_unshared - highest if highest_unshared > highest else 0.0
         (apart_low, apart, apart_high), (split_low, split, split_high) = self.apart, self.split
         return (
-            room * apart_low + others * split_low,
-            room * apart + others * split,
-            room_high * apart_high + others * split_high,
+            room * apart_low + highest_without_loss * split_low,
+            room * apart + highest_without_loss * split,
+            room_high * apart_high + highest_without_loss * split_high,
         )
 
-    def between(self, passing: float) -> Range:
-        """The same outside of steps, of what comes and goes."""
+    def estimate_between_steps(self, temporary: float) -> Range:
+        """Return the reserved bytes outside of steps for the `temporary` bytes."""
         low, expected, high = self.fragmentation
-        return passing * low, passing * expected, passing * high
+        return temporary * low, temporary * expected, temporary * high
 
 
 @lru_cache(maxsize=2)
-def gaps(recomputes: bool) -> Gaps:
-    """The coefficients of a job that recomputes its layers, or keeps their activations."""
-    known, of = table().coefficients, "-checkpointed" if recomputes else ""
-    return Gaps(*[_range(known[f"{name}{of}"]) for name in ("apart", "split", "fragmentation")])
+def load_gaps(recomputes: bool) -> Gaps:
+    """Return the coefficients of a job that recomputes its layers, or keeps their activations."""
+    coefficients, suffix = load_table().coefficients, "-checkpointed" if recomputes else ""
+    return Gaps(*[_get_range(coefficients[f"{name}{suffix}"]) for name in ("apart", "split", "fragmentation")])
 
 
 class Lengths(Frozen):
-    """What batches of other lengths leave in the allocator's cache: a batch that is longer than all before it finds no
-    block for its largest tensors, and those of the batches before stay.
+    """Cached blocks left by batches of other lengths.
+
+    A batch that is longer than all before it finds no block for its largest tensors, and those of the earlier batches
+    stay.
     """
 
     records: tuple[float, float]
-    """The batches that were the longest so far, as multiples of the longest, itself left out: expected and highest."""
+    """The earlier record batches, as multiples of the longest one, which is not included: expected and highest sum."""
     pieces: Range
 
-    def kept(self, loss: float, others: float) -> tuple[float, float]:
-        """Expected and highest bytes, of a batch with `loss` bytes of whole logits and `others` that come and go: what
-        the loss left has room for the others, which are smaller.
+    def estimate_cached(self, loss: float, others: float) -> tuple[float, float]:
+        """Return the expected and highest cached bytes.
+
+        `loss`: bytes of whole logits of a batch; `others`: its temporary bytes. The blocks of the loss have room for
+        the others, which are smaller.
         """
         expected, high = self.records
         _, usual, most = self.pieces
@@ -87,25 +96,26 @@ class Lengths(Frozen):
         return expected * (loss if loss > usual else usual), high * (loss if loss > most else most)
 
 
-def of_lengths(setup: Setup) -> tuple[str, ...]:
-    """The coefficients that `lengths` takes for a setup."""
+def list_length_coefficients(setup: Setup) -> tuple[str, ...]:
+    """Return the coefficients that `load_lengths` uses for a setup."""
     if setup.batch.records == 0:
         return ()
     return ("cached", "records") if setup.batch.records is None else ("cached",)
 
 
 @lru_cache(maxsize=8)
-def lengths(records: float | None) -> Lengths:
-    """Of batches whose order is known, or may be any."""
-    known = table().coefficients
-    _, expected, high = _range(known["records"]) if records is None else (0.0, records, records)
-    return Lengths((expected, high), _range(known["cached"]))
+def load_lengths(records: float | None) -> Lengths:
+    """Return the coefficients for batches in a known order (`records`), or in any order (None)."""
+    coefficients = load_table().coefficients
+    _, expected, high = _get_range(coefficients["records"]) if records is None else (0.0, records, records)
+    return Lengths((expected, high), _get_range(coefficients["cached"]))
 
 
-def never_shared(setup: Setup, flow: Activations | None) -> float:
-    """Bytes of activations in whose blocks no gradient fits, because a matrix has more elements than a tensor of the
-    micro batch. They are whole segments of large blocks: torch does not join them, and gives them back before an
-    allocation fails.
+def compute_unshared_activations(setup: Setup, flow: Activations | None) -> float:
+    """Return the bytes of activations in whose blocks no gradient fits.
+
+    This happens if a matrix has more elements than a tensor of the micro batch. Such activations are whole segments of
+    large blocks: torch does not join them, and frees them before an allocation fails.
     """
     if flow is None or setup.weights.adapters or setup.ranks.gradient_shards > 1:
         return 0.0

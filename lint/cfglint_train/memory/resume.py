@@ -1,4 +1,4 @@
-"""What loading a checkpoint takes of a host before the first step. All amounts are bytes of the worst node.
+"""Host memory of loading a checkpoint before the first step. All amounts are bytes of the worst node.
 
 Sources: transformers 5.23.0 (trainer.py, `_load_optimizer_and_scheduler`), deepspeed 0.19.8 (engine.py,
 `load_checkpoint`), accelerate 1.15.0 (utils/fsdp_utils.py), ai2-olmo 0.6.0 (checkpoint.py, `restore_checkpoint`);
@@ -10,70 +10,71 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import LOADED_OPTIMIZER, LOADED_WEIGHTS
-from cfglint_train.memory.save import parts
+from cfglint_train.memory.save import count_parts
 from cfglint_train.memory.setup import Setup
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
 
 
 class Resume(Frozen):
-    """Loading one checkpoint."""
+    """Cost of loading one checkpoint."""
 
     host: dict[Component, float]
     event: str
 
 
-def resume(setup: Setup, plan: Plan) -> Resume | None:
-    """The cost of loading a checkpoint with its optimizer; None where nothing is loaded, or the way is unknown."""
+def estimate_resume(setup: Setup, plan: Plan) -> Resume | None:
+    """Return the cost of loading a checkpoint with its optimizer, or None if none is loaded or the way is unknown."""
     ranks, formats = setup.ranks, setup.formats
     checkpoint = plan.checkpoint
     if not (checkpoint.load_path or checkpoint.resume_latest):
         return None
     if checkpoint.checkpointer is not None:
-        return _olmo(setup, plan)
+        return _estimate_olmo_resume(setup, plan)
     if checkpoint.model_only or checkpoint.load_optimizer is False or setup.optimizer.state is None:
         return None
-    each = setup.optimizer.state
+    state_bytes = setup.optimizer.state
     if ranks.strategy == "zero" and ranks.zero_stage:
-        shards = setup.weights.trained * (each + (formats.master or formats.held)) / ranks.optimizer_shards
-        # Below stage 3 every rank reads the whole module first, and gives it up before it reads its states.
+        shards = setup.weights.trained * (state_bytes + (formats.master or formats.held)) / ranks.optimizer_shards
+        # Below stage 3 every rank reads the whole module first, and frees it before it reads its states.
         module = 0.0 if ranks.zero_stage == 3 else (setup.weights.trained + setup.weights.frozen) * formats.gathered
         if setup.weights.adapters:
             module = min(module, setup.weights.trained * formats.held)
         part = LOADED_OPTIMIZER if shards >= module else LOADED_WEIGHTS
-        return Resume({part: ranks.local * max(shards, module)}, "every rank reads its shards of the states")
+        return Resume({part: ranks.local * max(shards, module)}, "every rank reads its shards")
     if ranks.strategy in FSDP:
         if checkpoint.state_dict != "full":
             return None  # read tensor by tensor into the shards
-        times = parts(setup)
-        weights = times * (
+        part_count = count_parts(setup)
+        weights = part_count * (
             setup.weights.trained * formats.held
             + (0.0 if setup.weights.adapters else setup.weights.frozen * formats.gathered)
         )
-        states = times * setup.weights.trained * each
-        weights *= readers(setup)
+        states = part_count * setup.weights.trained * state_bytes
+        weights *= count_readers(setup)
         part = LOADED_OPTIMIZER if states >= weights else LOADED_WEIGHTS
-        return Resume({part: max(weights, states)}, "rank 0 reads the whole states")
+        return Resume({part: max(weights, states)}, "rank 0 reads all states")
     if ranks.world > 1:
-        return None  # straight onto each GPU
-    return Resume({LOADED_OPTIMIZER: setup.weights.trained * each}, "the states come over the host")
+        return None  # loaded directly onto each GPU
+    return Resume({LOADED_OPTIMIZER: setup.weights.trained * state_bytes}, "the states are loaded through the host")
 
 
-def _olmo(setup: Setup, plan: Plan) -> Resume | None:
-    """OLMo under DDP: every rank reads all weights, and holds them while it reads all states (`FullCheckpointer`).
+def _estimate_olmo_resume(setup: Setup, plan: Plan) -> Resume | None:
+    """Return the cost for OLMo under DDP: every rank holds all weights while it reads all states (`FullCheckpointer`).
 
-    Under FSDP the kind of the checkpoint that is loaded decides, which is not estimated.
+    Under FSDP it depends on the kind of the loaded checkpoint, which is not estimated.
     """
     if plan.parallel.strategy != "ddp":
         return None
-    found: dict[Component, float] = {LOADED_WEIGHTS: setup.ranks.local * setup.weights.trained * setup.formats.held}
+    loaded: dict[Component, float] = {LOADED_WEIGHTS: setup.ranks.local * setup.weights.trained * setup.formats.held}
     if plan.checkpoint.load_optimizer is not False and setup.optimizer.state is not None:
-        found[LOADED_OPTIMIZER] = setup.ranks.local * setup.weights.trained * setup.optimizer.state
-    return Resume(found, "every rank reads the whole checkpoint")
+        loaded[LOADED_OPTIMIZER] = setup.ranks.local * setup.weights.trained * setup.optimizer.state
+    return Resume(loaded, "every rank reads the whole checkpoint")
 
 
-def readers(setup: Setup) -> int:
-    """Ranks of a node that read the whole weights: all under FSDP1, which reads states on rank 0 only; FSDP2 reads both
-    there.
+def count_readers(setup: Setup) -> int:
+    """Return the ranks of a node that read the whole weights.
+
+    All ranks do under FSDP1, which reads only states on rank 0; FSDP2 reads both there.
     """
     return setup.ranks.local if setup.ranks.strategy == "fsdp1" and not setup.weights.adapters else 1

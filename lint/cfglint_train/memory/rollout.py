@@ -1,17 +1,17 @@
-"""Generation beside training: what an inference engine holds of a GPU that it shares with the training job."""
+"""Generation beside training: memory of an inference engine that shares the GPU with the training job."""
 
 from __future__ import annotations
 
-from cfglint_train.memory.calibration import table
+from cfglint_train.memory.calibration import load_table
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.size import counted
+from cfglint_train.memory.size import label_count
 from cfglint_train.plan.fields import Plan
 
 
-def pool(plan: Plan, capacity: int | None) -> float | None:
-    """Bytes that an awake engine takes of a shared GPU: its share of the whole card. None where that is unknown.
+def compute_engine_pool(plan: Plan, capacity: int | None) -> float | None:
+    """Return the bytes of an awake engine on a shared GPU: its share of the whole card, or None if unknown.
 
-    The engine is sized on an empty GPU and does not see what training holds of it.
+    The engine is sized on an empty GPU, regardless of the memory that training uses.
     """
     rollout = plan.rollout
     if rollout.engine in (None, "none", "hf") or rollout.mode != "colocate":
@@ -21,9 +21,10 @@ def pool(plan: Plan, capacity: int | None) -> float | None:
     return rollout.utilization * capacity
 
 
-def whole(setup: Setup, plan: Plan) -> float:
-    """Bytes of the model that ZeRO-3 gathers on every GPU while the training code itself generates: trained weights and
-    frozen ones (trl 1.5.0 models/utils.py, unwrap_model_for_generation).
+def compute_gathered_model(setup: Setup, plan: Plan) -> float:
+    """Return the bytes of the model that ZeRO-3 gathers on every GPU while the training code itself generates.
+
+    These are trained and frozen weights (trl 1.5.0 models/utils.py, unwrap_model_for_generation).
     """
     rollout = plan.rollout
     if rollout.engine != "hf" or not rollout.gathers or setup.ranks.zero_stage != 3:
@@ -32,18 +33,19 @@ def whole(setup: Setup, plan: Plan) -> float:
     return setup.weights.trained * setup.formats.gathered + frozen
 
 
-def residue(setup: Setup, plan: Plan, woken: bool = False) -> float:
-    """Bytes that a sleeping engine leaves. `woken`: its weights are back, because training has sent it new ones.
+def compute_sleep_residue(setup: Setup, plan: Plan, woken: bool = False) -> float:
+    """Return the bytes that a sleeping engine leaves on the GPU.
 
-    Level 1 of vLLM's sleep moves the weights to the host, level 2 drops them.
+    `woken`: its weights are back, because training has sent new ones. Level 1 of vLLM's sleep moves the weights to the
+    host, level 2 drops them.
     """
     weights = setup.whole.parameters * 2.0 / (plan.rollout.tensor or 1) if woken else 0.0
-    left = table().coefficients["sleep-residue"].expected
-    return weights + counted(left, "B of a sleeping engine", setup.weights.trained)
+    residue = load_table().coefficients["sleep-residue"].expected
+    return weights + label_count(residue, "B of a sleeping engine", setup.weights.trained)
 
 
-def host(setup: Setup, plan: Plan) -> float:
-    """Bytes of a node that sleeping engines keep pinned: the weights of every engine of the node."""
+def compute_sleeping_engines(setup: Setup, plan: Plan) -> float:
+    """Return the pinned bytes of sleeping engines on a node: the weights of every engine of the node."""
     rollout = plan.rollout
     if not rollout.sleep or rollout.mode != "colocate":
         return 0.0

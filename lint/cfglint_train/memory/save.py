@@ -1,4 +1,4 @@
-"""What a checkpoint needs: on the GPU while weights are gathered, on the host while they are staged, and on disk.
+"""Memory of saving a checkpoint: on the GPU for gathering, on the host for staging, and on disk.
 
 All amounts are bytes: per GPU, per node (the worst one, which holds rank 0) and for the whole job on disk.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import transients
-from cfglint_train.memory.calibration import table
-from cfglint_train.memory.checkpoint_retention import copies_of, writes_shards
-from cfglint_train.memory.colocated_models import elements_of
+from cfglint_train.memory.calibration import load_table
+from cfglint_train.memory.checkpoint_retention import count_copies, has_sharded_checkpoints
+from cfglint_train.memory.colocated_models import count_role_elements
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import (
     CLONED,
@@ -28,24 +28,24 @@ from cfglint_train.memory.components import (
     STAGED_WEIGHTS,
 )
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.size import named
-from cfglint_train.memory.states import partition
+from cfglint_train.memory.size import merge_terms
+from cfglint_train.memory.states import count_partition_elements
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Plan
 
 
 class Save(Frozen):
-    """One checkpoint."""
+    """Cost of one checkpoint."""
 
     gpu: dict[Component, float]
     host: dict[Component, float]
     disk: dict[Component, float]
     event: str
     copies: int = 1
-    """Checkpoints on disk at once: those that are kept, and the one being written."""
+    """Checkpoints on disk at once: the retained ones, and the one being written."""
 
 
-# Bytes per tensor and rank that olmo_core's plan takes beside those per shard.
+# Bytes per tensor and rank that olmo_core's plan needs besides those per shard.
 PLAN_BYTES = 1700
 
 # Pickled plan and metadata of one tensor and shard, staged on the GPU for the collective (ai2-olmo-core 0.1.0).
@@ -60,199 +60,208 @@ FILE_BYTES = 50e9
 _GATHERED: Final = (GATHERED_WEIGHTS, GATHERED_OPTIMIZER)
 
 
-def save(setup: Setup, plan: Plan) -> Save | None:
+def estimate_save(setup: Setup, plan: Plan) -> Save | None:
     """Return the cost of one checkpoint, or None if nothing is saved or the way is unknown."""
-    checkpoint, times = plan.checkpoint, parts(setup)
+    checkpoint, part_count = plan.checkpoint, count_parts(setup)
     at_the_end = checkpoint.strategy == "no"
-    # What is saved when the run has ended is the model alone, once.
+    # A run that saves only at its end saves the model alone, once.
     model_only = at_the_end or bool(checkpoint.model_only)
-    found = None if at_the_end and not checkpoint.final else _own(setup, plan, model_only)
-    if found is None:
+    checkpoint_cost = None if at_the_end and not checkpoint.final else _estimate_one(setup, plan, model_only)
+    if checkpoint_cost is None:
         return None
-    disk = found.disk
-    others = beside(setup, plan)
-    if others and DISK_OPTIMIZER in disk:
-        disk[DISK_OTHERS] = others * (setup.optimizer.known_state + setup.formats.master)
-    host = found.host
-    if times != 1:
-        host = {part: size * (times if part in _GATHERED else 1) for part, size in host.items()}
-        disk = {part: size * times for part, size in disk.items()}
-    return found._replace(host=host, disk=disk, copies=1 if at_the_end else copies_of(plan))
+    disk = checkpoint_cost.disk
+    other_elements = count_other_elements(setup, plan)
+    if other_elements and DISK_OPTIMIZER in disk:
+        disk[DISK_OTHERS] = other_elements * (setup.optimizer.known_state + setup.formats.master)
+    host = checkpoint_cost.host
+    if part_count != 1:
+        host = {part: size * (part_count if part in _GATHERED else 1) for part, size in host.items()}
+        disk = {part: size * part_count for part, size in disk.items()}
+    return checkpoint_cost._replace(host=host, disk=disk, copies=1 if at_the_end else count_copies(plan))
 
 
-def beside(setup: Setup, plan: Plan) -> int:
-    """Elements of the other models that are trained, which have checkpoints of their own; unknown ones are none."""
+def count_other_elements(setup: Setup, plan: Plan) -> int:
+    """Return the elements of the other trained models, which have separate checkpoints. Unknown ones count as 0."""
     trained = (role for role in plan.model.roles or () if role.trained and role.name != "actor")
-    return sum(elements_of(plan.model.id, role.model, setup.whole) or 0 for role in trained)
+    return sum(count_role_elements(plan.model.id, role.model, setup.whole) or 0 for role in trained)
 
 
-def parts(setup: Setup) -> float:
-    """Parts of the whole model under tensor and pipeline parallelism, each as large as this rank's."""
-    return named(setup.whole.parameters / max(1, setup.architecture.parameters), "parts")
+def count_parts(setup: Setup) -> float:
+    """Return the parts of the whole model under tensor and pipeline parallelism, each as large as this rank's."""
+    return merge_terms(setup.whole.parameters / max(1, setup.architecture.parameters), "parts")
 
 
-def _own(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
+def _estimate_one(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
     checkpoint, weights = plan.checkpoint, setup.weights
     if checkpoint.checkpointer is not None:
         if plan.parallel.strategy == "ddp":
-            none = checkpoint.interval_unsharded == 0 and checkpoint.at_start is False
-            return None if none else _replicated(setup)
-        if not writes_shards(plan):
-            return _unsharded(setup)
-        sharded = _olmo(setup, checkpoint.checkpointer)
+            writes_nothing = checkpoint.interval_unsharded == 0 and checkpoint.at_start is False
+            return None if writes_nothing else _estimate_replicated(setup)
+        if not has_sharded_checkpoints(plan):
+            return _estimate_unsharded(setup)
+        sharded = _estimate_olmo_sharded(setup, checkpoint.checkpointer)
         if not checkpoint.interval_unsharded:
             return sharded
-        whole = _unsharded(setup)
-        # Two kinds of checkpoint: the one that its host feels more.
+        whole = _estimate_unsharded(setup)
+        # Both kinds of checkpoint are written: the one that needs more host memory counts.
         return whole if sharded is None or sum(whole.host.values()) > sum(sharded.host.values()) else sharded
     if setup.ranks.strategy == "zero":
-        return _zero(setup, plan, model_only)
+        return _estimate_zero(setup, plan, model_only)
     if setup.ranks.strategy in FSDP:
-        return _fsdp(setup, plan, model_only)
+        return _estimate_fsdp(setup, plan, model_only)
     if weights.adapters:
-        return _adapter(setup, model_only)
+        return _estimate_adapter(setup, model_only)
     written = weights.trained * setup.formats.held + setup.frozen_bytes
-    disk = _on_disk(written, weights.trained * setup.optimizer.known_state, model_only)
+    disk = _build_disk_sizes(written, weights.trained * setup.optimizer.known_state, model_only)
     return Save({}, {FILE: min(written, FILE_BYTES)}, disk, "rank 0 writes its own copy")
 
 
-def _on_disk(weights: float, states: float, model_only: bool = False) -> dict[Component, float]:
+def _build_disk_sizes(weights: float, states: float, model_only: bool = False) -> dict[Component, float]:
     return {DISK_WEIGHTS: weights} if model_only else {DISK_WEIGHTS: weights, DISK_OPTIMIZER: states}
 
 
-def _adapter(setup: Setup, model_only: bool) -> Save:
+def _estimate_adapter(setup: Setup, model_only: bool) -> Save:
     trained = setup.weights.trained
     written = trained * setup.formats.held
-    disk = _on_disk(written, trained * setup.optimizer.known_state, model_only)
+    disk = _build_disk_sizes(written, trained * setup.optimizer.known_state, model_only)
     return Save({}, {STAGED_WEIGHTS: written}, disk, "the adapter is written")
 
 
-def _frozen(setup: Setup) -> float:
-    """Return the bytes of frozen weights in a whole state dict."""
+def _compute_frozen_bytes(setup: Setup) -> float:
+    """Return the bytes of frozen weights in a full state dict."""
     weights = setup.weights
     return setup.frozen_bytes if weights.adapters else weights.frozen * setup.formats.gathered
 
 
-def _zero(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
-    """DeepSpeed: stages 0 to 2 clone the whole model on every rank, stage 3 gathers it module by module on rank 0.
-    After that every rank writes its shards of the states; the larger of the two counts.
+def _estimate_zero(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
+    """Return the cost under DeepSpeed.
+
+    Stages 0 to 2 clone the whole model on every rank, stage 3 gathers it module by module on rank 0. Then every rank
+    writes its shards of the states. The larger of the two counts.
     """
     ranks, weights, formats, gather = setup.ranks, setup.weights, setup.formats, plan.checkpoint.gather
-    whole = weights.trained * formats.gathered + _frozen(setup)
+    whole = weights.trained * formats.gathered + _compute_frozen_bytes(setup)
     states = weights.trained * (setup.optimizer.known_state + formats.master)
-    piece = 0.0 if setup.offload.optimizer else ranks.local * 4.0 * _flat_elements(setup)
-    if ranks.zero_stage == 3 and not gather:  # transformers calls DeepSpeed's own save_checkpoint in any case
-        shards = Save({}, _beyond(piece, 0.0), {DISK_OPTIMIZER: states}, "every rank writes its shards")
+    piece = 0.0 if setup.offload.optimizer else ranks.local * 4.0 * _count_flat_elements(setup)
+    if ranks.zero_stage == 3 and not gather:  # transformers calls DeepSpeed's save_checkpoint in any case
+        shards = Save({}, _compute_staging_excess(piece, 0.0), {DISK_OPTIMIZER: states}, "every rank writes its shards")
         return None if gather is None else shards
-    # transformers 5 leaves frozen weights out where PEFT trains; every module is gathered on the GPU anyway.
+    # transformers 5 omits frozen weights if PEFT trains; every module is gathered on the GPU anyway.
     written = weights.trained * formats.held if weights.adapters else whole
-    disk = _on_disk(written, states, model_only)
+    disk = _build_disk_sizes(written, states, model_only)
     if ranks.zero_stage < 3:
         gpu, host, event = {}, {CLONED: ranks.local * whole}, "every rank clones the model to its host"
     else:
-        gpu, host = {GATHERED: formats.gathered * module_elements(setup)}, {GATHERED_WEIGHTS: written}
+        gpu, host = {GATHERED: formats.gathered * count_module_elements(setup)}, {GATHERED_WEIGHTS: written}
         event = "rank 0 gathers the 16-bit weights module by module"
     if not model_only:
-        host |= _beyond(piece, *host.values())
+        host |= _compute_staging_excess(piece, *host.values())
     return Save(gpu, host, disk, event)
 
 
-def _flat_elements(setup: Setup) -> float:
-    """Elements of the largest fp32 tensor of a rank's states: torch.save brings one storage at a time to the host.
+def _count_flat_elements(setup: Setup) -> float:
+    """Return the elements of the largest fp32 tensor of a rank's states: torch.save copies one storage at a time.
 
     DeepSpeed's stages 1 and 2 hold master weights and each state of a parameter group in one flat tensor of the rank's
     share (0.19.8, zero/stage_1_and_2.py state_dict; zero1-1b and zero2-1b), stage 3 a sub-group in one.
     """
     ranks = setup.ranks
     if ranks.zero_stage == 3:
-        return transients.sub_group_elements(setup)
-    return partition(setup) if ranks.zero_stage else 0.0
+        return transients.count_sub_group_elements(setup)
+    return count_partition_elements(setup) if ranks.zero_stage else 0.0
 
 
-def _beyond(piece: float, before: float) -> dict[Component, float]:
-    """What staged shards of the states take beyond what the weights took before."""
+def _compute_staging_excess(piece: float, before: float) -> dict[Component, float]:
+    """Return the bytes of staged shards of the states beyond those the weights needed before."""
     return {STAGED_OPTIMIZER: piece - before} if piece > before else {}
 
 
-def module_elements(setup: Setup) -> float:
-    """Elements of the module with the most parameters of its own: the embedding, or a layer's fused experts."""
+def count_module_elements(setup: Setup) -> float:
+    """Return the elements of the module with the most direct parameters: the embedding, or a layer's fused experts."""
     shape = setup.architecture
     fused = 0
     if shape.experts is not None and shape.experts.fused:
         fused = 3 * shape.experts.count * shape.hidden * shape.experts.intermediate
-    return named(max(shape.largest_tensor, transients.head_elements(setup), fused), "elements of the largest module")
+    return merge_terms(
+        max(shape.largest_tensor, transients.count_head_elements(setup), fused), "elements of the largest module"
+    )
 
 
-def _fsdp(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
-    """FSDP: a full state dict is gathered on rank 0, weights first and the optimizer's states after them.
+def _estimate_fsdp(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
+    """Return the cost under FSDP: a full state dict is gathered on rank 0, weights first, then the optimizer's states.
 
-    PEFT takes the adapter out of the whole state dict (get_peft_model_state_dict).
+    PEFT extracts the adapter from the full state dict (get_peft_model_state_dict).
     """
     ranks, formats, kind = setup.ranks, setup.formats, plan.checkpoint.state_dict
     adapters, trained = setup.weights.adapters, setup.weights.trained
     if adapters and kind != "full":
-        return _adapter(setup, model_only)
+        return _estimate_adapter(setup, model_only)
     if kind is None:
         return None
-    weights, states = trained * formats.held + _frozen(setup), trained * setup.optimizer.known_state
-    disk = _on_disk(trained * formats.held if adapters else weights, states, model_only)
+    weights, states = trained * formats.held + _compute_frozen_bytes(setup), trained * setup.optimizer.known_state
+    disk = _build_disk_sizes(trained * formats.held if adapters else weights, states, model_only)
     if kind != "full":
         share = weights / ranks.parameter_shards
         return Save({}, {STAGED_WEIGHTS: ranks.local * share}, disk, "every rank writes its shards")
     if ranks.strategy == "fsdp2":  # one whole tensor at a time
-        gpu = formats.held * max(transients.head_elements(setup), setup.architecture.largest_tensor)
+        gpu = formats.held * max(transients.count_head_elements(setup), setup.architecture.largest_tensor)
     else:  # one unit at a time
-        gpu = formats.held * max(transients.unit_elements(setup), transients.root_elements(setup))
+        gpu = formats.held * max(transients.count_unit_elements(setup), transients.count_root_elements(setup))
     host = {GATHERED_WEIGHTS: weights} if model_only or weights >= states else {GATHERED_OPTIMIZER: states}
     if not model_only:
         disk[DISK_WEIGHTS] *= 2  # once for loading and once for resuming
     return Save({GATHERED: gpu}, host, disk, "rank 0 gathers the full state dict")
 
 
-def _olmo_sizes(setup: Setup) -> tuple[float, float]:
+def _compute_olmo_sizes(setup: Setup) -> tuple[float, float]:
     """Return the bytes of the weights and of the optimizer's states of the rank's part of the model."""
     elements = setup.architecture.parameters
     return elements * setup.formats.held, elements * setup.optimizer.known_state
 
 
-def _unsharded(setup: Setup) -> Save:
-    """OLMo's unsharded checkpoint: rank 0 still holds the weights while it gathers the optimizer's states."""
-    weights, states = _olmo_sizes(setup)
-    gpu, host = wrapped_elements(setup) * _UNIT_BYTES, {GATHERED_WEIGHTS: weights, GATHERED_OPTIMIZER: states}
-    return Save({GATHERED: gpu}, host, _on_disk(weights, states), "rank 0 gathers an unsharded checkpoint")
+def _estimate_unsharded(setup: Setup) -> Save:
+    """Return the cost of OLMo's unsharded checkpoint: rank 0 holds the weights while it gathers the states."""
+    weights, states = _compute_olmo_sizes(setup)
+    gpu, host = count_wrapped_elements(setup) * _UNIT_BYTES, {GATHERED_WEIGHTS: weights, GATHERED_OPTIMIZER: states}
+    return Save({GATHERED: gpu}, host, _build_disk_sizes(weights, states), "rank 0 gathers an unsharded checkpoint")
 
 
-def _replicated(setup: Setup) -> Save:
-    """OLMo's checkpoint under DDP: rank 0 gives tensors on its GPU to `torch.save` (ai2-olmo 0.6.0, checkpoint.py
-    FullCheckpointer), which brings one storage at a time to the host.
+def _estimate_replicated(setup: Setup) -> Save:
+    """Return the cost of OLMo's checkpoint under DDP.
+
+    Rank 0 passes tensors on its GPU to `torch.save` (ai2-olmo 0.6.0, checkpoint.py FullCheckpointer), which copies one
+    storage at a time to the host.
     """
-    largest = max(transients.head_elements(setup), setup.architecture.largest_tensor)
+    largest = max(transients.count_head_elements(setup), setup.architecture.largest_tensor)
     host = {STAGED_WEIGHTS: largest * setup.formats.held}
-    return Save({}, host, _on_disk(*_olmo_sizes(setup)), "rank 0 writes its own copy")
+    return Save({}, host, _build_disk_sizes(*_compute_olmo_sizes(setup)), "rank 0 writes its own copy")
 
 
-def wrapped_elements(setup: Setup) -> float:
-    """Elements of the largest unit that OLMo's FSDP wraps: a layer, or the whole model."""
-    return setup.architecture.parameters if setup.sharding.wrapping == "root" else transients.unit_elements(setup)
+def count_wrapped_elements(setup: Setup) -> float:
+    """Return the elements of the largest unit that OLMo's FSDP wraps: a layer, or the whole model."""
+    return setup.architecture.parameters if setup.sharding.wrapping == "root" else transients.count_unit_elements(setup)
 
 
-def _olmo(setup: Setup, checkpointer: str) -> Save | None:
-    """OLMo's sharded checkpointers (ai2-olmo 0.6.0, checkpoint.py; ai2-olmo-core 0.1.0, distributed/checkpoint.py)."""
-    ranks, shape, unit = setup.ranks, setup.architecture, wrapped_elements(setup)
+def _estimate_olmo_sharded(setup: Setup, checkpointer: str) -> Save | None:
+    """Return the cost of OLMo's sharded checkpointers, or None for an unknown checkpointer.
+
+    Sources: ai2-olmo 0.6.0, checkpoint.py; ai2-olmo-core 0.1.0, distributed/checkpoint.py.
+    """
+    ranks, shape, unit = setup.ranks, setup.architecture, count_wrapped_elements(setup)
     local, world, shards = ranks.local, ranks.world, ranks.shards
-    weights, states = _olmo_sizes(setup)
-    disk = _on_disk(weights, states)
+    weights, states = _compute_olmo_sizes(setup)
+    disk = _build_disk_sizes(weights, states)
     if checkpointer == "local":
         host = {STAGED_SHARDS: local * unit * setup.formats.held / shards}
         return Save({}, host, disk, "every rank writes its shards as they are")
     if checkpointer in ("torch_legacy", "torch_new"):
         host = {STAGED_SHARDS: local * (weights + states) / shards}
         if checkpointer == "torch_legacy":
-            each = table().coefficients["legacy-metadata"].expected
+            each = load_table().coefficients["legacy-metadata"].expected
             host[HOST_METADATA] = local * each * shape.tensors * world
         return Save({GATHERED: unit * _UNIT_BYTES}, host, disk, "each unit is gathered in fp32")
     if checkpointer == "olmo_core":
-        each = table().coefficients["shard-metadata"].expected
+        each = load_table().coefficients["shard-metadata"].expected
         metadata = world * shape.tensors * (PLAN_BYTES + each * shards)
         host = {STAGED_SHARDS: local * states / shards, HOST_METADATA: local * metadata}
         gpu: dict[Component, float] = {METADATA: world * shape.tensors * shards * STAGED_BYTES}

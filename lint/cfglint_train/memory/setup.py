@@ -1,4 +1,4 @@
-"""What memory depends on, without unknowns: sizes, shards and formats, in one record per subject."""
+"""The inputs of an estimate, without unknowns: sizes, shards and formats, grouped in records."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from cfglint_train.models.architecture import Architecture
 
 
 class Offload(Frozen):
-    """What waits on the host."""
+    """States that are offloaded to the host."""
 
     parameters: bool
     optimizer: bool
     reference: bool
-    """The shards of the second model."""
+    """Shards of the second model."""
     activations: bool
     pinned: bool
 
 
 class Checkpointing(Frozen):
-    """What of the activations is computed again."""
+    """The activations that are recomputed."""
 
     method: str
     recomputed: float
     """Share of the layers that run their forward pass again."""
     kept: float
-    """For a budget: share of the activations that is kept."""
+    """Share of the activations that is kept, for a budget."""
     reentrant: bool
     tower: bool
-    """Blocks of the tower are checkpointed."""
+    """Blocks of the vision tower are checkpointed."""
 
 
 class LossChoice(Frozen):
-    """The loss, and what becomes of its logits."""
+    """The loss and the use of its logits."""
 
     kind: str
     keeps_logits: bool
     passing_logits: int
-    """Bytes per token and word of logits beside those of the loss, its own included."""
+    """Bytes per token and word of further logits, besides those of the loss."""
     fused_evaluation: bool
     """Liger's loss makes no whole logits in an evaluation."""
     scores: bool
-    """The model ends in a score per sequence rather than in logits."""
+    """The model ends in a score per sequence instead of logits."""
     policy: bool
-    """Log-probabilities of reinforcement learning rather than a mean loss."""
+    """Log-probabilities of reinforcement learning instead of a mean loss."""
 
 
 class Compiled(Frozen):
-    """What torch.compile compiles."""
+    """The parts that torch.compile compiles."""
 
     layers: bool
     model: bool
-    """The whole model, not one layer at a time."""
+    """Whole model, not one layer at a time."""
     loss: bool
-    """Within the compiled model."""
+    """Loss as a part of the compiled model."""
 
 
 class Sharding(Frozen):
@@ -82,16 +82,16 @@ class Sharding(Frozen):
 
 
 class Setup(Frozen):
-    """One training job as memory sees it. Elements are parameters, sizes bytes, for one rank unless said otherwise."""
+    """One training job, for one rank unless stated otherwise. Elements are parameters, sizes are bytes."""
 
     architecture: Architecture
-    """What one rank computes with: its part under tensor, pipeline and expert parallelism."""
+    """Architecture of the rank's part of the model under tensor, pipeline and expert parallelism."""
     whole: Architecture
     ranks: Ranks
     part: ModelPart
     weights: Trained
     frozen_weights: FrozenWeights
-    """Those that are not trained, by format."""
+    """Untrained weights, by format."""
     formats: Formats
     optimizer: Optimizer
     offload: Offload
@@ -103,7 +103,7 @@ class Setup(Frozen):
     compiled: Compiled
     neighbours: tuple[ColocatedModel, ...]
     approximate: bool
-    """Kernels without traced rows run (fused layers or adapters, tiled MLPs, fp8)."""
+    """Kernels without traced rows are used (fused layers or adapters, tiled MLPs, fp8)."""
 
     @property
     def frozen_bytes(self) -> float:
@@ -112,7 +112,7 @@ class Setup(Frozen):
 
     @property
     def frozen_sharded(self) -> float:
-        """Bytes of the frozen weights that ranks divide among them: all but the scales of 4 bits."""
+        """Bytes of the frozen weights that are divided among the ranks: all but the scales of 4 bits."""
         return self.frozen_bytes - self.frozen_weights.scales
 
     @property
@@ -122,5 +122,5 @@ class Setup(Frozen):
 
     @property
     def layers(self) -> int:
-        """Decoder layers."""
+        """Number of decoder layers."""
         return self.architecture.layers

@@ -1,8 +1,8 @@
 """The part of a model that one rank computes with under tensor, pipeline and expert parallelism.
 
 Tensor parallelism splits the matrices of attention and MLP by their inner width, and leaves norms, routers and the
-small matrices of latent attention whole; embedding and head are split where the framework does so. A pipeline's stage
-has some of the layers, the first the embedding and the last the head. Expert parallelism leaves a rank some of the
+small matrices of latent attention unsplit; embedding and head are split if the framework does so. A pipeline stage has
+some of the layers, the first stage the embedding and the last the head. Expert parallelism gives a rank some of the
 experts.
 
 Sources: transformers 5.23.0 (`base_model_tp_plan` of the configurations, `_tp_plan` of the models), torch 2.13.0
@@ -17,16 +17,16 @@ from functools import lru_cache
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.layers.families import FAMILIES
-from cfglint_train.memory.layers.layer import PROGRAMS, residual_bytes
+from cfglint_train.memory.layers.layer import PROGRAMS, compute_residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.models.architecture import Architecture, Linear
 
-# Matrices that every tensor-parallel rank holds whole.
-_WHOLE: Final = frozenset(("gate", "router", "q_a_proj", "kv_a_proj_with_mqa", "shared_expert_gate"))
+# Matrices that are not split: every tensor-parallel rank holds them.
+_UNSPLIT: Final = frozenset(("gate", "router", "q_a_proj", "kv_a_proj_with_mqa", "shared_expert_gate"))
 
 
 class Slice(Frozen):
-    """What of a model one rank has."""
+    """The part of a model that one rank has."""
 
     tensor: int = 1
     embedding: int = 1
@@ -38,45 +38,49 @@ class Slice(Frozen):
     expert: int = 1
     """Ranks that share the experts of a layer."""
     sharded: bool = False
-    """FSDP shards the experts over the other ranks: of the states each has its share whatever `expert` is."""
+    """FSDP shards the experts over the other ranks: each has its share of the states, regardless of `expert`."""
     layers: int = 0
-    """Of a pipeline's stage; 0 is all."""
+    """Layers of a pipeline stage; 0 is all."""
     first: bool = True
-    """It has the embedding."""
+    """Has the embedding."""
     last: bool = True
-    """It has the final norm and the head."""
+    """Has the final norm and the head."""
 
 
 @lru_cache(maxsize=1024)
-def local(architecture: Architecture, part: Slice) -> Architecture:
-    """The architecture as one rank sees it: its own widths, layers and parameters."""
+def build_rank_architecture(architecture: Architecture, part: Slice) -> Architecture:
+    """Return the architecture of one rank's part: its widths, layers and parameters."""
     tensor, share = part.tensor, (part.layers or architecture.layers) / architecture.layers
     linears = tuple(
-        item._replace(inputs=_inputs(item, part), outputs=_outputs(item, part), count=_count(item, part, share))
+        item._replace(
+            inputs=_count_inputs(item, part),
+            outputs=_count_outputs(item, part),
+            count=_count_matrices(item, part, share),
+        )
         for item in architecture.linears
-        if _held(item, part)
+        if _is_held(item, part)
     )
-    ends = architecture.embedding_parameters
+    embeddings = architecture.embedding_parameters
     matrices = sum(item.elements for item in architecture.linears if not (item.part == "head" and architecture.tied))
-    own = sum(item.elements for item in linears if not (item.part == "head" and architecture.tied and part.first))
+    elements = sum(item.elements for item in linears if not (item.part == "head" and architecture.tied and part.first))
     vectors = max(0, architecture.parameters - matrices)
     if not architecture.linears:
         matrices, vectors = architecture.parameters, 0
-        held = ends / 2 if not architecture.tied else ends
+        held = embeddings / 2 if not architecture.tied else embeddings
         embedding = held / part.embedding if part.first else 0
         head = held / part.head if part.last and not (architecture.tied and part.first) else 0
-        own = int((architecture.parameters - ends) / tensor * share + embedding + head)
+        elements = int((architecture.parameters - embeddings) / tensor * share + embedding + head)
     decoder = sum(item.elements for item in architecture.linears if item.part == "decoder")
-    mine = sum(item.elements for item in linears if item.part == "decoder")
-    ratio = mine / decoder / share if decoder else 1 / tensor
-    experts, total = architecture.experts, own + int(vectors * share)
+    rank_decoder = sum(item.elements for item in linears if item.part == "decoder")
+    ratio = rank_decoder / decoder / share if decoder else 1 / tensor
+    experts, total = architecture.experts, elements + int(vectors * share)
     layer = int(architecture.layer_parameters * ratio)
     if part.expert > 1 and experts is not None:
         routed = int(architecture.expert_parameters / part.tensor * share)
-        away = routed * (part.expert - 1) // part.expert
+        remote = routed * (part.expert - 1) // part.expert
         mixtures = max(1, (architecture.layers - experts.dense_layers) // experts.every) * share
-        layer -= int(away / max(1, mixtures))
-        total -= 0 if part.sharded else away
+        layer -= int(remote / max(1, mixtures))
+        total -= 0 if part.sharded else remote
     return architecture._replace(
         layers=part.layers or architecture.layers,
         heads=max(1, architecture.heads // tensor),
@@ -113,40 +117,46 @@ def local(architecture: Architecture, part: Slice) -> Architecture:
 
 
 @lru_cache(maxsize=1024)
-def norms_bytes(architecture: Architecture, mode: Mode) -> float:
-    """Bytes per token that the norms of one layer keep, their outputs aside: what sequence parallelism splits."""
+def compute_norm_bytes(architecture: Architecture, mode: Mode) -> float:
+    """Return the bytes per token that the norms of one layer keep, without their outputs.
+
+    Sequence parallelism splits these bytes.
+    """
     family = FAMILIES.get(architecture.formula)
     if family is None:
         return 0.0
     layer = PROGRAMS[family.program](architecture, family, mode)
-    source = layer.tape.tensor(architecture.hidden, residual_bytes(family, mode))
-    cost = layer.tape.cost(source, layer.norm(source))
+    source = layer.tape.add_tensor(architecture.hidden, compute_residual_bytes(family, mode))
+    cost = layer.tape.compute_cost(source, layer.apply_norm(source))
     return cost.saved * {"sandwich": 4, "parallel": 1}.get(family.placement, 2)
 
 
-def _held(item: Linear, part: Slice) -> bool:
+def _is_held(item: Linear, part: Slice) -> bool:
     if item.part == "head":
         return part.last
     return part.first if item.part != "decoder" else True
 
 
-def _count(item: Linear, part: Slice, share: float) -> int:
+def _count_matrices(item: Linear, part: Slice, share: float) -> int:
     return max(1, round(item.count * share)) if item.part == "decoder" and part.layers else item.count
 
 
-def _inputs(item: Linear, part: Slice) -> int:
-    """Row-wise matrices (attention's and the MLP's last ones) are split by their inputs, an embedding by its rows."""
+def _count_inputs(item: Linear, part: Slice) -> int:
+    """Return the inputs of the rank's part of a matrix.
+
+    Row-wise matrices (the last ones of attention and MLP) are split by their inputs, an embedding by its rows.
+    """
     if item.part == "embedding":
         return item.inputs // part.embedding
-    if item.part == "decoder" and (item.experts or item.name in _ROWWISE) and item.name not in _WHOLE:
+    if item.part == "decoder" and (item.experts or item.name in _ROWWISE) and item.name not in _UNSPLIT:
         return max(1, item.inputs // part.tensor)
     return item.inputs
 
 
-def _outputs(item: Linear, part: Slice) -> int:
+def _count_outputs(item: Linear, part: Slice) -> int:
     if item.part == "head":
         return item.outputs // part.head
-    if item.part != "decoder" or item.experts or item.name in _ROWWISE or item.name in _WHOLE:
+    if item.part != "decoder" or item.experts or item.name in _ROWWISE or item.name in _UNSPLIT:
         return item.outputs
     return max(1, item.outputs // part.tensor)
 
@@ -157,34 +167,33 @@ _ROWWISE: Final = frozenset(
 
 
 class Pipeline(Frozen):
-    """How micro batches run through the stages of a pipeline."""
+    """The schedule of micro batches in a pipeline."""
 
     stages: int
     """Ranks of the pipeline."""
     schedule: str
-    """1f1b, gpipe, interleaved_1f1b, looped_bfs, zero_bubble (interleaved), zbv."""
+    """1f1b, gpipe, interleaved_1f1b, looped_bfs, zero_bubble (interleaved) or zbv."""
     micro_batches: int
     per_rank: int = 1
-    """Stages of the model that one rank runs."""
+    """Stages of the model on each rank."""
 
 
-def in_flight(pipeline: Pipeline, rank: int) -> float:
-    """Micro batches whose activations `rank` holds at once, in units of all its layers.
+def count_in_flight(pipeline: Pipeline, rank: int) -> float:
+    """Return the micro batches whose activations `rank` holds at once, in units of all its layers.
 
-    In the order of torch.distributed.pipelining.schedules: 1F1B warms up with as many as there are stages behind;
-    GPipe and LoopedBFS run all forward passes first; Interleaved1F1B warms up with (v - 1) rounds of micro batches and
-    two per rank behind; the zero-bubble ones hold as many as there are ranks, because they put off the weights'
-    gradients.
+    Orders of torch.distributed.pipelining.schedules: 1F1B warms up with one micro batch per later stage; GPipe and
+    LoopedBFS run all forward passes first; Interleaved1F1B warms up with (v - 1) rounds of micro batches and two per
+    later rank; the zero-bubble ones hold one per rank, because they delay the weights' gradients.
     """
-    count, stages, each = pipeline.micro_batches, pipeline.stages, pipeline.per_rank
+    count, stages, per_rank = pipeline.micro_batches, pipeline.stages, pipeline.per_rank
     if pipeline.schedule in ("gpipe", "looped_bfs"):
         return count
-    if pipeline.schedule == "zbv":  # of the first rank, which has both ends
+    if pipeline.schedule == "zbv":  # for the first rank, which has both ends
         return min(2 * stages, count + 1) / 2
     if pipeline.schedule == "zero_bubble":
         return min(count, stages)
-    if pipeline.schedule == "1f1b" or each == 1:
+    if pipeline.schedule == "1f1b" or per_rank == 1:
         return min(count, stages - rank)
     rounds = max(1, count // stages)
-    ahead = (each - 1) * (count // rounds) + 2 * (stages - 1 - rank) + 1
-    return min(ahead, count * each) / each
+    ahead = (per_rank - 1) * (count // rounds) + 2 * (stages - 1 - rank) + 1
+    return min(ahead, count * per_rank) / per_rank

@@ -1,4 +1,4 @@
-"""Sizes that show how they are computed: numbers with units, and the arithmetic on them.
+"""Sizes that record their computation: numbers with units, and the arithmetic on them.
 
 Estimates compute with plain numbers. `explanation.py` runs the same functions with a `Size` in place of each number of
 the setup, so that the text is the computation. A size is a sum of products: `8,030,261,248 trained elements x 4 B / 8
@@ -14,7 +14,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
 
 Factor = tuple[float, str]
-"""A number and its unit. A `*` in the unit stands for the number, which goes first elsewhere."""
+"""A number and its unit. A `*` in the unit marks the position of the number, which otherwise comes first."""
 
 BYTES: Final = "B"
 CHECKPOINTS: Final = "checkpoints"
@@ -25,7 +25,7 @@ _LONGEST: Final = 6
 
 
 class Term(Frozen):
-    """A product: of numbers without a unit, of factors, and divided by others."""
+    """A product of a plain number and factors, divided by other factors."""
 
     number: float
     factors: tuple[Factor, ...] = ()
@@ -33,16 +33,17 @@ class Term(Frozen):
 
 
 class Size:
-    """A number, and the sum of products that it came from. It compares as the number."""
+    """A number with the sum of products it was computed from. It compares like the number."""
 
     __slots__ = ("terms", "value")
 
     def __init__(self, value: Any, terms: tuple[Term, ...]) -> None:
+        """Store a value with the terms that it is the sum of."""
         self.value: Any = value
         self.terms = terms
 
     @classmethod
-    def of(cls, value: Any, unit: str) -> Size:
+    def create(cls, value: Any, unit: str) -> Size:
         """Return a number with its unit."""
         if not value:
             return cls(value, ())
@@ -50,111 +51,134 @@ class Size:
 
     @property
     def unit(self) -> str:
-        """The unit of the whole: bytes if any factor counts them, else that of the first factor."""
+        """Unit of the whole: bytes if any factor counts them, else that of the first factor."""
         units = [unit for term in self.terms for _, unit in term.factors]
         return next((unit for unit in units if _is_bytes(unit)), units[0] if units else "")
 
     @property
     def text(self) -> str:
-        """The computation of a number of bytes."""
-        shown = "".join(f" {'-' if term.number < 0 else '+'} {_product(term)}" for term in self.terms or (Term(0),))
-        return f"-{shown[3:]}" if shown.startswith(" - ") else shown[3:]
+        """Computation of a number of bytes, as text."""
+        text = "".join(f" {'-' if term.number < 0 else '+'} {_format_term(term)}" for term in self.terms or (Term(0),))
+        return f"-{text[3:]}" if text.startswith(" - ") else text[3:]
 
     def __repr__(self) -> str:
+        """Return the value with its computation."""
         return f"Size({self.value!r}: {self.text})"
 
-    # -- as a number
+    # Value
 
     def __format__(self, form: str) -> str:
+        """Format the value."""
         return format(self.value, form)
 
     def __bool__(self) -> bool:
+        """Return whether the value is not zero."""
         return bool(self.value)
 
     def __int__(self) -> int:
+        """Return the value as an integer."""
         return int(self.value)
 
     def __index__(self) -> int:
+        """Return the value as an index."""
         return operator.index(self.value)
 
     def __hash__(self) -> int:
+        """Hash like the value."""
         return hash(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return bool(self.value == _value(other))
+        """Compare by the value."""
+        return bool(self.value == _get_value(other))
 
     def __lt__(self, other: Any) -> bool:
-        return bool(self.value < _value(other))
+        """Compare by the value."""
+        return bool(self.value < _get_value(other))
 
     def __le__(self, other: Any) -> bool:
-        return bool(self.value <= _value(other))
+        """Compare by the value."""
+        return bool(self.value <= _get_value(other))
 
     def __gt__(self, other: Any) -> bool:
+        """Compare by the value."""
         return not self <= other
 
     def __ge__(self, other: Any) -> bool:
+        """Compare by the value."""
         return not self < other
 
-    # -- arithmetic
+    # Arithmetic
 
     def __add__(self, other: Any) -> Size:
-        return Size(self.value + _value(other), _sum((*self.terms, *_terms(other))))
+        """Add the values, and merge the terms."""
+        return Size(self.value + _get_value(other), _add_up((*self.terms, *_list_terms(other))))
 
     def __radd__(self, other: Any) -> Size:
-        return Size(_value(other) + self.value, _sum((*_terms(other), *self.terms)))
+        """Add the values, and merge the terms."""
+        return Size(_get_value(other) + self.value, _add_up((*_list_terms(other), *self.terms)))
 
     def __neg__(self) -> Size:
-        return Size(-self.value, _negative(self.terms))
+        """Negate the value and the terms."""
+        return Size(-self.value, _negate(self.terms))
 
     def __sub__(self, other: Any) -> Size:
-        return Size(self.value - _value(other), _sum((*self.terms, *_negative(_terms(other)))))
+        """Subtract the values, and merge the terms."""
+        return Size(self.value - _get_value(other), _add_up((*self.terms, *_negate(_list_terms(other)))))
 
     def __rsub__(self, other: Any) -> Size:
-        return Size(_value(other) - self.value, _sum((*_terms(other), *_negative(self.terms))))
+        """Subtract the values, and merge the terms."""
+        return Size(_get_value(other) - self.value, _add_up((*_list_terms(other), *_negate(self.terms))))
 
     def __mul__(self, other: Any) -> Size:
-        return Size(self.value * _value(other), _times(self, other))
+        """Multiply the values, and expand the terms."""
+        return Size(self.value * _get_value(other), _multiply(self, other))
 
     def __rmul__(self, other: Any) -> Size:
-        return Size(_value(other) * self.value, _times(other, self))
+        """Multiply the values, and expand the terms."""
+        return Size(_get_value(other) * self.value, _multiply(other, self))
 
     def __truediv__(self, other: Any) -> Size:
-        return Size(self.value / _value(other), _times(self, _inverse(other)))
+        """Divide the values; a sum as divisor counts as one number."""
+        return Size(self.value / _get_value(other), _multiply(self, _invert(other)))
 
     def __rtruediv__(self, other: Any) -> Size:
-        return Size(_value(other) / self.value, _times(other, _inverse(self)))
+        """Divide the values; a sum as divisor counts as one number."""
+        return Size(_get_value(other) / self.value, _multiply(other, _invert(self)))
 
     def __floordiv__(self, other: Any) -> Size:
-        value = self.value // _value(other)
-        exact = value * _value(other) == self.value
-        return Size(value, _times(self, _inverse(other))) if exact else Size.of(value, self.unit)
+        """Divide and round down; the terms are kept if there is no remainder."""
+        value = self.value // _get_value(other)
+        exact = value * _get_value(other) == self.value
+        return Size(value, _multiply(self, _invert(other))) if exact else Size.create(value, self.unit)
 
     def __rfloordiv__(self, other: Any) -> Size:
-        return Size.of(_value(other) // self.value, "")
+        """Divide and round down; the result has no unit."""
+        return Size.create(_get_value(other) // self.value, "")
 
     def __mod__(self, other: Any) -> Size:
-        return Size.of(self.value % _value(other), self.unit)
+        """Return the remainder, in the unit of this size."""
+        return Size.create(self.value % _get_value(other), self.unit)
 
 
 if TYPE_CHECKING:
     Number = TypeVar("Number", int, float)
 
 
-def named(size: Number, unit: str) -> Number:
-    """Return a size as one number with a unit of its own; a plain number as it is."""
-    return Size.of(size.value, unit) if size.__class__ is Size else size
+def merge_terms(size: Number, unit: str) -> Number:
+    """Return a size as one number with a new unit; a plain number is returned unchanged."""
+    return Size.create(size.value, unit) if size.__class__ is Size else size
 
 
-def counted(number: Number, unit: str, beside: float) -> Number:
-    """Return a number with its unit where `beside`, which it is computed with, is a size; else as it is."""
-    return Size.of(_value(number), unit) if beside.__class__ is Size else number
+def label_count(number: Number, unit: str, other: float) -> Number:
+    """Return a number with its unit if `other`, which it is combined with, is a size; else the number unchanged."""
+    return Size.create(_get_value(number), unit) if other.__class__ is Size else number
 
 
-def _value(number: Any) -> Any:
+def _get_value(number: Any) -> Any:
     return number.value if number.__class__ is Size else number
 
 
-def _terms(number: Any) -> tuple[Term, ...]:
+def _list_terms(number: Any) -> tuple[Term, ...]:
     if number.__class__ is Size:
         return tuple(number.terms)
     return (Term(number),) if number else ()
@@ -164,103 +188,109 @@ def _is_bytes(unit: str) -> bool:
     return unit == BYTES or unit.startswith("B ")
 
 
-def _negative(terms: Iterable[Term]) -> tuple[Term, ...]:
+def _negate(terms: Iterable[Term]) -> tuple[Term, ...]:
     return tuple(Term(-term.number, *term[1:]) for term in terms)
 
 
-def _inverse(number: Any) -> Size:
-    """1 over a number; a sum counts as one number."""
-    value, terms = _value(number), _terms(number)
+def _invert(number: Any) -> Size:
+    """Return 1 over a number; a sum counts as one number."""
+    value, terms = _get_value(number), _list_terms(number)
     if len(terms) != 1:
-        terms = Size.of(value, number.unit).terms
+        terms = Size.create(value, number.unit).terms
     (term,) = terms
     return Size(1 / value, (Term(1 / term.number, term.divisors, term.factors),))
 
 
-def _times(first: Any, second: Any) -> tuple[Term, ...]:
+def _multiply(first: Any, second: Any) -> tuple[Term, ...]:
     """Multiply two sums out."""
-    many, others = _terms(first), _terms(second)
-    if len(many) * len(others) > _LONGEST:
-        if len(many) > 1:
-            many = Size.of(_value(first), first.unit).terms
-        if len(others) > 1:
-            others = Size.of(_value(second), second.unit).terms
-    return _sum(_term_times(one, other) for one in many for other in others)
+    first_terms, second_terms = _list_terms(first), _list_terms(second)
+    if len(first_terms) * len(second_terms) > _LONGEST:
+        if len(first_terms) > 1:
+            first_terms = Size.create(_get_value(first), first.unit).terms
+        if len(second_terms) > 1:
+            second_terms = Size.create(_get_value(second), second.unit).terms
+    return _add_up(_multiply_terms(term, other) for term in first_terms for other in second_terms)
 
 
-def _term_times(one: Term, other: Term) -> Term:
+def _multiply_terms(first: Term, second: Term) -> Term:
     factors = [
-        factor for factor in (*one.factors, *other.factors) if factor[0] != 1 or factor[1] in (BYTES, CHECKPOINTS)
+        factor for factor in (*first.factors, *second.factors) if factor[0] != 1 or factor[1] in (BYTES, CHECKPOINTS)
     ]
-    divisors = [factor for factor in (*one.divisors, *other.divisors) if factor[0] != 1]
+    divisors = [factor for factor in (*first.divisors, *second.divisors) if factor[0] != 1]
     for divisor in tuple(divisors):
-        if divisor in factors and divisor[1] != RANKS:  # those of a node are not those that share a state
+        if divisor in factors and divisor[1] != RANKS:  # the ranks of a node are not those that share a state
             factors.remove(divisor)
             divisors.remove(divisor)
-    return Term(one.number * other.number, tuple(factors), tuple(divisors))
+    return Term(first.number * second.number, tuple(factors), tuple(divisors))
 
 
-def _sum(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Add up what differs in one number only: bytes of the same elements, numbers of one unit, plain numbers."""
-    found: list[Term] = []
+def _add_up(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """Add up terms that differ in one number only: bytes of the same elements, numbers of one unit, plain numbers."""
+    merged: list[Term] = []
     for term in terms:
-        for place, old in enumerate(found):
-            joined = _joined(old, term)
+        for place, earlier in enumerate(merged):
+            joined = _join_terms(earlier, term)
             if joined is not None:
-                found[place] = joined
+                merged[place] = joined
                 break
         else:
-            found.append(term)
-    return tuple(term for term in found if term.number)
+            merged.append(term)
+    return tuple(term for term in merged if term.number)
 
 
-def _joined(one: Term, other: Term) -> Term | None:
-    if one.divisors != other.divisors:
+def _join_terms(left: Term, right: Term) -> Term | None:
+    if left.divisors != right.divisors:
         return None
-    (counts, each, in_bytes), (twins, other_each, others_in_bytes) = _per_element(one), _per_element(other)
-    if counts == twins:
+    (counts, each, in_bytes), (other_counts, other_each, others_in_bytes) = (
+        _split_per_element(left),
+        _split_per_element(right),
+    )
+    if counts == other_counts:
         total = each + other_each
         if not (in_bytes or others_in_bytes):
-            return Term(total, counts, one.divisors)
-        return _signed(total, counts, BYTES, one.divisors)
+            return Term(total, counts, left.divisors)
+        return _build_signed_term(total, counts, BYTES, left.divisors)
     if abs(each) == abs(other_each) and in_bytes == others_in_bytes:
-        return _of_other_count(one, counts, twins, 1 if each == other_each else -1)
-    if one.divisors or not (_is_number(one) and _is_number(other)):
+        return _join_counts(left, counts, other_counts, 1 if each == other_each else -1)
+    if left.divisors or not (_is_number(left) and _is_number(right)):
         return None
-    (first, unit), (second, twin) = (term.factors[0] if term.factors else (1, "") for term in (one, other))
-    if unit and twin and unit != twin:
+    (first, unit), (second, other_unit) = (term.factors[0] if term.factors else (1, "") for term in (left, right))
+    if unit and other_unit and unit != other_unit:
         return None
-    return _signed(one.number * first + other.number * second, (), unit or twin)
+    return _build_signed_term(left.number * first + right.number * second, (), unit or other_unit)
 
 
-def _of_other_count(term: Term, counts: tuple[Factor, ...], twins: tuple[Factor, ...], sign: int) -> Term | None:
-    """Add two products that differ in the count of one unit; `sign`: of the second, -1 if it is opposite."""
-    first, second = ([one for one in these if one not in those] for these, those in ((counts, twins), (twins, counts)))
-    if len(first) > 1 or len(second) > 1 or len(counts) + len(second) != len(twins) + len(first):
+def _join_counts(term: Term, counts: tuple[Factor, ...], other_counts: tuple[Factor, ...], sign: int) -> Term | None:
+    """Add two products that differ in the count of one unit. `sign`: of the second product, -1 if it is negative."""
+    first, second = (
+        [item for item in source if item not in target]
+        for source, target in ((counts, other_counts), (other_counts, counts))
+    )
+    if len(first) > 1 or len(second) > 1 or len(counts) + len(second) != len(other_counts) + len(first):
         return None
-    (number, unit), (others, twin) = (left[0] if left else (1, "") for left in (first, second))
-    if (unit and twin and unit != twin) or (_is_bytes(unit or twin) and not (unit and twin)):
+    (number, unit), (others, other_unit) = (left[0] if left else (1, "") for left in (first, second))
+    if (unit and other_unit and unit != other_unit) or (_is_bytes(unit or other_unit) and not (unit and other_unit)):
         return None
     total = number + sign * others
     factors = [factor for factor in term.factors if factor not in first]
-    factors.insert(counts.index(first[0]) if first else 0, (abs(total), unit or twin))
+    factors.insert(counts.index(first[0]) if first else 0, (abs(total), unit or other_unit))
     return Term(term.number * ((total > 0) - (total < 0)), tuple(factors), term.divisors)
 
 
-def _signed(total: float, counts: tuple[Factor, ...], unit: str, divisors: tuple[Factor, ...] = ()) -> Term:
-    """A product of counts and a number with a unit, which may be negative."""
+def _build_signed_term(total: float, counts: tuple[Factor, ...], unit: str, divisors: tuple[Factor, ...] = ()) -> Term:
+    """Return a product of counts and a number with a unit, which may be negative."""
     return Term((total > 0) - (total < 0), (*counts, (abs(total), unit)), divisors)
 
 
 def _is_number(term: Term) -> bool:
-    """Whether a term is a plain number, or one with a unit."""
+    """Return whether a term is a plain number, or one with a unit."""
     if not term.factors:
         return True
     return len(term.factors) == 1 and abs(term.number) == 1 and not _is_bytes(term.factors[0][1])
 
 
-def _per_element(term: Term) -> tuple[tuple[Factor, ...], float, bool]:
-    """The factors that count something, the number that each is multiplied by, and whether it is known as bytes."""
+def _split_per_element(term: Term) -> tuple[tuple[Factor, ...], float, bool]:
+    """Return the counting factors, the number each is multiplied by, and whether that number is in bytes."""
     each, factors = term.number, list(term.factors)
     for factor in term.factors:
         if factor[1] == BYTES:
@@ -270,27 +300,27 @@ def _per_element(term: Term) -> tuple[tuple[Factor, ...], float, bool]:
     return tuple(factors), each, len(factors) < len(term.factors)
 
 
-def _product(term: Term) -> str:
-    """One term without its sign: counts, bytes of each, then what they are shared by."""
+def _format_term(term: Term) -> str:
+    """Format one term without its sign: counts, bytes of each, then the divisors."""
     number = abs(term.number)
-    counts = [_factor(one) for one in term.factors if not _is_bytes(one[1])]
-    each = [_factor(one) for one in term.factors if _is_bytes(one[1])]
+    counts = [_format_factor(factor) for factor in term.factors if not _is_bytes(factor[1])]
+    each = [_format_factor(factor) for factor in term.factors if _is_bytes(factor[1])]
     if not each:
-        each = [_factor((number, BYTES))]
+        each = [_format_factor((number, BYTES))]
     elif number != 1:
-        counts.insert(0, shown(number))
-    return " x ".join(counts + each) + "".join(f" / {_factor(one)}" for one in term.divisors)
+        counts.insert(0, format_number(number))
+    return " x ".join(counts + each) + "".join(f" / {_format_factor(factor)}" for factor in term.divisors)
 
 
-def _factor(factor: Factor) -> str:
+def _format_factor(factor: Factor) -> str:
     number, unit = factor
     if number == 1 and unit == CHECKPOINTS:
         unit = CHECKPOINTS.removesuffix("s")
-    return unit.replace("*", shown(number)) if "*" in unit else f"{shown(number)} {unit}".rstrip()
+    return unit.replace("*", format_number(number)) if "*" in unit else f"{format_number(number)} {unit}".rstrip()
 
 
-def shown(number: float) -> str:
-    """Return a number with seven digits at least."""
+def format_number(number: float) -> str:
+    """Format a number with at least seven digits."""
     if number == int(number) or abs(number) >= 1e6:
         return f"{round(number):,}"
     return f"{number:,.7g}"

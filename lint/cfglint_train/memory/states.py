@@ -1,14 +1,14 @@
-"""What a rank holds from step to step: weights, master copies, optimizer states, frozen and reference models.
+"""States that a rank holds from step to step: weights, master copies, optimizer, frozen and reference models.
 
-All amounts are bytes. Elements times bytes per element, divided by the ranks that share a copy; what is offloaded waits
-on the host instead.
+All amounts are bytes: elements times bytes per element, divided by the ranks that share a copy. Offloaded states are on
+the host instead.
 """
 
 from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.size import named
+from cfglint_train.memory.size import merge_terms
 from cfglint_train.plan.choices import FSDP
 
 
@@ -27,11 +27,14 @@ class States(Frozen):
     persistent: float
     """Weights that ZeRO-3 does not shard (below the persistence threshold), or a second 16-bit copy (hpZ)."""
     host: float
-    """Of one rank, on its host: what is offloaded."""
+    """Offloaded states of one rank, on its host."""
 
 
-def small_elements(setup: Setup) -> int:
-    """Elements of parameters at or below ZeRO-3's persistence threshold: norms, biases and small matrices."""
+def count_small_elements(setup: Setup) -> int:
+    """Return the elements of parameters at or below ZeRO-3's persistence threshold.
+
+    These are norms, biases and small matrices.
+    """
     shape = setup.architecture
     large = sum(
         item.elements
@@ -41,15 +44,18 @@ def small_elements(setup: Setup) -> int:
     return max(0, shape.parameters - large) if shape.linears else 0
 
 
-def secondary(setup: Setup) -> float:
-    """Bytes of hpZ's second copy of the weights on one rank: it lies where the partitions lie, and like them."""
+def compute_secondary_copy(setup: Setup) -> float:
+    """Return the bytes of hpZ's second copy of the weights on one rank.
+
+    It is stored in the same place as the partitions.
+    """
     if setup.sharding.secondary == 1:
         return 0.0
     return (setup.weights.trained * setup.formats.gathered + setup.frozen_bytes) / setup.sharding.secondary
 
 
-def states(setup: Setup) -> States:
-    """The steady states of a rank."""
+def compute_states(setup: Setup) -> States:
+    """Return the steady states of a rank."""
     ranks, formats, offload = setup.ranks, setup.formats, setup.offload
     trained, scales = setup.weights.trained, setup.frozen_weights.scales
     parameters = trained * formats.held / ranks.parameter_shards
@@ -57,13 +63,13 @@ def states(setup: Setup) -> States:
     master = trained * formats.master / ranks.optimizer_shards
     optimizer = trained * setup.optimizer.known_state / ranks.optimizer_shards
     reference = 0.0 if offload.reference else setup.reference_bytes / ranks.parameter_shards
-    accumulated = _accumulated(setup)
+    accumulated = _compute_accumulated(setup)
     persistent = 0.0
     if ranks.zero_stage == 3 and setup.sharding.persistence:
-        small = min(small_elements(setup), setup.architecture.parameters)
-        persistent = named(small, "elements that stay whole") * formats.gathered * (1 - 1 / ranks.parameter_shards)
+        small = min(count_small_elements(setup), setup.architecture.parameters)
+        persistent = merge_terms(small, "unsharded elements") * formats.gathered * (1 - 1 / ranks.parameter_shards)
     if not offload.parameters:
-        persistent += secondary(setup)
+        persistent += compute_secondary_copy(setup)
     host = 0.0
     if offload.optimizer:
         host += master + optimizer
@@ -73,20 +79,23 @@ def states(setup: Setup) -> States:
     if offload.parameters:
         host += parameters + frozen
         parameters = frozen = 0.0
-        if ranks.strategy in FSDP:  # torch's CPU offload takes gradients and states along
+        if ranks.strategy in FSDP:  # torch's CPU offload includes gradients and states
             host += master + optimizer
             master = optimizer = accumulated = 0.0
     neighbours = sum(neighbour.bytes for neighbour in setup.neighbours)
     return States(parameters, frozen + scales, master, optimizer, reference, neighbours, accumulated, persistent, host)
 
 
-def partition(setup: Setup) -> float:
+def count_partition_elements(setup: Setup) -> float:
     """Return the trained elements whose optimizer states a rank has."""
     return setup.weights.trained / setup.ranks.optimizer_shards
 
 
-def whole_fp32_gradients(setup: Setup) -> bool:
-    """Stage 1 with fp32 accumulation runs DeepSpeed's BF16_Optimizer: whole fp32 gradients on every rank, for good."""
+def has_whole_fp32_gradients(setup: Setup) -> bool:
+    """Return whether every rank permanently holds all gradients in fp32.
+
+    DeepSpeed's BF16_Optimizer, which runs for stage 1 with fp32 accumulation, does so.
+    """
     return (
         setup.ranks.zero_stage == 1
         and setup.formats.accumulated > setup.formats.gradient
@@ -94,20 +103,20 @@ def whole_fp32_gradients(setup: Setup) -> bool:
     )
 
 
-def _accumulated(setup: Setup) -> float:
-    """Gradients that exist while the last micro batch runs."""
+def _compute_accumulated(setup: Setup) -> float:
+    """Return the bytes of gradients that exist while the last micro batch runs."""
     ranks, weights, formats = setup.ranks, setup.weights, setup.formats
     trained = weights.trained * weights.active
     if setup.optimizer.updates == "within":
         return 0.0
-    if ranks.zero_stage == 3:  # the flat gradient partition is allocated once and for all (stage3.py)
+    if ranks.zero_stage == 3:  # the flat gradient partition is allocated once (stage3.py)
         return trained * formats.accumulated / ranks.gradient_shards
-    if whole_fp32_gradients(setup):
+    if has_whole_fp32_gradients(setup):
         return trained * formats.accumulated
     if setup.batch.accumulation == 1:
         return 0.0
     if ranks.strategy in FSDP and setup.sharding.defers_reduction:
-        # FSDP2 keeps them in the format that it reduces in (_fsdp_param.py, to_accumulated_grad_if_needed).
+        # FSDP2 keeps them in the format of the reduction (_fsdp_param.py, to_accumulated_grad_if_needed).
         return (
             weights.computed
             * weights.active
@@ -116,42 +125,44 @@ def _accumulated(setup: Setup) -> float:
     return trained * formats.accumulated / ranks.gradient_shards
 
 
-def leaves_at_once(setup: Setup) -> bool:
-    """FSDP's CPU offload takes each sharded gradient along as soon as it is reduced."""
+def has_gradient_offload(setup: Setup) -> bool:
+    """Return whether FSDP's CPU offload moves each sharded gradient to the host as soon as it is reduced."""
     return setup.offload.parameters and setup.ranks.strategy in FSDP and not setup.sharding.defers_reduction
 
 
-def made(setup: Setup) -> float:
-    """Gradients that the last micro batch leaves beside those that exist already, in bytes."""
+def compute_new_gradients(setup: Setup) -> float:
+    """Return the bytes of gradients that the last micro batch adds to the existing ones."""
     ranks, formats = setup.ranks, setup.formats
     trained = setup.weights.trained * setup.weights.active
-    if leaves_at_once(setup) or setup.optimizer.updates == "within":
+    if has_gradient_offload(setup) or setup.optimizer.updates == "within":
         return 0.0
-    if whole_fp32_gradients(setup):
+    if has_whole_fp32_gradients(setup):
         return trained * formats.gradient
     if ranks.zero_stage == 3 or (setup.offload.optimizer and ranks.zero_stage):
         return 0.0
-    if ranks.zero_stage == 1:  # the rank's partition, copied out of the whole gradients
+    if ranks.zero_stage == 1:  # the rank's partition, copied from the whole gradients
         return trained * formats.gradient / ranks.optimizer_shards
     if ranks.zero_stage == 2:
-        # What was reduced waits in the model's format until it is added to the fp32 gradients.
-        first = formats.accumulated if setup.batch.accumulation == 1 else 0
-        each = first + formats.gradient if formats.accumulated > formats.gradient else first or formats.gradient
-        return trained * each / ranks.gradient_shards
+        # Reduced gradients wait in the model's format until they are added to the fp32 gradients.
+        fp32_bytes = formats.accumulated if setup.batch.accumulation == 1 else 0
+        gradient_bytes = (
+            fp32_bytes + formats.gradient if formats.accumulated > formats.gradient else fp32_bytes or formats.gradient
+        )
+        return trained * gradient_bytes / ranks.gradient_shards
     if setup.batch.accumulation > 1 and not setup.sharding.defers_reduction:
         return 0.0
     return trained * formats.accumulated / ranks.gradient_shards
 
 
-def left(setup: Setup) -> float:
-    """Gradients that the optimizer step starts with, in bytes."""
+def compute_final_gradients(setup: Setup) -> float:
+    """Return the bytes of gradients that exist when the optimizer step starts."""
     ranks, formats = setup.ranks, setup.formats
     trained = setup.weights.trained * setup.weights.active
     if setup.optimizer.updates == "within":
         return 0.0
-    if whole_fp32_gradients(setup):
+    if has_whole_fp32_gradients(setup):
         return trained * (formats.accumulated + formats.gradient)
     if (setup.offload.optimizer and ranks.zero_stage) or (setup.offload.parameters and not ranks.zero_stage):
         return 0.0
-    each = formats.gradient if ranks.zero_stage == 1 else formats.accumulated
-    return trained * each / (ranks.optimizer_shards if ranks.zero_stage == 1 else ranks.gradient_shards)
+    gradient_bytes = formats.gradient if ranks.zero_stage == 1 else formats.accumulated
+    return trained * gradient_bytes / (ranks.optimizer_shards if ranks.zero_stage == 1 else ranks.gradient_shards)

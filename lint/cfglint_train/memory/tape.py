@@ -1,14 +1,14 @@
-"""A small autograd: what one decoder layer keeps for its backward pass, and what the backward pass needs on top.
+"""A small autograd: the tensors a decoder layer keeps for its backward pass, and the memory this pass needs on top.
 
-A layer is written down once, as the operations of its forward pass (`memory/layers/`). Each tensor is *width* elements
-per token of a *size* in bytes per token; each operation says which tensors PyTorch saves for its backward pass, as
-`tools/autograd/derivatives.yaml` and the models' own code have it. From that follow
+A layer is written down once, as the operations of its forward pass (`memory/layers/`). Each tensor has a *width* in
+elements per token and a *size* in bytes per token. Each operation lists the tensors that PyTorch saves for its backward
+pass, according to `tools/autograd/derivatives.yaml` and the models' own code. This yields
 
-* the saved bytes per token, every storage once, and
+* the saved bytes per token, every storage counted once, and
 * the backward pass: gradients appear, saved tensors die, weight gradients stay. Its **moments** are pairs
-  (bytes per token, bytes whatever the tokens), of which the largest for a given number of tokens is the peak.
+  (bytes per token, fixed bytes); the largest for a given number of tokens is the peak.
 
-Weights do not count here (they are states), except for copies that autocast makes of them.
+Weights are not counted here (they are states), except for copies that autocast makes of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Moment = tuple[float, float]
 
 
 class Operation:
-    """One forward operation. No record: each is read some twenty times, and a record's fields take longer to reach."""
+    """One forward operation.
+
+    Not a record: each operation is read some twenty times, and a record's fields are slower to access.
+    """
 
     __slots__ = (
         "alias", "fixed_scratch", "inputs", "made", "mark", "output", "saved", "scratch", "unpacked", "unpacking",
@@ -32,62 +35,66 @@ class Operation:
     inputs: tuple[int, ...]
     saved: tuple[int, ...]
     alias: bool
-    """The gradient of the output is the gradient of every input: no new storage."""
+    """The gradient of the output is the gradient of every input, without new storage."""
     scratch: float
     """Bytes per token that only the backward pass of this operation needs."""
     fixed_scratch: float
-    """The same, whatever the tokens (a dequantised weight)."""
+    """Temporary bytes of its backward pass that do not depend on the tokens (a dequantised weight)."""
     weight_gradient: float
     """Bytes of the weight gradients that it makes and that stay."""
     weight_copy: float
     """Bytes of weight copies that it saved and that its backward pass frees."""
     made: float
     """Bytes of a weight that the forward pass makes for this operation alone (PEFT's for fused experts). It is kept
-    like a saved tensor, and its gradient has the same size."""
+    like a saved tensor, and its gradient has the same size.
+    """
     mark: str
-    """matrix, attention, or empty: what selective recomputation goes by."""
+    """matrix, attention, or empty. Selective recomputation depends on it."""
     unpacked: float
-    """Bytes of a weight that the forward pass unpacks for this operation and keeps; its gradient is not needed."""
+    """Bytes of a weight that the forward pass unpacks for this operation and keeps. It has no gradient."""
     unpacking: float
-    """Bytes that only its unpacking needs."""
+    """Bytes that only the unpacking needs."""
 
 
-class Selected(Frozen):
-    """What selective recomputation keeps of a layer beside its input, in bytes per token."""
+class SelectedOutputs(Frozen):
+    """Outputs of a layer that selective recomputation keeps beside its input, in bytes per token."""
 
     kept: float
-    beyond: float
-    """The part of it that the backward pass does not need, and the layer holds on top of what it saves."""
-    idle: float
-    """The part of that which making the saved tensors again does not need either: compiled code drops it."""
+    unsaved: float
+    """The part of `kept` that the backward pass does not need; the layer holds it on top of its saved tensors."""
+    unused: float
+    """The part of `unsaved` that recomputing the saved tensors does not need either. Compiled code drops it."""
 
 
 class Cost(Frozen):
-    """What a layer costs."""
+    """Memory cost of a layer."""
 
     saved: float
     """Bytes per token that the forward pass leaves for the backward pass."""
     fixed_saved: float
-    """Bytes of weight copies that it leaves (autocast, which caches them)."""
+    """Bytes of weight copies that it leaves (autocast caches them)."""
     made: float
     """Bytes of weights that it makes and leaves."""
     saved_input: float
-    """Bytes per token of the layer's input where it is one of the saved tensors, else 0."""
+    """Bytes per token of the layer's input if it is one of the saved tensors, else 0."""
     forward: tuple[Moment, ...]
-    """Of the forward pass: what it saved so far included, the input not."""
+    """Moments of the forward pass, with the tensors saved so far and without the input."""
     backward: tuple[Moment, ...]
-    """Of the backward pass: `saved` and `fixed_saved` and the weight gradients made so far included, the input not."""
+    """Moments of the backward pass, with `saved`, `fixed_saved` and the weight gradients made so far, without the
+    input.
+    """
     inference: tuple[Moment, ...]
-    """Of the forward pass without gradients: nothing is saved."""
+    """Moments of the forward pass without gradients, which saves nothing."""
     weight_gradients: float
     """Bytes of all weight gradients of the layer."""
     recompute: tuple[Moment, ...]
-    """Of the forward pass that a checkpointed layer runs again once its backward pass asks for a saved tensor: the
-    gradients that wait by then included. It stops where the last tensor is saved (torch's early stop)."""
-    attention: Selected
-    """Kept where the outputs of attention are."""
-    operations: Selected
-    """Kept where the outputs of attention and of every second matrix product are (torchtitan, OLMo-core)."""
+    """Moments of the forward pass that a checkpointed layer repeats when its backward pass needs a saved tensor, with
+    the gradients that wait by then. It stops when the last tensor is saved (torch's early stop).
+    """
+    attention: SelectedOutputs
+    """Outputs kept if those of attention are."""
+    operations: SelectedOutputs
+    """Outputs kept if those of attention and of every second matrix product are (torchtitan, OLMo-core)."""
 
     @property
     def copies(self) -> float:
@@ -95,8 +102,8 @@ class Cost(Frozen):
         return self.fixed_saved + self.made
 
 
-def peak(moments: tuple[Moment, ...], tokens: int) -> float:
-    """The highest moment for `tokens` tokens, in bytes."""
+def compute_peak(moments: tuple[Moment, ...], tokens: int) -> float:
+    """Return the highest moment for `tokens` tokens, in bytes."""
     highest = 0.0
     for per_token, fixed in moments:
         size = per_token * tokens + fixed
@@ -106,23 +113,24 @@ def peak(moments: tuple[Moment, ...], tokens: int) -> float:
 
 
 class Tape:
-    """Records a forward pass; `cost` walks it backwards. Tensors are small integers."""
+    """A recorded forward pass, whose cost `compute_cost` finds by walking it backwards. Tensors are small integers."""
 
     __slots__ = ("born", "element", "last_use", "needs", "operations", "storage_of", "width")
 
     def __init__(self) -> None:
+        """Create an empty tape."""
         self.width: list[float] = []
         self.element: list[int] = []
         self.needs: list[bool] = []
         self.operations: list[Operation] = []
         self.storage_of: dict[int, int] = {}
-        """The tensor whose storage another one has."""
+        """The tensor whose storage a view shares."""
         self.born: list[int] = []
         self.last_use: list[int] = []
         """Per tensor, the operation after which the forward pass drops it unless it is saved."""
 
-    def tensor(self, width: float, element: int, needs: bool = True) -> int:
-        """A new tensor: `width` elements per token of `element` bytes. `needs`: autograd follows it."""
+    def add_tensor(self, width: float, element: int, needs: bool = True) -> int:
+        """Add a tensor of `width` elements per token of `element` bytes. `needs`: autograd follows it."""
         self.width.append(width)
         self.element.append(element)
         self.needs.append(needs)
@@ -130,14 +138,14 @@ class Tape:
         self.last_use.append(len(self.operations))
         return len(self.width) - 1
 
-    def outside(self, width: float, element: int) -> int:
-        """A tensor that another layer made and holds: to save it costs nothing, but it has a gradient."""
-        given = self.tensor(width, element)
-        self.storage_of[given] = given
-        return given
+    def add_external_tensor(self, width: float, element: int) -> int:
+        """Add a tensor that another layer made and holds: saving it costs nothing, but it has a gradient."""
+        tensor = self.add_tensor(width, element)
+        self.storage_of[tensor] = tensor
+        return tensor
 
     def hold(self, *tensors: int) -> None:
-        """A caller still has these tensors when the latest operation runs."""
+        """Record that a caller still holds these tensors when the latest operation runs."""
         latest, last_use, storage_of = len(self.operations) - 1, self.last_use, self.storage_of
         for item in tensors:
             if last_use[item] < latest:
@@ -165,7 +173,7 @@ class Tape:
     ) -> int:
         """Record an operation and return its output."""
         needs, storage_of = self.needs, self.storage_of
-        output = self.tensor(width, element, weight_gradient > 0 or True in [needs[item] for item in inputs])
+        output = self.add_tensor(width, element, weight_gradient > 0 or True in [needs[item] for item in inputs])
         saved = (*saves, output) if saves_output else tuple(saves)
         if storage_of:
             saved = tuple([storage_of.get(item, item) for item in saved])
@@ -179,7 +187,10 @@ class Tape:
         return output
 
     def recast(self, x: int, element: int) -> int:
-        """`x` as an operation reads it that computes in another format: no copy, but its gradient is cast back."""
+        """Return `x` as read by an operation that computes in another format.
+
+        Nothing is copied, but the gradient is cast back.
+        """
         if self.element[x] == element:
             return x
         output = self.apply((x,), self.width[x], element)
@@ -187,18 +198,18 @@ class Tape:
         return output
 
     def view(self, x: int, width: float) -> int:
-        """A part of `x` without a storage of its own: to save it is to save `x`.
+        """Return a part of `x` without its own storage: saving the part saves `x`.
 
-        Slices hand back gradients of the whole width, which add up in one storage.
+        The gradients of slices have the full width and are summed in one storage.
         """
         output = self.apply((x,), width, self.element[x])
         self.storage_of[output] = self.storage_of.get(x, x)
         return output
 
-    def cost(self, source: int, output: int, accumulates: bool = False) -> Cost:
+    def compute_cost(self, source: int, output: int, accumulates: bool = False) -> Cost:
         """Run the layer from its input `source` to its `output`, and walk back.
 
-        `accumulates`: each weight gradient is added to one that exists already, and dies.
+        `accumulates`: each weight gradient is added to an existing one and then freed.
         """
         size = [width * element for width, element in zip(self.width, self.element)]
         storage = size.copy()
@@ -211,9 +222,9 @@ class Tape:
                 holders[item] = holders.get(item, 0) + 1
         source_bytes = size[source] if source in holders else 0
         saved = sum(storage[item] for item in holders)
-        forward, copies = self._forward(storage, holders)
+        forward, copies = self._run_forward(storage, holders)
         made = sum(operation.made + operation.unpacked for operation in self.operations if self.needs[operation.output])
-        backward, gradients, waiting = self._backward(
+        backward, gradients, waiting = self._run_backward(
             size, storage, saves, holders, (saved, copies + made, output, accumulates)
         )
         last = max((index for index, items in enumerate(saves) if items), default=-1)
@@ -223,18 +234,24 @@ class Tape:
             copies,
             made,
             source_bytes,
-            _hull(forward),
-            _hull(backward),
-            _hull(self._forward(storage, {})[0]),
+            _find_hull(forward),
+            _find_hull(backward),
+            _find_hull(self._run_forward(storage, {})[0]),
             gradients,
-            _hull(again),
-            self._selected(size, storage, holders, False),
-            self._selected(size, storage, holders, True),
+            _find_hull(again),
+            self._select_outputs(size, storage, holders, False),
+            self._select_outputs(size, storage, holders, True),
         )
 
-    def _selected(self, size: list[float], storage: list[float], saved: Mapping[int, int], matrices: bool) -> Selected:
-        """Outputs of attention with its row statistics, and the first, third, ... matrix product's."""
-        kept = beyond = products = 0.0
+    def _select_outputs(
+        self, size: list[float], storage: list[float], saved: Mapping[int, int], matrices: bool
+    ) -> SelectedOutputs:
+        """Return the outputs that selective recomputation keeps.
+
+        These are the outputs of attention with its row statistics and, if `matrices`, those of the first, third, ...
+        matrix product.
+        """
+        kept = unsaved = products = 0.0
         chosen: set[int] = set()
         for operation in self.operations:
             if not operation.mark:
@@ -245,8 +262,8 @@ class Tape:
                     continue
             chosen.add(operation.output)
             kept += size[operation.output]
-            beyond += 0 if operation.output in saved else size[operation.output]
-            if operation.mark == "attention":  # one number per row and head comes with it
+            unsaved += 0 if operation.output in saved else size[operation.output]
+            if operation.mark == "attention":  # one number per row and head is kept with it
                 kept += sum(storage[item] for item in operation.saved if not self.needs[item])
         needed = set(saved)
         for operation in reversed(self.operations):
@@ -254,9 +271,9 @@ class Tape:
             if output not in chosen and (output in needed or self.storage_of.get(output) in needed):
                 needed.update(operation.inputs)
                 needed.update([self.storage_of.get(item, item) for item in operation.inputs])
-        return Selected(kept, beyond, sum([size[item] for item in chosen - needed]))
+        return SelectedOutputs(kept, unsaved, sum([size[item] for item in chosen - needed]))
 
-    def _forward(self, storage: list[float], holders: Mapping[int, int]) -> tuple[list[Moment], float]:
+    def _run_forward(self, storage: list[float], holders: Mapping[int, int]) -> tuple[list[Moment], float]:
         change = [0.0] * (len(self.operations) + 1)
         for item, (born, last, size) in enumerate(zip(self.born, self.last_use, storage)):
             change[born] += size
@@ -272,7 +289,7 @@ class Tape:
             made += new if holders and self.needs[operation.output] else 0
         return moments, copies
 
-    def _backward(
+    def _run_backward(
         self,
         size: list[float],
         storage: list[float],
@@ -284,7 +301,7 @@ class Tape:
         live, gradients, whole = saved + size[output], 0.0, 0.0
         waiting: float | None = None
         moments: list[Moment] = [(live, fixed)]
-        # A gradient is [bytes per token, number of holders]; tensors that share one are aliases.
+        # A gradient is [bytes per token, number of holders]. Aliases share one.
         pending: dict[int, list[float]] = {output: [size[output], 1]}
         needs = self.needs
         for operation, items in zip(reversed(self.operations), reversed(saves)):
@@ -306,7 +323,7 @@ class Tape:
                     pending[item] = new
                 elif old[1] == 1:  # accumulated in place
                     live -= 0 if operation.alias else size[item]
-                else:  # another operation reads the old one: a third tensor takes the sum
+                else:  # another operation reads the old one: the sum is a third tensor
                     moments.append((live + size[item], fixed + gradients))
                     old[1] -= 1
                     live += size[item] if operation.alias else 0
@@ -322,8 +339,8 @@ class Tape:
         return moments, whole, waiting or size[output]
 
 
-def _hull(moments: list[Moment]) -> tuple[Moment, ...]:
-    """The moments that are the highest for some number of tokens: none is at most another in both parts."""
+def _find_hull(moments: list[Moment]) -> tuple[Moment, ...]:
+    """Return the moments that are the highest for some number of tokens, dropping those that another one dominates."""
     kept: list[Moment] = []
     for per_token, fixed in sorted(moments, reverse=True):
         if not kept or fixed > kept[-1][1]:

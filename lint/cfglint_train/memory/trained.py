@@ -1,4 +1,4 @@
-"""Which elements are trained: all, some layers, or adapters beside frozen weights."""
+"""The trained elements: all, some layers, or adapters beside frozen weights."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.memory import adapters
 from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.targets import NO_MATRIX, adapted_by, targeted
+from cfglint_train.memory.targets import NO_MATRIX, find_targets, get_target_field
 from cfglint_train.models.architecture import Architecture, Linear
 
-# PEFT 0.19 (utils/transformers_weight_conversion.py): of these families the names that experts' matrices had before
-# transformers 5 fused them stand for the fused parameters, and for no module of that name any more.
+# PEFT 0.19 (utils/transformers_weight_conversion.py): for these families, the names that the experts' matrices had
+# before transformers 5 fused them denote the fused parameters, and no longer a module.
 _EXPERT_NAMES: Final[dict[tuple[str, ...], tuple[str, str, str]]] = {
     ("minimax", "minimax_m2", "mixtral"): ("w1", "w3", "w2"),
     (
@@ -23,7 +23,7 @@ _EXPERT_NAMES: Final[dict[tuple[str, ...], tuple[str, str, str]]] = {
 
 
 class Trained(Frozen):
-    """Which elements are trained."""
+    """The trained elements of a model."""
 
     trained: int
     """Elements with a gradient, of the whole model."""
@@ -32,57 +32,61 @@ class Trained(Frozen):
     """Elements of adapters among the trained ones."""
     leaves: frozenset[str]
     experts: tuple[int, int]
-    """Ranks of the adapters of the fused experts: of gate and up, and of down; 0 is none."""
+    """Ranks of the adapters of the fused experts: of gate and up, and of down; 0 without adapters."""
     layers: int
     """Decoder layers that autograd follows."""
     rank: int = 0
-    """Of adapters, as their activations see it."""
-    away: int = 0
-    """Of the trained elements those of routed experts that other ranks have."""
+    """Rank of the adapters that determines their activations."""
+    remote: int = 0
+    """Trained elements of routed experts that are on other ranks."""
     share: float = 1.0
-    """Of the weights of the followed layers that are trained."""
+    """Share of the weights of the followed layers that are trained."""
     active: float = 1.0
     """Share of the trained elements that have gradients at a time."""
     head_trained: bool = False
     trains_tower: bool = False
     trains_decoder: bool = True
-    """The decoder's own weights get gradients, or an adapter beside them."""
+    """The decoder's weights, or adapters beside them, get gradients."""
 
     @property
     def computed(self) -> int:
-        """Trained elements whose gradients a rank itself computes: of experts that ranks share, its own."""
-        return self.trained - self.away
+        """Trained elements whose gradients the rank itself computes: its own experts, not those of other ranks."""
+        return self.trained - self.remote
 
 
-def trained_of(reader: Reader, architecture: Architecture, tuning: str, ranks: Ranks) -> Trained | None:
-    """The trained and the frozen elements of what a rank computes with; under FSDP it holds a share of everything,
-    whatever experts are its own. None where no element is known to be trained; the reader has the field as missing.
+def read_trained(reader: Reader, architecture: Architecture, tuning: str, ranks: Ranks) -> Trained | None:
+    """Return the trained and the frozen elements of the rank's model, or None if nothing is known to be trained.
+
+    If None, the reader has the field as missing. Under FSDP a rank holds a share of everything, regardless of its
+    experts.
     """
     total, layers, get = architecture.parameters, architecture.layers, reader.get
     if tuning in adapters.KINDS:
-        return _adapted(reader, architecture, tuning)
+        return _read_adapted(reader, architecture, tuning)
     if tuning not in ("full", "freeze"):
-        found = _lora(reader, architecture)
-        if found is None:
+        lora_counts = _read_lora(reader, architecture)
+        if lora_counts is None:
             return None
-        beside, whole, leaves, experts, routed = found
-        away = routed - routed // ranks.expert
-        beside, away = (beside, away) if ranks.fsdp else (beside - away, 0)
+        adapter_elements, saved_elements, leaves, experts, routed = lora_counts
+        remote = routed - routed // ranks.expert
+        adapter_elements, remote = (adapter_elements, remote) if ranks.fsdp else (adapter_elements - remote, 0)
         held = architecture.expert_parameters // (1 if ranks.fsdp else ranks.expert)
         frozen = total - (held if get("model.host_experts") else 0)
         rank = get("method.lora_rank") or 0
-        return Trained(beside + whole, frozen, beside, leaves, experts, layers, rank, away)
+        return Trained(
+            adapter_elements + saved_elements, frozen, adapter_elements, leaves, experts, layers, rank, remote
+        )
     patterns = get("method.unfrozen") if tuning == "freeze" else None
     if patterns:
         from cfglint_train.memory import unfrozen
 
-        elements, followed = unfrozen.trained(architecture, patterns) or (0, 0)
+        elements, followed_layers = unfrozen.count_trained(architecture, patterns) or (0, 0)
         if not elements:
             reader.missing.append("method.unfrozen")
             return None
-        return Trained(elements, total - elements, 0, frozenset(), (0, 0), followed)
+        return Trained(elements, total - elements, 0, frozenset(), (0, 0), followed_layers)
     if tuning == "freeze":
-        layers = min(layers, reader.need("method.trainable_layers") or 0)
+        layers = min(layers, reader.require("method.trainable_layers") or 0)
         elements = layers * architecture.layer_parameters
         return Trained(elements, total - elements, 0, frozenset(), (0, 0), layers)
     tower, elements = architecture.tower, total
@@ -92,51 +96,62 @@ def trained_of(reader: Reader, architecture: Architecture, tuning: str, ranks: R
         language = 0 if get("model.frozen_language") else total - tower.parameters - tower.projector_parameters
         elements = vision + projector + language
     routed = architecture.expert_parameters if ranks.fsdp and not get("model.frozen_language") else 0
-    away = routed - routed // ranks.expert
-    return Trained(elements, total - elements, 0, frozenset(), (0, 0), layers, away=away)
+    remote = routed - routed // ranks.expert
+    return Trained(elements, total - elements, 0, frozenset(), (0, 0), layers, remote=remote)
 
 
-def _adapted(reader: Reader, architecture: Architecture, kind: str) -> Trained | None:
-    """Methods of PEFT beside LoRA."""
+def _read_adapted(reader: Reader, architecture: Architecture, kind: str) -> Trained | None:
+    """Return the trained elements of PEFT's methods other than LoRA."""
     get = reader.get
-    rank = (reader.need("method.lora_rank") or 0) if adapters.needs_rank(kind) else 0
-    tokens = (reader.need("method.virtual_tokens") or 0) if kind in ("prompt_tuning", "prefix_tuning") else 0
+    rank = (reader.require("method.lora_rank") or 0) if adapters.needs_rank(kind) else 0
+    tokens = (reader.require("method.virtual_tokens") or 0) if kind in ("prompt_tuning", "prefix_tuning") else 0
     block, blocks = (get("method.block_size") or 0, get("method.blocks") or 0) if kind == "oft" else (0, 0)
     if kind == "oft" and not block and not blocks:
         reader.missing.append("method.block_size")
-    size = adapters.Size(rank, block, blocks, tokens)
-    linears = () if kind in ("prompt_tuning", "prefix_tuning", "ln_tuning") else targeted(reader, architecture)
+    size = adapters.AdapterSize(rank, block, blocks, tokens)
+    linears = () if kind in ("prompt_tuning", "prefix_tuning", "ln_tuning") else find_targets(reader, architecture)
     if linears is None:
         return None
-    beside = adapters.elements(kind, architecture, linears, size)
+    adapter_elements = adapters.count_elements(kind, architecture, linears, size)
     saved = set(get("method.lora_modules_to_save") or ())
-    whole = sum(item.elements for item in architecture.linears if item.name in saved)
-    if not beside and not whole:
-        reader.missing.append(adapted_by(reader))
+    saved_elements = sum(item.elements for item in architecture.linears if item.name in saved)
+    if not adapter_elements and not saved_elements:
+        reader.missing.append(get_target_field(reader))
         return None
-    frozen = architecture.parameters + adapters.frozen_elements(kind, linears, size)
-    alike = adapters.rank_of(kind, size)
-    leaves = frozenset(item.name for item in linears) if alike else frozenset()
-    return Trained(beside + whole, frozen, beside, leaves, (0, 0), architecture.layers, alike)
+    frozen = architecture.parameters + adapters.count_frozen_elements(kind, linears, size)
+    rank_equivalent = adapters.find_equivalent_rank(kind, size)
+    leaves = frozenset(item.name for item in linears) if rank_equivalent else frozenset()
+    return Trained(
+        adapter_elements + saved_elements,
+        frozen,
+        adapter_elements,
+        leaves,
+        (0, 0),
+        architecture.layers,
+        rank_equivalent,
+    )
 
 
-def _lora(reader: Reader, architecture: Architecture) -> tuple[int, int, frozenset[str], tuple[int, int], int] | None:
-    """Elements of the adapters and of modules trained beside them, the leaf names with an adapter, the ranks of the
-    fused experts' adapters, and of the adapters' elements those of routed experts.
+def _read_lora(
+    reader: Reader, architecture: Architecture
+) -> tuple[int, int, frozenset[str], tuple[int, int], int] | None:
+    """Return the sizes of LoRA adapters, or None if they are unknown.
 
-    A LoRA of rank r adds r (inputs + outputs) to each matrix, DoRA one number per output on top.
+    These are the elements of the adapters and of modules trained beside them, the leaf names with an adapter, the ranks
+    of the fused experts' adapters, and the adapter elements of routed experts. A LoRA of rank r adds r (inputs +
+    outputs) to each matrix, DoRA one number per output on top.
     """
-    rank = reader.count("method.lora_rank")
+    rank = reader.require_count("method.lora_rank")
     if rank is None:
         return None
     targets = reader.get("method.lora_targets") or ()
-    named = reader.get("method.lora_target_parameters") or ()
-    # axolotl hands PEFT an empty list where parameters alone are named: no default replaces it.
-    chosen = bool(targets or not named or reader.get("method.lora_target_pattern"))
-    linears = targeted(reader, architecture) if chosen else ()
+    target_parameters = reader.get("method.lora_target_parameters") or ()
+    # axolotl passes PEFT an empty list if only parameters are named: no default replaces it.
+    has_targets = bool(targets or not target_parameters or reader.get("method.lora_target_pattern"))
+    linears = find_targets(reader, architecture) if has_targets else ()
     if linears is None:
         return None
-    ranks = _expert_ranks(architecture, linears, targets)
+    ranks = _find_expert_ranks(architecture, linears, targets)
     if ranks:
         converted = {name for names in _EXPERT_NAMES.values() for name in names}
         linears = tuple(item for item in linears if item.name not in converted)
@@ -147,51 +162,57 @@ def _lora(reader: Reader, architecture: Architecture) -> tuple[int, int, frozens
     fused, routed = {"gate_up_proj": 0, "down_proj": 0}, 0
     for item in architecture.linears:
         if item.experts:
-            times = ranks.get(item.name, 1 if any(name.endswith(item.name) for name in named) else 0)
-            fused[item.name] = rank * times
-            routed += item.count * item.experts * rank * times * (item.inputs + item.outputs)
+            rank_factor = ranks.get(item.name, 1 if any(name.endswith(item.name) for name in target_parameters) else 0)
+            fused[item.name] = rank * rank_factor
+            routed += item.count * item.experts * rank * rank_factor * (item.inputs + item.outputs)
     saved = set(reader.get("method.lora_modules_to_save") or ())
-    whole = sum(item.elements for item in architecture.linears if item.name in saved)
+    saved_elements = sum(item.elements for item in architecture.linears if item.name in saved)
     leaves = frozenset(item.name for item in linears)
-    if not adapters and not routed and not whole and targets != NO_MATRIX:  # PEFT stops where nothing gets an adapter
-        reader.missing.append(adapted_by(reader))
+    if (
+        not adapters and not routed and not saved_elements and targets != NO_MATRIX
+    ):  # PEFT fails if nothing gets an adapter
+        reader.missing.append(get_target_field(reader))
         return None
-    return adapters + routed, whole, leaves, (fused["gate_up_proj"], fused["down_proj"]), routed
+    return adapters + routed, saved_elements, leaves, (fused["gate_up_proj"], fused["down_proj"]), routed
 
 
-def _expert_ranks(architecture: Architecture, linears: tuple[Linear, ...], targets: tuple[str, ...]) -> dict[str, int]:
-    """Fused expert parameters that PEFT adapts because the names of what they were fused from are targets.
+def _find_expert_ranks(
+    architecture: Architecture, linears: tuple[Linear, ...], targets: tuple[str, ...]
+) -> dict[str, int]:
+    """Return the fused expert parameters that PEFT adapts because their former names are targets.
 
-    Parameter -> how many times the rank it gets: twice where two matrices are one now.
+    The result maps a parameter to a factor of the rank: 2 if two matrices were fused.
     """
     if architecture.experts is None or not any(item.experts for item in architecture.linears):
         return {}
-    wanted = {item.name for item in linears}.union(targets)
+    targeted = {item.name for item in linears}.union(targets)
     for families, (gate, up, down) in _EXPERT_NAMES.items():
         if architecture.model_type in families:
-            found = {"gate_up_proj": 2} if {gate, up} <= wanted else {}
-            return {**found, "down_proj": 1} if down in wanted else found
+            ranks = {"gate_up_proj": 2} if {gate, up} <= targeted else {}
+            return {**ranks, "down_proj": 1} if down in targeted else ranks
     return {}
 
 
-def one_layer(found: Trained, architecture: Architecture) -> Trained:
-    """Only one decoder layer is trained at a time (BAdam)."""
+def restrict_to_one_layer(trained: Trained, architecture: Architecture) -> Trained:
+    """Return the trained elements if only one decoder layer is trained at a time (BAdam)."""
     layer = architecture.layer_parameters
-    return found._replace(trained=layer, frozen=found.frozen + found.trained - layer)
+    return trained._replace(trained=layer, frozen=trained.frozen + trained.trained - layer)
 
 
-def shares(
-    reader: Reader, architecture: Architecture, tuning: str, found: Trained, partitioned: bool
+def compute_shares(
+    reader: Reader, architecture: Architecture, tuning: str, trained: Trained, partitioned: bool
 ) -> tuple[float, float]:
-    """Shares of the weights of the followed layers that are trained, and of the trained elements that have gradients at
-    a time. `partitioned`: by ZeRO, which gives every element a gradient.
+    """Return the trained share of the weights of the followed layers, and the share that has gradients at a time.
+
+    The second is a share of the trained elements. `partitioned`: ZeRO shards them, which gives every element a
+    gradient.
     """
     share = 1.0
     if tuning == "freeze":
-        followed = found.layers * architecture.layer_parameters
-        share = min(1.0, found.trained / followed) if followed else 1.0
+        followed_elements = trained.layers * architecture.layer_parameters
+        share = min(1.0, trained.trained / followed_elements) if followed_elements else 1.0
     active = reader.get("method.active_layers") if tuning == "full" else None
     if not active or partitioned or active >= architecture.layers:
         return share, 1.0
-    away = (architecture.layers - active) * architecture.layer_parameters
-    return active / architecture.layers, max(0.0, 1 - away / found.trained)
+    inactive = (architecture.layers - active) * architecture.layer_parameters
+    return active / architecture.layers, max(0.0, 1 - inactive / trained.trained)

@@ -1,7 +1,7 @@
-"""What comes and goes within a step: gathered weights, buckets, reductions, the optimizer's temporaries, workspaces.
+"""Temporary buffers of a training step: gathered weights, buckets, reductions, optimizer temporaries, workspaces.
 
-Sources: torch 2.13 (optim/adam.py, distributed/fsdp, c10d/reducer.cpp), DeepSpeed 0.19.8 (runtime/zero). Derived
-in docs/memory/sharding.md and docs/memory/allocator.md.
+Sources: torch 2.13 (optim/adam.py, distributed/fsdp, c10d/reducer.cpp), DeepSpeed 0.19.8 (runtime/zero). The derivation
+is in docs/memory/sharding.md and docs/memory/allocator.md.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.component import Component
 from cfglint_train.memory.components import GATHERED, GRADIENTS
 from cfglint_train.memory.setup import Setup
-from cfglint_train.memory.size import counted, named
-from cfglint_train.memory.states import made, partition, whole_fp32_gradients
+from cfglint_train.memory.size import label_count, merge_terms
+from cfglint_train.memory.states import compute_new_gradients, count_partition_elements, has_whole_fp32_gradients
 from cfglint_train.plan.choices import FSDP
 
 # torch's DDP keeps gradients twice unless they are views of its buckets (reducer.cpp, initialize_buckets).
 DDP_BUCKETS: Final = 1.0
 
-TENSORS: Final = "tensors"
-"""FSDP as a part of a traced graph (torchtitan's graph_trainer): each tensor is a unit, and the collectives allocate in
-the pool of the main stream."""
+TENSOR_WRAPPING: Final = "tensors"
+"""FSDP as a part of a traced graph (torchtitan's graph_trainer): each tensor is a unit, and the collectives allocate
+from the pool of the main stream.
+"""
 
 # DeepSpeed's stage 0 flattens gradients in pieces of this many elements to reduce them (engine.py).
 ZERO0_FLATTEN: Final = 500_000_000
@@ -27,89 +28,93 @@ ZERO0_FLATTEN: Final = 500_000_000
 _ROOT: Final = "elements outside the layers"
 
 
-def root_elements(setup: Setup) -> float:
-    """Elements outside the decoder layers that FSDP gathers as one unit: embedding, head, final norm."""
+def count_root_elements(setup: Setup) -> float:
+    """Return the elements outside the decoder layers that FSDP gathers as one unit: embedding, head, final norm."""
     shape = setup.architecture
-    if setup.sharding.wrapping in ("block_and_size", "size", TENSORS):
+    if setup.sharding.wrapping in ("block_and_size", "size", TENSOR_WRAPPING):
         return 0.0
-    if shape.experts is not None:  # its layers are not of one size
+    if shape.experts is not None:  # its layers differ in size
         tower = shape.tower
-        beside = 0 if tower is None else tower.parameters + tower.projector_parameters
-        return counted(shape.embedding_parameters + shape.hidden + beside, _ROOT, shape.hidden)
-    return named(max(0, shape.parameters - shape.layers * unit_elements(setup)), _ROOT)
+        encoder = 0 if tower is None else tower.parameters + tower.projector_parameters
+        return label_count(shape.embedding_parameters + shape.hidden + encoder, _ROOT, shape.hidden)
+    return merge_terms(max(0, shape.parameters - shape.layers * count_unit_elements(setup)), _ROOT)
 
 
-def unit_elements(setup: Setup) -> float:
-    """Elements of one decoder layer (the largest kind), or of its largest tensor where each is gathered by itself."""
+def count_unit_elements(setup: Setup) -> float:
+    """Return the elements of one decoder layer (the largest kind), or of its largest tensor if that is the unit."""
     shape = setup.architecture
-    if setup.sharding.wrapping == TENSORS:
-        return layer_tensor(setup)
+    if setup.sharding.wrapping == TENSOR_WRAPPING:
+        return count_layer_tensor(setup)
     each = shape.layer_parameters or (shape.parameters - shape.embedding_parameters) / shape.layers
-    return named(each, "elements of a layer")
+    return merge_terms(each, "elements of a layer")
 
 
-def head_elements(setup: Setup) -> int:
-    """Elements of the output matrix (and of the embedding)."""
+def count_head_elements(setup: Setup) -> int:
+    """Return the elements of the output matrix (and of the embedding)."""
     elements = setup.architecture.vocab * setup.architecture.hidden // setup.part.head_split
-    return named(elements, "elements of the output matrix")
+    return merge_terms(elements, "elements of the output matrix")
 
 
-def gathered(setup: Setup) -> tuple[float, float]:
-    """Bytes of whole weights that a sharded model holds while a layer, and while the loss runs."""
+def compute_gathered(setup: Setup) -> tuple[float, float]:
+    """Return the bytes of gathered weights that a sharded model holds while a layer runs, and while the loss runs."""
     formats = setup.formats
     size = formats.gathered
     if setup.ranks.parameter_shards == 1:
         return 0.0, 0.0
     total = setup.architecture.parameters
     if setup.ranks.strategy == "zero":
-        ahead, at_once = zero_gathers(setup)
+        ahead, at_once = count_zero_gathers(setup)
         whole = size * ahead + formats.quantized_gather * at_once
         return whole, whole
     if setup.sharding.wrapping == "root" or not setup.sharding.reshard:
         whole = size * total if formats.unit_bytes == size else setup.frozen_sharded
         return whole, whole
-    unit, root = unit_elements(setup), root_elements(setup)
-    edge = 0.0 if root else head_elements(setup)
-    # A layer's own unit and the one that is prefetched; the loss finds the last layer's unit gathered.
+    unit, root = count_unit_elements(setup), count_root_elements(setup)
+    edge = 0.0 if root else count_head_elements(setup)
+    # A layer's unit and the prefetched one. During the loss the last layer's unit is gathered already.
     return size * root + formats.unit_bytes * unit * 2, size * (root + edge) + formats.unit_bytes * unit
 
 
-def zero_gathers(setup: Setup) -> tuple[float, float]:
-    """Elements that ZeRO-3 holds whole, and of them those gathered in one piece, which ZeRO++ passes through 8 bits."""
+def count_zero_gathers(setup: Setup) -> tuple[float, float]:
+    """Return the elements that ZeRO-3 holds gathered, and the part of them that is gathered in one piece.
+
+    ZeRO++ gathers the latter through 8 bits.
+    """
     sharding = setup.sharding
-    leaf, total = max(head_elements(setup), leaf_elements(setup)), setup.architecture.parameters
+    leaf, total = max(count_head_elements(setup), count_leaf_elements(setup)), setup.architecture.parameters
     ahead = min(total, sharding.live + sharding.prefetch_bucket) if sharding.live else 0
     at_once = max(leaf, min(total, sharding.prefetch_bucket))
-    return named(max(leaf, ahead), "elements"), named(at_once, "elements in one piece")
+    return merge_terms(max(leaf, ahead), "elements"), merge_terms(at_once, "elements in one piece")
 
 
-def streams(setup: Setup, whole: tuple[float, float]) -> tuple[float, Component | None]:
-    """Bytes that the pools of other streams come to hold, and the part of an event that is in them.
+def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[float, Component | None]:
+    """Return the bytes that the pools of other streams grow to, and the component of an event that is in them.
 
     torch's allocator keeps one pool per stream, and a block of one pool serves no other. FSDP2 gathers into buffers of
-    its copy-in stream (the root with the first layer, two layers later on) and reduces into its reduce-scatter
-    stream's, where the sharded gradients stay; FSDP1 and ZeRO-3 gather whole weights on a stream of their own, `whole`
-    while a layer and while the loss runs.
+    its copy-in stream (the root with the first layer, later two layers) and reduces into those of its reduce-scatter
+    stream; the sharded gradients stay there. FSDP1 and ZeRO-3 gather weights on a separate stream: `compute_gathered`
+    bytes while a layer runs, and while the loss runs.
     """
     formats = setup.formats
-    if setup.ranks.parameter_shards == 1 or setup.sharding.wrapping == TENSORS:
+    if setup.ranks.parameter_shards == 1 or setup.sharding.wrapping == TENSOR_WRAPPING:
         return 0.0, None
     if setup.ranks.strategy == "fsdp2":
-        unit, root = unit_elements(setup), root_elements(setup) or head_elements(setup)
+        unit, root = count_unit_elements(setup), count_root_elements(setup) or count_head_elements(setup)
         buffers = formats.gathered * root + formats.unit_bytes * unit
-        return max(buffers, 2 * formats.unit_bytes * unit) + made(setup), GRADIENTS
-    return max(whole) + staged(setup), GATHERED
+        return max(buffers, 2 * formats.unit_bytes * unit) + compute_new_gradients(setup), GRADIENTS
+    return max(gathered) + compute_staged_shards(setup), GATHERED
 
 
-def staged(setup: Setup) -> float:
-    """Bytes of the shards that FSDP1 brings back from the host to gather a unit, on a stream of their own: those of the
-    root and of one layer (_flat_param.py, pre_unshard).
+def compute_staged_shards(setup: Setup) -> float:
+    """Return the bytes of the shards that FSDP1 copies from the host to gather a unit, on a separate stream.
+
+    These are the shards of the root and of one layer (_flat_param.py, pre_unshard).
     """
     if setup.ranks.strategy != "fsdp1" or not setup.offload.parameters:
         return 0.0
     pieces = setup.formats.gathered * (
-        root_elements(setup) or head_elements(setup)
-    ) + setup.formats.unit_bytes * unit_elements(setup)
+        count_root_elements(setup) or count_head_elements(setup)
+    ) + setup.formats.unit_bytes * count_unit_elements(setup)
     return pieces / setup.ranks.parameter_shards
 
 
@@ -118,40 +123,44 @@ def staged(setup: Setup) -> float:
 _BROADCAST: Final = 250 * 2**20
 
 
-def broadcast(setup: Setup) -> tuple[float, float]:
-    """Bytes of the buckets through which FSDP1 broadcasts the root's weights, and a layer's.
+def compute_broadcast_buckets(setup: Setup) -> tuple[float, float]:
+    """Return the bytes of the buckets through which FSDP1 broadcasts the root's weights, and a layer's.
 
-    A bucket is a copy, unless it is one tensor; the tensor that fills it is in it whole, however large
-    (`compute_bucket_assignment_by_size`). A large embedding is a bucket by itself, the final norm one with the head.
+    A bucket is a copy, unless it is one tensor. The tensor that fills a bucket is in it as a whole, however large
+    (`compute_bucket_assignment_by_size`). A large embedding is a bucket by itself; the final norm shares one with the
+    head.
     """
     formats = setup.formats
-    words, root = formats.gathered * head_elements(setup), formats.gathered * root_elements(setup)
-    rest = 0.0 if setup.architecture.tied else words
-    last = min(root, rest if words >= _BROADCAST else _BROADCAST + words)
-    return last, min(formats.unit_bytes * unit_elements(setup), 2.0 * _BROADCAST)
+    head_bytes, root = formats.gathered * count_head_elements(setup), formats.gathered * count_root_elements(setup)
+    rest = 0.0 if setup.architecture.tied else head_bytes
+    last = min(root, rest if head_bytes >= _BROADCAST else _BROADCAST + head_bytes)
+    return last, min(formats.unit_bytes * count_unit_elements(setup), 2.0 * _BROADCAST)
 
 
-def leftovers(setup: Setup, whole: bool) -> float:
-    """Bytes of cached blocks that sharding leaves in the pool of the main stream, which are not needed later.
+def compute_leftovers(setup: Setup, whole: bool) -> float:
+    """Return the bytes of cached blocks that sharding leaves in the pool of the main stream without later use.
 
-    FSDP1: a unit's weights come to the GPU one by one, through buckets, are joined to a flat one, and its shard is
-    copied out of that, and stays unless it is offloaded. The root is the last unit and the largest; of the others the
-    blocks are used again and again.
-    FSDP2, where the `whole` model is on the GPU: accelerate's `fsdp2_prepare_model` holds its state dict until each
-    weight has a shard (accelerate 1.15.0, utils/fsdp_utils.py; axolotl 0.18.0, monkeypatch/accelerate/fsdp2.py).
+    FSDP1: a unit's weights are copied to the GPU one by one through buckets and joined to a flat tensor. Its shard is
+    copied from that tensor, and stays unless it is offloaded. The root is the last and largest unit; the blocks of the
+    others are reused. FSDP2, if the `whole` model is on the GPU: accelerate's `fsdp2_prepare_model` holds its state
+    dict until each weight has a shard (accelerate 1.15.0, utils/fsdp_utils.py; axolotl 0.18.0,
+    monkeypatch/accelerate/fsdp2.py).
     """
     ranks = setup.ranks
     if ranks.strategy == "fsdp2" and whole:
         return setup.frozen_sharded
     if ranks.strategy != "fsdp1" or ranks.parameter_shards == 1:
         return 0.0
-    root, unit = setup.formats.gathered * root_elements(setup), setup.formats.unit_bytes * unit_elements(setup)
-    pieces = 2 * (root + unit) + sum(broadcast(setup))
+    root, unit = (
+        setup.formats.gathered * count_root_elements(setup),
+        setup.formats.unit_bytes * count_unit_elements(setup),
+    )
+    pieces = 2 * (root + unit) + sum(compute_broadcast_buckets(setup))
     return pieces - (0.0 if setup.offload.parameters else root / ranks.parameter_shards)
 
 
-def read_ahead(setup: Setup) -> float:
-    """Bytes by which the weights in 16 bits are larger than the quantised ones, where all of them wait on the GPU."""
+def compute_read_ahead(setup: Setup) -> float:
+    """Return the extra bytes of the weights in 16 bits over the quantised ones, if all of them wait on the GPU."""
     frozen = setup.frozen_weights
     return frozen.quantized * max(0.0, 2.0 - frozen.quantized_bytes)
 
@@ -160,18 +169,20 @@ def read_ahead(setup: Setup) -> float:
 _PAGE: Final = 20 * 2**20
 
 
-def pinned(setup: Setup) -> float:
-    """Bytes of the pages that reading ahead leaves in torch's cache, at most: each quantised matrix lies among 16-bit
-    ones that are gone, and its first and its last page stay mapped when the cache is given back.
+def compute_pinned_pages(setup: Setup) -> float:
+    """Return the maximum bytes of the pages that reading ahead leaves in torch's cache.
+
+    Each quantised matrix lies between freed 16-bit ones, and its first and last page stay mapped when the cache is
+    emptied.
     """
     experts = setup.architecture.experts
     fused = experts is not None and experts.fused
     inner = [item for item in setup.architecture.linears if item.part == "decoder" and (fused or not item.experts)]
-    return min(read_ahead(setup), 2.0 * _PAGE * sum([item.count for item in inner]))
+    return min(compute_read_ahead(setup), 2.0 * _PAGE * sum([item.count for item in inner]))
 
 
-def leaf_elements(setup: Setup) -> float:
-    """Elements of the largest module that ZeRO-3 gathers at once; a mixture counts as one where it is a leaf."""
+def count_leaf_elements(setup: Setup) -> float:
+    """Return the elements of the largest module that ZeRO-3 gathers at once. A mixture that is a leaf counts as one."""
     experts = setup.architecture.experts
     largest: float = setup.architecture.largest_tensor
     if experts is not None and setup.sharding.leaf_modules:
@@ -179,21 +190,21 @@ def leaf_elements(setup: Setup) -> float:
     return largest
 
 
-def reducing(setup: Setup) -> float:
-    """Bytes of gradients that FSDP is still reducing while a layer runs: those of the layer behind it, if any."""
+def compute_reducing(setup: Setup) -> float:
+    """Return the bytes of gradients that FSDP is still reducing while a layer runs: those of the layer after it."""
     if setup.ranks.strategy not in FSDP or setup.sharding.defers_reduction:
         return 0.0
     if not setup.mode.trained:
         return 0.0
-    return unit_elements(setup) * setup.formats.communication * (1 + 1 / setup.ranks.shards)
+    return count_unit_elements(setup) * setup.formats.communication * (1 + 1 / setup.ranks.shards)
 
 
-def bucket(setup: Setup) -> float:
-    """Bytes of gradient buckets that live from the first gradient of a backward pass to its end."""
+def compute_bucket(setup: Setup) -> float:
+    """Return the bytes of gradient buckets that live from the first gradient of a backward pass to its end."""
     ranks, formats, sharding = setup.ranks, setup.formats, setup.sharding
     size = sharding.reduce_bucket
     trained = setup.weights.trained
-    if (ranks.strategy == "zero" and ranks.zero_stage == 0) or whole_fp32_gradients(setup):
+    if (ranks.strategy == "zero" and ranks.zero_stage == 0) or has_whole_fp32_gradients(setup):
         return formats.gradient * min(ZERO0_FLATTEN, trained)
     if ranks.zero_stage in (1, 2):
         element = formats.gradient
@@ -204,8 +215,8 @@ def bucket(setup: Setup) -> float:
     return 0.0
 
 
-def held_bucket(setup: Setup) -> float:
-    """Bytes of gradient buckets that are never given back."""
+def compute_lasting_bucket(setup: Setup) -> float:
+    """Return the bytes of gradient buckets that are never freed."""
     ranks = setup.ranks
     trained = setup.weights.trained
     if ranks.zero_stage == 3:
@@ -215,11 +226,11 @@ def held_bucket(setup: Setup) -> float:
     return 0.0
 
 
-def step(setup: Setup) -> float:
-    """Bytes that the optimizer step needs on top of states and gradients.
+def compute_step_temporaries(setup: Setup) -> float:
+    """Return the bytes that the optimizer step needs on top of states and gradients.
 
-    torch's foreach AdamW makes one more tensor of the size of all weights it updates, its loop over single tensors two
-    of the largest, its fused kernel none; others in `optimizers.RULES`. ZeRO casts and flattens gradients beside that.
+    torch's foreach AdamW makes one more tensor of the size of all updated weights, its loop over single tensors two of
+    the largest, its fused kernel none; for others see `optimizers.RULES`. ZeRO also casts and flattens gradients.
     """
     ranks, formats, optimizer = setup.ranks, setup.formats, setup.optimizer
     trained = setup.weights.trained
@@ -230,35 +241,39 @@ def step(setup: Setup) -> float:
     each, largest, besides = optimizer.scratch
     temporaries = each + largest
     if optimizer.updates == "within":
-        return 0.0  # `updating` of the backward pass
+        return 0.0  # see `compute_update_in_backward`
     if ranks.strategy != "zero":
         size = min(local, setup.architecture.largest_tensor / ranks.optimizer_shards)
-        if optimizer.updates == "block":  # the block's gradients in fp32, of which those in 16 bits are still there
+        if optimizer.updates == "block":  # the block's gradients in fp32, beside those in 16 bits
             return (4.0 + each) * local + largest * size
         return max(each * local + largest * size, besides)
     if ranks.zero_stage == 0:
         return 4.0 * trained if formats.gradient < 4 else 0.0  # fp32 gradients for the master copy
-    if whole_fp32_gradients(setup):
+    if has_whole_fp32_gradients(setup):
         return 0.0  # BF16_Optimizer updates from the fp32 gradients that it holds
-    # A flat copy of the gradients, and a copy of that in the master's format, which stays for the update.
+    # A flat copy of the gradients, and its cast to the master's format, which stays for the update.
     cast = 4.0 if formats.accumulated < 4 <= updated else 0.0
     if ranks.zero_stage == 3:
-        return max(formats.accumulated + cast, (cast or formats.accumulated) + temporaries) * sub_group_elements(setup)
+        return max(formats.accumulated + cast, (cast or formats.accumulated) + temporaries) * count_sub_group_elements(
+            setup
+        )
     if ranks.zero_stage == 2 and formats.accumulated > formats.gradient:
-        return temporaries * local  # since 0.19.8 one flat fp32 buffer, which the update takes as it is
+        return temporaries * local  # since 0.19.8 one flat fp32 buffer, which the update uses directly
     return (max(2 * formats.gradient + cast, 4 + temporaries) - formats.gradient) * local
 
 
-def sub_group_elements(setup: Setup) -> float:
-    """Elements of a rank that ZeRO-3 updates at once."""
+def count_sub_group_elements(setup: Setup) -> float:
+    """Return the elements of a rank that ZeRO-3 updates at once."""
     largest = setup.architecture.largest_tensor / setup.ranks.optimizer_shards
-    return named(min(setup.sharding.sub_group or largest, partition(setup)), "elements of a sub-group")
+    return merge_terms(
+        min(setup.sharding.sub_group or largest, count_partition_elements(setup)), "elements of a sub-group"
+    )
 
 
-def exchanging(setup: Setup) -> float:
-    """Bytes that context parallelism needs while a layer runs backward.
+def compute_ring_buffers(setup: Setup) -> float:
+    """Return the bytes that context parallelism needs while a layer runs backward.
 
-    Ring attention (ring_flash_attn): receive buffers of keys and values, their gradients in fp32 and those received,
+    Ring attention (ring_flash_attn): receive buffers of keys and values, their gradients in fp32 and the received ones,
     the query's gradient in fp32 and that of one block: 20 bytes per element of a key, 6 per element of a query.
     """
     if setup.ranks.context == 1:
@@ -267,26 +282,27 @@ def exchanging(setup: Setup) -> float:
     return setup.batch.tokens * shape.head_dim * (20 * shape.kv_heads + 6 * shape.heads)
 
 
-def layer_tensor(setup: Setup) -> float:
-    """Elements of the largest tensor of a decoder layer."""
+def count_layer_tensor(setup: Setup) -> float:
+    """Return the elements of the largest tensor of a decoder layer."""
     sizes = [item.elements / max(1, item.count) for item in setup.architecture.linears if item.part == "decoder"]
-    return counted(max(sizes, default=0.0), "elements of a layer's largest tensor", setup.architecture.hidden)
+    return label_count(max(sizes, default=0.0), "elements of a layer's largest tensor", setup.architecture.hidden)
 
 
-def updating(setup: Setup, elements: float) -> float:
-    """Bytes that updating one tensor makes while the backward pass runs."""
+def compute_update_in_backward(setup: Setup, elements: float) -> float:
+    """Return the temporary bytes of updating one tensor while the backward pass runs."""
     optimizer = setup.optimizer
     if optimizer.updates != "within":
         return 0.0
     return max(optimizer.scratch.largest * elements, optimizer.scratch.besides)
 
 
-def casts(setup: Setup) -> tuple[float, float] | None:
-    """Bytes of the fp32 gradients that ZeRO-3 makes of one sub-group after the other: of a whole one, and of the last.
+def compute_gradient_casts(setup: Setup) -> tuple[float, float] | None:
+    """Return the bytes of the fp32 gradients of a whole ZeRO-3 sub-group, and of the last sub-group.
 
-    None where there is one sub-group, or nothing to cast. An allocation of the latter size is the one that fails last.
+    ZeRO-3 casts one sub-group after the other. None if there is only one, or nothing to cast. The allocation for the
+    last sub-group is the last that can fail.
     """
-    local = partition(setup)
+    local = count_partition_elements(setup)
     piece = setup.sharding.sub_group
     if (
         setup.ranks.zero_stage != 3
@@ -299,9 +315,9 @@ def casts(setup: Setup) -> tuple[float, float] | None:
     return 4.0 * piece, 4.0 * (local % piece or piece)
 
 
-def norm(setup: Setup) -> float:
-    """Bytes that ZeRO-1 and 2 need for the gradient norm: the largest gradient of the rank in fp64 (get_norm_dtype)."""
-    if setup.weights.adapters or setup.offload.optimizer or whole_fp32_gradients(setup):
+def compute_gradient_norm(setup: Setup) -> float:
+    """Return the bytes that ZeRO-1 and 2 need for the gradient norm: the largest gradient in fp64 (get_norm_dtype)."""
+    if setup.weights.adapters or setup.offload.optimizer or has_whole_fp32_gradients(setup):
         return 0.0
-    local = partition(setup)
+    local = count_partition_elements(setup)
     return min(setup.architecture.largest_tensor, local) * 8.0

@@ -1,74 +1,75 @@
-"""What patterns of parameter names leave to be trained: elements, and how far down autograd has to go.
+"""The parameters that patterns of names leave trainable: their elements, and the lowest layer autograd follows.
 
-The names are those of transformers' Llama-like models. Patterns are matched from the start of a name, their full stops
-are literal, and a range of rows behind one (`[:32000]`) trains the whole parameter with a masked gradient (axolotl
-0.18.0, utils/freeze.py).
+The names are those of transformers' Llama-like models. Patterns are matched from the start of a name, and their full
+stops are literal. With a range of rows at the end (`[:32000]`) the whole parameter is trained with a masked gradient
+(axolotl 0.18.0, utils/freeze.py).
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from cfglint_train.memory.module_names import ENDS, part_of, roots
+from cfglint_train.memory.module_names import ENDS, find_part, list_layer_roots
 from cfglint_train.models.architecture import Architecture, Linear
 
 
-@lru_cache(maxsize=16)  # every estimate of a run asks again
-def trained(architecture: Architecture, patterns: tuple[str, ...]) -> tuple[int, int] | None:
-    """Trained elements without norms, and decoder layers from the lowest trained one up; None where names are not
-    known, or a pattern is none that is read (`foundation/patterns.py`).
+@lru_cache(maxsize=16)  # called again in every estimate of a run
+def count_trained(architecture: Architecture, patterns: tuple[str, ...]) -> tuple[int, int] | None:
+    """Return the trained elements without norms, and the decoder layers from the lowest trained one up.
+
+    None if names are unknown, or a pattern is not supported (`foundation/patterns.py`).
     """
     import re
 
-    from cfglint_train.foundation.patterns import Unsupported, compiled
+    from cfglint_train.foundation.patterns import UnsupportedPattern, compile_pattern
 
     try:
-        wanting = [
-            compiled(re.sub(r"\.(?!\+)", r"\.", re.sub(r"\[[0-9]*(:[0-9]*)?\]$", "", text))) for text in patterns
+        compiled_patterns = [
+            compile_pattern(re.sub(r"\.(?!\+)", r"\.", re.sub(r"\[[0-9]*(:[0-9]*)?\]$", "", text))) for text in patterns
         ]
-    except Unsupported:
+    except UnsupportedPattern:
         return None
     elements, lowest, layers = 0, architecture.layers, architecture.layers
 
-    def wanted(names: tuple[str, ...]) -> bool:
-        return any(pattern.match(name) for pattern in wanting for name in names)
+    def is_trained(names: tuple[str, ...]) -> bool:
+        return any(pattern.match(name) for pattern in compiled_patterns for name in names)
 
     if not architecture.linears:
         return None
     # With a tower the language model is a part of the whole.
-    several = architecture.tower is not None
-    layers_in = roots(architecture)
+    has_tower = architecture.tower is not None
+    layers_in = list_layer_roots(architecture)
     for item in architecture.linears:
         if item.part in ("tower", "projector") or (item.part == "head" and architecture.tied):
             continue
         ends = ENDS.get(item.part)
         if ends is not None:
-            names = ends[1:] if several and item.part == "embedding" else ends[: 2 if several else 1]
-            if wanted(tuple(f"{name}.weight" for name in names)):
+            names = ends[1:] if has_tower and item.part == "embedding" else ends[: 2 if has_tower else 1]
+            if is_trained(tuple(f"{name}.weight" for name in names)):
                 elements += item.elements
                 lowest = 0 if item.part == "embedding" else lowest
             continue
-        if not part_of(architecture, item.name) or item.count > layers:
-            # Whatever its name is, and in whichever layers: trained where all of every layer is.
-            if not all(wanted(tuple(f"{root}.{layer}." for root in layers_in)) for layer in range(layers)):
+        if not find_part(architecture, item.name) or item.count > layers:
+            # The name and the layers are unknown: the matrix is trained if every layer is trained as a whole.
+            if not all(is_trained(tuple(f"{root}.{layer}." for root in layers_in)) for layer in range(layers)):
                 return None
             elements, lowest = elements + item.elements, 0
             continue
-        # Of a mixture's layers the first may be dense.
+        # The first layers of a mixture may be dense.
         start = layers - item.count if item.experts else 0
         for layer in range(start, start + item.count):
-            if wanted(_names(architecture, item, layer)):
+            if is_trained(_list_names(architecture, item, layer)):
                 elements += item.elements // item.count
                 lowest = min(lowest, layer)
     return (elements, layers - lowest) if elements else None
 
 
-def _names(architecture: Architecture, item: Linear, layer: int) -> tuple[str, ...]:
+def _list_names(architecture: Architecture, item: Linear, layer: int) -> tuple[str, ...]:
     if item.experts:
         inner: tuple[str, ...] = (
             f"mlp.experts.{item.name}", f"block_sparse_moe.experts.{item.name}", "block_sparse_moe.experts.0.w1.weight",
             "mlp.experts.0.gate_proj.weight",
         )  # fmt: skip
     else:
-        inner = (f"{part_of(architecture, item.name)}.{item.name}.weight",)
-    return tuple(f"{root}.{layer}.{name}" for root in roots(architecture) for name in inner)
+        inner = (f"{find_part(architecture, item.name)}.{item.name}.weight",)
+    return tuple(f"{root}.{layer}.{name}" for root in list_layer_roots(architecture) for name in inner)

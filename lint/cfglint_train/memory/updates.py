@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory import optimizers
-from cfglint_train.memory.optimizers import Choice, Scratch
+from cfglint_train.memory.optimizers import OptimizerChoice, Scratch
 from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.ranks import Ranks
-from cfglint_train.memory.targets import targeted
+from cfglint_train.memory.targets import find_targets
 from cfglint_train.memory.trained import Trained
 from cfglint_train.models.architecture import Architecture
 
 
 class Optimizer(Frozen):
-    """What an optimizer holds and makes."""
+    """States and temporaries of an optimizer."""
 
     state: float | None = None
     """Bytes per trained element; None for an optimizer without a formula."""
     implementation: str = "fused"
-    """fused, foreach, single, custom: how it goes over the tensors."""
+    """Way of iterating over the tensors: fused, foreach, single or custom."""
     scratch: Scratch = Scratch()
     updates: str = "after"
-    """after (the backward pass), within (each weight as its gradient is there), block (one decoder layer at a time)."""
+    """Time of the update: after (the backward pass), within (each weight when its gradient exists), or block (one
+    decoder layer at a time).
+    """
     paged: bool = False
 
     @property
@@ -30,69 +32,69 @@ class Optimizer(Frozen):
         return self.state or 0.0
 
 
-def chosen(reader: Reader, ranks: Ranks, updated: float) -> Choice | None:
-    """The optimizer; None if it is not stated. `updated`: bytes of an element of what it updates."""
+def read_choice(reader: Reader, ranks: Ranks, updated: float) -> OptimizerChoice | None:
+    """Return the optimizer, or None if it is not stated. `updated`: bytes of an element of the updated weights."""
     get = reader.get
-    name = reader.need("optimizer.name")
+    name = reader.require("optimizer.name")
     if name is None:
         return None
     implementation = get("optimizer.implementation")
     scratch = implementation if implementation in ("foreach", "single", "custom") else "fused"
-    # DeepSpeed and FSDP1 hand the optimizer flat pieces.
+    # DeepSpeed and FSDP1 pass the optimizer flat pieces.
     flat = ranks.strategy in ("zero", "fsdp1")
     bits, embeddings = get("optimizer.state_bits"), get("optimizer.embedding_bits")
-    found = Choice(
+    choice = OptimizerChoice(
         name, bits, updated, scratch, flat, embedding_bits=embeddings, fused_experts=ranks.strategy == "zero"
     )
-    rule = found.rule
+    rule = choice.rule
     if rule is not None and rule.kind.startswith("projected"):
         rank, targets = get("optimizer.rank"), get("optimizer.targets") or ()
-        found = found._replace(rank=rank, targets=targets, projection=get("optimizer.projection") or "std")
+        choice = choice._replace(rank=rank, targets=targets, projection=get("optimizer.projection") or "std")
         if rank is None:
             reader.missing.append("optimizer.rank")
     elif rule is None:
         reader.missing.append("optimizer.name")
-    return found
+    return choice
 
 
-def optimizer_of(
-    reader: Reader, architecture: Architecture, choice: Choice | None, trained: Trained, tuning: str
+def build_optimizer(
+    reader: Reader, architecture: Architecture, choice: OptimizerChoice | None, trained: Trained, tuning: str
 ) -> Optimizer:
-    """What a chosen optimizer holds of the trained elements."""
+    """Return the optimizer's states and temporaries for the trained elements."""
     if choice is None:
         return Optimizer()
-    state, projecting = _states(reader, architecture, choice, trained, tuning)
-    updates = "within" if choice.within else "block" if choice.one_layer else "after"
+    state, projecting = _compute_average_state(reader, architecture, choice, trained, tuning)
+    updates = "within" if choice.is_in_backward else "block" if choice.is_blockwise else "after"
     return Optimizer(
         state,
         choice.scratch,
-        Scratch(*optimizers.temporaries(choice), projecting),
+        Scratch(*optimizers.compute_temporaries(choice), projecting),
         updates,
-        reader.flag("optimizer.paged"),
+        reader.get_flag("optimizer.paged"),
     )
 
 
-def _states(
-    reader: Reader, architecture: Architecture, choice: Choice, trained: Trained, tuning: str
+def _compute_average_state(
+    reader: Reader, architecture: Architecture, choice: OptimizerChoice, trained: Trained, tuning: str
 ) -> tuple[float | None, float]:
-    """Bytes of optimizer state per trained element, on average, and those of a projection's making."""
-    each = optimizers.plain(choice)
-    if each is not None or choice.rule is None:
-        return each, 0.0
+    """Return the average bytes of optimizer state per trained element, and the temporary bytes of a projection."""
+    uniform_bytes = optimizers.compute_uniform_state(choice)
+    if uniform_bytes is not None or choice.rule is None:
+        return uniform_bytes, 0.0
     if tuning in ("full", "freeze"):
-        shapes = optimizers.matrices(architecture, tuning, trained.layers)
+        shapes = optimizers.list_matrices(architecture, tuning, trained.layers)
     else:
         names = set(reader.get("method.lora_modules_to_save") or ())
         saved = tuple(item for item in architecture.linears if item.name in names)
-        linears = targeted(reader, architecture) or ()
-        shapes = optimizers.adapter_matrices(linears, reader.get("method.lora_rank") or 0, saved)
-        sharing = 1 if trained.away else reader.get("parallel.expert") or 1
+        linears = find_targets(reader, architecture) or ()
+        shapes = optimizers.list_adapter_matrices(linears, reader.get("method.lora_rank") or 0, saved)
+        expert_ranks = 1 if trained.remote else reader.get("parallel.expert") or 1
         for item in architecture.linears:
             rank = trained.experts[item.name == "down_proj"] if item.experts else 0
             if rank:
-                shapes += optimizers.adapter_pair(item, item.experts // sharing * rank)
+                shapes += optimizers.build_adapter_pair(item, item.experts // expert_ranks * rank)
     rest = max(0, trained.trained - sum(shape.count * shape.elements for shape in shapes))
-    total = optimizers.state_bytes(choice, shapes, rest, architecture)
+    total = optimizers.compute_state_bytes(choice, shapes, rest, architecture)
     if total is None or not trained.trained:
         return total, 0.0
-    return total / trained.trained, optimizers.projecting(choice, shapes, architecture)
+    return total / trained.trained, optimizers.compute_projection_bytes(choice, shapes, architecture)

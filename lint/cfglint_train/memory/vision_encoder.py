@@ -1,7 +1,7 @@
-"""What a vision tower keeps and needs: its blocks on the same tape as the decoder's layers, patches for tokens.
+"""Memory of a vision tower: its blocks on the same tape as the decoder's layers, with patches as tokens.
 
-The tower runs before the decoder and goes back after it, so that what it keeps is beside everything else. The
-projector and the embedding of patches are left out: two matrices of some thirty blocks.
+The tower runs before the decoder in the forward pass and after it in the backward pass, so its saved tensors exist all
+the time. The projector and the embedding of patches are left out: two matrices, compared to some thirty blocks.
 """
 
 from __future__ import annotations
@@ -9,71 +9,71 @@ from __future__ import annotations
 from functools import lru_cache
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.memory.layers.layer import layer_cost
+from cfglint_train.memory.layers.layer import compute_layer_cost
 from cfglint_train.memory.layers.matrices import Mode
-from cfglint_train.memory.tape import Cost, peak
+from cfglint_train.memory.tape import Cost, compute_peak
 from cfglint_train.models.architecture import Architecture, Tower
 
 
-class Turn(Frozen):
-    """The backward pass of one block, in bytes."""
+class BlockMoment(Frozen):
+    """Memory of the backward pass of one block, in bytes."""
 
     kept: float
-    """What the blocks before it still hold."""
+    """Held by the blocks before it."""
     copies: float
-    """Weight copies of autocast that they still hold."""
+    """Weight copies of autocast held by these blocks."""
     peak: float
-    """What it needs itself, its own weight gradients included."""
+    """Needed by the block itself, with its weight gradients."""
     later_gradients: float
-    """Weight gradients of the blocks behind it."""
+    """Weight gradients of the blocks after it."""
 
 
 class EncoderMemory(Frozen):
     """Bytes of one micro batch on one GPU."""
 
     kept: float
-    """What the blocks keep for their backward pass: nothing where they are frozen."""
+    """Kept by the blocks for their backward pass; 0 if they are frozen."""
     copies: float
     """Weight copies of autocast that are kept with it."""
     forward: float
     """At the peak of the forward pass."""
-    turns: tuple[Turn, ...]
+    moments: tuple[BlockMoment, ...]
     """The backward passes that can be the highest: of the last block and of the first."""
 
 
 @lru_cache(maxsize=64)
-def block_cost(tower: Tower, mode: Mode) -> Cost | None:
-    """The cost of one block, per patch; None for a tower without a formula."""
-    return layer_cost(_shape(tower), mode) if tower.kind else None
+def compute_block_cost(tower: Tower, mode: Mode) -> Cost | None:
+    """Return the cost of one block, per patch, or None for a tower without a formula."""
+    return compute_layer_cost(_build_block(tower), mode) if tower.kind else None
 
 
-def encoder_memory(tower: Tower, mode: Mode, patches: int, checkpointed: bool) -> EncoderMemory | None:
-    """The tower's memory for so many patches; None for a tower without a formula.
+def compute_encoder_memory(tower: Tower, mode: Mode, patches: int, checkpointed: bool) -> EncoderMemory | None:
+    """Return the tower's memory for a number of patches, or None for a tower without a formula.
 
-    `mode.trained` says whether its blocks are trained. Frozen ones leave nothing behind: no gradient reaches them.
+    `mode.trained`: the blocks are trained. Frozen blocks keep nothing, because no gradient reaches them.
     """
-    cost = block_cost(tower, mode)
+    cost = compute_block_cost(tower, mode)
     if cost is None:
         return None
     width = float(tower.hidden * mode.weight * patches)
-    running, others = peak(cost.inference, patches) + width, tower.layers - 1
-    if not mode.trained:  # nor does autocast keep copies of weights that are frozen
-        return EncoderMemory(0.0, 0.0, running, ())
+    forward_peak, others = compute_peak(cost.inference, patches) + width, tower.layers - 1
+    if not mode.trained:  # autocast caches no copies of frozen weights either
+        return EncoderMemory(0.0, 0.0, forward_peak, ())
     if checkpointed:
-        top, kept, copies = max(peak(cost.recompute, patches), peak(cost.backward, patches)), width, 0.0
-        forward = others * (width + cost.fixed_saved) + running
+        top, kept, copies = max(compute_peak(cost.recompute, patches), compute_peak(cost.backward, patches)), width, 0.0
+        forward = others * (width + cost.fixed_saved) + forward_peak
     else:
-        top = peak(cost.backward, patches) + cost.saved_input * patches
+        top = compute_peak(cost.backward, patches) + cost.saved_input * patches
         kept, copies = cost.saved * patches, cost.fixed_saved
-        forward = others * (kept + copies) + peak(cost.forward, patches) + width
-    own = width if checkpointed else 0.0
-    last = Turn(others * kept + own, others * copies, top, 0.0)
-    first = Turn(own, 0.0, top, others * cost.weight_gradients)
+        forward = others * (kept + copies) + compute_peak(cost.forward, patches) + width
+    checkpoint = width if checkpointed else 0.0
+    last = BlockMoment(others * kept + checkpoint, others * copies, top, 0.0)
+    first = BlockMoment(checkpoint, 0.0, top, others * cost.weight_gradients)
     return EncoderMemory(tower.layers * kept, tower.layers * copies, forward, (last, first))
 
 
-def _shape(tower: Tower) -> Architecture:
-    """A block in the words of a decoder."""
+def _build_block(tower: Tower) -> Architecture:
+    """Return a block as a decoder architecture."""
     return Architecture(
         id="",
         model_type=f"vision:{tower.kind}",

@@ -1,29 +1,31 @@
-"""The shape of a model, as far as memory depends on it."""
+"""Model architectures: the dimensions that memory depends on."""
 
 from __future__ import annotations
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Literal
 
-Part = Literal["decoder", "head", "embedding", "tower", "projector"]
+ModelPart = Literal["decoder", "head", "embedding", "tower", "projector"]
 
 
 class Linear(Frozen):
-    """All modules of one leaf name, one shape and one part of the model: what adapters and quantisers act on.
+    """All modules of one leaf name, shape and part of the model: the units of adapters and quantisers.
 
     Widths are elements. A LoRA of rank r adds `count * max(1, experts) * r * (inputs + outputs)` parameters.
     """
 
     name: str
-    """Leaf name as PEFT matches it: `q_proj`, `gate_proj`, `lm_head`, `embed_tokens`; for experts the parameter's."""
+    """Leaf name as PEFT matches it: `q_proj`, `gate_proj`, `lm_head`, `embed_tokens`; for experts the parameter's
+    name.
+    """
     inputs: int
     """For an embedding its rows; for experts the first of the two inner widths as they are stored."""
     outputs: int
     count: int  # type: ignore[assignment]
     """Modules (for experts: parameters) of this shape in the whole model."""
-    part: Part = "decoder"
+    part: ModelPart = "decoder"
     experts: int = 0
-    """Experts that one 3-D parameter holds; 0 is an ordinary module. No `nn.Linear`: quantisers pass it by."""
+    """Experts in one 3-D parameter; 0 for an ordinary module. It is not an `nn.Linear`, so quantisers skip it."""
 
     @property
     def elements(self) -> int:
@@ -40,11 +42,11 @@ class Experts(Frozen):
     intermediate: int
     """Width of one routed expert."""
     shared_intermediate: int = 0
-    """Width of all shared experts of a layer together."""
+    """Total width of all shared experts of a layer."""
     dense_layers: int = 0
-    """Layers (from the first) that have a dense MLP instead."""
+    """Number of first layers that have a dense MLP instead."""
     every: int = 1
-    """Of `every` layers in a row one is a mixture."""
+    """Every `every`-th layer is a mixture."""
     fused: bool = True
     """transformers >= 5 holds the experts of a layer as two 3-D parameters, which bitsandbytes does not quantise."""
 
@@ -53,7 +55,7 @@ class Latent(Frozen):
     """Multi-head latent attention (DeepSeek): ranks and head widths."""
 
     q_rank: int
-    """0 where the query is not compressed."""
+    """0 if the query is not compressed."""
     kv_rank: int
     nope_dim: int
     rope_dim: int
@@ -65,33 +67,33 @@ class Heads(Frozen):
 
     query: int
     key: int
-    """Of keys and values."""
+    """Heads of keys and of values."""
     width: int
     values_are_keys: bool = False
-    """Values are the keys before their norm (Gemma 4)."""
+    """True if values are the keys before their norm (Gemma 4)."""
 
 
 class Attention(Frozen):
-    """What the attention of some models has beside `heads`, `kv_heads` and `head_dim`."""
+    """Attention features of some models besides `heads`, `kv_heads` and `head_dim`."""
 
     layers: int = 0
-    """Layers with other heads than those: in Gemma 4 the ones that attend to the whole sequence."""
+    """Number of layers with different heads; in Gemma 4, those that attend to the whole sequence."""
     heads: int = 0
-    """Of those layers, as the next three."""
+    """Query heads of these layers; the next three fields also describe them."""
     kv_heads: int = 0
     head_dim: int = 0
     values_are_keys: bool = False
-    """Those layers have no matrix for values."""
+    """True if these layers have no matrix for values."""
     starts: bool = False
-    """The first layer is one of them."""
+    """True if the first layer is one of them."""
     ends: bool = False
-    """The last layer is one of them."""
+    """True if the last layer is one of them."""
     reusing_layers: int = 0
-    """Layers, from the last one back, that attend to keys and values of earlier ones."""
+    """Number of last layers that attend to keys and values of earlier layers."""
     index_heads: int = 0
-    """Heads that choose the keys of a query (DeepSeek V3.2); 0 where every query has all keys."""
+    """Heads that select the keys of a query (DeepSeek V3.2); 0 if every query has all keys."""
     index_dim: int = 0
-    """Width of one of them."""
+    """Width of an index head."""
 
 
 class Tower(Frozen):
@@ -103,15 +105,15 @@ class Tower(Frozen):
     layers: int
     hidden: int
     tokens: int | None = None
-    """Tokens that one image puts into the sequence, where all images have as many."""
+    """Tokens that one image adds to the sequence, if all images add the same number."""
     kind: str = ""
-    """Whose blocks the vision tower has (`models/towers.py`); empty where there is no formula for them."""
+    """Kind of the vision tower's blocks (`models/towers.py`); empty if there is no formula for them."""
     heads: int = 0
     intermediate: int = 0
     patches: float = 0.0
     """Patches that the tower computes for one token of the sequence."""
     patch: int = 0
-    """Pixels of a patch's side."""
+    """Side of a patch in pixels."""
 
 
 class Recurrent(Frozen):
@@ -120,16 +122,18 @@ class Recurrent(Frozen):
     kind: str
     """convolution, delta, mamba, mamba2 (`memory/layers/mixers.py`)."""
     inner: int
-    """Width of the stream inside."""
+    """Inner width."""
     keys: int
-    """All heads' keys; of Mamba-2 the inputs to the state of all groups, of Mamba the rank of the step sizes."""
+    """Width of all heads' keys; for Mamba-2 the inputs to the state of all groups, for Mamba the rank of the step
+    sizes.
+    """
     heads: int
     state: int
-    """Of one head's key, or of the state."""
+    """Width of one head's key, or of the state."""
 
 
 class Architecture(Frozen):
-    """One model. Widths are elements; `parameters` counts every parameter once (tied weights once)."""
+    """A model. Widths are elements; `parameters` counts every parameter once (tied weights once)."""
 
     id: str
     model_type: str
@@ -140,7 +144,7 @@ class Architecture(Frozen):
     heads: int
     kv_heads: int
     head_dim: int
-    """Width of one head; with latent attention of one query head."""
+    """Width of one head; with latent attention, of one query head."""
     intermediate: int
     tied: bool
     parameters: int
@@ -155,62 +159,62 @@ class Architecture(Frozen):
     tower: Tower | None = None
     attention: Attention | None = None
     streams: int = 1
-    """Copies of the residual stream, which the layers pass on side by side (Gemma 3n)."""
+    """Copies of the residual stream, which the layers pass on in parallel (Gemma 3n)."""
     sparse_layers: int = 0
-    """Layers, from the first one on, whose MLP keeps a share of its gate only (Gemma 3n)."""
+    """Number of first layers whose MLP keeps only a share of its gate (Gemma 3n)."""
     window: int | None = None
-    """Sliding attention window in tokens, where some layers have one."""
+    """Sliding attention window in tokens, if some layers have one."""
     full_attention_layers: int | None = None
-    """Layers with attention over the whole sequence; None where all have it."""
+    """Layers with attention over the whole sequence; None if all have it."""
     recurrent_layers: int = 0
     """Layers whose mixer is recurrent or convolutional (Mamba, gated delta, short convolution)."""
     recurrent: Recurrent | None = None
-    """What that mixer is; None where there is no formula for it."""
+    """The mixer of these layers; None if there is no formula for it."""
     gated: bool = True
     """Three MLP matrices (SwiGLU, GeGLU) rather than two."""
     dtype: str | None = None
     """The number format of the published weights."""
     quantization: str | None = None
-    """How the published weights are already quantised (gptq, awq, nf4, mxfp4, nvfp4)."""
+    """Quantization of the published weights (gptq, awq, nf4, mxfp4, nvfp4)."""
     remote_code: bool = False
-    """transformers has no class of its own for it."""
+    """True if transformers has no class for the model."""
     context: int | None = None
-    """Longest sequence that the model was made for."""
+    """Longest sequence that the model supports."""
     linears: tuple[Linear, ...] = ()
-    """Every linear layer, embedding and fused expert parameter; empty where the shapes are not known."""
+    """Every linear layer, embedding and fused expert parameter; empty if the shapes are unknown."""
     expert_parameters: int = 0
     """Elements of all routed experts."""
     active_parameters: int | None = None
-    """Parameters that one token passes through; None where all are."""
+    """Parameters used for one token; None if all are."""
     counted: Literal["built", "formula"] = "formula"
     """built: counted on the model class itself (meta device); formula: closed form over the dimensions."""
     variant: str = ""
-    """The formula's name where models of one `model_type` have different layers (`falcon_new`)."""
+    """Name of the formula if models of one `model_type` have different layers (`falcon_new`)."""
     whole_type: str = ""
-    """The whole model's `model_type` where that is not the decoder's: what a framework compares."""
+    """The whole model's `model_type`, which frameworks compare, if it differs from the decoder's."""
     source: str = ""
-    """Where the dimensions come from."""
+    """Source of the dimensions."""
     folder: str = ""
-    """The folder by whose name it was found, where that is all that is known of the model."""
+    """The folder whose name identified the model, if nothing else is known about it."""
 
     def __hash__(self) -> int:
-        """Of few fields, because every estimate looks up what was derived for its model."""
+        """Hash a few fields, because every estimate looks up data derived from its model."""
         return hash((self.id, self.layers, self.parameters))
 
     @property
     def formula(self) -> str:
-        """The row of `memory/layers/families.py` that describes its layers."""
+        """Row of `memory/layers/families.py` that describes the layers."""
         return self.variant or self.model_type
 
     @property
     def outer_type(self) -> str:
-        """The `model_type` at the top of the model's configuration (`gemma3`, not `gemma3_text`)."""
+        """`model_type` at the top of the model's configuration (`gemma3`, not `gemma3_text`)."""
         return self.whole_type or self.model_type
 
-    def linear_modules(self, *names: str, parts: tuple[Part, ...] = ("decoder",)) -> tuple[Linear, ...]:
-        """The ordinary linear modules of the given parts (with one of `names`, if any are given).
+    def list_linear_modules(self, *names: str, parts: tuple[ModelPart, ...] = ("decoder",)) -> tuple[Linear, ...]:
+        """Return the ordinary linear modules of some parts of the model, optionally only those called one of `names`.
 
-        PEFT's `all-linear` is every linear layer but the head: parts decoder, tower and projector.
+        PEFT's `all-linear` is every linear layer except the head: parts decoder, tower and projector.
         """
         return tuple(
             linear
@@ -220,7 +224,7 @@ class Architecture(Frozen):
 
     @property
     def embedding_parameters(self) -> int:
-        """Elements of the embeddings and, where it is not tied, of the head."""
+        """Elements of the embeddings and, if it is not tied, of the head."""
         embeddings = sum(linear.elements for linear in self.linears if linear.part == "embedding")
         heads = sum(linear.elements for linear in self.linears if linear.part == "head")
         if not embeddings:
@@ -228,9 +232,9 @@ class Architecture(Frozen):
         return embeddings if self.tied else embeddings + heads
 
 
-def heads_of(architecture: Architecture, other: bool = False) -> Heads:
-    """The heads of a layer; `other`: of one that `Architecture.attention` counts among its layers."""
+def get_heads(architecture: Architecture, is_different: bool = False) -> Heads:
+    """Return the heads of a layer; with `is_different`, of a layer that `Architecture.attention` describes."""
     attention = architecture.attention
-    if other and attention is not None:
+    if is_different and attention is not None:
         return Heads(attention.heads, attention.kv_heads, attention.head_dim, attention.values_are_keys)
     return Heads(architecture.heads, architecture.kv_heads, architecture.head_dim)

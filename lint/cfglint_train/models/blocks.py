@@ -1,4 +1,4 @@
-"""The classes of the layers that models are made of, as FSDP wraps them (`blocks.json`)."""
+"""Layer classes of models, as FSDP wraps them (`blocks.json`)."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from cfglint_train.foundation.typed import Final
 PATH: Final = os.path.join(os.path.dirname(__file__), "blocks.json")
 
 
-class Blocks(Frozen):
-    """The classes in the models of one family."""
+class LayerClasses(Frozen):
+    """The layer classes of one model family."""
 
     decoder: tuple[str, ...]
-    beside: tuple[str, ...]
-    """Layers of the encoders beside the decoder."""
+    encoders: tuple[str, ...]
+    """Layers of the encoders next to the decoder."""
 
 
-def blocks_of(model_type: str) -> Blocks | None:
-    """The classes of a family's layers, by the decoder's `model_type`; None where they are not known."""
-    return _families().get(model_type)
+def get_layer_classes(model_type: str) -> LayerClasses | None:
+    """Return the layer classes of a family by the decoder's `model_type`, or None if they are unknown."""
+    return _load_families().get(model_type)
 
 
 def is_layer(name: str) -> bool:
-    """Whether a class is a layer of some known family."""
-    return any(name in family.decoder or name in family.beside for family in _families().values())
+    """Return whether a class is a layer of a known family."""
+    return any(name in family.decoder or name in family.encoders for family in _load_families().values())
 
 
 @cache
-def _families() -> dict[str, Blocks]:
+def _load_families() -> dict[str, LayerClasses]:
     with open(PATH, encoding="utf-8") as file:
         content = json.load(file)
-    return {name: Blocks(tuple(decoder), tuple(beside)) for name, (decoder, beside) in content["families"].items()}
+    return {
+        name: LayerClasses(tuple(decoder), tuple(encoders)) for name, (decoder, encoders) in content["families"].items()
+    }

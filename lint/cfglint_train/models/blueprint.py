@@ -1,7 +1,7 @@
-"""A model as a list of counted weights: the bookkeeping behind every closed-form parameter count.
+"""Blueprints: a model as a list of counted weights, the basis of every closed-form parameter count.
 
-A blueprint is the outer weights (embedding, head, final norm) and the kinds of block with how often each occurs. All
-totals follow from it; no total is stated twice.
+A blueprint has the outer weights (embedding, head, final norm) and the kinds of block with the number of each. All
+totals are computed from it, so no total is stated twice.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.models.architecture import Linear, Part
+from cfglint_train.models.architecture import Linear, ModelPart
 
 
 class Weight(Frozen):
-    """A matrix with its bias, or (`experts` > 0) one 3-D parameter that holds that many matrices."""
+    """A matrix with its bias, or (`experts` > 0) a 3-D parameter of that many matrices."""
 
     name: str
     inputs: int
     outputs: int
     bias: bool = False
     experts: int = 0
-    part: Part = "decoder"
+    part: ModelPart = "decoder"
     linear: bool = True
-    """False for matrices that are no linear layer to adapters and quantisers (a router, a convolution)."""
+    """False for matrices that adapters and quantisers do not treat as linear layers (a router, a convolution)."""
 
     @property
     def elements(self) -> int:
-        """Elements with the bias."""
+        """Elements including the bias."""
         return max(1, self.experts) * (self.inputs * self.outputs + (self.outputs if self.bias else 0))
 
     @property
@@ -47,12 +47,12 @@ class Block(Frozen):
 
     @property
     def elements(self) -> int:
-        """Elements of one such layer."""
+        """Elements of one layer of this kind."""
         return sum(weight.elements for weight in self.weights) + sum(self.vectors)
 
     @property
     def tensors(self) -> int:
-        """Parameter tensors of one such layer."""
+        """Parameter tensors of one layer of this kind."""
         return sum(len(weight.pieces) for weight in self.weights) + len(self.vectors)
 
 
@@ -78,7 +78,7 @@ class Blueprint(Frozen):
     @property
     def largest_tensor(self) -> int:
         """Elements of the largest parameter tensor."""
-        return max(size for weight in self._weights() for size in weight.pieces)
+        return max(size for weight in self._list_weights() for size in weight.pieces)
 
     @property
     def layer_parameters(self) -> int:
@@ -92,8 +92,8 @@ class Blueprint(Frozen):
 
     @property
     def linears(self) -> tuple[Linear, ...]:
-        """The linear layers, embeddings and expert parameters, one entry for each name and shape."""
-        counts: Counter[tuple[str, int, int, Part, int]] = Counter()
+        """The linear layers, embeddings and expert parameters, one entry per name and shape."""
+        counts: Counter[tuple[str, int, int, ModelPart, int]] = Counter()
         for weight in self.outer:
             if weight.linear:
                 counts[(weight.name, weight.inputs, weight.outputs, weight.part, weight.experts)] += 1
@@ -109,7 +109,7 @@ class Blueprint(Frozen):
             )
         )
 
-    def _weights(self) -> Iterator[Weight]:
+    def _list_weights(self) -> Iterator[Weight]:
         yield from self.outer
         for block in self.blocks:
             if block.count:

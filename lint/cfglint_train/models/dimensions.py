@@ -1,8 +1,8 @@
-"""The dimensions of a model, read from a transformers `config.json`.
+"""Model dimensions, read from a transformers `config.json`.
 
-Model families name the same thing differently (`hidden_size`, `n_embd`, `d_model`); the tables here list the names in
-the order in which they are tried. Where a configuration leaves a key out, transformers' class has a default; the
-defaults that matter are in `families.py`.
+Model families use different keys for the same dimension (`hidden_size`, `n_embd`, `d_model`); the tables here list the
+keys in the order in which they are tried. For a missing key, transformers' class has a default; the defaults that
+matter are in `families.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.architecture import Experts, Latent
 
-Config = Mapping[str, Any]
+HfConfig = Mapping[str, Any]
 
 HIDDEN: Final = ("hidden_size", "n_embd", "d_model", "dim")
 LAYERS: Final = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
@@ -52,36 +52,44 @@ SHARED_COUNT: Final = ("n_shared_experts", "num_shared_experts", "moe_num_shared
 DENSE_FIRST: Final = ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index")
 SPARSE_EVERY: Final = ("decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step", "expert_layer_period")
 
-# What the entries of `layer_types` mean.
+# Meaning of the entries of `layer_types`.
 RECURRENT: Final = frozenset({"linear_attention", "mamba", "mamba2", "conv", "recurrent", "kda", "gdn"})
 WINDOWED: Final = frozenset({"sliding_attention", "chunked_attention", "local_attention", "local"})
 FULL: Final = frozenset({"full_attention", "attention", "global", "global_attention"})
 
-# Of so many layers in a row one attends to the whole sequence, where a configuration does not say which.
-PATTERNS: Final = {"gemma2": 2, "gpt_oss": 2, "olmo3": 4, "cohere2": 4, "exaone4": 4, "gemma3": 6, "gemma3_text": 6}
+# Every n-th layer attends to the whole sequence, for families whose configuration does not list these layers.
+FULL_ATTENTION_PERIODS: Final = {
+    "gemma2": 2,
+    "gpt_oss": 2,
+    "olmo3": 4,
+    "cohere2": 4,
+    "exaone4": 4,
+    "gemma3": 6,
+    "gemma3_text": 6,
+}
 
-# Encoders with a decoder of their own; `num_layers` is the encoder's depth.
+# Encoder-decoder models; `num_layers` is the encoder's depth.
 ENCODER_DECODERS: Final = frozenset({"t5", "mt5", "umt5"})
 
-# Families whose window counts only with `use_sliding_window`.
-SWITCHED: Final = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3"})
+# Families whose window applies only with `use_sliding_window`.
+WINDOW_SWITCH_FAMILIES: Final = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3"})
 
-# Configurations that wrap a decoder name it so.
-DECODERS: Final = ("text_config", "llm_config", "language_config", "thinker_config")
-TOWERS: Final = ("vision_config", "audio_config", "encoder_config", "visual")
+# Keys of the decoder in configurations that wrap it.
+DECODER_KEYS: Final = ("text_config", "llm_config", "language_config", "thinker_config")
+TOWER_KEYS: Final = ("vision_config", "audio_config", "encoder_config", "visual")
 TOWER_LAYERS: Final = ("num_hidden_layers", "depth", "encoder_layers", "layers")
 TOWER_HIDDEN: Final = ("hidden_size", "embed_dim", "d_model", "width")
 
-MOST: Final = 10**9
-"""No dimension of a model is larger; a file with a larger one is rejected."""
-MOST_LAYERS: Final = 10**4
+MAX_DIMENSION: Final = 10**9
+"""Upper limit of every dimension; a file with a larger value is rejected."""
+MAX_LAYERS: Final = 10**4
 
 
 class Dimensions(Frozen):
-    """What a configuration says about its decoder. Widths are elements."""
+    """The decoder's dimensions in a configuration. Widths are elements."""
 
     model_type: str
-    """The decoder's."""
+    """The decoder's `model_type`."""
     layers: int
     hidden: int
     vocab: int
@@ -98,23 +106,23 @@ class Dimensions(Frozen):
     full_attention_layers: int | None
     recurrent_layers: int
     context: int | None
-    wraps: bool
-    """The configuration has towers beside the decoder."""
+    has_towers: bool
+    """True if the configuration has towers besides the decoder."""
     tower_layers: int = 0
     tower_hidden: int = 0
 
 
-def decoder_config(config: Config) -> Config:
-    """The part of a configuration that describes the decoder: itself, or what it wraps (`text_config`)."""
-    for name in DECODERS:
+def get_decoder_config(config: HfConfig) -> HfConfig:
+    """Return the part of a configuration that describes the decoder: itself, or a nested part (`text_config`)."""
+    for name in DECODER_KEYS:
         inner = config.get(name)
-        if isinstance(inner, Mapping) and first(inner, HIDDEN) is not None:
+        if isinstance(inner, Mapping) and get_first(inner, HIDDEN) is not None:
             return inner
     return config
 
 
-def first(config: Config, names: tuple[str, ...]) -> Any:
-    """The first of the named values that is stated and not null."""
+def get_first(config: HfConfig, names: tuple[str, ...]) -> Any:
+    """Return the first of the named values that is present and not null, or None."""
     for name in names:
         value = config.get(name)
         if value is not None:
@@ -122,41 +130,41 @@ def first(config: Config, names: tuple[str, ...]) -> Any:
     return None
 
 
-def read(config: Config, defaults: Config | None = None) -> Dimensions | None:
-    """The dimensions that a configuration states; None where one that every model has is missing.
+def read_dimensions(config: HfConfig, defaults: HfConfig | None = None) -> Dimensions | None:
+    """Return the dimensions that a configuration states, or None if a required dimension is missing.
 
-    `defaults` replaces keys that the configuration leaves out.
+    `defaults` supplies keys that the configuration omits.
     """
-    inner = decoder_config(config)
-    stated = {key: value for key, value in inner.items() if value is not None or key == "sliding_window"}
-    settings: dict[str, Any] = {**(defaults or {}), **stated}
+    inner = get_decoder_config(config)
+    present = {key: value for key, value in inner.items() if value is not None or key == "sliding_window"}
+    settings: dict[str, Any] = {**(defaults or {}), **present}
     for group in ("attn_config", "ffn_config"):  # DBRX and MPT
         if isinstance(settings.get(group), Mapping):
             settings = {**settings[group], **settings}
-    hidden, layers, vocab = (_count(first(settings, names)) for names in (HIDDEN, LAYERS, VOCAB))
-    layers = layers or len(_layer_kinds(settings, None))
+    hidden, layers, vocab = (_parse_count(get_first(settings, names)) for names in (HIDDEN, LAYERS, VOCAB))
+    layers = layers or len(_list_layer_kinds(settings, None))
     if layers and str(settings.get("model_type")) in ENCODER_DECODERS:
-        layers += _count(settings.get("num_decoder_layers")) or layers
-    if not hidden or not layers or not vocab or layers > MOST_LAYERS:
+        layers += _parse_count(settings.get("num_decoder_layers")) or layers
+    if not hidden or not layers or not vocab or layers > MAX_LAYERS:
         return None
-    heads = _count(first(settings, HEADS)) or 0
-    kinds = _layer_kinds(settings, layers)
-    recurrent = sum(kind in RECURRENT for kind in kinds) if kinds else _recurrent(settings, layers)
-    window, full = _window(settings, kinds, layers)
+    heads = _parse_count(get_first(settings, HEADS)) or 0
+    kinds = _list_layer_kinds(settings, layers)
+    recurrent = sum(kind in RECURRENT for kind in kinds) if kinds else _count_recurrent_layers(settings, layers)
+    window, full = _read_window(settings, kinds, layers)
     if recurrent and not kinds and settings.get("model_type") != "falcon_h1":
         full = layers - recurrent
-    experts, sparse = _experts(settings, layers)
-    latent, tied = _latent(settings), config.get("tie_word_embeddings")
-    towers = [tower for name in TOWERS if isinstance(tower := config.get(name), Mapping)]
+    experts, sparse = _read_experts(settings, layers)
+    latent, tied = _read_latent(settings), config.get("tie_word_embeddings")
+    towers = [tower for name in TOWER_KEYS if isinstance(tower := config.get(name), Mapping)]
     return Dimensions(
         model_type=str(settings.get("model_type") or config.get("model_type") or ""),
         layers=layers,
         hidden=hidden,
         vocab=vocab,
         heads=heads,
-        kv_heads=_kv_heads(settings, heads),
-        head_dim=latent.nope_dim + latent.rope_dim if latent else _head_dim(settings, hidden, heads),
-        intermediate=_intermediate(settings, hidden),
+        kv_heads=_count_kv_heads(settings, heads),
+        head_dim=latent.nope_dim + latent.rope_dim if latent else _compute_head_dim(settings, hidden, heads),
+        intermediate=_compute_intermediate(settings, hidden),
         tied=bool(settings.get("tie_word_embeddings", False) if tied is None else tied),
         experts=experts,
         sparse_layers=sparse,
@@ -164,60 +172,65 @@ def read(config: Config, defaults: Config | None = None) -> Dimensions | None:
         window=window,
         full_attention_layers=full,
         recurrent_layers=recurrent,
-        context=_count(first(settings, CONTEXT)),
-        wraps=bool(towers),
-        tower_layers=sum(_count(first(tower, TOWER_LAYERS)) or 0 for tower in towers),
-        tower_hidden=sum(_count(first(tower, TOWER_HIDDEN)) or 0 for tower in towers),
+        context=_parse_count(get_first(settings, CONTEXT)),
+        has_towers=bool(towers),
+        tower_layers=sum(_parse_count(get_first(tower, TOWER_LAYERS)) or 0 for tower in towers),
+        tower_hidden=sum(_parse_count(get_first(tower, TOWER_HIDDEN)) or 0 for tower in towers),
     )
 
 
-def _count(value: Any) -> int | None:
-    """A whole number; of a list (one value for each layer) the largest."""
+def _parse_count(value: Any) -> int | None:
+    """Return a whole number; for a list (one value per layer), the largest. None if the value is invalid."""
     if isinstance(value, (list, tuple)):
-        numbers = [_count(item) for item in value]
+        numbers = [_parse_count(item) for item in value]
         return max((number for number in numbers if number is not None), default=None)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= MOST or value != int(value):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 <= value <= MAX_DIMENSION
+        or value != int(value)
+    ):
         return None
     return int(value)
 
 
-def _head_dim(settings: Config, hidden: int, heads: int) -> int:
-    return _count(first(settings, ("head_dim", "kv_channels", "d_kv"))) or (hidden // heads if heads else 0)
+def _compute_head_dim(settings: HfConfig, hidden: int, heads: int) -> int:
+    return _parse_count(get_first(settings, ("head_dim", "kv_channels", "d_kv"))) or (hidden // heads if heads else 0)
 
 
-def _kv_heads(settings: Config, heads: int) -> int:
+def _count_kv_heads(settings: HfConfig, heads: int) -> int:
     if settings.get("model_type") in ("falcon", "RefinedWeb", "RefinedWebModel"):
         if settings.get("new_decoder_architecture"):
-            return _count(first(settings, KV_HEADS)) or heads
+            return _parse_count(get_first(settings, KV_HEADS)) or heads
         return 1 if settings.get("multi_query", True) else heads
     if settings.get("model_type") == "gpt_bigcode":
         return 1 if settings.get("multi_query", True) else heads
     if settings.get("model_type") == "chatglm" and not settings.get("multi_query_attention"):
         return heads
-    return _count(first(settings, KV_HEADS)) or _count(settings.get("kv_n_heads")) or heads
+    return _parse_count(get_first(settings, KV_HEADS)) or _parse_count(settings.get("kv_n_heads")) or heads
 
 
-def _intermediate(settings: Config, hidden: int) -> int:
+def _compute_intermediate(settings: HfConfig, hidden: int) -> int:
     if settings.get("model_type") == "mpt":  # transformers' class ignores expansion_ratio
         return 4 * hidden
     if settings.get("model_type") == "granitemoehybrid":
-        return _count(settings.get("shared_intermediate_size")) or 4 * hidden
-    width = _count(settings.get("block_ff_dim")) or _count(first(settings, INTERMEDIATE))
+        return _parse_count(settings.get("shared_intermediate_size")) or 4 * hidden
+    width = _parse_count(settings.get("block_ff_dim")) or _parse_count(get_first(settings, INTERMEDIATE))
     if width is None:
         return 4 * hidden
-    if settings.get("model_type") == "qwen":  # counts both halves of the gated unit
+    if settings.get("model_type") == "qwen":  # it counts both halves of the gated unit
         return width // 2
     if settings.get("model_type") == "lfm2" and settings.get("block_auto_adjust_ff_dim", True):
         multiplier = settings.get("block_ffn_dim_multiplier", 1.0)
         if not isinstance(multiplier, (int, float)) or not 0 < multiplier < 100:
             multiplier = 1.0
         width = int(multiplier * int(2 * width / 3))
-        multiple = _count(settings.get("block_multiple_of")) or 256
+        multiple = _parse_count(settings.get("block_multiple_of")) or 256
         return multiple * -(-width // multiple)
     return width
 
 
-def _layer_kinds(settings: Config, layers: int | None) -> list[str]:
+def _list_layer_kinds(settings: HfConfig, layers: int | None) -> list[str]:
     kinds = settings.get("layer_types") or settings.get("layers_block_type")
     if isinstance(kinds, (list, tuple)):
         return [str(kind) for kind in kinds[:layers]]
@@ -227,63 +240,68 @@ def _layer_kinds(settings: Config, layers: int | None) -> list[str]:
     return []
 
 
-def _window(settings: Config, kinds: list[str], layers: int) -> tuple[int | None, int | None]:
-    """The attention window and, where only some layers have full attention, how many."""
-    size = _count(first(settings, ("sliding_window", "attention_chunk_size")))
+def _read_window(settings: HfConfig, kinds: list[str], layers: int) -> tuple[int | None, int | None]:
+    """Return the attention window and, if only some layers have full attention, their number."""
+    size = _parse_count(get_first(settings, ("sliding_window", "attention_chunk_size")))
     if kinds:
         windowed = sum(kind in WINDOWED for kind in kinds)
         full = sum(kind in FULL for kind in kinds)
-        known = all(kind in WINDOWED | FULL | RECURRENT | {"mlp", "moe"} for kind in kinds)
-        return (size if windowed else None), (None if full == layers or not known else full)
+        is_complete = all(kind in WINDOWED | FULL | RECURRENT | {"mlp", "moe"} for kind in kinds)
+        return (size if windowed else None), (None if full == layers or not is_complete else full)
     if not size or settings.get("use_sliding_window") is False:
         return None, None
-    pattern = _count(settings.get("sliding_window_pattern") or settings.get("_sliding_window_pattern"))
+    pattern = _parse_count(settings.get("sliding_window_pattern") or settings.get("_sliding_window_pattern"))
     if pattern:
         return size, layers // pattern
     model_type = str(settings.get("model_type"))
-    if model_type in SWITCHED and not settings.get("use_sliding_window"):
+    if model_type in WINDOW_SWITCH_FAMILIES and not settings.get("use_sliding_window"):
         return None, None
     full = 0
-    if model_type in PATTERNS:
-        full = layers // PATTERNS[model_type]
+    if model_type in FULL_ATTENTION_PERIODS:
+        full = layers // FULL_ATTENTION_PERIODS[model_type]
     elif model_type in ("qwen2", "qwen3", "qwen2_moe"):
-        first_windowed = min(layers, _count(settings.get("max_window_layers", 28)) or 0)
+        first_windowed = min(layers, _parse_count(settings.get("max_window_layers", 28)) or 0)
         full = layers - (first_windowed + 1) // 2 if model_type == "qwen2_moe" else first_windowed
     return (None, None) if full == layers else (size, full)
 
 
-def _recurrent(settings: Config, layers: int) -> int:
+def _count_recurrent_layers(settings: HfConfig, layers: int) -> int:
     model_type = settings.get("model_type")
     if model_type in ("mamba", "mamba2", "falcon_mamba", "falcon_h1"):
         return layers
-    period = _count(settings.get("attn_layer_period"))  # Jamba
+    period = _parse_count(settings.get("attn_layer_period"))  # Jamba
     if period:
-        offset = _count(settings.get("attn_layer_offset")) or 0
+        offset = _parse_count(settings.get("attn_layer_offset")) or 0
         return sum(index % period != offset for index in range(layers))
     return 0
 
 
-def _experts(settings: Config, layers: int) -> tuple[Experts | None, int]:
-    count = _count(first(settings, EXPERTS))
+def _read_experts(settings: HfConfig, layers: int) -> tuple[Experts | None, int]:
+    count = _parse_count(get_first(settings, EXPERTS))
     if not count or count < 2 or settings.get("enable_moe_block") is False:
         return None, 0
-    width = _count(first(settings, EXPERT_WIDTH)) or _intermediate(settings, _count(first(settings, HIDDEN)) or 0)
-    shared = _count(first(settings, SHARED_WIDTH))
+    width = _parse_count(get_first(settings, EXPERT_WIDTH)) or _compute_intermediate(
+        settings, _parse_count(get_first(settings, HIDDEN)) or 0
+    )
+    shared = _parse_count(get_first(settings, SHARED_WIDTH))
     if shared is None:
-        always = 1 if settings.get("model_type") == "llama4_text" else 0
-        shared = (_count(first(settings, SHARED_COUNT)) or always) * width
-    dense, every = _count(first(settings, DENSE_FIRST)) or 0, _count(first(settings, SPARSE_EVERY)) or 1
-    sparse = [_sparse(settings, index, dense, every) for index in range(layers)]
+        default_count = 1 if settings.get("model_type") == "llama4_text" else 0
+        shared = (_parse_count(get_first(settings, SHARED_COUNT)) or default_count) * width
+    dense, period = (
+        _parse_count(get_first(settings, DENSE_FIRST)) or 0,
+        _parse_count(get_first(settings, SPARSE_EVERY)) or 1,
+    )
+    sparse = [_is_mixture(settings, index, dense, period) for index in range(layers)]
     if True not in sparse:  # some families state experts that no layer has
         return None, 0
-    if every == 1 and not settings.get("layers_block_type"):
+    if period == 1 and not settings.get("layers_block_type"):
         dense = sparse.index(True)
-    per_token = _count(first(settings, PER_TOKEN)) or 1
-    return Experts(count, per_token, width, shared, dense, every), sum(sparse)
+    per_token = _parse_count(get_first(settings, PER_TOKEN)) or 1
+    return Experts(count, per_token, width, shared, dense, period), sum(sparse)
 
 
-def _sparse(settings: Config, index: int, dense: int, every: int) -> bool:
-    """Whether the layer at `index` is a mixture, in whichever way its family states it."""
+def _is_mixture(settings: HfConfig, index: int, dense: int, period: int) -> bool:
+    """Return whether the layer at `index` is a mixture; families state this in different ways."""
     for name in ("mlp_layer_types", "moe_layer_types"):
         kinds = settings.get(name)
         if isinstance(kinds, (list, tuple)) and index < len(kinds):
@@ -294,22 +312,22 @@ def _sparse(settings: Config, index: int, dense: int, every: int) -> bool:
     if isinstance(pattern, str):
         return pattern[index : index + 1] == "E"
     kinds = settings.get("layers_block_type")
-    if isinstance(kinds, (list, tuple)) and ("moe" in kinds or "mlp" in kinds):  # Nemotron-H; Jamba names mixers only
+    if isinstance(kinds, (list, tuple)) and ("moe" in kinds or "mlp" in kinds):  # Nemotron-H; Jamba lists mixers only
         return bool(kinds[index : index + 1] == ["moe"])
     dense_too = settings.get("mlp_only_layers")
     if index < dense or (isinstance(dense_too, (list, tuple)) and index in dense_too):
         return False
-    offset = _count(settings.get("expert_layer_offset"))
+    offset = _parse_count(settings.get("expert_layer_offset"))
     if offset is not None:
-        return index % every == offset
-    return every == 1 or (index + 1) % every == 0
+        return index % period == offset
+    return period == 1 or (index + 1) % period == 0
 
 
-def _latent(settings: Config) -> Latent | None:
-    rank = _count(settings.get("kv_lora_rank"))
+def _read_latent(settings: HfConfig) -> Latent | None:
+    rank = _parse_count(settings.get("kv_lora_rank"))
     if not rank:
         return None
-    rope = _count(settings.get("qk_rope_head_dim")) or 0
-    nope = _count(settings.get("qk_nope_head_dim")) or 0
-    value = _count(settings.get("v_head_dim")) or nope
-    return Latent(_count(settings.get("q_lora_rank")) or 0, rank, nope, rope, value)
+    rope = _parse_count(settings.get("qk_rope_head_dim")) or 0
+    nope = _parse_count(settings.get("qk_nope_head_dim")) or 0
+    value = _parse_count(settings.get("v_head_dim")) or nope
+    return Latent(_parse_count(settings.get("q_lora_rank")) or 0, rank, nope, rope, value)

@@ -1,8 +1,8 @@
-"""What the decoder layers of each model family consist of, as a table; and the blueprint that follows from it.
+"""Decoder layers of each model family as a table, and the blueprints built from it.
 
-Every row was read from the family's class in transformers 5.23 and is held to it by `tests/models/`: random
-configurations are built on the meta device and compared tensor for tensor. Families marked `remote` have no class in
-transformers; their rows follow the repository's own modelling file and are held to the published parameter count.
+Every row was read from the family's class in transformers 5.23. `tests/models/` verifies it: random configurations are
+built on the meta device and compared tensor by tensor. Families marked `remote` have no class in transformers; their
+rows follow the repository's own modelling file and are verified against the published parameter count.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Mapping
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Literal
 from cfglint_train.models.blueprint import Block, Blueprint, Weight
-from cfglint_train.models.dimensions import HEADS, INTERMEDIATE, KV_HEADS, Config, Dimensions, first
+from cfglint_train.models.dimensions import HEADS, INTERMEDIATE, KV_HEADS, Dimensions, HfConfig, get_first
 
 Switch = bool | str
-"""True, False, or the configuration key that decides (with its default behind `=`: `use_bias=1`)."""
+"""True, False, or the configuration key that decides, with its default after `=` (`use_bias=1`)."""
 
 LLAMA_NAMES: Final = ("q_proj", "k_proj", "v_proj", "o_proj")
-GATED: Final = ("gate_proj", "up_proj", "down_proj")
-PLAIN: Final = ("up_proj", "down_proj")
+GATED_MLP: Final = ("gate_proj", "up_proj", "down_proj")
+PLAIN_MLP: Final = ("up_proj", "down_proj")
 
 
 class Family(Frozen):
-    """One family of decoders."""
+    """A family of decoders."""
 
     attention: tuple[str, ...] = LLAMA_NAMES
-    """Leaf names: four of them are query, key, value and output; two are fused query-key-value and output."""
-    mlp: tuple[str, ...] = GATED
+    """Leaf names: four are query, key, value and output; two are fused query-key-value and output."""
+    mlp: tuple[str, ...] = GATED_MLP
     """Leaf names: gate, up, down; or up, down (`gated` false); or fused gate-and-up, down (`gated` true)."""
     gated: bool = True
     qkv_bias: Switch = False
@@ -43,22 +43,22 @@ class Family(Frozen):
     head_bias: Switch = False
     embedding: str = "embed_tokens"
     positions: int | None = None
-    """Learned position embeddings: how many more than the context."""
+    """Learned position embeddings: the number of rows beyond the context."""
     embedding_norm: bool = False
     extras: tuple[int, ...] = ()
     """Lengths of further 1-D parameters of a layer."""
     sinks: bool = False
-    """One learned logit for each head."""
+    """True if each head has a learned logit."""
     router: str = ""
-    """The router's leaf name where it is a linear layer (elsewhere it is a bare parameter)."""
+    """The router's leaf name if it is a linear layer (otherwise it is a bare parameter)."""
     router_bias: bool = False
     expert_bias: bool = False
     correction: bool = False
-    """The router's score correction is a parameter (elsewhere a buffer)."""
+    """True if the router's score correction is a parameter (otherwise it is a buffer)."""
     shared: str = ""
-    """How the shared experts are made: `gated` adds a linear gate of one output, `plain` does not."""
+    """Kind of shared experts: `gated` adds a linear gate of one output, `plain` does not."""
     defaults: Mapping[str, Any] = {}
-    """Values of keys that a `config.json` may leave out, where they are not the common ones."""
+    """Defaults of keys that a `config.json` may omit, if they differ from the common ones."""
     remote: bool = False
 
 
@@ -165,16 +165,18 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "smollm3": Family(qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias", defaults=_TIED),
     "apertus": Family(
-        mlp=PLAIN,
+        mlp=PLAIN_MLP,
         gated=False,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
         qk_norm="head",
         extras=(1, 1),
     ),
-    "arcee": Family(mlp=PLAIN, gated=False, qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias"),
+    "arcee": Family(
+        mlp=PLAIN_MLP, gated=False, qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias"
+    ),
     "nemotron": Family(
-        mlp=PLAIN,
+        mlp=PLAIN_MLP,
         gated=False,
         qkv_bias="attention_bias",
         o_bias="attention_bias",
@@ -186,7 +188,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "ernie4_5": Family(
         qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", defaults={**_TIED, "head_dim": 128}
     ),
-    "mpt": Family(attention=("Wqkv", "out_proj"), mlp=PLAIN, gated=False, embedding="wte", defaults=_TIED),
+    "mpt": Family(attention=("Wqkv", "out_proj"), mlp=PLAIN_MLP, gated=False, embedding="wte", defaults=_TIED),
     "falcon": Family(
         attention=("query_key_value", "dense"),
         mlp=("dense_h_to_4h", "dense_4h_to_h"),
@@ -302,16 +304,16 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "mimo": Family(qkv_bias=True, remote=True),
 }
-"""By `model_type`. `mimo` counts without its multi-token-prediction layer, which training frameworks do not load."""
+"""Families by `model_type`. `mimo` excludes its multi-token-prediction layer, which training frameworks do not load."""
 
 
-def blueprint(dimensions: Dimensions, config: Config, labels: int | None = None) -> Blueprint | None:
-    """The weights of a decoder; None for a family whose formula is not stated here, or for a variant outside it.
+def build_blueprint(dimensions: Dimensions, config: HfConfig, labels: int | None = None) -> Blueprint | None:
+    """Return the weights of a decoder, or None for an unknown family or an unsupported variant.
 
-    `labels` puts a score of that many outputs in the place of the head, as a reward model has it.
+    `labels` replaces the head by a score with that many outputs, as in a reward model.
     """
     family = FAMILIES.get(dimensions.model_type)
-    if family is None or dimensions.wraps or _outside(dimensions, config):
+    if family is None or dimensions.has_towers or _is_unsupported(dimensions, config):
         return None
     settings = {**family.defaults, **config}
     hidden = dimensions.hidden
@@ -322,30 +324,34 @@ def blueprint(dimensions: Dimensions, config: Config, labels: int | None = None)
     if labels is not None:
         outer.append(Weight("score", hidden, labels, part="head"))
     elif not dimensions.tied:
-        outer.append(Weight("lm_head", hidden, dimensions.vocab, _on(family.head_bias, settings), part="head"))
+        outer.append(Weight("lm_head", hidden, dimensions.vocab, _is_on(family.head_bias, settings), part="head"))
     norm = (hidden, hidden) if family.norm_bias else (hidden,)
-    outside = norm * (int(family.final_norm) + int(family.embedding_norm))
-    if dimensions.tied and labels is None and _on(family.head_bias, settings):
-        outside += (dimensions.vocab,)
-    attention = _latent(dimensions, family, settings) if dimensions.latent else _attention(dimensions, family, settings)
-    vectors = norm * _norms(family, settings) + _head_vectors(dimensions, family, settings) + family.extras
+    outer_vectors = norm * (int(family.final_norm) + int(family.embedding_norm))
+    if dimensions.tied and labels is None and _is_on(family.head_bias, settings):
+        outer_vectors += (dimensions.vocab,)
+    attention = (
+        _build_latent_attention(dimensions, family, settings)
+        if dimensions.latent
+        else _build_attention(dimensions, family, settings)
+    )
+    vectors = norm * _count_norms(family, settings) + _list_head_vectors(dimensions, family, settings) + family.extras
     dense = Block(
         dimensions.layers - dimensions.sparse_layers,
-        (*attention, *_mlp(family, hidden, dimensions.intermediate, _on(family.mlp_bias, settings))),
+        (*attention, *_build_mlp(family, hidden, dimensions.intermediate, _is_on(family.mlp_bias, settings))),
         vectors,
     )
     if dimensions.experts is None:
-        return Blueprint(tuple(outer), outside, (dense,))
-    mixture = Block(dimensions.sparse_layers, (*attention, *_mixture(dimensions, family, settings)), vectors)
-    return Blueprint(tuple(outer), outside, tuple(block for block in (dense, mixture) if block.count))
+        return Blueprint(tuple(outer), outer_vectors, (dense,))
+    mixture = Block(dimensions.sparse_layers, (*attention, *_build_mixture(dimensions, family, settings)), vectors)
+    return Blueprint(tuple(outer), outer_vectors, tuple(block for block in (dense, mixture) if block.count))
 
 
-def _outside(dimensions: Dimensions, config: Config) -> bool:
-    """Variants that share a `model_type` but not the layout of the table."""
-    projected = first(config, ("word_embed_proj_dim",))
+def _is_unsupported(dimensions: Dimensions, config: HfConfig) -> bool:
+    """Return whether a variant shares a `model_type` but not the layout of the table."""
+    projected = get_first(config, ("word_embed_proj_dim",))
     if dimensions.model_type == "opt" and projected not in (None, dimensions.hidden):
         return True
-    if any(isinstance(first(config, names), (list, tuple)) for names in (HEADS, KV_HEADS, INTERMEDIATE)):
+    if any(isinstance(get_first(config, names), (list, tuple)) for names in (HEADS, KV_HEADS, INTERMEDIATE)):
         return True  # layers of different widths
     return bool(
         config.get("qk_layernorm")
@@ -354,7 +360,7 @@ def _outside(dimensions: Dimensions, config: Config) -> bool:
     )
 
 
-def _on(switch: Switch, settings: Config) -> bool:
+def _is_on(switch: Switch, settings: HfConfig) -> bool:
     if isinstance(switch, bool):
         return switch
     key, _, default = switch.partition("=")
@@ -362,7 +368,7 @@ def _on(switch: Switch, settings: Config) -> bool:
     return bool(default) if value is None else bool(value)
 
 
-def _norms(family: Family, settings: Config) -> int:
+def _count_norms(family: Family, settings: HfConfig) -> int:
     if settings.get("model_type") == "stablelm" and settings.get("use_parallel_residual"):
         return 1
     if settings.get("model_type") == "falcon":
@@ -372,30 +378,30 @@ def _norms(family: Family, settings: Config) -> int:
     return family.norms
 
 
-def _head_vectors(dimensions: Dimensions, family: Family, settings: Config) -> tuple[int, ...]:
+def _list_head_vectors(dimensions: Dimensions, family: Family, settings: HfConfig) -> tuple[int, ...]:
     vectors: tuple[int, ...] = (dimensions.heads,) if family.sinks else ()
     if dimensions.latent:
         ranks = (dimensions.latent.q_rank, dimensions.latent.kv_rank)
         vectors += tuple(rank for rank in ranks if rank)
-    if family.qk_norm and _on(family.qk_norm_key, settings):
+    if family.qk_norm and _is_on(family.qk_norm_key, settings):
         heads = (dimensions.heads, dimensions.kv_heads) if family.qk_norm == "full" else (1, 1)
         vectors += tuple(count * dimensions.head_dim for count in heads)
     return vectors
 
 
-def _attention(dimensions: Dimensions, family: Family, settings: Config) -> tuple[Weight, ...]:
+def _build_attention(dimensions: Dimensions, family: Family, settings: HfConfig) -> tuple[Weight, ...]:
     query, key = dimensions.heads * dimensions.head_dim, dimensions.kv_heads * dimensions.head_dim
-    bias, out_bias = _on(family.qkv_bias, settings), _on(family.o_bias, settings)
+    bias, out_bias = _is_on(family.qkv_bias, settings), _is_on(family.o_bias, settings)
     widths = (query, key, key) if len(family.attention) == 4 else (query + 2 * key,)
     inputs = tuple(Weight(name, dimensions.hidden, width, bias) for name, width in zip(family.attention, widths))
     return (*inputs, Weight(family.attention[-1], query, dimensions.hidden, out_bias))
 
 
-def _latent(dimensions: Dimensions, family: Family, settings: Config) -> tuple[Weight, ...]:
+def _build_latent_attention(dimensions: Dimensions, family: Family, settings: HfConfig) -> tuple[Weight, ...]:
     latent = dimensions.latent
     assert latent is not None
     hidden, heads = dimensions.hidden, dimensions.heads
-    bias = _on(family.qkv_bias, settings)
+    bias = _is_on(family.qkv_bias, settings)
     width = heads * (latent.nope_dim + latent.rope_dim)
     query = (
         (Weight("q_a_proj", hidden, latent.q_rank, bias), Weight("q_b_proj", latent.q_rank, width))
@@ -406,17 +412,17 @@ def _latent(dimensions: Dimensions, family: Family, settings: Config) -> tuple[W
         *query,
         Weight("kv_a_proj_with_mqa", hidden, latent.kv_rank + latent.rope_dim, bias),
         Weight("kv_b_proj", latent.kv_rank, heads * (latent.nope_dim + latent.v_dim)),
-        Weight("o_proj", heads * latent.v_dim, hidden, _on(family.o_bias, settings)),
+        Weight("o_proj", heads * latent.v_dim, hidden, _is_on(family.o_bias, settings)),
     )
 
 
-def _mlp(family: Family, hidden: int, width: int, bias: bool) -> tuple[Weight, ...]:
+def _build_mlp(family: Family, hidden: int, width: int, bias: bool) -> tuple[Weight, ...]:
     up, down = family.mlp[:-1], family.mlp[-1]
     fused = 2 * width if family.gated and len(up) == 1 else width
     return (*(Weight(name, hidden, fused, bias) for name in up), Weight(down, width, hidden, bias))
 
 
-def _mixture(dimensions: Dimensions, family: Family, settings: Config) -> tuple[Weight, ...]:
+def _build_mixture(dimensions: Dimensions, family: Family, settings: HfConfig) -> tuple[Weight, ...]:
     experts = dimensions.experts
     assert experts is not None
     hidden, width, count = dimensions.hidden, experts.intermediate, experts.count
@@ -431,7 +437,7 @@ def _mixture(dimensions: Dimensions, family: Family, settings: Config) -> tuple[
     if family.correction:
         weights.append(Weight("e_score_correction_bias", 1, count, linear=False))
     if experts.shared_intermediate and family.shared:
-        weights += _mlp(family, hidden, experts.shared_intermediate, _on(family.mlp_bias, settings))
+        weights += _build_mlp(family, hidden, experts.shared_intermediate, _is_on(family.mlp_bias, settings))
         if family.shared == "gated":
             weights.append(Weight("shared_expert_gate", hidden, 1))
     return tuple(weights)

@@ -1,4 +1,4 @@
-"""Find the architecture of a model by the name that a configuration gives it."""
+"""Model lookup: find the architecture of a model by the name in a configuration."""
 
 from __future__ import annotations
 
@@ -13,54 +13,58 @@ PRESET: Final = "olmo_core:"
 """Prefix of OLMo-core presets in `model.id`."""
 
 
-def model_of(
+def find_plan_model(
     get: Callable[[Field], Any],
     folder: str,
-    inside: tuple[str, ...] | None,
+    allowed_folders: tuple[str, ...] | None,
     config: Mapping[str, Any] | None = None,
     online: bool = False,
 ) -> Architecture | None:
-    """Return the architecture of a plan's model: from the object of a `config.json` given for it, the dimensions
-    that it states, or its name. `get` gives the value of a plan field; the rest is as in `architecture_of`.
+    """Return the architecture of a plan's model.
+
+    It comes from `config` (the object of a `config.json`), from the dimensions that the plan states, or from the
+    model's name. `get` returns the value of a plan field; the other arguments are those of `find_architecture`.
     """
     name, changes = get("model.id"), dict(get("model.overrides") or ())
     if config is not None:
-        return local.described(config, name if isinstance(name, str) else "", changes)
-    stated = get("model.architecture")
-    if stated:
-        from cfglint_train.models.olmo import from_olmo  # as below: only where it is needed
+        return local.resolve_config(config, name if isinstance(name, str) else "", changes)
+    dimensions = get("model.architecture")
+    if dimensions:
+        from cfglint_train.models.olmo import build_olmo  # imported here because few runs need it
 
-        return from_olmo(dict(stated))
+        return build_olmo(dict(dimensions))
     if not isinstance(name, str):
         return None
-    return architecture_of(name, folder, get("model.revision"), changes, online=online, inside=inside)
+    return find_architecture(
+        name, folder, get("model.revision"), changes, online=online, allowed_folders=allowed_folders
+    )
 
 
-def architecture_of(
+def find_architecture(
     name: str,
     folder: str = ".",
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
     online: bool = False,
-    inside: tuple[str, ...] | None = None,
+    allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
-    """Return the architecture of a preset, or of a model by hub id or path: a folder here, the catalogue, the Hugging
-    Face cache or (`online`) the Hub.
+    """Return the architecture of a preset, or of a model by hub id or path, or None if it is unknown.
 
-    Arguments are those of `local.known`. None where the model is unknown. Raises UnreadableModelError for a folder
-    whose `config.json` is broken, and where the Hub does not give what is asked for.
+    The sources are a local folder, the catalogue, the Hugging Face cache and (with `online`) the Hub. The arguments are
+    those of `local.find_local_model`. Raise `UnreadableModelError` for a folder with a broken `config.json`, and if the
+    Hub does not return the model.
     """
     changes = overrides or {}
     if name.startswith(PRESET):
-        from cfglint_train.models.olmo_core import from_preset  # as below: only where it is needed
+        from cfglint_train.models.olmo_core import build_preset  # imported here because few runs need it
 
-        return from_preset(name.removeprefix(PRESET), changes)
+        return build_preset(name.removeprefix(PRESET), changes)
     if not name:
         return None
-    found = local.known(name, folder, revision, changes, environment, inside)
-    if found is None and online:
+    architecture = local.find_local_model(name, folder, revision, changes, environment, allowed_folders)
+    if architecture is None and online:
         from cfglint_train.models import online as hub
 
-        return hub.architecture(name, revision, changes, inside) if hub.is_hub_id(name) else None
-    return found
+        return hub.fetch_architecture(name, revision, changes, allowed_folders) if hub.is_hub_id(name) else None
+    return architecture

@@ -1,4 +1,4 @@
-"""An architecture from a transformers `config.json`, by closed form."""
+"""Architectures from a transformers `config.json`, in closed form."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.architecture import Architecture, Linear
-from cfglint_train.models.dimensions import Config, Dimensions, decoder_config, read
-from cfglint_train.models.families import FAMILIES, blueprint
-from cfglint_train.models.lookup import by_shape
+from cfglint_train.models.dimensions import Dimensions, HfConfig, get_decoder_config, read_dimensions
+from cfglint_train.models.families import FAMILIES, build_blueprint
+from cfglint_train.models.lookup import find_by_shape
 
 DTYPES: Final[Mapping[str, str]] = {
     "float32": "fp32",
@@ -22,43 +22,43 @@ DTYPES: Final[Mapping[str, str]] = {
 CLASSIFIER: Final = "ForSequenceClassification"
 
 
-def from_config(config: Config, name: str = "") -> Architecture | None:
-    """The architecture that a `config.json` describes.
+def parse_config(config: HfConfig, name: str = "") -> Architecture | None:
+    """Return the architecture that a `config.json` describes, or None if it cannot be determined.
 
-    Counts come from the family's closed form (`families.py`); for a family without one (hybrids, models with towers)
-    from the catalogue's entry of exactly the same dimensions. None where neither has it, or where a dimension is
-    missing: an unknown model is unknown, never guessed.
+    Counts come from the family's closed form (`families.py`). For a family without one (hybrids, models with towers)
+    they come from the catalogue's entry of exactly the same dimensions. None if neither exists or a dimension is
+    missing: an unknown model is never guessed.
     """
-    family = str(decoder_config(config).get("model_type") or config.get("model_type") or "")
-    dimensions = read(config, FAMILIES[family].defaults if family in FAMILIES else None)
+    family = str(get_decoder_config(config).get("model_type") or config.get("model_type") or "")
+    dimensions = read_dimensions(config, FAMILIES[family].defaults if family in FAMILIES else None)
     if dimensions is None:
         return None
-    scores = labels(config)
+    scores = count_labels(config)
     if scores is not None:
         dimensions = dimensions._replace(tied=False)
-    plan = blueprint(dimensions._replace(model_type=family), decoder_config(config), scores)
+    plan = build_blueprint(dimensions._replace(model_type=family), get_decoder_config(config), scores)
     if plan is None:
-        twin = None if scores else by_shape(dimensions)
-        stated = architecture(dimensions, config, name)
-        return twin and twin._replace(
-            id=stated.id, dtype=stated.dtype, quantization=stated.quantization, whole_type=stated.whole_type
+        catalogued = None if scores else find_by_shape(dimensions)
+        uncounted = build_uncounted(dimensions, config, name)
+        return catalogued and catalogued._replace(
+            id=uncounted.id, dtype=uncounted.dtype, quantization=uncounted.quantization, whole_type=uncounted.whole_type
         )
     linears = plan.linears
     if dimensions.tied:
         linears += (Linear("lm_head", dimensions.hidden, dimensions.vocab, 1, "head"),)
-    return architecture(dimensions, config, name)._replace(
+    return build_uncounted(dimensions, config, name)._replace(
         parameters=plan.parameters,
         tensors=plan.tensors,
         largest_tensor=plan.largest_tensor,
         layer_parameters=plan.layer_parameters,
         expert_parameters=plan.expert_parameters,
-        active_parameters=active(plan.parameters, plan.expert_parameters, dimensions),
+        active_parameters=count_active_parameters(plan.parameters, plan.expert_parameters, dimensions),
         linears=linears,
     )
 
 
-def architecture(dimensions: Dimensions, config: Config, name: str) -> Architecture:
-    """The record with everything but the counts."""
+def build_uncounted(dimensions: Dimensions, config: HfConfig, name: str) -> Architecture:
+    """Return the architecture without its counts."""
     family = FAMILIES.get(dimensions.model_type)
     return Architecture(
         id=name or str(config.get("_name_or_path") or ""),
@@ -81,12 +81,12 @@ def architecture(dimensions: Dimensions, config: Config, name: str) -> Architect
         full_attention_layers=dimensions.full_attention_layers,
         recurrent_layers=dimensions.recurrent_layers,
         gated=family.gated if family else True,
-        dtype=dtype(config),
-        quantization=quantization(config),
+        dtype=get_dtype(config),
+        quantization=get_quantization(config),
         remote_code=family.remote if family else "auto_map" in config,
         context=dimensions.context,
-        variant=variant(decoder_config(config)),
-        whole_type=whole_type(config, dimensions.model_type),
+        variant=get_variant(get_decoder_config(config)),
+        whole_type=get_whole_type(config, dimensions.model_type),
         source="config.json",
     )
 
@@ -96,47 +96,47 @@ VARIANTS: Final[Mapping[tuple[str, str], str]] = {
     ("falcon", "alibi"): "falcon_alibi",
     ("stablelm", "qk_layernorm"): "stablelm_qk_norm",
 }
-"""(model type, setting that is on) -> the formula of models with that setting."""
+"""(model type, enabled setting) -> the formula of models with that setting."""
 
 
-def variant(config: Config) -> str:
-    """The name of the formula of a decoder's layers, where its `model_type` has several; empty for the usual one."""
+def get_variant(config: HfConfig) -> str:
+    """Return the formula's name for a decoder whose `model_type` has several, or "" for the usual one."""
     family = str(config.get("model_type") or "")
     return next((name for (kind, key), name in VARIANTS.items() if kind == family and config.get(key)), "")
 
 
-def whole_type(config: Config, decoder: str) -> str:
-    """The `model_type` of a whole configuration; empty where it is the decoder's."""
+def get_whole_type(config: HfConfig, decoder: str) -> str:
+    """Return the `model_type` of a whole configuration, or "" if it equals the decoder's."""
     outer = str(config.get("model_type") or "")
     return "" if outer == decoder else outer
 
 
-def labels(config: Config) -> int | None:
-    """Outputs of the score that a sequence classifier (a reward model) has instead of a head; None without one."""
+def count_labels(config: HfConfig) -> int | None:
+    """Return the score's number of outputs in a sequence classifier (a reward model), or None for other models."""
     names = config.get("architectures")
     if not isinstance(names, (list, tuple)) or not any(str(name).endswith(CLASSIFIER) for name in names):
         return None
-    stated = config.get("num_labels")
-    if isinstance(stated, int):
-        return stated
+    label_count = config.get("num_labels")
+    if isinstance(label_count, int):
+        return label_count
     by_id = config.get("id2label")
     return len(by_id) if isinstance(by_id, Mapping) and by_id else 2
 
 
-def active(parameters: int, experts: int, dimensions: Dimensions) -> int | None:
-    """Parameters that one token passes through; None in a dense model."""
+def count_active_parameters(parameters: int, experts: int, dimensions: Dimensions) -> int | None:
+    """Return the parameters used for one token, or None for a dense model."""
     mixture = dimensions.experts
     return parameters - experts + experts * mixture.per_token // mixture.count if mixture else None
 
 
-def dtype(config: Config) -> str | None:
-    """The number format of the published weights, in the plan's words."""
-    stated = config.get("dtype") or config.get("torch_dtype") or decoder_config(config).get("torch_dtype")
-    return DTYPES.get(str(stated).removeprefix("torch.")) if stated else None
+def get_dtype(config: HfConfig) -> str | None:
+    """Return the number format of the published weights in the plan's terms, or None."""
+    name = config.get("dtype") or config.get("torch_dtype") or get_decoder_config(config).get("torch_dtype")
+    return DTYPES.get(str(name).removeprefix("torch.")) if name else None
 
 
-def quantization(config: Config) -> str | None:
-    """How the published weights are quantised, in the plan's words; None where they are not."""
+def get_quantization(config: HfConfig) -> str | None:
+    """Return the quantization of the published weights in the plan's terms, or None if there is none."""
     settings: Any = config.get("quantization_config")
     if not isinstance(settings, Mapping):
         return None

@@ -1,6 +1,6 @@
-"""Models that files here describe: folders with a `config.json`, the catalogue, the Hugging Face cache.
+"""Local models: folders with a `config.json`, the catalogue, and the Hugging Face cache.
 
-Only files are read, nothing is imported or fetched.
+Files are only read; nothing is imported or fetched.
 """
 
 from __future__ import annotations
@@ -16,121 +16,125 @@ from cfglint_train.models.architecture import Architecture
 from cfglint_train.models.names import is_folder
 
 MAX_BYTES: Final = 4 << 20
-"""A `config.json` is a few KiB; a larger file is no model configuration."""
+"""Size limit in bytes. A `config.json` is a few KiB; a larger file is not a model configuration."""
 
 CONFIG: Final = "config.json"
 ADAPTER: Final = "adapter_config.json"
 
 
 class UnreadableModelError(Exception):
-    """A model whose configuration cannot be read; the message names the file (or the model) and the remedy."""
+    """An unreadable model configuration; the message names the file (or the model) and the remedy."""
 
 
-def known(
+def find_local_model(
     name: str,
     folder: str = ".",
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
-    inside: tuple[str, ...] | None = None,
+    allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
-    """Return the architecture of a model by hub id or path from a folder here, the catalogue or the Hugging Face cache.
+    """Return the architecture of a model by hub id or path, or None if it is unknown.
 
-    A relative path is tried against `folder` (where the configuration lies) and the working directory; a folder's own
-    configuration wins over its name. Only folders in one of `inside` are looked at, links followed; None: all.
-    `overrides` are keys of the model's own configuration that the run changes (`model.overrides` of the plan). None
-    where the model is unknown. Raises UnreadableModelError for a folder whose `config.json` is broken.
+    The sources are a local folder, the catalogue and the Hugging Face cache. A relative path is tried against `folder`
+    (the configuration's folder) and the working directory; a folder's own configuration wins over its name. Only
+    folders inside `allowed_folders` are read, after following links; None allows all. `overrides` are keys of the
+    model's own configuration that the run changes (`model.overrides` of the plan).
+
+    Raise `UnreadableModelError` for a folder with a broken `config.json`.
     """
     changes = overrides or {}
     for base in dict.fromkeys((folder, ".")):
-        path = os.path.join(base, regular_files.at_home(name))
-        if any(_may_read(os.path.join(path, file), inside) for file in (CONFIG, ADAPTER)):
-            return read(path, changes, inside)
-    match = lookup.resolve(name)
-    if match is not None:
-        listed = match.architecture
-        if match.how == "name" and is_folder(name):
-            listed = listed._replace(folder=name)
-        return _overridden(listed, changes)
-    return cached(name, revision, changes, environment)
+        path = os.path.join(base, regular_files.expand_home(name))
+        if any(_can_read(os.path.join(path, file), allowed_folders) for file in (CONFIG, ADAPTER)):
+            return read_folder(path, changes, allowed_folders)
+    entry = lookup.match_name(name)
+    if entry is not None:
+        architecture = entry.architecture
+        if entry.kind == "name" and is_folder(name):
+            architecture = architecture._replace(folder=name)
+        return _override(architecture, changes)
+    return find_cached_model(name, revision, changes, environment)
 
 
-def _may_read(path: str, inside: tuple[str, ...] | None) -> bool:
-    """Whether there is such a file, in one of some folders."""
-    return os.path.isfile(path) and _lies_in(path, inside)
+def _can_read(path: str, allowed_folders: tuple[str, ...] | None) -> bool:
+    """Return whether a file exists in one of the allowed folders."""
+    return os.path.isfile(path) and _is_allowed(path, allowed_folders)
 
 
-def _lies_in(path: str, inside: tuple[str, ...] | None) -> bool:
-    return inside is None or any(regular_files.is_below(path, one) for one in inside)
+def _is_allowed(path: str, allowed_folders: tuple[str, ...] | None) -> bool:
+    return allowed_folders is None or any(regular_files.is_below(path, folder) for folder in allowed_folders)
 
 
-def read(
-    folder: str, overrides: Mapping[str, Any] | None = None, inside: tuple[str, ...] | None = None
+def read_folder(
+    folder: str, overrides: Mapping[str, Any] | None = None, allowed_folders: tuple[str, ...] | None = None
 ) -> Architecture | None:
-    """The architecture of a model folder; None where it has no configuration or one of an unknown family.
+    """Return the architecture of a model folder, or None without a configuration or for an unknown family.
 
-    A LoRA folder (`adapter_config.json`) is its base model. Only files in one of `inside` are read; None: all. Raises
-    UnreadableModelError for a broken file.
+    A LoRA folder (`adapter_config.json`) stands for its base model. Only files inside `allowed_folders` are read; None
+    allows all. Raise `UnreadableModelError` for a broken file.
     """
-    config = _json(os.path.join(folder, CONFIG), inside)
+    config = _load_json(os.path.join(folder, CONFIG), allowed_folders)
     if config is None:
-        base = adapter_base(folder, inside)
-        known = lookup.find(base) if base is not None else None
-        return known and _overridden(known, overrides)
-    return described(config, folder, overrides)
+        base = read_adapter_base(folder, allowed_folders)
+        architecture = lookup.find_entry(base) if base is not None else None
+        return architecture and _override(architecture, overrides)
+    return resolve_config(config, folder, overrides)
 
 
-def described(config: Mapping[str, Any], name: str, overrides: Mapping[str, Any] | None = None) -> Architecture | None:
-    """The architecture that the object of a `config.json` describes; None for a family that cfglint cannot count."""
-    from cfglint_train.models.hf_config import from_config
-    from cfglint_train.models.overrides import merged
+def resolve_config(
+    config: Mapping[str, Any], name: str, overrides: Mapping[str, Any] | None = None
+) -> Architecture | None:
+    """Return the architecture of the object of a `config.json`, or None for a family that cfglint cannot count."""
+    from cfglint_train.models.hf_config import parse_config
+    from cfglint_train.models.overrides import merge_overrides
 
-    config = merged(config, overrides or {})
-    return from_config(config, name) or _namesake(config, name)
+    config = merge_overrides(config, overrides or {})
+    return parse_config(config, name) or _find_namesake(config, name)
 
 
-def adapter_base(folder: str, inside: tuple[str, ...] | None = None) -> str | None:
-    """What a LoRA folder names as its base model; None where there is none. Raises UnreadableModelError."""
-    adapter = _json(os.path.join(folder, ADAPTER), inside)
+def read_adapter_base(folder: str, allowed_folders: tuple[str, ...] | None = None) -> str | None:
+    """Return the base model that a LoRA folder names, or None. Raise `UnreadableModelError` for a broken file."""
+    adapter = _load_json(os.path.join(folder, ADAPTER), allowed_folders)
     base = adapter.get("base_model_name_or_path") if adapter else None
     return base if isinstance(base, str) else None
 
 
-def config_at(path: str) -> dict[str, Any]:
-    """The object of a `config.json`, or of the one in a folder, of a model that cfglint can count.
+def load_config(path: str) -> dict[str, Any]:
+    """Return the object of a `config.json` (or of the file in a folder) of a model that cfglint can count.
 
-    Raises UnreadableModelError where there is none, where it is broken, and where the family has no counts here.
+    Raise `UnreadableModelError` if the file is missing or broken, or if the family has no counts here.
     """
     file = os.path.join(path, CONFIG) if os.path.isdir(path) else path
-    config = _json(file)
+    config = _load_json(file)
     if config is None:
         raise UnreadableModelError(f"{file}: there is no such file")
-    if described(config, file) is None:
+    if resolve_config(config, file) is None:
         family = config.get("model_type")
-        raise UnreadableModelError(f"{file}: cfglint cannot count a model of family {family} with these sizes")
+        raise UnreadableModelError(f"{file}: cannot compute the size of a model of family {family} with these sizes")
     return config
 
 
-def cached(
+def find_cached_model(
     name: str,
     revision: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Architecture | None:
-    """The architecture of a hub id from the Hugging Face cache; None where it is not there.
+    """Return the architecture of a hub id from the Hugging Face cache, or None if it is not cached.
 
-    Raises UnreadableModelError for a snapshot whose `config.json` is broken.
+    Raise `UnreadableModelError` for a snapshot with a broken `config.json`.
     """
     if name.count("/") != 1:
         return None
-    model = os.path.join(hub_cache(environment), "models--" + name.replace("/", "--"))
-    snapshot = _snapshot(model, revision or "main")
-    found = read(snapshot, overrides) if snapshot else None
-    return found._replace(id=name) if found else None
+    model = os.path.join(get_hub_cache(environment), "models--" + name.replace("/", "--"))
+    snapshot = _find_snapshot(model, revision or "main")
+    architecture = read_folder(snapshot, overrides) if snapshot else None
+    return architecture._replace(id=name) if architecture else None
 
 
-def hub_cache(environment: Mapping[str, str] | None = None) -> str:
-    """The cache folder as huggingface_hub finds it."""
+def get_hub_cache(environment: Mapping[str, str] | None = None) -> str:
+    """Return the cache folder that huggingface_hub uses."""
     settings = os.environ if environment is None else environment
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if settings.get(variable):
@@ -139,49 +143,55 @@ def hub_cache(environment: Mapping[str, str] | None = None) -> str:
     return os.path.join(os.path.expanduser(home), "hub")
 
 
-def _overridden(known: Architecture, overrides: Mapping[str, Any] | None) -> Architecture | None:
+def _override(architecture: Architecture, overrides: Mapping[str, Any] | None) -> Architecture | None:
     if not overrides:
-        return known
-    from cfglint_train.models.overrides import applied
+        return architecture
+    from cfglint_train.models.overrides import apply_overrides
 
-    return applied(known, overrides)
+    return apply_overrides(architecture, overrides)
 
 
-def _snapshot(model: str, revision: str) -> str | None:
-    """The folder of a revision: a commit, a branch, or for `main` the only snapshot that there is."""
-    wanted = revision
+def _find_snapshot(model: str, revision: str) -> str | None:
+    """Return the folder of a revision: a commit, a branch, or for `main` the only existing snapshot."""
+    requested = revision
     if os.pardir in revision.split("/"):
         return None
     snapshots = os.path.join(model, "snapshots")
     reference = os.path.join(model, "refs", *revision.split("/"))
     if os.path.isfile(reference):
-        from contextlib import suppress  # only where a model was downloaded
+        from contextlib import suppress  # imported here because it is needed for downloaded models only
 
         with suppress(OSError):
             revision = regular_files.read_anywhere(reference)[:100].decode("utf-8", "replace").strip()
     path = os.path.join(snapshots, revision)
     if regular_files.is_below(path, snapshots) and os.path.isdir(path):
         return path
-    kept = sorted(os.listdir(snapshots)) if wanted == "main" and os.path.isdir(snapshots) else []
-    return os.path.join(snapshots, kept[0]) if len(kept) == 1 else None
+    snapshot_names = sorted(os.listdir(snapshots)) if requested == "main" and os.path.isdir(snapshots) else []
+    return os.path.join(snapshots, snapshot_names[0]) if len(snapshot_names) == 1 else None
 
 
-def _namesake(config: Mapping[str, Any], folder: str) -> Architecture | None:
-    """For a family without a formula: the catalogue's entry of the folder's or the stated name, if the sizes agree."""
+def _find_namesake(config: Mapping[str, Any], folder: str) -> Architecture | None:
+    """Return the catalogue's entry of the same name and sizes, for a family without a formula.
+
+    The name is the folder's or the stated one.
+    """
     inner = config.get("text_config")
     sizes = {**config, **(inner if isinstance(inner, Mapping) else {})}
     for name in (config.get("_name_or_path"), folder):
-        known = lookup.find(name) if isinstance(name, str) and name else None
-        if known and (known.hidden, known.layers, known.vocab) == tuple(
+        architecture = lookup.find_entry(name) if isinstance(name, str) and name else None
+        if architecture and (architecture.hidden, architecture.layers, architecture.vocab) == tuple(
             sizes.get(key) for key in ("hidden_size", "num_hidden_layers", "vocab_size")
         ):
-            return known._replace(id=folder)
+            return architecture._replace(id=folder)
     return None
 
 
-def _json(path: str, inside: tuple[str, ...] | None = None) -> dict[str, Any] | None:
-    """A JSON object, None where there is no such file in one of some folders. Raises UnreadableModelError."""
-    if not _lies_in(path, inside):
+def _load_json(path: str, allowed_folders: tuple[str, ...] | None = None) -> dict[str, Any] | None:
+    """Return a JSON object, or None if the file is missing or not allowed.
+
+    Raise `UnreadableModelError` if it is broken.
+    """
+    if not _is_allowed(path, allowed_folders):
         return None
     try:
         if os.path.getsize(path) > MAX_BYTES:
@@ -192,7 +202,7 @@ def _json(path: str, inside: tuple[str, ...] | None = None) -> dict[str, Any] | 
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise UnreadableModelError(f"{path}: {error}; restore the file or name the model by its hub id") from None
+        raise UnreadableModelError(f"{path}: {error}; restore the file, or use the Hub id of the model") from None
     if not isinstance(data, dict):
-        raise UnreadableModelError(f"{path}: not a JSON object; restore the file or name the model by its hub id")
+        raise UnreadableModelError(f"{path}: not a JSON object; restore the file, or use the Hub id of the model")
     return data

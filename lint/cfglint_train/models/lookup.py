@@ -1,7 +1,7 @@
-"""The catalogue: architectures of released models, by the names that users write.
+"""Model catalogue: architectures of released models, by the names that users write.
 
-The data are in `catalogue/`: `index.json` (keys to file and id) and one file for each family. A lookup reads the index
-and one entry of a family file, and keeps both.
+The data are in `catalogue/`: `index.json` (keys to file and id) and one file per family. A lookup reads the index and
+one entry of a family file, and caches both.
 """
 
 from __future__ import annotations
@@ -14,67 +14,67 @@ from functools import cache
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.models.architecture import Architecture, Attention, Experts, Latent, Linear, Recurrent, Tower
-from cfglint_train.models.names import parse
+from cfglint_train.models.names import parse_name
 
 if TYPE_CHECKING:
     from cfglint_train.models.dimensions import Dimensions
 
 FOLDER: Final = os.path.join(os.path.dirname(__file__), "catalogue")
 
-Kind = Literal["id", "name"]
+MatchKind = Literal["id", "name"]
 
 
 class Match(Frozen):
-    """A catalogue entry and how the name led to it."""
+    """A catalogue entry and the way in which the name matched it."""
 
     architecture: Architecture
-    how: Kind
-    """id: the name is the entry's id or one of its aliases; name: only the last component agrees (mirror, folder)."""
+    kind: MatchKind
+    """id: the name is the entry's id or an alias; name: only the last component agrees (mirror, folder)."""
 
 
 _texts: dict[str, str] = {}
 _cache: dict[str, Any] = {}
 
 
-def find(name: str) -> Architecture | None:
-    """The architecture of a model by hub id, alias, mirror or local folder name; None where it is unknown."""
-    match = resolve(name)
+def find_entry(name: str) -> Architecture | None:
+    """Return the architecture of a model by hub id, alias, mirror or local folder name, or None if it is unknown."""
+    match = match_name(name)
     return match.architecture if match else None
 
 
-def resolve(name: str) -> Match | None:
-    """The entry for a name, with the way it was found. A quantised copy's name sets `quantization`.
+def match_name(name: str) -> Match | None:
+    """Return the entry for a name, with the kind of match. A quantised copy's name sets `quantization`.
 
-    A model that shares the shape of another one under a name of its own may have other positions (Qwen3-4B has 40,960,
-    Qwen3-4B-Instruct-2507 262,144): `context` is that of the entry's own name.
+    A model with its own name may share the shape of another model but have a different context (Qwen3-4B has 40,960,
+    Qwen3-4B-Instruct-2507 262,144), so `context` applies to the entry's own name only.
     """
-    index = _read("index.json")
-    parsed = parse(name)
+    index = _load_data("index.json")
+    parsed = parse_name(name)
     exact = index["ids"].get(name.strip("/").lower())
-    found = exact if exact is not None else index["names"].get(parsed.key)
-    if found is None:
+    key = exact if exact is not None else index["names"].get(parsed.key)
+    if key is None:
         return None
-    number, model = index["models"][found]
+    number, model = index["models"][key]
     file = index["files"][number]
-    record = entry(file, model)
+    record = load_entry(file, model)
     if parsed.quantization:
         record = record._replace(quantization=parsed.quantization)
     elif parsed.plain:
         record = record._replace(quantization=None)
     if parsed.dtype:
         record = record._replace(dtype=parsed.dtype)
-    if record.context is not None and parsed.key != parse(model).key:
+    if record.context is not None and parsed.key != parse_name(model).key:
         record = record._replace(context=None)
-    known = {model, *_fields(file, model).get("aliases", ())}
-    return Match(record, "id" if exact is not None or name in known else "name")
+    names = {model, *_load_fields(file, model).get("aliases", ())}
+    return Match(record, "id" if exact is not None or name in names else "name")
 
 
-def by_shape(dimensions: Dimensions) -> Architecture | None:
-    """The entry whose decoder (and tower) has exactly these dimensions, for models without a closed form."""
-    found = _read("shapes.json").get(shape(dimensions))
-    if found is None:
+def find_by_shape(dimensions: Dimensions) -> Architecture | None:
+    """Return the entry whose decoder (and tower) has exactly these dimensions, for models without a closed form."""
+    location = _load_data("shapes.json").get(build_shape_key(dimensions))
+    if location is None:
         return None
-    record = entry(_read("index.json")["files"][found[0]], found[1])
+    record = load_entry(_load_data("index.json")["files"][location[0]], location[1])
     if record.vocab == dimensions.vocab:
         return record
     rows = (dimensions.vocab - record.vocab) * (1 if record.tied else 2)
@@ -82,12 +82,12 @@ def by_shape(dimensions: Dimensions) -> Architecture | None:
         vocab=dimensions.vocab,
         parameters=record.parameters + rows * record.hidden,
         largest_tensor=max(record.largest_tensor, dimensions.vocab * record.hidden),
-        linears=tuple(_resized(linear, record.vocab, dimensions.vocab) for linear in record.linears),
+        linears=tuple(_resize_vocabulary(linear, record.vocab, dimensions.vocab) for linear in record.linears),
     )
 
 
-def shape(dimensions: Dimensions) -> str:
-    """What two models of one architecture agree in, whatever their vocabulary."""
+def build_shape_key(dimensions: Dimensions) -> str:
+    """Return the key of the dimensions that models of one architecture share, whatever their vocabulary."""
     parts = (
         dimensions.model_type,
         dimensions.layers,
@@ -103,40 +103,40 @@ def shape(dimensions: Dimensions) -> str:
     return "|".join(map(str, parts))
 
 
-def near(name: str, count: int = 3, cutoff: float = 0.6) -> list[str]:
-    """The ids whose keys look most like the name, best first: for "did you mean"."""
-    import difflib  # only where a name is unknown
+def suggest_ids(name: str, count: int = 3, cutoff: float = 0.6) -> list[str]:
+    """Return the ids whose keys are most similar to the name, best first, for "did you mean"."""
+    import difflib  # imported here because it is needed for an unknown name only
 
-    index = _read("index.json")
-    keys = difflib.get_close_matches(parse(name).key, index["names"], n=count, cutoff=cutoff)
+    index = _load_data("index.json")
+    keys = difflib.get_close_matches(parse_name(name).key, index["names"], n=count, cutoff=cutoff)
     return list(dict.fromkeys(index["models"][index["names"][key]][1] for key in keys))
 
 
-def ids() -> Iterator[str]:
-    """The id of every entry, in the order of the files."""
-    for file in _read("index.json")["files"]:
-        yield from _read(f"{file}.json")
+def list_ids() -> Iterator[str]:
+    """Yield the id of every entry, in the order of the files."""
+    for file in _load_data("index.json")["files"]:
+        yield from _load_data(f"{file}.json")
 
 
-def entry(file: str, model: str) -> Architecture:
-    """One entry of a family file."""
+def load_entry(file: str, model: str) -> Architecture:
+    """Return one entry of a family file."""
     cached = _cache.get(model)
     if isinstance(cached, Architecture):
         return cached
-    record: Architecture = architecture(model, _fields(file, model))
+    record: Architecture = build_architecture(model, _load_fields(file, model))
     _cache[model] = record
     return record
 
 
-def _fields(file: str, model: str) -> dict[str, Any]:
-    """What a family file has of one model, which stands at the start of a line; the others are not parsed."""
-    text, key = _text(f"{file}.json"), f"\n{json.dumps(model)}: "
+def _load_fields(file: str, model: str) -> dict[str, Any]:
+    """Return the fields of one model from a family file; they start a line, and the other models are not parsed."""
+    text, key = _read_text(f"{file}.json"), f"\n{json.dumps(model)}: "
     fields: dict[str, Any] = json.JSONDecoder().raw_decode(text, text.index(key) + len(key))[0]
     return fields
 
 
-def architecture(model: str, fields: dict[str, Any]) -> Architecture:
-    """The record of a catalogue entry's fields."""
+def build_architecture(model: str, fields: dict[str, Any]) -> Architecture:
+    """Return the architecture made of a catalogue entry's fields."""
     fields = {name: value for name, value in fields.items() if name != "aliases"}
     for name, kind in _PARTS:
         if name in fields:
@@ -151,22 +151,22 @@ _PARTS: Final = (
 )  # fmt: skip
 
 
-def _resized(linear: Linear, before: int, after: int) -> Linear:
-    if linear.part == "embedding" and linear.inputs == before:
-        return linear._replace(inputs=after)
-    if linear.part == "head" and linear.outputs == before:
-        return linear._replace(outputs=after)
+def _resize_vocabulary(linear: Linear, old_vocab: int, new_vocab: int) -> Linear:
+    if linear.part == "embedding" and linear.inputs == old_vocab:
+        return linear._replace(inputs=new_vocab)
+    if linear.part == "head" and linear.outputs == old_vocab:
+        return linear._replace(outputs=new_vocab)
     return linear
 
 
-def _read(file: str) -> Any:
+def _load_data(file: str) -> Any:
     data = _cache.get(file)
     if data is None:
-        data = _cache[file] = json.loads(_text(file))
+        data = _cache[file] = json.loads(_read_text(file))
     return data
 
 
-def _text(file: str) -> str:
+def _read_text(file: str) -> str:
     text = _texts.get(file)
     if text is None:
         with open(os.path.join(FOLDER, file), encoding="utf-8") as stream:
@@ -174,13 +174,13 @@ def _text(file: str) -> str:
     return text
 
 
-def first_release(model_type: str) -> str | None:
+def get_first_release(model_type: str) -> str | None:
     """Return the first release of transformers with a class for a model type, or None if no listed release has one."""
-    return _first_releases().get(model_type)
+    return _load_first_releases().get(model_type)
 
 
 @cache
-def _first_releases() -> Mapping[str, str]:
+def _load_first_releases() -> Mapping[str, str]:
     with open(os.path.join(os.path.dirname(__file__), "model_types.json"), encoding="utf-8") as file:
         first: Mapping[str, str] = json.load(file)["first"]
     return first

@@ -1,4 +1,4 @@
-"""The paths of the modules with a matrix, by which patterns choose them (`modules.json`)."""
+"""Module paths with a matrix, which patterns select (`modules.json`)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from cfglint_train.foundation.typed import Final
 PATH: Final = os.path.join(os.path.dirname(__file__), "modules.json")
 
 
-def paths_of(model_type: str) -> tuple[str, ...] | None:
-    """The paths in models whose configuration has this `model_type` at its top, without towers and projectors; a `*`
-    for every number. None where they are not known.
+def get_module_paths(model_type: str) -> tuple[str, ...] | None:
+    """Return the module paths of models with this `model_type`, with `*` for every number, or None if unknown.
+
+    The `model_type` is that at the top of the configuration. Towers and projectors are excluded.
     """
-    found = _families().get(model_type)
-    return None if found is None else tuple(found)
+    paths = _load_families().get(model_type)
+    return None if paths is None else tuple(paths)
 
 
 @cache
-def _families() -> dict[str, list[str]]:
+def _load_families() -> dict[str, list[str]]:
     with open(PATH, encoding="utf-8") as file:
-        found: dict[str, list[str]] = json.load(file)["families"]
-    return found
+        families: dict[str, list[str]] = json.load(file)["families"]
+    return families

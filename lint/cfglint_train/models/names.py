@@ -1,17 +1,17 @@
-"""From a model's name as users write it to the key that the catalogue has for it.
+"""Model names: from the name that users write to the catalogue's key.
 
 A key is the last component of the name in lower case, without the tokens that change neither shape nor size:
 
-1. Path: the last component, so a mirror (`unsloth/Llama-3.2-1B`), a local folder (`/mnt/models/Llama-3.2-1B/`) and a
-   folder of the Hugging Face cache (`.../models--meta-llama--Llama-3.2-1B/snapshots/<commit>`) come out alike.
+1. Path: the last component, so that a mirror (`unsloth/Llama-3.2-1B`), a local folder (`/mnt/models/Llama-3.2-1B/`)
+   and a folder of the Hugging Face cache (`.../models--meta-llama--Llama-3.2-1B/snapshots/<commit>`) get the same key.
 2. Case and separators: lower case, `_` and blanks become `-`.
-3. Training stage, anywhere but in front: `instruct`, `chat`, `base`, `it`, `pt`, `sft`, `dpo`, `hf`, `thinking`, ...;
-   and edits that keep every tensor's shape: `abliterated` (weights), `sharded` (files).
+3. Training stage, anywhere except at the start: `instruct`, `chat`, `base`, `it`, `pt`, `sft`, `dpo`, `hf`,
+   `thinking`, ...; and edits that keep every tensor's shape: `abliterated` (weights), `sharded` (files).
 4. Number format, from the end: `-bf16`, `-fp16`, and the names of quantised copies (`-bnb-4bit`, `-GPTQ`, `-AWQ`,
-   `-NVFP4`, ...) are taken off and kept beside the key.
+   `-NVFP4`, ...) are removed and kept next to the key.
 
 Sizes, versions and dates stay: `Magistral-Small-2506` has no vision tower, `Magistral-Small-2509` has one. Names that
-mean the same model in spite of a different key are aliases, which are data (`build/sources/`).
+mean the same model despite a different key are aliases, which are data (`build/sources/`).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ QUANTIZATIONS: Final[Mapping[str, str]] = {
     "nvfp4": "nvfp4",
     "mxfp4": "mxfp4",
 }
-"""The token that names a quantised copy, and the plan's word for it."""
+"""Token of a quantised copy -> the plan's term for it."""
 
 WIDTHS: Final = frozenset(
     {"4bit", "8bit", "2bit", "3bit", "int4", "int8", "w4a16", "w8a8", "1x16", "dynamic", "unsloth"}
 )
-"""Tokens that only accompany a quantisation."""
+"""Tokens that only accompany a quantization."""
 
 DTYPES: Final[Mapping[str, str]] = {"bf16": "bf16", "fp16": "fp16", "f16": "fp16", "fp32": "fp32"}
 DEQUANTIZED: Final = "dequantized"
@@ -66,22 +66,22 @@ DEQUANTIZED: Final = "dequantized"
 CACHE_FOLDER: Final = "models--"
 
 
-class Name(Frozen):
-    """A name, taken apart."""
+class ParsedName(Frozen):
+    """A model name, split into its key and the meaning of its suffixes."""
 
     key: str
     quantization: str | None = None
     dtype: str | None = None
     plain: bool = False
-    """The name says that the weights are not quantised (`-bf16`, `-dequantized`)."""
+    """True if the name says that the weights are not quantised (`-bf16`, `-dequantized`)."""
 
 
-def parse(name: str) -> Name:
-    """The key of a name, and what its ending says about the weights."""
-    words = [word for word in component(name).lower().replace("_", "-").replace(" ", "-").split("-") if word]
+def parse_name(name: str) -> ParsedName:
+    """Return the key of a name, and the number format that its suffixes state."""
+    words = [word for word in get_component(name).lower().replace("_", "-").replace(" ", "-").split("-") if word]
     tokens = [word for index, word in enumerate(words) if index == 0 or word not in STAGES]
     quantization = dtype = None
-    plain = False
+    is_plain = False
     while len(tokens) > 1:
         last = tokens[-1]
         if last in DTYPES:
@@ -89,28 +89,28 @@ def parse(name: str) -> Name:
         elif last in QUANTIZATIONS:
             quantization = quantization or QUANTIZATIONS[last]
         elif last == DEQUANTIZED:
-            plain = True
+            is_plain = True
         elif last not in WIDTHS:
             break
         elif last in ("8bit", "int8") and quantization is None and "bnb" in tokens:
             quantization = "int8"
         tokens.pop()
-    return Name("-".join(tokens), quantization, dtype, plain or (dtype is not None and quantization is None))
+    return ParsedName("-".join(tokens), quantization, dtype, is_plain or (dtype is not None and quantization is None))
 
 
 def is_folder(name: str) -> bool:
-    """Whether a name leads to a folder: only a path can, `organisation/model` names a repository of the Hub.
+    """Return whether a name is the path of a folder; `organisation/model` names a repository of the Hub.
 
-    So can one that begins with a variable (`$MODELS/Llama-3.2-1B`). A folder of the Hugging Face cache does not count:
-    its path has the repository's name.
+    A name that begins with a variable (`$MODELS/Llama-3.2-1B`) counts as a path. A folder of the Hugging Face cache
+    does not, because its path contains the repository's name.
     """
     path = name.replace("\\", "/")
     deep = path.strip("/").count("/") > 1
     return (deep or path.startswith(("/", "./", "../", "~", "$"))) and CACHE_FOLDER not in path
 
 
-def component(name: str) -> str:
-    """The part of a hub id or a path that names the model."""
+def get_component(name: str) -> str:
+    """Return the part of a hub id or a path that names the model."""
     parts = [part for part in name.replace("\\", "/").split("/") if part and part != "."]
     for part in reversed(parts):
         if part.startswith(CACHE_FOLDER):

@@ -1,8 +1,7 @@
-"""An architecture from OLMo v1 settings (the `model:` mapping of its YAML).
+"""Architectures from OLMo v1 settings (the `model:` mapping of its YAML).
 
-Defaults and layout are those of OLMo 0.6.0, `olmo/config.py` (ModelConfig) and `olmo/model.py`; the names of the
-weights too. Held to the published models: OLMo2-7B 7,298,617,344 parameters in 259 tensors, 13B 323, 1B 131,
-OLMo-7B 130.
+Defaults, layout and weight names are those of OLMo 0.6.0, `olmo/config.py` (ModelConfig) and `olmo/model.py`. Verified
+against the published models: OLMo2-7B 7,298,617,344 parameters in 259 tensors, 13B 323, 1B 131, OLMo-7B 130.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Mapping
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.architecture import Architecture, Linear
 from cfglint_train.models.blueprint import Block, Blueprint, Weight
-from cfglint_train.models.dimensions import MOST, MOST_LAYERS
+from cfglint_train.models.dimensions import MAX_DIMENSION, MAX_LAYERS
 
 DEFAULTS: Final[Mapping[str, Any]] = {
     "d_model": 768,
@@ -41,31 +40,31 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 }
 
 
-def from_olmo(settings: Mapping[str, Any], name: str = "") -> Architecture | None:
-    """The architecture that OLMo v1 builds from `model:` settings; None where they do not describe one.
+def build_olmo(settings: Mapping[str, Any], name: str = "") -> Architecture | None:
+    """Return the architecture that OLMo v1 builds from `model:` settings, or None if they are invalid or unresolved.
 
-    A value that the reader cannot resolve (an interpolation, a wrong type) makes the whole unknown.
+    A value that the reader cannot resolve (an interpolation, a wrong type) makes the whole architecture unknown.
     """
     model = {**DEFAULTS, **settings}
     hidden, heads, layers = model["d_model"], model["n_heads"], model["n_layers"]
     vocab = model["embedding_size"] or model["vocab_size"]
-    width = model["mlp_hidden_size"] if model["mlp_hidden_size"] is not None else _product(model["mlp_ratio"], hidden)
-    kv_heads = _kv_heads(model)
-    if not all(_positive(number) for number in (hidden, heads, layers, vocab, width, kv_heads)) or hidden % heads:
+    width = model["mlp_hidden_size"] if model["mlp_hidden_size"] is not None else _multiply(model["mlp_ratio"], hidden)
+    kv_heads = _count_kv_heads(model)
+    if not all(_is_positive(number) for number in (hidden, heads, layers, vocab, width, kv_heads)) or hidden % heads:
         return None
-    if layers > MOST_LAYERS or model["block_type"] not in ("sequential", "llama"):
+    if layers > MAX_LAYERS or model["block_type"] not in ("sequential", "llama"):
         return None
-    if not (model["rope"] or model["alibi"] or _positive(model["max_sequence_length"])):  # learned positions
+    if not (model["rope"] or model["alibi"] or _is_positive(model["max_sequence_length"])):  # learned positions
         return None
     gated = model["activation_type"] == "swiglu"
     down = width // 2 if gated else width
-    plan = _blueprint(model, hidden, heads, kv_heads, layers, vocab, width, down)
+    plan = _build_blueprint(model, hidden, heads, kv_heads, layers, vocab, width, down)
     linears = plan.linears
     if model["weight_tying"]:
         linears += (Linear("ff_out", hidden, vocab, 1, "head"),)
     return Architecture(
         id=name or "OLMo v1",
-        model_type=_model_type(model),
+        model_type=_get_model_type(model),
         layers=layers,
         hidden=hidden,
         vocab=vocab,
@@ -79,19 +78,19 @@ def from_olmo(settings: Mapping[str, Any], name: str = "") -> Architecture | Non
         largest_tensor=plan.largest_tensor,
         layer_parameters=plan.layer_parameters,
         gated=gated,
-        context=model["max_sequence_length"] if _positive(model["max_sequence_length"]) else None,
+        context=model["max_sequence_length"] if _is_positive(model["max_sequence_length"]) else None,
         linears=linears,
         source="OLMo 0.6.0 olmo/model.py",
     )
 
 
-def _blueprint(
+def _build_blueprint(
     model: Mapping[str, Any], hidden: int, heads: int, kv_heads: int, layers: int, vocab: int, width: int, down: int
 ) -> Blueprint:
     bias = bool(model["include_bias"])
     key = hidden // heads * kv_heads
     if model["block_type"] == "llama":
-        # its key and value are full width unless there is one key head
+        # The key and value have full width unless there is one key head.
         width_kv = hidden // heads if model["multi_query_attention"] else hidden
         attention: tuple[Weight, ...] = (
             Weight("q_proj", hidden, hidden, bias),
@@ -106,35 +105,37 @@ def _blueprint(
         Weight("ff_proj", hidden, width, bias),
         Weight("ff_out", down, hidden, bias),
     )
-    vectors = 2 * _norm(model, hidden, model["layer_norm_with_affine"])
+    vectors = 2 * _list_norm_sizes(model, hidden, model["layer_norm_with_affine"])
     if model["attention_layer_norm"]:
         affine = model["attention_layer_norm_with_affine"]
-        vectors += _norm(model, hidden, affine) + _norm(model, key, affine)
+        vectors += _list_norm_sizes(model, hidden, affine) + _list_norm_sizes(model, key, affine)
     outer = [Weight("wte", vocab, hidden, part="embedding")]
     if not (model["alibi"] or model["rope"]):
         outer.append(Weight("wpe", model["max_sequence_length"], hidden, part="embedding"))
     if not model["weight_tying"]:
         outer.append(Weight("ff_out", hidden, vocab, bias, part="head"))
-    outside = (1 + bool(model["embedding_layer_norm"])) * _norm(model, hidden, model["layer_norm_with_affine"])
-    return Blueprint(tuple(outer), outside, (Block(layers, weights, vectors),))
+    outer_vectors = (1 + bool(model["embedding_layer_norm"])) * _list_norm_sizes(
+        model, hidden, model["layer_norm_with_affine"]
+    )
+    return Blueprint(tuple(outer), outer_vectors, (Block(layers, weights, vectors),))
 
 
-def _norm(model: Mapping[str, Any], size: int, affine: bool) -> tuple[int, ...]:
-    """The lengths of one norm's parameters."""
+def _list_norm_sizes(model: Mapping[str, Any], size: int, affine: bool) -> tuple[int, ...]:
+    """Return the lengths of one norm's parameters."""
     if not affine:
         return ()
-    stated = model["bias_for_layer_norm"]
-    return (size, size) if (model["include_bias"] if stated is None else stated) else (size,)
+    norm_bias = model["bias_for_layer_norm"]
+    return (size, size) if (model["include_bias"] if norm_bias is None else norm_bias) else (size,)
 
 
-def _kv_heads(model: Mapping[str, Any]) -> Any:
+def _count_kv_heads(model: Mapping[str, Any]) -> Any:
     if model["n_kv_heads"] is not None:
         return model["n_kv_heads"]
     return 1 if model["multi_query_attention"] else model["n_heads"]
 
 
-def _model_type(model: Mapping[str, Any]) -> str:
-    """The transformers family whose layers behave alike; `olmo_v1` where there is none."""
+def _get_model_type(model: Mapping[str, Any]) -> str:
+    """Return the transformers family with equivalent layers, or `olmo_v1` if there is none."""
     if model["layer_norm_type"] == "rms":
         if model["norm_after"]:
             return "olmo2" if model["attention_layer_norm"] else "olmo_v1"
@@ -142,9 +143,9 @@ def _model_type(model: Mapping[str, Any]) -> str:
     return "olmo_v1" if model["layer_norm_with_affine"] or model["attention_layer_norm"] else "olmo"
 
 
-def _positive(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MOST
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_DIMENSION
 
 
-def _product(ratio: Any, hidden: Any) -> Any:
-    return ratio * hidden if _positive(ratio) and _positive(hidden) else None
+def _multiply(ratio: Any, hidden: Any) -> Any:
+    return ratio * hidden if _is_positive(ratio) and _is_positive(hidden) else None

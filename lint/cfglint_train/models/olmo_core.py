@@ -1,8 +1,8 @@
-"""An architecture from an OLMo-core preset (`TransformerConfig.olmo2_7B(...)`) and its keyword arguments.
+"""Architectures from an OLMo-core preset (`TransformerConfig.olmo2_7B(...)`) and its keyword arguments.
 
-The presets are data (`olmo_core_presets.json`); the closed form reproduces the recorded parameter count of each
-preset that has a `family`. Presets without one (Gemma-3-like, nGPT, Qwen-3.5-like) are known by their count only and
-come out as unknown.
+The presets are data (`olmo_core_presets.json`). The closed form reproduces the recorded parameter count of each preset
+that has a `family`. For presets without one (Gemma-3-like, nGPT, Qwen-3.5-like) only the count is recorded, so they are
+unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cfglint_train.models.blueprint import Block, Blueprint, Weight
 
 DATA: Final = os.path.join(os.path.dirname(__file__), "olmo_core_presets.json")
 
-SHAPING: Final = frozenset(
+SHAPE_ARGUMENTS: Final = frozenset(
     {
         "vocab_size",
         "d_model",
@@ -35,7 +35,7 @@ SHAPING: Final = frozenset(
 )
 """Keyword arguments that the reader understands."""
 
-HARMLESS: Final = frozenset(
+OTHER_ARGUMENTS: Final = frozenset(
     {
         "rope_theta",
         "rope_type",
@@ -53,44 +53,44 @@ HARMLESS: Final = frozenset(
         "embedding_init_std",
     }
 )
-"""Keyword arguments that change no shape. Any other makes the architecture unknown."""
+"""Keyword arguments that change no shape. Any other argument makes the architecture unknown."""
 
 WINDOW: Final = 4096
-PATTERN: Final = 4
-"""OLMo-3 presets: of four layers in a row (and always the last) one attends to the whole sequence."""
+FULL_ATTENTION_PERIOD: Final = 4
+"""OLMo-3 presets: every fourth layer (and always the last) attends to the whole sequence."""
 
 
-def presets() -> Mapping[str, Mapping[str, Any]]:
-    """Every preset by name."""
-    loaded: Mapping[str, Mapping[str, Any]] = _data()["presets"]
+def load_presets() -> Mapping[str, Mapping[str, Any]]:
+    """Return every preset by name."""
+    loaded: Mapping[str, Mapping[str, Any]] = _load_data()["presets"]
     return loaded
 
 
-def from_preset(name: str, arguments: Mapping[str, Any] | None = None) -> Architecture | None:
-    """The architecture of a preset with keyword arguments; None for one whose shape cannot be determined.
+def build_preset(name: str, arguments: Mapping[str, Any] | None = None) -> Architecture | None:
+    """Return the architecture of a preset with keyword arguments, or None if its shape cannot be determined.
 
     `vocab_size` is the embedding's (padded) size and defaults to dolma2's 100,352.
     """
-    given = dict(arguments or {})
-    preset = presets().get(name)
-    if preset is None or "family" not in preset or not given.keys() <= SHAPING | HARMLESS:
+    overrides = dict(arguments or {})
+    preset = load_presets().get(name)
+    if preset is None or "family" not in preset or not overrides.keys() <= SHAPE_ARGUMENTS | OTHER_ARGUMENTS:
         return None
     family = preset["family"]
-    hidden = given.get("d_model", preset["d_model"])
-    layers, heads = given.get("n_layers", preset["n_layers"]), given.get("n_heads", preset["n_heads"])
-    kv_heads = given.get("n_kv_heads", preset.get("n_kv_heads")) or heads
-    vocab = given.get("vocab_size", _data()["vocab"])
+    hidden = overrides.get("d_model", preset["d_model"])
+    layers, heads = overrides.get("n_layers", preset["n_layers"]), overrides.get("n_heads", preset["n_heads"])
+    kv_heads = overrides.get("n_kv_heads", preset.get("n_kv_heads")) or heads
+    vocab = overrides.get("vocab_size", _load_data()["vocab"])
     if not all(isinstance(number, int) and number > 0 for number in (hidden, layers, heads, kv_heads, vocab)):
         return None
     if "experts" in preset and hidden != preset["d_model"]:
-        return None  # the width of its experts follows in a way that the data do not show
-    head_dim = given.get("head_dim") or preset.get("head_dim") or hidden // heads
-    width = _width(preset, given, hidden)
-    tied = bool(given.get("tie_word_embeddings", preset.get("tied", False)))
+        return None  # the data do not show how the width of its experts follows
+    head_dim = overrides.get("head_dim") or preset.get("head_dim") or hidden // heads
+    width = _compute_width(preset, overrides, hidden)
+    tied = bool(overrides.get("tie_word_embeddings", preset.get("tied", False)))
     experts = Experts(*preset["experts"]) if "experts" in preset else None
-    plan = _blueprint(preset, given, hidden, layers, heads, kv_heads, head_dim, vocab, width, tied)
-    plain = family in ("olmo2", "olmo3") and not _normalizes_queries(preset, given)
-    windowed = family == "olmo3" and given.get("sliding_window", True)
+    plan = _build_blueprint(preset, overrides, hidden, layers, heads, kv_heads, head_dim, vocab, width, tied)
+    has_no_query_norm = family in ("olmo2", "olmo3") and not _has_query_norm(preset, overrides)
+    windowed = family == "olmo3" and overrides.get("sliding_window", True)
     linears = plan.linears + ((Linear("w_out", hidden, vocab, 1, "head"),) if tied else ())
     return Architecture(
         id=name,
@@ -109,7 +109,7 @@ def from_preset(name: str, arguments: Mapping[str, Any] | None = None) -> Archit
         layer_parameters=plan.layer_parameters,
         experts=experts,
         window=WINDOW if windowed else None,
-        full_attention_layers=_full(layers) if windowed else None,
+        full_attention_layers=_count_full_attention_layers(layers) if windowed else None,
         linears=linears,
         expert_parameters=plan.expert_parameters,
         active_parameters=plan.parameters
@@ -117,33 +117,33 @@ def from_preset(name: str, arguments: Mapping[str, Any] | None = None) -> Archit
         + plan.expert_parameters * experts.per_token // experts.count
         if experts
         else None,
-        source=str(_data()["source"]),
-        variant="olmo2_without_qk_norm" if plain else "",
+        source=str(_load_data()["source"]),
+        variant="olmo2_without_qk_norm" if has_no_query_norm else "",
     )
 
 
-def _normalizes_queries(preset: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    return bool(given.get("qk_norm", preset["family"] != "llama"))
+def _has_query_norm(preset: Mapping[str, Any], overrides: Mapping[str, Any]) -> bool:
+    return bool(overrides.get("qk_norm", preset["family"] != "llama"))
 
 
-def _width(preset: Mapping[str, Any], given: Mapping[str, Any], hidden: int) -> int:
-    """The MLP's width: the preset's, or by the rule of `llama_like` where an argument bears on it."""
-    touched = {"d_model", "hidden_size_multiplier", "hidden_size_multiple_of"} & given.keys()
+def _compute_width(preset: Mapping[str, Any], overrides: Mapping[str, Any], hidden: int) -> int:
+    """Return the MLP's width: the preset's, or by the rule of `llama_like` if an argument affects it."""
+    touched = {"d_model", "hidden_size_multiplier", "hidden_size_multiple_of"} & overrides.keys()
     if "experts" in preset:
         return int(preset["experts"][2])
     if not touched or "multiple_of" not in preset:
         return int(preset["ffn"])
     width = int(8 * hidden / 3)
-    multiplier = given.get("hidden_size_multiplier", preset["multiplier"])
+    multiplier = overrides.get("hidden_size_multiplier", preset["multiplier"])
     if multiplier is not None:
         width = int(multiplier * width)
-    multiple = given.get("hidden_size_multiple_of", preset["multiple_of"])
+    multiple = overrides.get("hidden_size_multiple_of", preset["multiple_of"])
     return int(multiple * -(-width // multiple))
 
 
-def _blueprint(
+def _build_blueprint(
     preset: Mapping[str, Any],
-    given: Mapping[str, Any],
+    overrides: Mapping[str, Any],
     hidden: int,
     layers: int,
     heads: int,
@@ -167,10 +167,10 @@ def _blueprint(
         width = shared
     if width:
         bias = bool(preset.get("shared_bias"))
-        weights += [Weight(name, *sides, bias) for name, sides in _mlp(hidden, width)]
+        weights += [Weight(name, *sides, bias) for name, sides in _list_mlp_shapes(hidden, width)]
     vectors: tuple[int, ...] = (hidden, hidden)
-    if _normalizes_queries(preset, given):
-        per_head = given.get("use_head_qk_norm", preset["family"] == "qwen3")
+    if _has_query_norm(preset, overrides):
+        per_head = overrides.get("use_head_qk_norm", preset["family"] == "qwen3")
         vectors += (head_dim, head_dim) if per_head else (query, key)
     outer = [Weight("embeddings", vocab, hidden, part="embedding")]
     if not tied:
@@ -178,18 +178,18 @@ def _blueprint(
     return Blueprint(tuple(outer), (hidden,), (Block(layers, tuple(weights), vectors),))
 
 
-def _mlp(hidden: int, width: int) -> tuple[tuple[str, tuple[int, int]], ...]:
+def _list_mlp_shapes(hidden: int, width: int) -> tuple[tuple[str, tuple[int, int]], ...]:
     return ("w1", (hidden, width)), ("w2", (width, hidden)), ("w3", (hidden, width))
 
 
-def _full(layers: int) -> int:
-    return sum((index + 1) % PATTERN == 0 or index == layers - 1 for index in range(layers))
+def _count_full_attention_layers(layers: int) -> int:
+    return sum((index + 1) % FULL_ATTENTION_PERIOD == 0 or index == layers - 1 for index in range(layers))
 
 
 _loaded: dict[str, Any] = {}
 
 
-def _data() -> dict[str, Any]:
+def _load_data() -> dict[str, Any]:
     if not _loaded:
         with open(DATA, encoding="utf-8") as stream:
             _loaded.update(json.load(stream))

@@ -1,8 +1,8 @@
-"""A model's `config.json` from the Hub, for `--online`: the one thing that cfglint ever fetches.
+"""Model configurations from the Hub, for `--online`; cfglint fetches nothing else.
 
-huggingface_hub does the work, so its environment counts: `HF_ENDPOINT`, `HF_TOKEN` (or a login), `HF_HOME`,
-`HF_HUB_OFFLINE`, `HF_HUB_ETAG_TIMEOUT`, `HF_HUB_DOWNLOAD_TIMEOUT`, proxies. It is no dependency: `pip install
-'cfglint-train[online]'`. What was fetched is in the Hugging Face cache, where the next run finds it offline.
+huggingface_hub fetches the file, so its environment applies: `HF_ENDPOINT`, `HF_TOKEN` (or a login), `HF_HOME`,
+`HF_HUB_OFFLINE`, `HF_HUB_ETAG_TIMEOUT`, `HF_HUB_DOWNLOAD_TIMEOUT`, proxies. It is an optional dependency: `pip install
+'cfglint-train[online]'`. Fetched files are in the Hugging Face cache, where the next run finds them offline.
 """
 
 from __future__ import annotations
@@ -13,77 +13,91 @@ from collections.abc import Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models.architecture import Architecture
-from cfglint_train.models.local import ADAPTER, CONFIG, MAX_BYTES, UnreadableModelError, adapter_base, known, read
+from cfglint_train.models.local import (
+    ADAPTER,
+    CONFIG,
+    MAX_BYTES,
+    UnreadableModelError,
+    find_local_model,
+    read_adapter_base,
+    read_folder,
+)
 
 PACKAGE: Final = "huggingface_hub"
 REMEDY: Final = "--online needs huggingface_hub: pip install 'cfglint-train[online]'"
 
 _ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_LONGEST: Final = 96
-"""Characters of a repository's name on the Hub."""
+_MAX_ID_LENGTH: Final = 96
+"""Length limit of a repository's name on the Hub, in characters."""
 
 
 class FetchError(UnreadableModelError):
-    """A configuration that could not be fetched; the message names the model, the reason and the remedy."""
+    """A failed fetch of a configuration; the message names the model, the reason and the remedy."""
 
 
-def available() -> bool:
-    """Whether huggingface_hub is installed."""
-    from importlib.util import find_spec  # only with --online
+def is_available() -> bool:
+    """Return whether huggingface_hub is installed."""
+    from importlib.util import find_spec  # imported here because only --online needs it
 
     return find_spec(PACKAGE) is not None
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name could be a repository of the Hub, `organisation/name`, and no path."""
-    return _ID.fullmatch(name) is not None and len(name) <= _LONGEST and ".." not in name and not name.endswith(".git")
+    """Return whether a name can be a repository of the Hub, `organisation/name`, rather than a path."""
+    return (
+        _ID.fullmatch(name) is not None
+        and len(name) <= _MAX_ID_LENGTH
+        and ".." not in name
+        and not name.endswith(".git")
+    )
 
 
 _LOG_IN: Final = "log in (hf auth login, or HF_TOKEN)"
 
 _fetched: dict[tuple[str, str], str | FetchError] = {}
-"""Snapshot folders, or why there is none: each repository is asked for once, however many files name it."""
+"""Snapshot folders or errors; each repository is requested once, however many files name it."""
 
 
-def architecture(
+def fetch_architecture(
     name: str,
     revision: str | None,
     overrides: Mapping[str, Any] | None = None,
-    inside: tuple[str, ...] | None = None,
+    allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
-    """The architecture of a repository of the Hub; None for a family that cfglint cannot count.
+    """Return the architecture of a repository of the Hub, or None for a family that cfglint cannot count.
 
-    A repository of a LoRA is its base model; a folder is that only in one of `inside`. Raises FetchError where nothing
-    can be fetched, UnreadableModelError where what was fetched is no model configuration.
+    A LoRA repository stands for its base model, which is read from a folder only inside `allowed_folders`. Raise
+    `FetchError` if nothing can be fetched, and `UnreadableModelError` if the fetched file is not a model configuration.
     """
-    folder = _folder(name, revision or "main")
-    base = _base(folder)
+    folder = _fetch_folder(name, revision or "main")
+    base = _read_base(folder)
     if base is not None:
-        found = known(base, folder, None, overrides, inside=inside)
-        if found is None and is_hub_id(base) and base != name:
-            found = read(_folder(base, "main"), overrides)
+        architecture = find_local_model(base, folder, None, overrides, allowed_folders=allowed_folders)
+        if architecture is None and is_hub_id(base) and base != name:
+            architecture = read_folder(_fetch_folder(base, "main"), overrides)
     else:
-        found = read(folder, overrides)
-    return found and found._replace(id=name)
+        architecture = read_folder(folder, overrides)
+    return architecture and architecture._replace(id=name)
 
 
-def _folder(name: str, revision: str) -> str:
-    """The snapshot's folder. Raises FetchError."""
+def _fetch_folder(name: str, revision: str) -> str:
+    """Return the snapshot's folder. Raise `FetchError` if it cannot be fetched."""
     key = name, revision
     if key not in _fetched:
         try:
             _fetched[key] = _download(name, revision)
         except FetchError as error:
             _fetched[key] = error
-    found = _fetched[key]
-    if isinstance(found, FetchError):
-        raise found
-    return found
+    result = _fetched[key]
+    if isinstance(result, FetchError):
+        raise result
+    return result
 
 
 def _download(name: str, revision: str) -> str:
-    """Fetch a configuration into the cache. The metadata are asked for first, because that has a time limit and
-    retries nothing, and returns the size.
+    """Fetch a configuration into the cache and return its folder.
+
+    The metadata come first, because this request has a time limit, does not retry, and returns the size.
     """
     try:
         import huggingface_hub as hub
@@ -96,46 +110,48 @@ def _download(name: str, revision: str) -> str:
         try:
             size = hub.get_hf_file_metadata(url, timeout=constants.HF_HUB_ETAG_TIMEOUT, library_name="cfglint").size
             if size is not None and size > MAX_BYTES:
-                raise FetchError(f"{name}: its {file} has {size} bytes, too many for a model configuration")
+                raise FetchError(f"{name}: its {file} has {size} bytes, which is too large for a model configuration")
             return os.path.dirname(hub.hf_hub_download(name, file, revision=revision, library_name="cfglint"))
         except errors.EntryNotFoundError:
             continue
         except FetchError:
             raise
-        except Exception as error:  # its own, those of the HTTP library beneath it, and of the file system
-            raise FetchError(f"{name}: {_reason(error, revision)}") from None
-    raise FetchError(f"{name}: there is no {CONFIG} in it, so it is not a model of transformers")
+        except Exception as error:  # huggingface_hub's own errors, those of its HTTP library, and of the file system
+            raise FetchError(f"{name}: {_explain_error(error, revision)}") from None
+    raise FetchError(f"{name}: it has no {CONFIG}, so it is not a transformers model")
 
 
-def _reason(error: Exception, revision: str) -> str:
-    """Why nothing could be fetched, with the remedy. Classes go by name: releases of huggingface_hub move them."""
+def _explain_error(error: Exception, revision: str) -> str:
+    """Return the reason of a failed fetch with the remedy.
+
+    Errors are recognised by class name, because releases of huggingface_hub move the classes.
+    """
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "GatedRepoError" in kinds:
         return f"access to it is restricted; request access on the Hub, then {_LOG_IN}"
     if "RevisionNotFoundError" in kinds:
-        return f"the Hub has no revision {revision} of it"
+        return f"the Hub has no revision {revision} of this model"
     if "RepositoryNotFoundError" in kinds:
         return f"the Hub has no such model, or it is private; check the name, or {_LOG_IN}"
     if "OfflineModeIsEnabled" in kinds:
-        return "HF_HUB_OFFLINE is set and the cache does not have it; unset it, or leave out --online"
+        return "HF_HUB_OFFLINE is set and the model is not in the cache; unset it or drop --online"
     endpoint = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     if kinds & {"TimeoutException", "Timeout", "TransportError", "ConnectionError"}:
-        return (
-            f"{endpoint} does not answer ({type(error).__name__}: {_first_line(error)}), and the cache does not have it"
-        )
+        reason = f"{type(error).__name__}: {_get_first_line(error)}"
+        return f"{endpoint} does not answer ({reason}), and the model is not in the cache"
     response = getattr(error, "response", None)
     if response is not None:
         return f"{endpoint} answers {response.status_code}"
-    return f"{type(error).__name__}: {_first_line(error)}"
+    return f"{type(error).__name__}: {_get_first_line(error)}"
 
 
-def _first_line(error: BaseException) -> str:
+def _get_first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 
 
-def _base(folder: str) -> str | None:
-    """What a folder with nothing but an adapter's configuration names as its base."""
+def _read_base(folder: str) -> str | None:
+    """Return the base model of a folder that only has an adapter's configuration, else None."""
     if os.path.isfile(os.path.join(folder, CONFIG)):
         return None
-    return adapter_base(folder)
+    return read_adapter_base(folder)

@@ -1,6 +1,6 @@
-"""What overrides of a model's own configuration do to its architecture (axolotl's `overrides_of_model_config`).
+"""Overrides of a model's own configuration, applied to its architecture (axolotl's `overrides_of_model_config`).
 
-A key that changes a shape makes a catalogue entry unknown unless it states what the entry has anyway: the counts of the
+A key that changes a shape makes a catalogue entry unknown, unless it states the entry's own value: the counts of the
 changed model could only be guessed.
 """
 
@@ -12,7 +12,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.models import dimensions
 from cfglint_train.models.architecture import Architecture
 
-SAME: Final[Mapping[str, str]] = {
+FIELD_BY_KEY: Final[Mapping[str, str]] = {
     **dict.fromkeys(dimensions.HIDDEN, "hidden"),
     **dict.fromkeys(dimensions.LAYERS, "layers"),
     **dict.fromkeys(dimensions.HEADS, "heads"),
@@ -22,9 +22,9 @@ SAME: Final[Mapping[str, str]] = {
     "head_dim": "head_dim",
     "tie_word_embeddings": "tied",
 }
-"""Keys that must agree with the field of the record."""
+"""Key -> the field of the architecture that it must equal."""
 
-SHAPING: Final = frozenset(
+SHAPE_KEYS: Final = frozenset(
     (
         *dimensions.EXPERTS,
         *dimensions.PER_TOKEN,
@@ -47,39 +47,39 @@ SHAPING: Final = frozenset(
         "model_type",
         "architectures",
     )
-).difference(SAME)
-"""Keys that change shapes or counts in a way that the record alone does not show."""
+).difference(FIELD_BY_KEY)
+"""Keys that change shapes or counts in a way that the architecture alone does not show."""
 
 
-def merged(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """A `config.json` with overrides; mappings are merged, anything else replaced."""
+def merge_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a `config.json` with overrides; mappings are merged, anything else is replaced."""
     result = dict(config)
     for key, value in overrides.items():
-        before = result.get(key)
-        both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        result[key] = merged(before, value) if both else value  # type: ignore[arg-type]
+        old_value = result.get(key)
+        is_mergeable = isinstance(old_value, Mapping) and isinstance(value, Mapping)
+        result[key] = merge_overrides(old_value, value) if is_mergeable else value  # type: ignore[arg-type]
     return result
 
 
-def applied(known: Architecture, overrides: Mapping[str, Any]) -> Architecture | None:
-    """A record under overrides; None where they change a shape."""
-    positions = any(linear.name in ("wpe", "embed_positions") for linear in known.linears)
-    for key, value in _flat(overrides):
-        field = SAME.get(key)
-        if key in SHAPING or (field is not None and getattr(known, field) != value):
+def apply_overrides(architecture: Architecture, overrides: Mapping[str, Any]) -> Architecture | None:
+    """Return an architecture with overrides, or None if they change a shape."""
+    positions = any(linear.name in ("wpe", "embed_positions") for linear in architecture.linears)
+    for key, value in _flatten(overrides):
+        field = FIELD_BY_KEY.get(key)
+        if key in SHAPE_KEYS or (field is not None and getattr(architecture, field) != value):
             return None
         if key in dimensions.CONTEXT and isinstance(value, int):
-            if positions and value != known.context:
+            if positions and value != architecture.context:
                 return None
-            known = known._replace(context=value)
-        if key == "sliding_window" and known.window and isinstance(value, int):
-            known = known._replace(window=value)
-    return known
+            architecture = architecture._replace(context=value)
+        if key == "sliding_window" and architecture.window and isinstance(value, int):
+            architecture = architecture._replace(window=value)
+    return architecture
 
 
-def _flat(overrides: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flatten(overrides: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in overrides.items():
-        if key in dimensions.DECODERS and isinstance(value, Mapping):
-            yield from _flat(value)
+        if key in dimensions.DECODER_KEYS and isinstance(value, Mapping):
+            yield from _flatten(value)
         else:
             yield key, value

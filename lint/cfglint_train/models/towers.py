@@ -1,4 +1,4 @@
-"""The vision tower of a configuration: what its blocks look like, and how many patches are behind one token."""
+"""Vision towers: the shape of their blocks, and the number of patches per token."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ KINDS: Final[Mapping[str, str]] = {
     "internvl_vision": "internvl",
     "llama4_vision_model": "llama4",
 }
-"""The tower's `model_type` -> whose blocks it has (`vision:KIND` in `memory/layers/families.py`). Others have no
-formula."""
+"""The tower's `model_type` -> the kind of its blocks (`vision:KIND` in `memory/layers/families.py`). Other types have
+no formula.
+"""
 
 TILED: Final = frozenset({"llava_next", "llava_next_video", "llava_onevision"})
-"""Models that cut an image into as many tiles as its size needs."""
+"""Models that cut an image into tiles; the number depends on its size."""
 
 _LAYERS: Final = ("num_hidden_layers", "depth")
 _HEADS: Final = ("num_attention_heads", "num_heads")
 
 
-class Vision(Frozen):
+class VisionBlocks(Frozen):
     """The blocks of a vision tower. Widths are elements."""
 
     kind: str
@@ -53,56 +54,56 @@ class Vision(Frozen):
     patches: float
     """Patches that the tower computes for one token of the sequence."""
     tokens: int | None
-    """Tokens of one image, where every image has the same number."""
+    """Tokens of one image, if every image has the same number."""
     patch: int
-    """Pixels of a patch's side."""
+    """Side of a patch in pixels."""
 
 
-def vision(config: Mapping[str, Any]) -> Vision | None:
-    """The tower of a configuration with all defaults written out; None without one, or for one without a formula."""
+def read_vision(config: Mapping[str, Any]) -> VisionBlocks | None:
+    """Return the tower of a configuration with all defaults written out, or None without a tower or a formula."""
     tower = config.get("vision_config")
     if not isinstance(tower, Mapping):
         return None
     kind = KINDS.get(str(tower.get("model_type") or config.get("model_type")))
     hidden: Any = tower.get("embed_dim") if kind == "qwen2_vl" else tower.get("hidden_size")
     if kind == "internvl" and (tower.get("use_qk_norm") or tower.get("norm_type") == "rms_norm"):
-        return None  # the tower of 6B
-    layers, heads = _first(tower, _LAYERS), _first(tower, _HEADS)
+        return None  # the 6B tower
+    layers, heads = _get_first(tower, _LAYERS), _get_first(tower, _HEADS)
     width: Any = tower.get("out_hidden_size" if kind == "glm4v" else "intermediate_size")
     if width is None and isinstance(hidden, int) and isinstance(tower.get("mlp_ratio"), (int, float)):
         width = int(hidden * tower["mlp_ratio"])
     if kind is None or not all(isinstance(size, int) and size > 0 for size in (layers, hidden, heads, width)):
         return None
-    grid, side = _grid(tower), tower.get("patch_size")
+    grid, side = _count_grid_patches(tower), tower.get("patch_size")
     patch = side if isinstance(side, int) else 0
-    fixed = config.get("mm_tokens_per_image")  # Gemma 3 pools every image to as many
+    fixed = config.get("mm_tokens_per_image")  # Gemma 3 pools every image to this number
     if isinstance(fixed, int) and fixed and grid:
-        return Vision(kind, layers, hidden, heads, width, grid / fixed, fixed, patch)
-    merge = _merge(tower, config)
+        return VisionBlocks(kind, layers, hidden, heads, width, grid / fixed, fixed, patch)
+    merge = _find_merge_size(tower, config)
     name = str(config.get("model_type"))
     resized = name == "paligemma" or (kind == "clip" and name not in TILED)
     tokens = int(grid / merge**2) if grid and resized else None
-    return Vision(kind, layers, hidden, heads, width, float(merge**2), tokens, patch)
+    return VisionBlocks(kind, layers, hidden, heads, width, float(merge**2), tokens, patch)
 
 
-def _merge(tower: Mapping[str, Any], config: Mapping[str, Any]) -> float:
-    """Patches side by side that become one token."""
-    stated: Any = tower.get("spatial_merge_size") or config.get("spatial_merge_size") or config.get("scale_factor")
-    if stated is None and isinstance(tower.get("merge_kernel_size"), (list, tuple)):
-        stated = next(iter(tower["merge_kernel_size"]), None)
+def _find_merge_size(tower: Mapping[str, Any], config: Mapping[str, Any]) -> float:
+    """Return the number of patches per side that are merged into one token."""
+    merge_size: Any = tower.get("spatial_merge_size") or config.get("spatial_merge_size") or config.get("scale_factor")
+    if merge_size is None and isinstance(tower.get("merge_kernel_size"), (list, tuple)):
+        merge_size = next(iter(tower["merge_kernel_size"]), None)
     ratio: Any = tower.get("pixel_shuffle_ratio") or config.get("downsample_ratio")
-    if stated is None and isinstance(ratio, float) and ratio > 0:
-        stated = 1 / ratio
-    return stated if isinstance(stated, (int, float)) and 1 <= stated <= 16 else 1
+    if merge_size is None and isinstance(ratio, float) and ratio > 0:
+        merge_size = 1 / ratio
+    return merge_size if isinstance(merge_size, (int, float)) and 1 <= merge_size <= 16 else 1
 
 
-def _grid(tower: Mapping[str, Any]) -> int | None:
-    """Patches of an image at the tower's own size, where it states both."""
+def _count_grid_patches(tower: Mapping[str, Any]) -> int | None:
+    """Return the number of patches of an image at the tower's own size, or None if a size is missing."""
     size, patch = tower.get("image_size"), tower.get("patch_size")
     if isinstance(size, int) and isinstance(patch, int) and 0 < patch <= size:
         return (size // patch) ** 2
     return None
 
 
-def _first(settings: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+def _get_first(settings: Mapping[str, Any], names: tuple[str, ...]) -> Any:
     return next((settings[name] for name in names if settings.get(name) is not None), None)

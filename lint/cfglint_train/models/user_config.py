@@ -1,4 +1,4 @@
-"""What a user says of models that cfglint does not know: `--model-config FILE` and `--online`."""
+"""User options for models that cfglint does not know: `--model-config FILE` and `--online`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Any
 from cfglint_train.models import online as hub
-from cfglint_train.models.local import UnreadableModelError, config_at
+from cfglint_train.models.local import UnreadableModelError, load_config
 
 
-def asked(path: str | os.PathLike[str] | None, online: bool) -> tuple[Mapping[str, Any] | None, bool]:
-    """The object of the named `config.json`, and whether the Hub may be asked.
+def load_user_config(path: str | os.PathLike[str] | None, online: bool) -> tuple[Mapping[str, Any] | None, bool]:
+    """Return the object of the named `config.json`, and whether the Hub may be queried.
 
-    Raises UsageError where the file is not there, broken, or of a family that cfglint cannot count, and where `online`
-    needs a package that is not installed.
+    Raise `UsageError` if the file is missing, broken, or of a family that cfglint cannot count, and if `online` needs a
+    package that is not installed.
     """
-    if online and not hub.available():
+    if online and not hub.is_available():
         raise UsageError(hub.REMEDY)
     if path is None:
         return None, online
     try:
-        return config_at(os.fspath(path)), online
+        return load_config(os.fspath(path)), online
     except UnreadableModelError as error:
         raise UsageError(f"--model-config {error}") from None

@@ -1,1 +1,1 @@
-"""Mutations: programs that change a configuration before its framework reads it."""
+"""Mutations: programs that change a config before its framework reads it."""

@@ -1,4 +1,4 @@
-"""Arguments to which a program of the repository gives another value than its parser read. It is read as text."""
+"""Assigned arguments: arguments that a program overwrites after parsing. Programs are read as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.mutations.fillers import Followed
+from cfglint_train.mutations.fillers import PythonSources
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.document import ShellDocument
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from cfglint_train.launches.launch_scripts import LaunchScripts
 
 _HOLDERS: Final = r"(?<![\w.])\w*(?:arg|cfg|conf|opt|param)\w*"
-"""Names of what a parser makes: `model_args`, `cfg`."""
+"""Names of objects that a parser returns: `model_args`, `cfg`."""
 
 
-def programs_of(given: Iterable[tuple[ShellDocument, Invocation]], scripts: LaunchScripts) -> tuple[str, ...]:
+def find_programs(invocations: Iterable[tuple[ShellDocument, Invocation]], scripts: LaunchScripts) -> tuple[str, ...]:
     """Return the Python programs of the repository that some invocations start."""
-    found = dict[str, None]()
-    for document, one in given:
-        from cfglint_train.launches.entries import file_of  # few files are given to a program
+    programs = dict[str, None]()
+    for document, invocation in invocations:
+        from cfglint_train.launches.entries import resolve_program  # few files are passed to a program
 
-        index = scripts.repositories.index(document.path)
-        path = file_of(document, one, scripts.sources, index) if index.rooted else None
+        index = scripts.repositories.get_index(document.path)
+        path = resolve_program(document, invocation, scripts.sources, index) if index.is_repository else None
         if path is not None:
-            found[path] = None
-    return tuple(found)
+            programs[path] = None
+    return tuple(programs)
 
 
-def is_assigned(name: str, programs: Iterable[str], scripts: LaunchScripts) -> bool:
-    """Whether one of some programs assigns an argument (`model_args.lora_target_modules = ...`)."""
-    assigned = re.compile(rf"{_HOLDERS}\.{re.escape(name)}[ \t]*(?::[^\n=]+)?=(?!=)")
-    indexes = ((program, scripts.repositories.index(program)) for program in programs)
-    return any(assigned.search(index.once(Followed).text(program)) for program, index in indexes)
+def is_argument_assigned(name: str, programs: Iterable[str], scripts: LaunchScripts) -> bool:
+    """Return whether a program assigns an argument (`model_args.lora_target_modules = ...`)."""
+    pattern = re.compile(rf"{_HOLDERS}\.{re.escape(name)}[ \t]*(?::[^\n=]+)?=(?!=)")
+    indexes = ((program, scripts.repositories.get_index(program)) for program in programs)
+    return any(pattern.search(index.compute_once(PythonSources).read_text(program)) for program, index in indexes)

@@ -1,65 +1,70 @@
-"""Options of a command that do not go to the framework's own parser, or only where that has them."""
+"""Command options: options of a command that bypass the framework's own parser, or reach it only if it has them."""
 
 from __future__ import annotations
 
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.mutations.assigned_arguments import is_assigned, programs_of
+from cfglint_train.mutations.assigned_arguments import find_programs, is_argument_assigned
 from cfglint_train.mutations.mutations import Mutations
 
 if TYPE_CHECKING:
     from cfglint_train.launches.launch_scripts import LaunchScripts
 
-_PARSES: Final = b".add_argument("
+_PARSER_CALL: Final = b".add_argument("
 
 
 class CommandOptions(Mutations):
-    """The options of one command of a script. What it starts is looked for when something is asked."""
+    """Options of one command of a script. The program is resolved when a method is called."""
 
     __slots__ = ("_document", "_number", "_scripts")
 
     def __init__(self, document: Document, root: Route, scripts: LaunchScripts) -> None:
+        """Refer to the invocation at `root` in a script."""
         assert isinstance(document, ShellDocument)
         self._document = document
         self._number = int(root[0])
         self._scripts = scripts
 
     def is_assigned(self, name: str) -> bool:
-        """Whether the program assigns an argument."""
-        return is_assigned(name, self._programs(), self._scripts)
+        """Return whether the program assigns an argument."""
+        return is_argument_assigned(name, self._find_programs(), self._scripts)
 
-    def is_own(self, route: Route) -> bool:
-        """Whether the command gives an option only where the program's help has it, or to a parser of its own."""
-        name = _argument(route)
+    def is_custom(self, route: Route) -> bool:
+        """Return whether an option is passed only if the program's help lists it, or a custom parser declares it."""
+        name = _get_argument_name(route)
         return name != "" and (
-            name in {_argument((one,)) for one in self._document.probed((self._number,))} or self._is_declared(name)
+            name in {_get_argument_name((step,)) for step in self._document.find_probed_options((self._number,))}
+            or self._is_declared(name)
         )
 
     def is_refused(self, route: Route) -> bool:
-        """Whether the program is one of the repository with a parser of its own, which does not declare an option."""
-        programs = self._programs()
-        parses = any(_PARSES in self._scripts.sources.read(program) for program in programs)
-        return parses and not self._is_declared(_argument(route))
+        """Return whether the program has its own parser in the repository that does not declare an option."""
+        programs = self._find_programs()
+        has_parser = any(_PARSER_CALL in self._scripts.sources.read(program) for program in programs)
+        return has_parser and not self._is_declared(_get_argument_name(route))
 
     def _is_declared(self, name: str) -> bool:
-        """Whether the program is one of the repository, and it or what it imports declares an option.
+        """Return whether the program is in the repository, and it or its imports declare an option.
 
-        What a copy of the framework declares counts elsewhere: it is read as the vocabulary.
+        Declarations in a copy of the framework do not count here: they are read as the vocabulary.
         """
-        programs = self._programs()
+        programs = self._find_programs()
         if not programs:
             return False
         from cfglint_train.mutations.declared import Declarations
-        from cfglint_train.mutations.imported import Imported
+        from cfglint_train.mutations.imported import ImportGraph
 
-        index = self._scripts.repositories.index(self._document.path)
-        return any(index.once(Declarations).has(name, index.once(Imported).by(program)) for program in programs)
+        index = self._scripts.repositories.get_index(self._document.path)
+        return any(
+            index.compute_once(Declarations).is_declared(name, index.compute_once(ImportGraph).find_imports(program))
+            for program in programs
+        )
 
-    def _programs(self) -> tuple[str, ...]:
-        """The file of the program that the command starts; none where the repository has none."""
-        return programs_of([(self._document, self._document.invocations[self._number])], self._scripts)
+    def _find_programs(self) -> tuple[str, ...]:
+        """Return the file of the program that the command starts, or nothing if the repository has none."""
+        return find_programs([(self._document, self._document.invocations[self._number])], self._scripts)
 
 
-def _argument(route: Route) -> str:
+def _get_argument_name(route: Route) -> str:
     return str(route[-1]).lstrip("-").replace("-", "_") if route else ""

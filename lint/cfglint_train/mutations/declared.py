@@ -1,7 +1,7 @@
-"""Settings that the Python of a repository declares: fields of its classes, options of its parsers.
+"""Declared settings: fields of classes and options of parsers in the Python files of a repository.
 
-A program of the repository that reads a configuration by HfArgumentParser, hydra, OmegaConf or argparse takes them. The
-files are read as text and never run; copies of frameworks are left out.
+A program of the repository that reads a config by HfArgumentParser, Hydra, OmegaConf or argparse accepts them. Files
+are read as text and never run; copies of frameworks are left out.
 """
 
 from __future__ import annotations
@@ -9,42 +9,46 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
-from cfglint_train.documents.python.syntax import declared, tree_of
-from cfglint_train.mutations.fillers import MAX_FOLLOWED, Followed
+from cfglint_train.documents.python.syntax import find_declared_settings, parse_tree
+from cfglint_train.mutations.fillers import MAX_PROGRAM_BYTES, PythonSources
 from cfglint_train.repository.index import RepositoryIndex
 
 
 class Declarations:
-    """What the Python files of a repository declare, each parsed when it may declare what is asked for."""
+    """Declarations in the Python files of a repository. A file is parsed if it may declare a requested name."""
 
     def __init__(self, index: RepositoryIndex) -> None:
+        """Create an empty cache for a repository."""
         self._index = index
         self._names: dict[str, frozenset[str]] = {}
 
-    def has(self, name: str, among: Container[str] | None = None) -> bool:
-        """Whether some file declares a setting of a name; of the files that may, the first within the bound are read.
+    def is_declared(self, name: str, allowed: Container[str] | None = None) -> bool:
+        """Return whether a file declares a setting; files beyond the size limit are not read.
 
-        The bound is of one name: what another one costs must not decide. `among`: only these files count.
+        Each name has its own limit, so that the order of names does not matter. Only files in `allowed` count if it is
+        set.
         """
-        files = self._index.once(Followed)
-        spelled = sorted({name, name.replace("_", "-")})
-        options = "|".join(map(re.escape, spelled))
-        may = re.compile(rf"^[ \t]+{re.escape(name)}[ \t]*:|[\"']--?(?:{options})[\"']", re.MULTILINE)
-        left = MAX_FOLLOWED
-        words = [word for one in spelled for word in (one, f"--{one}", f"-{one}")]
-        for path in dict.fromkeys(path for word in words for path in self._index.pythons_naming(word)):
-            if path.startswith(files.copies) or (among is not None and path not in among):
+        files = self._index.compute_once(PythonSources)
+        spellings = sorted({name, name.replace("_", "-")})
+        options = "|".join(map(re.escape, spellings))
+        pattern = re.compile(rf"^[ \t]+{re.escape(name)}[ \t]*:|[\"']--?(?:{options})[\"']", re.MULTILINE)
+        budget = MAX_PROGRAM_BYTES
+        words = [word for spelling in spellings for word in (spelling, f"--{spelling}", f"-{spelling}")]
+        for path in dict.fromkeys(path for word in words for path in self._index.find_python_naming(word)):
+            if path.startswith(files.copies) or (allowed is not None and path not in allowed):
                 continue
-            if may.search(files.text(path)) is None:
+            if pattern.search(files.read_text(path)) is None:
                 continue
-            left -= len(files.text(path))
-            if left < 0:
+            budget -= len(files.read_text(path))
+            if budget < 0:
                 return False
-            if name in self._of(path, files):
+            if name in self._read_names(path, files):
                 return True
         return False
 
-    def _of(self, path: str, files: Followed) -> frozenset[str]:
+    def _read_names(self, path: str, files: PythonSources) -> frozenset[str]:
         if path not in self._names:
-            self._names[path] = frozenset(name.replace("-", "_") for name, _ in declared(tree_of(files.text(path))))
+            self._names[path] = frozenset(
+                name.replace("-", "_") for name, _ in find_declared_settings(parse_tree(files.read_text(path)))
+            )
         return self._names[path]

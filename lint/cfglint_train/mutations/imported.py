@@ -1,4 +1,4 @@
-"""The Python files of a repository that a program imports, directly or through others. They are read as text."""
+"""Imports: the Python files that a program imports, directly or through others. Files are read as text."""
 
 from __future__ import annotations
 
@@ -8,78 +8,82 @@ from collections.abc import Iterator
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
-from cfglint_train.mutations.fillers import Followed
+from cfglint_train.mutations.fillers import PythonSources
 from cfglint_train.repository.index import RepositoryIndex
 
 MAX_FILES: Final = 500
 MAX_BYTES: Final = 4 * 2**20
-"""Of all the files that are followed from one program: its parser is among the first."""
+"""Maximum size in bytes of the files followed from one program: its parser is among the first."""
 
 _FROM: Final = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*|[^\n;#]*)", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^[ \t]*import[ \t]+([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)", re.MULTILINE)
 _NAME: Final = re.compile(r"(\w+)(?:\s+as\s+\w+)?")
 
 
-class Imported:
-    """The files that programs of a repository import, each program followed once."""
+class ImportGraph:
+    """Files that programs of a repository import. Each program is followed once."""
 
     def __init__(self, index: RepositoryIndex) -> None:
+        """Create an empty cache for a repository."""
         self._index = index
         self._reached: dict[str, frozenset[str]] = {}
         self._direct: dict[str, tuple[str, ...]] = {}
 
-    def by(self, program: str) -> frozenset[str]:
-        """The files that a program is made of, itself among them; paths are absolute, with forward slashes."""
-        start = regular_files.tidy(os.path.abspath(program))
+    def find_imports(self, program: str) -> frozenset[str]:
+        """Return the files of a program, including itself, as absolute paths with forward slashes."""
+        start = regular_files.normalize_path(os.path.abspath(program))
         if start not in self._reached:
             self._reached[start] = frozenset(self._follow(start))
         return self._reached[start]
 
     def _follow(self, start: str) -> Iterator[str]:
-        files, met, waiting, left = self._index.once(Followed), {start}, [start], MAX_BYTES
-        while waiting and len(met) <= MAX_FILES:
+        files, seen, waiting, budget = self._index.compute_once(PythonSources), {start}, [start], MAX_BYTES
+        while waiting and len(seen) <= MAX_FILES:
             path = waiting.pop(0)
-            text = files.text(path)
-            left -= len(text)
-            if left < 0:
+            text = files.read_text(path)
+            budget -= len(text)
+            if budget < 0:
                 return
             yield path
-            for found in self._imports(path, text):
-                if found not in met:
-                    met.add(found)
-                    waiting.append(found)
+            for imported in self._find_direct_imports(path, text):
+                if imported not in seen:
+                    seen.add(imported)
+                    waiting.append(imported)
 
-    def _imports(self, path: str, text: str) -> tuple[str, ...]:
-        """The files that a file imports itself."""
+    def _find_direct_imports(self, path: str, text: str) -> tuple[str, ...]:
+        """Return the files that a file imports directly."""
         if path not in self._direct:
-            found = (self._file(path, folder, module) for folder, module in dict.fromkeys(_modules(path, text)))
-            self._direct[path] = tuple(one for one in dict.fromkeys(found) if one is not None)
+            paths = (
+                self._resolve_module(path, folder, module)
+                for folder, module in dict.fromkeys(_list_modules(path, text))
+            )
+            self._direct[path] = tuple(file for file in dict.fromkeys(paths) if file is not None)
         return self._direct[path]
 
-    def _file(self, beside: str, folder: str, module: str) -> str | None:
-        """The file of a module: in a folder, else (empty) of those whose paths end with its name the nearest one."""
+    def _resolve_module(self, importer: str, folder: str, module: str) -> str | None:
+        """Return the file of a module in `folder`, or the nearest file of that name if `folder` is empty, or None."""
         *before, last = module.split("/")
         for tail in (f"{last}.py", f"{last}/__init__.py"):
-            whole = "/".join((*before, tail))
-            found = list(self._index.named(whole))
+            full_tail = "/".join((*before, tail))
+            candidates = list(self._index.find_by_name(full_tail))
             if folder:
-                found = [path for path in found if path == f"{folder}/{whole}"]
-            if found:
-                return max(found, key=lambda path: (len(os.path.commonpath((path, beside))), -len(path)))
+                candidates = [path for path in candidates if path == f"{folder}/{full_tail}"]
+            if candidates:
+                return max(candidates, key=lambda path: (len(os.path.commonpath((path, importer))), -len(path)))
         return None
 
 
-def _modules(path: str, text: str) -> Iterator[tuple[str, str]]:
-    """The modules that a file may import: the folder that a relative one is in, else nothing, and its path there."""
-    for found in _IMPORT.finditer(text):
-        yield from (("", name.strip().replace(".", "/")) for name in found[1].split(","))
-    for found in _FROM.finditer(text):
-        folder, module = "", found[2].replace(".", "/")
-        if found[1]:
+def _list_modules(path: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield the modules that a file may import: the folder of a relative import (else empty), and the path below it."""
+    for statement in _IMPORT.finditer(text):
+        yield from (("", name.strip().replace(".", "/")) for name in statement[1].split(","))
+    for statement in _FROM.finditer(text):
+        folder, module = "", statement[2].replace(".", "/")
+        if statement[1]:
             folder = path
-            for _ in found[1]:
+            for _ in statement[1]:
                 folder = os.path.dirname(folder)
-        names = (match[1] for match in _NAME.finditer(found[3]))
+        names = (match[1] for match in _NAME.finditer(statement[3]))
         if module:
             yield folder, module
         yield from ((folder, f"{module}/{name}" if module else name) for name in names if folder or module)

@@ -1,6 +1,6 @@
-"""What programs of a repository do to a configuration before its framework reads it, as rules ask for it.
+"""Mutations: changes by programs of a repository to a config before its framework reads it, for rules.
 
-Nothing is looked for before that: few findings are explained by a program, and each answer searches the repository.
+Searches run on demand: few findings are explained by a program, and each answer searches the repository.
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ from cfglint_train.frameworks.lens import Config
 
 
 class Mutations:
-    """What the programs do that a configuration is given to, and those that name its file: nothing."""
+    """Programs that receive a config or name its file; this base class has none."""
 
-    def is_set(self, route: Route) -> bool:
-        """Whether a program stores a setting or takes it out: what the file says of it need not be what counts."""
+    def is_changed(self, route: Route) -> bool:
+        """Return whether a program stores or removes a setting, so that the value in the file may not apply."""
         return False
 
     def is_assigned(self, name: str) -> bool:
-        """Whether a program gives an argument another value than its parser read."""
+        """Return whether a program overwrites an argument after parsing."""
         return False
 
-    def is_own(self, route: Route) -> bool:
-        """Whether a setting is one of a program's own, which reads it or declares it; the empty route is the file."""
+    def is_custom(self, route: Route) -> bool:
+        """Return whether a program itself reads or declares a setting; the empty route is the whole file."""
         return False
 
     def is_refused(self, route: Route) -> bool:
-        """Whether the program has a parser of its own that does not take an option."""
+        """Return whether the program has its own parser, and that parser rejects an option."""
         return False
 
-    def makes(self, section: str) -> bool:
-        """Whether a program hands the framework an object of its own instead of having it made by a section."""
+    def has_client_object(self, section: str) -> bool:
+        """Return whether a program passes its own object to the framework instead of using a section."""
         return False
 
 
-NONE: Final = Mutations()
+NO_MUTATIONS: Final = Mutations()
 
 
-def mutations_of(config: Config) -> Mutations:
-    """Return what programs do to a configuration."""
-    found = config.evidence.mutations
-    return found if isinstance(found, Mutations) else NONE
+def get_mutations(config: Config) -> Mutations:
+    """Return the mutations of a config."""
+    mutations = config.evidence.mutations
+    return mutations if isinstance(mutations, Mutations) else NO_MUTATIONS

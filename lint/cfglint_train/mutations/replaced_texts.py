@@ -1,52 +1,57 @@
-"""Marks that scripts of a repository replace, whatever file they read: by sed, perl, `${X//A/B}`, `str.replace`,
-`str.format` and Python's `%`.
-"""
+"""Placeholders that scripts replace in any file: by sed, perl, `${X//A/B}`, `str.replace`, `str.format` or `%`."""
 
 from __future__ import annotations
 
 import re
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.mutations.fillers import Followed
+from cfglint_train.mutations.fillers import PythonSources
 from cfglint_train.repository.index import RepositoryIndex
 
 _EXPANDED: Final = re.compile(r"\$\{\w+//?([^/{}\n]+)/")
-"""What bash replaces where it inserts a variable."""
-_MARK: Final = re.compile(r"(?![-+]?[\d.,_]*$)[^a-z]+|[\W_].*[\W_]")
-"""Texts that look as if they stood for others: which file a script replaces them in is not asked. `sed s/true/false/`
-is no evidence about every `true` of the repository, nor `sed s/8/16/` about every 8.
+"""Text that bash replaces when it expands a variable."""
+_PLACEHOLDER: Final = re.compile(r"(?![-+]?[\d.,_]*$)[^a-z]+|[\W_].*[\W_]")
+"""Text that looks like a placeholder, because the file in which a script replaces it is not checked.
+
+`sed s/true/false/` is no evidence about every `true` of the repository, nor `sed s/8/16/` about every 8.
 """
 _CONVERSION: Final = re.compile(r"(%\((\w+)\))[-#0 +\d.]*[a-z]")
-"""What Python's `%` puts a value of a mapping into."""
+"""Conversion of Python's `%` that inserts a value of a mapping."""
 
 
-class ReplacedTexts:
-    """The marks that are replaced in a repository, each script read where a mark is in it."""
+class ReplacedPlaceholders:
+    """Placeholders that are replaced in a repository. A script is read if it contains a requested placeholder."""
 
     def __init__(self, index: RepositoryIndex) -> None:
+        """Create an empty cache for a repository."""
         self._index = index
         self._by_shell: dict[str, frozenset[str]] = {}
-        self._known: dict[str, bool] = {}
+        self._results: dict[str, bool] = {}
 
-    def has(self, text: str) -> bool:
-        """Whether this is a mark, and a script replaces just it."""
+    def is_replaced(self, text: str) -> bool:
+        """Return whether a text is a placeholder and a script replaces exactly this text."""
         conversion = _CONVERSION.fullmatch(text)
-        mark, name = (conversion[1], conversion[2]) if conversion else (text, text)
-        if not _MARK.fullmatch(mark) or not mark.isprintable():
+        placeholder, name = (conversion[1], conversion[2]) if conversion else (text, text)
+        if not _PLACEHOLDER.fullmatch(placeholder) or not placeholder.isprintable():
             return False
-        if text not in self._known:
-            self._known[text] = any(text in self._shell(path) for path in self._index.scripts_naming(text)) or any(
-                mark in self._index.once(Followed).filler(path).replaced for path in self._index.pythons_naming(name)
+        if text not in self._results:
+            self._results[text] = any(
+                text in self._find_shell_placeholders(path) for path in self._index.find_scripts_naming(text)
+            ) or any(
+                placeholder in self._index.compute_once(PythonSources).analyse_filler(path).replaced_texts
+                for path in self._index.find_python_naming(name)
             )
-        return self._known[text]
+        return self._results[text]
 
-    def _shell(self, path: str) -> frozenset[str]:
+    def _find_shell_placeholders(self, path: str) -> frozenset[str]:
         if path not in self._by_shell:
-            from cfglint_train.documents.shell.fillers import Key, edits
+            from cfglint_train.documents.shell.fillers import EditedKey, find_edits
 
-            text = self._index.once(Followed).text(path)
-            changed = edits(path, text.encode(), bool)
-            marks = {one for one in changed if isinstance(one, str) and not isinstance(one, Key)}
+            text = self._index.compute_once(PythonSources).read_text(path)
+            changed = find_edits(path, text.encode(), bool)
+            placeholders = {
+                change for change in changed if isinstance(change, str) and not isinstance(change, EditedKey)
+            }
             expanded = (match[1].strip("\"'").replace("\\", "") for match in _EXPANDED.finditer(text))
-            self._by_shell[path] = frozenset({*marks, *expanded})
+            self._by_shell[path] = frozenset({*placeholders, *expanded})
         return self._by_shell[path]

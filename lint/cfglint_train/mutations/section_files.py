@@ -1,6 +1,6 @@
-"""Sections of a configuration that it gives as the name of a JSON file: TrainingArguments' `fsdp_config: fsdp.json`.
+"""Section files: sections that a config names as a JSON file, such as TrainingArguments' `fsdp_config: fsdp.json`.
 
-transformers 4.30.0 to 5.24.0 `training_args.py` (`__post_init__`: json.load), `trainer_pt_utils.py`
+Sources: transformers 4.30.0 to 5.24.0 `training_args.py` (`__post_init__`: json.load), `trainer_pt_utils.py`
 (AcceleratorConfig.from_json_file).
 """
 
@@ -18,26 +18,30 @@ from cfglint_train.repository.index import Repositories
 from cfglint_train.repository.sources import Sources
 
 
-def with_sections(main: Config, sources: Sources, repositories: Repositories) -> Config:
-    """The configuration with the settings of such files laid into it; unchanged where it names none that is there."""
-    laid: dict[Route, Override] = {}
+def merge_section_files(main: Config, sources: Sources, repositories: Repositories) -> Config:
+    """Return the config with the settings of its section files, or unchanged if it names no existing file."""
+    overrides: dict[Route, Override] = {}
     for name in load(main.framework).traits.section_files:
-        stated = main.get(name)
-        if not isinstance(stated, str) or not stated or stated.lstrip().startswith("{"):
+        stated_path = main.get(name)
+        if not isinstance(stated_path, str) or not stated_path or stated_path.lstrip().startswith("{"):
             continue
-        beside, assumed = main.document.path, ""
-        path = sources.find(stated, beside)
-        if path is None and (found := repositories.index(beside).by_tail(stated, beside)) is not None:
-            path = sources.named(found, beside)
-            assumed = f"`{stated}` is `{path}` of this repository; name it by that path to be sure"
-        document = None if path is None else _read(path, sources)
+        referring_file, assumption = main.document.path, ""
+        path = sources.find(stated_path, referring_file)
+        if (
+            path is None
+            and (tail_match := repositories.get_index(referring_file).find_by_suffix(stated_path, referring_file))
+            is not None
+        ):
+            path = sources.format_path(tail_match, referring_file)
+            assumption = f"`{stated_path}` is `{path}` of this repository; name it by that path to be sure"
+        document = None if path is None else _parse_json(path, sources)
         if document is not None:
-            laid.update(_settings(name, document, assumed))
-    return main.altered(overrides={**main.overrides, **laid}) if laid else main
+            overrides.update(_list_settings(name, document, assumption))
+    return main.replace(overrides={**main.overrides, **overrides}) if overrides else main
 
 
-def _read(path: str, sources: Sources) -> Document | None:
-    """A file as JSON; None where `json.load` refuses it, or it is no mapping."""
+def _parse_json(path: str, sources: Sources) -> Document | None:
+    """Return a file as JSON, or None if `json.load` rejects it or it is no mapping."""
     try:
         source = sources.read(path)
         loads(source)
@@ -47,13 +51,13 @@ def _read(path: str, sources: Sources) -> Document | None:
     return document if isinstance(document.root, Mapping) else None
 
 
-def _settings(name: str, document: Document, assumed: str) -> Iterator[tuple[Route, Override]]:
-    """The section as a whole, and each of its settings at its own place."""
-    whole = document.value()
+def _list_settings(name: str, document: Document, assumption: str) -> Iterator[tuple[Route, Override]]:
+    """Yield the section as a whole, and each of its settings at its own place."""
+    value = document.get_value()
     assert isinstance(document.root, Mapping)
-    top = Place(document, Span(document.root.span.start, document.line_end(document.root.span.start)))
-    yield (name,), Override(whole, Origin("user", top, document.path, name, assumed=assumed))
+    top = Place(document, Span(document.root.span.start, document.find_line_end(document.root.span.start)))
+    yield (name,), Override(value, Origin("user", top, document.path, name, assumption=assumption))
     for key, entry in document.root.index.items():
         span = entry.span if isinstance(entry.value, Scalar) else entry.key.span
-        origin = Origin("user", Place(document, span), document.path, f"{name}.{key}", assumed=assumed)
-        yield (name, key), Override(whole[key], origin)
+        origin = Origin("user", Place(document, span), document.path, f"{name}.{key}", assumption=assumption)
+        yield (name, key), Override(value[key], origin)

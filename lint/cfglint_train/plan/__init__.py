@@ -1,1 +1,1 @@
-"""The plan: what one training job will do, where each value comes from, and the releases that it is checked against."""
+"""The plan of a training job: its settings, the origin of each value, and the releases to check against."""

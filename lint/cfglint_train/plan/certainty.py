@@ -1,4 +1,4 @@
-"""How sure a fact is, and what an assumption stands for."""
+"""Certainty grades of facts, and assumptions with their alternatives."""
 
 from __future__ import annotations
 
@@ -12,67 +12,69 @@ CERTAINTIES: Final[tuple[Certainty, ...]] = ("stated", "followed", "assumed", "u
 
 
 class Ground(Frozen):
-    """A fact that a finding rests on."""
+    """A fact that a finding is based on."""
 
     fact: str
     """A plan field (`batch.micro`), a fact about the hardware (`gpu`) or a package."""
     value: Any
     grade: Certainty
     note: str = ""
-    """Where it comes from, or how to state it."""
+    """The source of the fact, or how to state it."""
     source: str = ""
-    """Of evidence about the repository: how it concerns the configuration, with file and line."""
+    """For evidence about the repository: its relation to the configuration, with file and line."""
 
 
 LOWERED: Final = "lowered"
-"""The fact of a ground by which a finding is one level milder: evidence that a key may have been added."""
+"""The fact of a ground that lowers a finding by one level: evidence that a key may have been added."""
 
 
-def unappended(where: str) -> Ground:
-    """That what may give a launch further options gives none that matter."""
-    return Ground("launch:options", where, "assumed", f"{where} adds no option that changes this")
+def assume_no_extra_options(place: str) -> Ground:
+    """Return the assumption that a place which may add options to the launch adds none that matter."""
+    return Ground("launch:options", place, "assumed", f"{place} adds no option that changes this")
 
 
-def freshly_installed(package: str, release: str) -> Ground:
-    """Return the ground that a package is at the release which a fresh installation gets."""
+def assume_fresh_install(package: str, release: str) -> Ground:
+    """Return the assumption that a package is at the release that a fresh installation gets."""
     note = f"{package} {release}, which a fresh installation gets (set `{package}=RELEASE` to be sure)"
     return Ground(f"release:{package}", release, "assumed", note)
 
 
 class Assumption(Frozen):
-    """A fact that no file states, and the other values that it may well have."""
+    """A fact that no file states, with other values that it may have."""
 
     fact: str
-    """A plan field, `gpu`, `model`, `fork` or a companion's framework."""
+    """A plan field, `gpu`, `model`, `fork`, or a companion's framework."""
     value: Any
     note: str
-    """What is assumed and how to state it, after the word "assumes"."""
+    """The assumption and how to state the fact, after the word "assumes"."""
     others: tuple[Any, ...] = ()
-    """Other admissible values, the two ends; empty where it has too many to try: then every verdict rests on it."""
+    """The two ends of the other possible values; empty if there are too many to try, so that every verdict depends on
+    it.
+    """
     source: str = ""
-    """As of a ground."""
+    """For evidence about the repository: its relation to the configuration, with file and line."""
 
     @property
     def ground(self) -> Ground:
-        """The fact as a finding carries it."""
+        """The ground for a finding that depends on this assumption."""
         return Ground(self.fact, self.value, "assumed", self.note, self.source)
 
 
 class Scenario(Frozen):
-    """A finding asked again where assumed facts have other values."""
+    """A recheck of a finding with other values for assumed facts."""
 
     facts: tuple[tuple[str, Any], ...]
     holds: bool
-    """Whether it is found there, too."""
+    """True if the finding still holds with these values."""
 
 
-def worst(grades: tuple[Certainty, ...]) -> Certainty:
-    """The lowest of some grades; "stated" where there are none."""
+def find_worst_grade(grades: tuple[Certainty, ...]) -> Certainty:
+    """Return the lowest grade, or "stated" if there are none."""
     return max(grades, key=CERTAINTIES.index, default="stated")
 
 
-def grade(origin: Origin | None) -> Certainty:
-    """The grade of a fact by its origin. A framework's default follows from its release."""
+def grade_origin(origin: Origin | None) -> Certainty:
+    """Return the grade of a fact by its origin. A framework's default follows from its release."""
     if origin is None:
         return "unknown"
     return _GRADES[origin.kind]
@@ -87,8 +89,8 @@ _GRADES: Final[dict[str, Certainty]] = {
 }
 
 
-def where(place: Place | None, note: str) -> str:
-    """Where a fact stands, for a reader: file and line, or what says it."""
+def describe_place(place: Place | None, note: str) -> str:
+    """Return the file and line of a place, or `note` if there is no place."""
     if place is None:
         return note
-    return f"{place.document.path}:{place.document.position(place.span.start).line}"
+    return f"{place.document.path}:{place.document.locate(place.span.start).line}"

@@ -1,4 +1,4 @@
-"""The named values of plan fields, each set once: `plan.fields` types its fields with them and lists them."""
+"""Named values of plan fields, each set defined once; `plan.fields` uses them as types and lists them."""
 
 from __future__ import annotations
 
@@ -8,73 +8,73 @@ Tuning = Literal[
     "full", "freeze", "lora", "adalora", "fourierft", "hra", "ia3", "ln_tuning", "loha", "miss", "oft",
     "prefix_tuning", "prompt_tuning", "vera",
 ]  # fmt: skip
-"""What is trained. `freeze`: some layers only; the rest are adapters by PEFT's names."""
+"""`freeze` trains some layers; the values after it are PEFT adapters."""
 
 ReferenceModel = Literal["none", "full", "adapter-off"]
-"""A second copy of the policy for preference losses: none, a whole model, or the same weights without the adapter."""
+"""Reference policy of preference losses; `adapter-off` is the same weights without the adapter."""
 
 Format = Literal[
     "fp32", "bf16", "fp16", "fp8", "int8", "nf4", "fp4", "int4", "mxfp4", "nvfp4", "none",
 ]  # fmt: skip
-"""Number formats; `none` where there is no such copy."""
+"""Number formats; `none` if there is no such copy."""
 
 Compute = Literal["bf16", "fp16", "fp32", "fp8"]
-"""Number formats of matrix products."""
+"""Format of matrix products."""
 
 Checkpointing = Literal["none", "full", "selective", "selective_ops", "every_n", "fine_grained", "budget"]
-"""Which activations are recomputed: full is every block, selective keeps attention outputs, selective_ops keeps every
-second matrix product's, too."""
+"""`full` recomputes every block. `selective` keeps attention outputs, `selective_ops` also every second matrix product.
+"""
 
 ActivationOffload = Literal["none", "cpu", "disk"]
-"""Where kept activations wait."""
+"""Place where kept activations wait."""
 
 FusedLoss = Literal[
     "none", "liger", "cce", "chunked", "chunked_logits", "liger_pairs", "liger_unpaired", "liger_policy",
     "liger_distilled", "triton", "log_softmax", "rows", "rows_in_place", "row_kernel", "odds", "odds_rows",
     "odds_kernel", "tiles", "checkpointed", "checkpointed_half", "compiled_shifted",
 ]  # fmt: skip
-"""cce: cut cross-entropy; chunked: only the fp32 upcast; triton: flash-attn's. Liger's losses of preferences, one pair
-(DPO, ORPO) or one answer (KTO) at a time, of a policy (GRPO), and of a teacher's student (JSD). log_softmax:
-log-probabilities of whole logits at once, or (rows) of one sequence at a time; rows_in_place: of logits that are
-divided by the temperature where they are; row_kernel: by a kernel. odds: log-probabilities and the cross-entropy of the
-chosen answers. tiles: log-probabilities without logits, by tiles of the output matrix.
-checkpointed: chunks of 256 tokens, each recomputed, with an fp32 copy of the output matrix, or (half) without one.
-compiled_shifted: torch.compile covers the loss, of a copy of the logits without the last ones, and not the whole model.
+"""`cce`: cut cross-entropy. `chunked`: only the fp32 upcast is chunked. `triton`: flash-attn's kernel. `liger_*`:
+Liger's preference losses, by pair (DPO, ORPO), by answer (KTO), of a policy (GRPO) and of a student (JSD).
+`log_softmax`: log-probabilities of all logits at once; `rows`: one sequence at a time; `rows_in_place`: divided by the
+temperature in place; `row_kernel`: by a kernel. `odds*`: plus the cross-entropy of chosen answers. `tiles`:
+log-probabilities without logits. `checkpointed`: recomputed chunks of 256 tokens with an fp32 copy of the output
+matrix; `checkpointed_half`: without it. `compiled_shifted`: torch.compile covers only the loss of shifted logits.
 """
 
 Strategy = Literal["none", "ddp", "zero", "fsdp1", "fsdp2", "device_map"]
-"""none is one GPU, zero is DeepSpeed."""
+"""`none` is one GPU, `zero` is DeepSpeed."""
 
 FSDP: Final = ("fsdp1", "fsdp2")
-"""The strategies that are FSDP, of either generation."""
+"""The FSDP strategies of both generations."""
 
 Sharding = Literal["full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2"]
-"""FSDP's strategies."""
+"""FSDP's sharding strategies."""
 
 SplitVocabulary = Literal["none", "head", "ends", "all"]
-"""What tensor parallelism splits besides the layers: head (the output matrix; every rank has all logits), ends
-(embedding and output matrix; the same), all (embedding, output matrix and logits)."""
+"""Parts that tensor parallelism splits in addition to the layers: the output matrix (`head`), also the embedding
+(`ends`), or also the logits (`all`).
+"""
 
 Schedule = Literal["1f1b", "gpipe", "interleaved_1f1b", "looped_bfs", "zero_bubble", "zbv"]
-"""Of a pipeline; zero_bubble is the interleaved one."""
+"""`zero_bubble` is the interleaved variant."""
 
 Offload = Literal["none", "cpu", "nvme"]
-"""Where parameters or optimizer states wait."""
+"""Place where the states wait."""
 
 Wrapping = Literal["block", "block_and_size", "group", "size", "root"]
-"""FSDP units: block_and_size is blocks, embedding and head; root is one unit."""
+"""FSDP units; `block_and_size`: blocks, embedding and head; `root`: one unit."""
 
 Projection = Literal["std", "reverse_std", "left", "right", "full"]
-"""Which side of a gradient GaLore projects: std is the shorter one, full both."""
+"""Side that GaLore projects: `std` the shorter, `full` both."""
 
 Implementation = Literal[
     "fused", "foreach", "single", "bitsandbytes", "torchao", "deepspeed", "cpu", "custom",
     "anyprecision", "apex", "npu", "xla",
 ]  # fmt: skip
-"""What computes an optimizer step."""
+"""Implementation of the optimizer step."""
 
 Padding = Literal["max_length", "longest", "none"]
-"""max_length: always the full length; none: no sequence is padded, and there is no mask."""
+"""`max_length`: always the full length; `none`: no padding and no mask."""
 
 SaveStrategy = Literal["no", "steps", "epoch", "best"]
 """When checkpoints are written."""
@@ -83,10 +83,10 @@ EvalStrategy = Literal["no", "steps", "epoch"]
 """When the model is evaluated."""
 
 StateDict = Literal["full", "sharded", "local"]
-"""How FSDP saves."""
+"""FSDP's format of saved weights."""
 
 Engine = Literal["none", "vllm", "sglang", "hf"]
-"""What generates rollouts."""
+"""Engine that generates rollouts."""
 
 EngineMode = Literal["colocate", "server", "pool"]
-"""Where rollouts are generated: on the training GPUs, by a server, on GPUs of the job's own."""
+"""On the training GPUs, by a server, or on separate GPUs of the job."""

@@ -1,4 +1,7 @@
-"""How long a run is at most: several rules compare an interval with it, and the checkpoints that it writes follow."""
+"""Upper limit of a run's length.
+
+Several rules compare intervals with it, and the number of checkpoints depends on it.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,27 @@ from cfglint_train.plan.fields import Plan
 from cfglint_train.plan.names import Field
 
 
-def stated_by(plan: Plan) -> Field:
-    """The field that says how long the run is at most, where something does."""
+def get_length_field(plan: Plan) -> Field:
+    """Return the field that limits the length of the run."""
     batch = plan.batch
     if batch.steps is not None:
         return "batch.steps"
     return "batch.samples" if batch.tokens is None else "batch.tokens"
 
 
-def most_steps(plan: Plan) -> int | None:
-    """Optimizer steps of the whole run (rollouts in PPO), at most; None where no limit is stated.
+def compute_max_steps(plan: Plan) -> int | None:
+    """Return the largest number of optimizer steps (rollouts in PPO), or None if no limit is stated.
 
-    A limit of samples counts like the data that is there: packing and filters leave fewer rows of it.
+    A limit of samples counts like the existing data: packing and filters leave fewer rows of it.
     """
     batch = plan.batch
     if batch.steps is not None:
         return batch.steps
-    each = batch.global_ if plan.data_parallel else None  # it follows from the ranks, or is divided among them
+    samples_per_step = batch.global_ if plan.data_parallel else None  # it depends on the ranks or is divided among them
     if batch.tokens is not None:
-        tokens = (each or 0) * (plan.sequence.length or 0)
+        tokens = (samples_per_step or 0) * (plan.sequence.length or 0)
         return ceil(batch.tokens / tokens) if tokens else None
-    each = plan.rollout.batch or each
-    if batch.samples is None or batch.epochs is None or not each:
+    samples_per_step = plan.rollout.batch or samples_per_step
+    if batch.samples is None or batch.epochs is None or not samples_per_step:
         return None
-    return ceil(ceil(batch.samples / each) * batch.epochs)
+    return ceil(ceil(batch.samples / samples_per_step) * batch.epochs)

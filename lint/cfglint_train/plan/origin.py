@@ -1,4 +1,4 @@
-"""Where the value of a field comes from, and how sure it is."""
+"""Origins of field values, and the certainty of each."""
 
 from __future__ import annotations
 
@@ -8,39 +8,44 @@ from cfglint_train.foundation.typed import Any, Literal
 
 
 class Place:
-    """A span of a document: where a setting stands, or where a finding points."""
+    """A span of a document: the place of a setting, or of a finding."""
 
-    __slots__ = ("document", "known")
+    __slots__ = ("document", "stored_span")
 
     def __init__(self, document: Document, span: Span | None) -> None:
+        """Store document and span; a subclass may find the span later."""
         self.document = document
-        self.known = span
+        self.stored_span = span
 
     @property
     def span(self) -> Span:
-        """The bytes of the place."""
-        assert self.known is not None
-        return self.known
+        """Bytes of the place."""
+        assert self.stored_span is not None
+        return self.stored_span
 
     def __eq__(self, other: object) -> bool:
+        """Compare document and span."""
         return isinstance(other, Place) and self.document is other.document and self.span == other.span
 
     def __hash__(self) -> int:
+        """Hash the identity of the document and the span."""
         return hash((id(self.document), self.span))
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the place with its span."""
         return Place, (self.document, self.span)
 
     def __repr__(self) -> str:
+        """Return the path and the span."""
         return f"Place({self.document.path!r}, {self.span})"
 
 
 class Origin(Frozen):
-    """Where a field's value comes from.
+    """The origin of a field's value.
 
-    `kind`: explicit (the configuration states it, at `place`), default (the framework's own, of release `note`),
-    inferred (from other fields, named in `note`), user (flag, pragma, setting or launch script, named in `note`),
-    assumed (not stated; `note` says how to state it).
+    `kind` is explicit (stated in the configuration, at `place`), default (the framework's default in release `note`),
+    inferred (from other fields, named in `note`), user (flag, pragma, setting or launch script, named in `note`) or
+    assumed (not stated; `note` explains how to state it).
     """
 
     kind: Literal["explicit", "default", "inferred", "user", "assumed"]
@@ -49,14 +54,14 @@ class Origin(Frozen):
     key: str = ""
     """The setting as its framework spells it."""
     framework: str = ""
-    """The framework whose lens read it; empty for what no lens says."""
-    assumed: str = ""
-    """What a stated value rests on where it is only a default: `$MBS` is 16 unless the environment sets it."""
-    beyond: bool = False
-    """No formula covers what the run does, as `note` says: whatever else is stated, it is not estimated."""
+    """The framework whose lens read it; empty if no lens did."""
+    assumption: str = ""
+    """The assumption behind a stated value that is only a default: `$MBS` is 16 unless the environment sets it."""
+    is_unsupported: bool = False
+    """True if no formula covers the run, for the reason in `note`; it is not estimated then."""
 
 
-class Value(Frozen):
+class FieldValue(Frozen):
     """A field's value with its origin."""
 
     value: Any

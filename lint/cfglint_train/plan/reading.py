@@ -1,81 +1,83 @@
-"""Values and origins of plan fields while lenses, companions and inference gather them."""
+"""Resolved plans: values and origins of plan fields while lenses, companions and inference collect them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.plan.fields import FIELDS, TRAINS_THE_MODEL, Plan
+from cfglint_train.plan.fields import FIELDS, FULL_MODEL_TUNING, Plan
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.plan.origin import FieldValue, Origin
 
 
 class ResolvedPlan:
-    """Values and origins of plan fields while they are gathered. Later puts win."""
+    """Values and origins of plan fields during collection. Later values win."""
 
     __slots__ = ("values",)
 
-    def __init__(self, values: Mapping[Field, Value] | None = None) -> None:
-        self.values: dict[Field, Value] = dict(values or {})
+    def __init__(self, values: Mapping[Field, FieldValue] | None = None) -> None:
+        """Copy the values."""
+        self.values: dict[Field, FieldValue] = dict(values or {})
 
     def put(self, field: Field, value: Any, origin: Origin) -> None:
-        """State a field. Raises KeyError for a name that is no field."""
-        if field not in _PLACES:
+        """Set a field. Raise `KeyError` for an unknown field."""
+        if field not in _INDICES:
             raise KeyError(field)
-        self.values[field] = Value(value, origin)
+        self.values[field] = FieldValue(value, origin)
 
-    def infer(self, field: Field, value: Any, note: str, assumed: str = "") -> None:
-        """State a field that follows from others, unless the configuration states it itself.
+    def infer(self, field: Field, value: Any, note: str, assumption: str = "") -> None:
+        """Set a field that follows from others, unless the configuration states it itself.
 
-        A stated value that cannot be read stays unknown. `assumed`: what it follows by that is not stated.
+        A stated value that cannot be read stays unknown. `assumption` names an unstated fact that the inference uses.
         """
-        known = self.values.get(field)
-        kind = "inferred" if known is None else known.origin.kind
+        present = self.values.get(field)
+        kind = "inferred" if present is None else present.origin.kind
         if value is not None and (
-            kind in ("inferred", "assumed") or (kind == "default" and known is not None and known.value is None)
+            kind in ("inferred", "assumed") or (kind == "default" and present is not None and present.value is None)
         ):
-            self.put(field, value, Origin("inferred", note=note, assumed=assumed))
+            self.put(field, value, Origin("inferred", note=note, assumption=assumption))
 
     def get(self, field: Field) -> Any:
-        """The value of a field, None where it is unknown."""
-        known = self.values.get(field)
-        return None if known is None else known.value
+        """Return the value of a field, or None if it is unknown."""
+        present = self.values.get(field)
+        return None if present is None else present.value
 
-    def origin(self, field: Field) -> Origin | None:
-        """Where the value comes from, None where it is unknown."""
-        known = self.values.get(field)
-        return None if known is None else known.origin
+    def get_origin(self, field: Field) -> Origin | None:
+        """Return the origin of a field's value, or None if it is unknown."""
+        present = self.values.get(field)
+        return None if present is None else present.origin
 
-    def stated(self, field: Field) -> bool:
-        """Whether the configuration or the user says it in so many words."""
-        origin = self.origin(field)
+    def is_stated(self, field: Field) -> bool:
+        """Return whether the configuration or the user states the field explicitly."""
+        origin = self.get_origin(field)
         return origin is not None and origin.kind in ("explicit", "user")
 
     @property
-    def unreadable(self) -> frozenset[Field]:
-        """The fields that are stated, with a value that cannot be determined."""
-        stated = ("explicit", "user")
+    def unreadable_fields(self) -> frozenset[Field]:
+        """Fields that are stated with a value that cannot be determined."""
+        stated_kinds = ("explicit", "user")
         return frozenset(
-            field for field, value in self.values.items() if value.value is None and value.origin.kind in stated
+            field for field, value in self.values.items() if value.value is None and value.origin.kind in stated_kinds
         )
 
     def update(self, other: ResolvedPlan) -> None:
-        """Take over every field of another reading."""
+        """Copy every field of another plan."""
         self.values.update(other.values)
 
-    def __iter__(self) -> Iterator[tuple[Field, Value]]:
+    def __iter__(self) -> Iterator[tuple[Field, FieldValue]]:
+        """Iterate over the fields and their values."""
         return iter(self.values.items())
 
     @property
-    def world(self) -> int | None:
-        """`Plan.world`, while the plan is still being made."""
+    def world_size(self) -> int | None:
+        """`Plan.world_size` of the unfinished plan."""
         nodes, gpus = self.get("launch.nodes"), self.get("launch.gpus_per_node")
         return nodes * gpus if nodes and gpus else None
 
     @property
     def data_parallel(self) -> int | None:
-        """`Plan.data_parallel`, while the plan is still being made."""
-        world = self.world
+        """`Plan.data_parallel` of the unfinished plan."""
+        world = self.world_size
         axes: tuple[Field, ...] = ("parallel.tensor", "parallel.pipeline", "parallel.context")
         others = 1
         for axis in axes:
@@ -84,31 +86,32 @@ class ResolvedPlan:
 
     @property
     def trains_adapter(self) -> bool:
-        """`Plan.trains_adapter`, while the plan is still being made."""
-        return self.get("method.tuning") not in TRAINS_THE_MODEL
+        """`Plan.trains_adapter` of the unfinished plan."""
+        return self.get("method.tuning") not in FULL_MODEL_TUNING
 
-    def plan(self) -> Plan:
-        """The typed records."""
-        # By what is known: that is a third of the fields.
+    def build_plan(self) -> Plan:
+        """Return the typed records."""
+        # Go by the known fields, which are about a third of all.
         groups: list[list[Any]] = [[None] * len(record._fields) for record in _GROUPS]
         for field, value in self.values.items():
-            group, place = _PLACES[field]
+            group, place = _INDICES[field]
             groups[group][place] = value.value
         return Plan._make(record._make(fields) for record, fields in zip(_GROUPS, groups))
 
 
 _GROUPS: Final[tuple[Any, ...]] = tuple(map(type, Plan._field_defaults.values()))
 
-# Full name of a field -> the number of its group, and its own number there.
-_PLACES: Final[Mapping[Field, tuple[int, int]]] = dict(
+# Full name of a field -> the index of its group, and its index in the group.
+_INDICES: Final[Mapping[Field, tuple[int, int]]] = dict(
     zip(FIELDS, [(group, place) for group, record in enumerate(_GROUPS) for place in range(len(record._fields))])
 )
 
 
-def merged(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Field, tuple[Any, ...]]]:
-    """What several readings of one run have in common, and the values of the fields in which they differ.
+def merge_plans(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Field, tuple[Any, ...]]]:
+    """Return the common fields of several plans of one run, and the values of the fields in which they differ.
 
-    Such a field is unknown, whatever the order of the readings; one that only some of them have is one of these.
+    A differing field is unknown in the result, whatever the order of the plans. A field that only some plans have
+    differs.
     """
     first, *others = readings
     if not others:
@@ -117,30 +120,34 @@ def merged(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Field, 
     differing: dict[Field, tuple[Any, ...]] = {}
     for field in sorted({field for reading in readings for field, _ in reading}):
         values = [reading.values.get(field) for reading in readings]
-        stated = [value for value in values if value is not None]
-        if len(stated) == len(values) and all(same(one.value, stated[0].value) for one in stated):
-            result.values[field] = stated[0]
+        present = [value for value in values if value is not None]
+        if len(present) == len(values) and all(is_equal(candidate.value, present[0].value) for candidate in present):
+            result.values[field] = present[0]
             continue
-        place = next((one.origin.place for one in stated if one.origin.place is not None), None)
-        names = dict.fromkeys(one.origin.place.document.path for one in stated if one.origin.place is not None)
+        place = next((candidate.origin.place for candidate in present if candidate.origin.place is not None), None)
+        names = dict.fromkeys(
+            candidate.origin.place.document.path for candidate in present if candidate.origin.place is not None
+        )
         note = f"{' and '.join(names)} differ" if len(names) > 1 else "the launches differ"
-        result.put(field, None, Origin("user", place, note, stated[0].origin.key))
-        differing[field] = tuple(None if one is None else one.value for one in values)
+        result.put(field, None, Origin("user", place, note, present[0].origin.key))
+        differing[field] = tuple(None if candidate is None else candidate.value for candidate in values)
     return result, differing
 
 
-# Fields that only repeat how a setting is spelled: they change whenever it does.
+# Fields that only repeat the spelling of a setting; they change whenever the setting does.
 SPELLINGS: Final = frozenset(("optimizer.stated_name",))
 
 
-def changed(
+def find_changed_fields(
     before: ResolvedPlan, after: ResolvedPlan, kinds: Iterable[str] = ("explicit", "default", "user")
 ) -> dict[Field, Any]:
-    """The fields whose stated values differ, with the new values. Inferred fields follow and do not count."""
+    """Return the fields whose stated values differ, with the new values. Inferred fields do not count."""
     fields = {field for reading in (before, after) for field, value in reading if value.origin.kind in kinds}
-    return {field: after.get(field) for field in fields - SPELLINGS if not same(before.get(field), after.get(field))}
+    return {
+        field: after.get(field) for field in fields - SPELLINGS if not is_equal(before.get(field), after.get(field))
+    }
 
 
-def same(one: Any, other: Any) -> bool:
-    """Equality under which a NaN in a file is what it is."""
-    return bool(one == other or (one != one and other != other))
+def is_equal(left: Any, right: Any) -> bool:
+    """Return whether two values are equal, where NaN equals NaN."""
+    return bool(left == right or (left != left and right != right))

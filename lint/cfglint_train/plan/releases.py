@@ -1,151 +1,178 @@
-"""The releases that a run is checked against."""
+"""The package releases that a run is checked against."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.versions import Constraint, release_key
+from cfglint_train.foundation.versions import Constraint, parse_release
 from cfglint_train.plan.origin import Origin, Place
 
 
 class Release(Frozen):
-    """One package at one release."""
+    """A package at one release."""
 
     version: str
     origin: Origin
 
 
-class Allowed(Frozen):
-    """The allowed releases of one package, where none is named."""
+class AllowedReleases(Frozen):
+    """The allowed releases of a package, if no single release is named."""
 
     constraint: Constraint
     origin: Origin
 
 
-class Best(Frozen):
-    """The release that takes most of the keys, where none takes them all."""
+class BestRelease(Frozen):
+    """The release that accepts most of the keys, if none accepts them all."""
 
     release: str
-    taken: int
-    given: int
+    accepted_keys: int
+    used_keys: int
 
 
-class Window(Frozen):
-    """The releases of one package that a configuration may run on."""
+class PossibleReleases(Frozen):
+    """The releases of a package that a configuration may run on."""
 
     package: str
     releases: tuple[str, ...]
-    """The candidates, oldest first: final known releases, or the one that is stated."""
+    """The candidates, oldest first: final known releases, or the stated release."""
     chosen: str
-    """The one whose defaults count: the newest candidate that takes the keys."""
-    stated: bool
-    why: tuple[str, ...] = ()
-    """What narrowed it, each with its place."""
-    before: bool = False
-    """It is stated, or a comment or a setting of the file says, that it is older than the oldest release that cfglint
-    knows."""
-    outdated: bool = False
-    """Whatever runs the file is: every known release refuses it for what such a release took."""
-    earlier: bool = False
-    """It may also be older than the oldest known release."""
-    best: Best | None = None
-    """No candidate takes all keys together: the one that takes most."""
+    """The release whose defaults count: the newest candidate that accepts the keys."""
+    is_stated: bool
+    reasons: tuple[str, ...] = ()
+    """The reasons that narrowed the candidates, each with its place."""
+    is_too_old: bool = False
+    """True if it is stated (also in a comment or a setting of the file) to be older than the oldest known release."""
+    is_outdated: bool = False
+    """True if every known release rejects the file, because of a key that only older releases accepted."""
+    can_be_older: bool = False
+    """True if it may also be older than the oldest known release."""
+    best: BestRelease | None = None
+    """The release that accepts most keys, if no candidate accepts them all."""
 
 
 class Exclusion(Frozen):
     """A pinned package that the pinned release of a framework excludes."""
 
     package: str
-    stated: str
-    """What is pinned, as comparisons."""
+    pin: str
+    """The pin as comparisons."""
     place: Place
     release: str
-    """The framework's release; the newest, where several are allowed."""
-    wanted: str
-    """What that release requires."""
-    other: Place
-    """Where the framework is pinned."""
+    """The framework's release; the newest if several are allowed."""
+    requirement: str
+    """The requirement of that release."""
+    framework_place: Place
+    """The place of the framework's pin."""
 
 
 class Releases:
-    """The releases that a run is checked against, by package name in lower case; what is not here is unknown."""
+    """The releases that a run is checked against, by package name in lower case; other packages are unknown."""
 
-    __slots__ = ("_windows", "exclusions", "fresh", "known", "older", "ranges", "windows")
+    __slots__ = (
+        "_candidates",
+        "allowed_releases",
+        "by_package",
+        "candidate_finders",
+        "exclusions",
+        "fresh_releases",
+        "outdated_packages",
+    )
 
     def __init__(
         self,
-        known: Mapping[str, Release] | None = None,
-        ranges: Mapping[str, Allowed] | None = None,
-        windows: Mapping[str, Callable[[], Window]] | None = None,
-        older: frozenset[str] = frozenset(),
-        fresh: Mapping[str, str] | None = None,
+        by_package: Mapping[str, Release] | None = None,
+        allowed_releases: Mapping[str, AllowedReleases] | None = None,
+        candidate_finders: Mapping[str, Callable[[], PossibleReleases]] | None = None,
+        outdated_packages: frozenset[str] = frozenset(),
+        fresh_releases: Mapping[str, str] | None = None,
     ) -> None:
-        self.known: dict[str, Release] = dict(known or {})
-        self.ranges: dict[str, Allowed] = dict(ranges or {})
-        """What the repository's requirements allow, where that is more than one release."""
-        self.windows: dict[str, Callable[[], Window]] = dict(windows or {})
-        """How to find the candidates of a package; few configurations have a finding that asks for them."""
-        self.older = older
+        """Copy the mappings."""
+        self.by_package: dict[str, Release] = dict(by_package or {})
+        self.allowed_releases: dict[str, AllowedReleases] = dict(allowed_releases or {})
+        """Package -> the releases that the repository's requirements allow, if there are several."""
+        self.candidate_finders: dict[str, Callable[[], PossibleReleases]] = dict(candidate_finders or {})
+        """Package -> a function that finds its candidates; few findings need them."""
+        self.outdated_packages = outdated_packages
         """Packages that are stated to be older than the oldest known release."""
-        self.fresh: dict[str, str] = dict(fresh or {})
-        """The release that a fresh installation gets, of each package where that one refuses keys in use."""
+        self.fresh_releases: dict[str, str] = dict(fresh_releases or {})
+        """Package -> the release that a fresh installation gets, if that release rejects keys in use."""
         self.exclusions: tuple[Exclusion, ...] = ()
         """Pins that cannot be installed together."""
-        self._windows: dict[str, Window] = {}
+        self._candidates: dict[str, PossibleReleases] = {}
 
-    def window(self, package: str) -> Window:
-        """The candidate releases of a package. Raises KeyError where its release is unknown."""
-        if package not in self._windows:
-            make = self.windows.get(package)
-            self._windows[package] = self._alone(package) if make is None else make()
-        return self._windows[package]
+    def find_candidates(self, package: str) -> PossibleReleases:
+        """Return the candidate releases of a package. Raise `KeyError` if its release is unknown."""
+        if package not in self._candidates:
+            make = self.candidate_finders.get(package)
+            self._candidates[package] = self._build_single_candidate(package) if make is None else make()
+        return self._candidates[package]
 
-    def _alone(self, package: str) -> Window:
-        release = self.known[package]
-        return Window(
+    def _build_single_candidate(self, package: str) -> PossibleReleases:
+        release = self.by_package[package]
+        return PossibleReleases(
             package,
             (release.version,),
             release.version,
-            self.stated(package),
+            self.is_stated(package),
             (release.origin.note,),
-            before=package in self.older,
+            is_too_old=package in self.outdated_packages,
         )
 
     def get(self, package: str) -> str | None:
-        """The release of a package, or None."""
-        release = self.known.get(package)
+        """Return the release of a package, or None."""
+        release = self.by_package.get(package)
         return None if release is None else release.version
 
-    def at_least(self, package: str, version: str) -> bool | None:
-        """Whether the package is at `version` or later; None where its release is unknown."""
-        certain = self.certain(package, version)
-        known = self.get(package)
-        return certain if certain is not None or known is None else release_key(known) >= release_key(version)
+    def is_at_least(self, package: str, version: str) -> bool | None:
+        """Return whether the package is at `version` or later, or None if its release is unknown."""
+        certain = self.is_certainly_at_least(package, version)
+        version_known = self.get(package)
+        return (
+            certain
+            if certain is not None or version_known is None
+            else parse_release(version_known) >= parse_release(version)
+        )
 
-    def certain(self, package: str, version: str) -> bool | None:
-        """Whether the package is at `version` or later, as stated and not by assumption; else None."""
-        if self.stated(package):
-            return release_key(self.known[package].version) >= release_key(version)
-        allowed = self.ranges.get(package)
-        known = allowed is not None and allowed.origin.kind != "assumed"
-        return allowed.constraint.at_least(version) if allowed is not None and known else None
+    def is_certainly_at_least(self, package: str, version: str) -> bool | None:
+        """Return whether the package is at `version` or later if that is stated rather than assumed, else None."""
+        if self.is_stated(package):
+            return parse_release(self.by_package[package].version) >= parse_release(version)
+        allowed = self.allowed_releases.get(package)
+        is_known = allowed is not None and allowed.origin.kind != "assumed"
+        return allowed.constraint.is_at_least(version) if allowed is not None and is_known else None
 
-    def stated(self, package: str) -> bool:
-        """Whether it was named (by a flag, a setting, a pragma, a pin) rather than cfglint taking the newest."""
-        release = self.known.get(package)
+    def is_stated(self, package: str) -> bool:
+        """Return whether a flag, setting, pragma or pin names the release, so that it is not just the newest."""
+        release = self.by_package.get(package)
         return release is not None and release.origin.kind in ("user", "explicit")
 
-    def assumed(self, package: str) -> bool:
-        """Whether the release is unknown, so that cfglint takes the newest, or has none."""
-        release = self.known.get(package)
+    def is_assumed(self, package: str) -> bool:
+        """Return whether the release is unknown, so that cfglint uses the newest release or none."""
+        release = self.by_package.get(package)
         return release is None or release.origin.kind == "assumed"
 
-    def at(self, package: str, version: str) -> Releases:
-        """These releases, with another of one package, and of the framework that it holds."""
-        was, stated = self.known[package], Release(version, Origin("user", note="another admissible release"))
-        return Releases({name: stated if known is was else known for name, known in self.known.items()}, self.ranges)
+    def replace_release(self, package: str, version: str) -> Releases:
+        """Return these releases with a different release of one package.
 
-    def with_defaults(self, defaults: Mapping[str, Release]) -> Releases:
-        """These releases, completed from others."""
-        return Releases({**defaults, **self.known}, self.ranges, self.windows, self.older, self.fresh)
+        The framework that contains the package shares its release record and changes with it.
+        """
+        previous, replacement = (
+            self.by_package[package],
+            Release(version, Origin("user", note="another possible release")),
+        )
+        return Releases(
+            {name: replacement if release is previous else release for name, release in self.by_package.items()},
+            self.allowed_releases,
+        )
+
+    def add_defaults(self, defaults: Mapping[str, Release]) -> Releases:
+        """Return these releases, completed from others."""
+        return Releases(
+            {**defaults, **self.by_package},
+            self.allowed_releases,
+            self.candidate_finders,
+            self.outdated_packages,
+            self.fresh_releases,
+        )

@@ -1,1 +1,1 @@
-"""Releases: which versions a configuration runs on."""
+"""Releases: the versions on which a config runs."""

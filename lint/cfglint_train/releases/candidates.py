@@ -1,8 +1,13 @@
-"""The releases of a package that a configuration may run on, where none is stated.
+"""Candidate releases: the releases of a package on which a config may run if none is stated.
 
-A release is a candidate where requirement files allow it, a comment of the file does not name another, the
-packages that are stated beside it can be installed with it, and it takes the keys in use. What contradicts all releases
-that are left narrows nothing.
+A release is a candidate if it meets these conditions:
+
+- requirement files allow it;
+- no comment of the file names another release;
+- the packages that are stated beside it can be installed with it;
+- it accepts the keys in use.
+
+Evidence that contradicts all remaining releases is ignored.
 """
 
 from __future__ import annotations
@@ -15,11 +20,11 @@ from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING
-from cfglint_train.foundation.versions import Constraint, around, is_final, release_key
+from cfglint_train.foundation.versions import Constraint, add_final_release, is_final, parse_release
 from cfglint_train.frameworks.framework import Framework
-from cfglint_train.frameworks.registry import packages, vocabulary_of
-from cfglint_train.frameworks.requires import Requires, requires
-from cfglint_train.plan.releases import Best, Releases, Window
+from cfglint_train.frameworks.registry import find_vocabulary, list_packages
+from cfglint_train.frameworks.requires import PackageRequirements, load_requirements
+from cfglint_train.plan.releases import BestRelease, PossibleReleases, Releases
 from cfglint_train.releases.statements import ReleaseStatements
 
 if TYPE_CHECKING:
@@ -27,224 +32,273 @@ if TYPE_CHECKING:
 
 
 class CandidateReleases(Frozen):
-    """The releases that are left, oldest first, and what narrowed them."""
+    """Remaining releases, oldest first, and the evidence that excluded others."""
 
     releases: tuple[str, ...]
-    why: tuple[str, ...] = ()
-    commented: tuple[tuple[Constraint, str], ...] = ()
+    reasons: tuple[str, ...] = ()
+    comments: tuple[tuple[Constraint, str], ...] = ()
     """Releases that comments of the file name, each with its place."""
 
-    def narrowed(self, test: Callable[[str], bool], why: str) -> CandidateReleases:
-        """Those that pass a test; all of them where none does."""
-        kept = tuple([release for release in self.releases if test(release)])
-        less = kept and len(kept) < len(self.releases)
-        return self._replace(releases=kept, why=(*self.why, why)) if less else self
+    def narrow(self, test: Callable[[str], bool], reason: str) -> CandidateReleases:
+        """Return the releases that pass a test, or all if none does."""
+        remaining = tuple([release for release in self.releases if test(release)])
+        is_narrower = remaining and len(remaining) < len(self.releases)
+        return self._replace(releases=remaining, reasons=(*self.reasons, reason)) if is_narrower else self
 
 
-def candidates(framework: Framework, document: Document, root: Route, stated: ReleaseStatements) -> CandidateReleases:
-    """The releases of a framework that are allowed; none where what is allowed is unknown here.
+def find_candidate_releases(
+    framework: Framework, document: Document, root: Route, statements: ReleaseStatements
+) -> CandidateReleases:
+    """Return the allowed releases of a framework, or none if cfglint knows no allowed release.
 
-    What comments and other packages say counts among the releases that take the keys in use.
+    Comments and other packages narrow the releases that accept the keys in use.
     """
-    package, keys = framework.listed.package, framework.keys
-    known = (framework.newest,) if keys is None else keys.vocabulary.releases
-    found = CandidateReleases(_finished(known, framework.newest), commented=tuple(_commented(document, package)))
-    allowed = stated.allowed(package)
+    package, keys = framework.manifest.package, framework.keys
+    known_releases = (framework.default_release,) if keys is None else keys.vocabulary.releases
+    candidate_releases = CandidateReleases(
+        _filter_finished(known_releases, framework.default_release),
+        comments=tuple(_find_commented_releases(document, package)),
+    )
+    allowed = statements.get_allowed_range(package)
     if allowed is not None:
-        within = tuple([release for release in found.releases if allowed.constraint.allows(release)])
-        beyond = allowed.constraint.newest(known)
-        found = found._replace(releases=within or (() if beyond is None else (beyond,)), why=(allowed.origin.note,))
+        allowed_releases = tuple(
+            [release for release in candidate_releases.releases if allowed.constraint.is_satisfied_by(release)]
+        )
+        newest_allowed = allowed.constraint.find_newest(known_releases)
+        candidate_releases = candidate_releases._replace(
+            releases=allowed_releases or (() if newest_allowed is None else (newest_allowed,)),
+            reasons=(allowed.origin.note,),
+        )
     hints: list[tuple[Callable[[str], bool], str]] = [
-        *((constraint.allows, why) for constraint, why in found.commented),
+        *((constraint.is_satisfied_by, reason) for constraint, reason in candidate_releases.comments),
         *(
-            (partial(_fits, framework.name, other, constraint), why)
-            for other, constraint, why in stated.installed()
+            (partial(_is_installable, framework.name, other, constraint), reason)
+            for other, constraint, reason in statements.list_installed()
             if other != package
         ),
     ]
     if hints and keys is not None:
-        left = found._replace(releases=taking(found.releases, keys.in_use(document, root)).releases)
-        for test, why in hints:
-            left = left.narrowed(test, why)
-        if left.why != found.why:
-            return left
-    return found
+        narrowed = candidate_releases._replace(
+            releases=filter_by_keys(candidate_releases.releases, keys.find_used_keys(document, root)).releases
+        )
+        for test, reason in hints:
+            narrowed = narrowed.narrow(test, reason)
+        if narrowed.reasons != candidate_releases.reasons:
+            return narrowed
+    return candidate_releases
 
 
 @lru_cache(maxsize=64)
-def _finished(known: tuple[str, ...], newest: str) -> tuple[str, ...]:
-    """The releases up to one that are not under development."""
-    return tuple([release for release in known if is_final(release) and release_key(release) <= release_key(newest)])
+def _filter_finished(releases: tuple[str, ...], newest: str) -> tuple[str, ...]:
+    """Return the finished releases up to `newest`."""
+    return tuple(
+        [release for release in releases if is_final(release) and parse_release(release) <= parse_release(newest)]
+    )
 
 
-def _fits(framework: str, package: str, constraint: Constraint, release: str) -> bool:
-    """Whether a release of a framework can be installed beside a package, as far as their bounds show."""
-    asked = requires(framework, release).needed.get(package)
-    return asked is None or not Constraint((*asked.comparisons, *constraint.comparisons)).impossible
+def _is_installable(framework: str, package: str, constraint: Constraint, release: str) -> bool:
+    """Return whether the bounds of a framework's release allow a package version beside it."""
+    required = load_requirements(framework, release).required.get(package)
+    return required is None or not Constraint((*required.comparisons, *constraint.comparisons)).is_impossible
 
 
-def _commented(document: Document, package: str) -> Iterable[tuple[Constraint, str]]:
-    """Releases that comments of the file name: `# axolotl 0.6`, `# tested with axolotl>=0.9`."""
+def _find_commented_releases(document: Document, package: str) -> Iterable[tuple[Constraint, str]]:
+    """Yield releases that comments of the file name: `# axolotl 0.6`, `# tested with axolotl>=0.9`."""
     text = document.source.decode("utf-8", "replace")
-    if not any(name in text.lower() for name in _names(package)):
-        return  # before an expression is compiled for it
-    pattern = _naming(package)
+    if not any(name in text.lower() for name in _list_package_names(package)):
+        return  # Avoids compiling the pattern.
+    pattern = _compile_release_pattern(package)
     if pattern.search(text) is None:
         return
-    for comment in document.comments():
+    for comment in document.list_comments():
         for match in pattern.finditer(comment.text):
-            line = document.position(comment.span.start).line
+            line = document.locate(comment.span.start).line
             operator, release = match[1] or "==", match[2]
             bound = f"{release}.*" if operator in ("=", "==") else release
             yield Constraint((("==" if operator == "=" else operator, bound),)), f"the comment in line {line}"
 
 
 @cache
-def _names(package: str) -> frozenset[str]:
-    """What a package is called, in lower case."""
-    of = packages().get(package)
-    return frozenset() if of is None else frozenset(name.lower() for name in (*of.spellings, *of.distributions))
+def _list_package_names(package: str) -> frozenset[str]:
+    """Return the names of a package in lower case."""
+    manifest = list_packages().get(package)
+    return (
+        frozenset()
+        if manifest is None
+        else frozenset(name.lower() for name in (*manifest.spellings, *manifest.distributions))
+    )
 
 
 @cache
-def _naming(package: str) -> re.Pattern[str]:
-    """A package and one of its releases, in running text."""
-    names = "|".join(sorted(map(re.escape, _names(package)), key=len, reverse=True))
+def _compile_release_pattern(package: str) -> re.Pattern[str]:
+    """Return a pattern for a package followed by a release, in text."""
+    names = "|".join(sorted(map(re.escape, _list_package_names(package)), key=len, reverse=True))
     return re.compile(rf"(?<![\w./-])(?:{names})[ \t]*(>=|<=|==|=|<|>)?[ \t]*v?(\d+\.\d+(?:\.\d+)*)(?![\w/])", re.I)
 
 
-class Taken(Frozen):
-    """What the keys in use make of some releases."""
+class KeySupport(Frozen):
+    """Releases filtered by the keys in use."""
 
     releases: tuple[str, ...]
-    """Those that take every key that one of them takes; all of them where none does."""
-    best: Best | None
-    """Where none does: the newest of those that take most."""
+    """Releases that accept every key that any of them accepts, or all releases if there are none."""
+    best: BestRelease | None
+    """Newest release that accepts the most keys, if none accepts all of them."""
 
 
-def taking(releases: tuple[str, ...], uses: Iterable[KeyUse]) -> Taken:
-    """Check the keys in use against some releases. A key that none of them takes is no evidence."""
+def filter_by_keys(releases: tuple[str, ...], uses: Iterable[KeyUse]) -> KeySupport:
+    """Return the support of releases for the keys in use. A key that no release accepts is no evidence."""
     uses = list(uses)
     programs = [use for use in uses if use.entry is None]
-    releases = tuple([one for one in releases if all(use.takes(one) for use in programs)]) or releases
-    live = [row for use in uses if use.entry is not None and any(row := use.among(releases))]
-    counts = [sum(column) for column in zip(*live, strict=True)]
-    fitting = tuple([release for release, count in zip(releases, counts, strict=False) if count == len(live)])
-    if fitting or not live:
-        return Taken(fitting or releases, None)
-    most = max(range(len(releases)), key=lambda place: (counts[place], place))
-    return Taken(releases, Best(releases[most], counts[most], len(live)))
+    releases = (
+        tuple([candidate for candidate in releases if all(use.is_accepted_by(candidate) for use in programs)])
+        or releases
+    )
+    supported = [row for use in uses if use.entry is not None and any(row := use.check_releases(releases))]
+    counts = [sum(column) for column in zip(*supported, strict=True)]
+    fitting = tuple([release for release, count in zip(releases, counts, strict=False) if count == len(supported)])
+    if fitting or not supported:
+        return KeySupport(fitting or releases, None)
+    best_index = max(range(len(releases)), key=lambda place: (counts[place], place))
+    return KeySupport(releases, BestRelease(releases[best_index], counts[best_index], len(supported)))
 
 
-def _is_before(
-    framework: Framework, document: Document, root: Route, found: CandidateReleases, left: tuple[str, ...]
+def _is_older_than_known(
+    framework: Framework,
+    document: Document,
+    root: Route,
+    candidate_releases: CandidateReleases,
+    releases: tuple[str, ...],
 ) -> bool:
-    """Whether a comment or a setting of a file is of a release before the oldest known one.
+    """Return whether a comment or setting of a file is of a release before the oldest known release.
 
-    What only upstream's examples lost counts where no setting is of a later release than the oldest.
+    A setting that only upstream's examples lost counts if no setting is of a release after the oldest.
     """
     keys = framework.keys
     if keys is None:
         return False
     first = keys.vocabulary.releases[0]
-    if any(constraint.at_least(first) is False for constraint, _ in found.commented):
+    if any(constraint.is_at_least(first) is False for constraint, _ in candidate_releases.comments):
         return True
-    return keys.is_earlier(document, root) or (left[:1] == (first,) and keys.is_dated(document, root))
+    return keys.has_earlier_keys(document, root) or (releases[:1] == (first,) and keys.has_dated_keys(document, root))
 
 
-def window(
+def build_possible_releases(
     framework: Framework,
     document: Document,
     root: Route,
-    stated: ReleaseStatements,
-    found: CandidateReleases,
+    statements: ReleaseStatements,
+    candidate_releases: CandidateReleases,
     chosen: str,
-) -> Window:
-    """The window of the release that is chosen among the candidates for a framework's configuration."""
-    package = framework.listed.package
-    uses = [] if framework.keys is None else framework.keys.in_use(document, root)
-    taken = taking(found.releases, uses)
-    if _excluded(framework, stated):
-        return _holding(package, taken, chosen, found.why)
-    before = _is_before(framework, document, root, found, taken.releases) or stated.is_former(package)
-    outdated = before or (framework.keys is not None and framework.keys.is_outdated(document, root))
-    earlier = before or _earliest(framework, taken.releases)
-    return _holding(package, taken, chosen, found.why, before, outdated, earlier)
+) -> PossibleReleases:
+    """Return the possible releases of a framework, with `chosen`, for a config."""
+    package = framework.manifest.package
+    uses = [] if framework.keys is None else framework.keys.find_used_keys(document, root)
+    support = filter_by_keys(candidate_releases.releases, uses)
+    if _is_older_excluded(framework, statements):
+        return _create_possible_releases(package, support, chosen, candidate_releases.reasons)
+    is_before = _is_older_than_known(
+        framework, document, root, candidate_releases, support.releases
+    ) or statements.is_former(package)
+    is_outdated = is_before or (framework.keys is not None and framework.keys.is_outdated(document, root))
+    can_be_earlier = is_before or _has_oldest_release(framework, support.releases)
+    return _create_possible_releases(
+        package, support, chosen, candidate_releases.reasons, is_before, is_outdated, can_be_earlier
+    )
 
 
-def beside(
-    host: Framework, found: Releases, framework: Framework, document: Document, root: Route, package: str
-) -> Window:
-    """The window of a package beside a host framework: what one of the host's candidates allows, and the keys take.
+def build_companion_releases(
+    host: Framework, releases: Releases, framework: Framework, document: Document, root: Route, package: str
+) -> PossibleReleases:
+    """Return the possible releases of a package beside a host framework.
 
-    `framework` is the one whose keys the document holds: the host itself, or that of a companion.
+    A candidate of the host must allow them, and they must accept the keys. `framework` is the owner of the document's
+    keys: the host itself, or that of a companion.
     """
-    chosen, own = found.known[package].version, found.window(host.listed.package)
-    left = CandidateReleases(_releases(package, host.name, own.releases, chosen))
-    allowed = found.ranges.get(package)
+    chosen, host_candidates = releases.by_package[package].version, releases.find_candidates(host.manifest.package)
+    remaining = CandidateReleases(_list_releases(package, host.name, host_candidates.releases, chosen))
+    allowed = releases.allowed_releases.get(package)
     if allowed is not None:
-        left = left.narrowed(allowed.constraint.allows, allowed.origin.note)
-    installable = _allowed(package, host.name, own.releases, left.releases)
-    left = left.narrowed(installable.__contains__, f"{host.title} {own.releases[0]} to {own.releases[-1]}")
-    keys, listed = framework.keys, framework.listed
-    decides = keys is not None and package in (listed.package, listed.beside)
-    other = None if package == listed.package else package
-    taken = taking(left.releases, keys.in_use(document, root, other) if keys is not None and decides else [])
-    if chosen not in taken.releases:
-        taken = Taken(left.releases, None)  # what the host installs is known better than what the file was written for
-    return _holding(package, taken, chosen, left.why, own.before, own.outdated, own.before)
+        remaining = remaining.narrow(allowed.constraint.is_satisfied_by, allowed.origin.note)
+    installable = _filter_installable(package, host.name, host_candidates.releases, remaining.releases)
+    remaining = remaining.narrow(
+        installable.__contains__, f"{host.title} {host_candidates.releases[0]} to {host_candidates.releases[-1]}"
+    )
+    keys, listed = framework.keys, framework.manifest
+    decides = keys is not None and package in (listed.package, listed.companion_package)
+    other_package = None if package == listed.package else package
+    support = filter_by_keys(
+        remaining.releases, keys.find_used_keys(document, root, other_package) if keys is not None and decides else []
+    )
+    if chosen not in support.releases:
+        support = KeySupport(remaining.releases, None)  # the host's requirement is stronger evidence than the keys
+    return _create_possible_releases(
+        package,
+        support,
+        chosen,
+        remaining.reasons,
+        host_candidates.is_too_old,
+        host_candidates.is_outdated,
+        host_candidates.is_too_old,
+    )
 
 
 @lru_cache(maxsize=256)
-def _releases(package: str, host: str, own: tuple[str, ...], chosen: str) -> tuple[str, ...]:
-    """The final releases of a package, oldest first: those of its vocabulary, and those that the host's requirements
-    name, which a vocabulary without a change at that release does not list.
+def _list_releases(package: str, host: str, host_releases: tuple[str, ...], chosen: str) -> tuple[str, ...]:
+    """Return the final releases of a package, oldest first, from its vocabulary and the host's requirements.
+
+    A vocabulary does not list releases without a change, but the host's requirements may name them.
     """
-    name = vocabulary_of(package)
-    known = set[str]()
+    name = find_vocabulary(package)
+    names = set[str]()
     if name is not None:
         vocabulary = load(name)
-        known.update(vocabulary.packages.get(package, vocabulary.releases))
-    asked = _asked(host, own)
-    stated = [one.needed.get(package) or one.extras.get(package) for one in asked]
-    bounds = [bound for one in stated if one is not None for _, bound in one.comparisons]
-    known.update(bound for bound in bounds if not bound.endswith(".*"))
-    return tuple([release for release in sorted({*known, chosen}, key=release_key) if is_final(release)])
+        names.update(vocabulary.packages.get(package, vocabulary.releases))
+    host_requirements = _list_host_requirements(host, host_releases)
+    constraints = [item.required.get(package) or item.extras.get(package) for item in host_requirements]
+    bounds = [bound for item in constraints if item is not None for _, bound in item.comparisons]
+    names.update(bound for bound in bounds if not bound.endswith(".*"))
+    return tuple([release for release in sorted({*names, chosen}, key=parse_release) if is_final(release)])
 
 
 @lru_cache(maxsize=256)
-def _allowed(package: str, host: str, own: tuple[str, ...], releases: tuple[str, ...]) -> frozenset[str]:
-    """Those of a package's releases that one of the host's can be installed with."""
-    asked = _asked(host, own)
-    return frozenset([release for release in releases if any(one.allows(package, release) for one in asked)])
+def _filter_installable(
+    package: str, host: str, host_releases: tuple[str, ...], releases: tuple[str, ...]
+) -> frozenset[str]:
+    """Return the releases of a package that can be installed with one of the host's releases."""
+    host_requirements = _list_host_requirements(host, host_releases)
+    return frozenset(
+        [release for release in releases if any(item.can_install(package, release) for item in host_requirements)]
+    )
 
 
-def _asked(host: str, own: tuple[str, ...]) -> list[Requires]:
-    """What the candidates of a host framework may require."""
-    return [requires(host, one) for release in own for one in around(release)]
+def _list_host_requirements(host: str, host_releases: tuple[str, ...]) -> list[PackageRequirements]:
+    """Return the requirements of the candidates of a host framework."""
+    return [load_requirements(host, neighbour) for release in host_releases for neighbour in add_final_release(release)]
 
 
-def _holding(
+def _create_possible_releases(
     package: str,
-    taken: Taken,
+    support: KeySupport,
     chosen: str,
-    why: tuple[str, ...],
-    before: bool = False,
-    outdated: bool = False,
-    earlier: bool = False,
-) -> Window:
-    releases = taken.releases if chosen in taken.releases else (chosen,)
-    return Window(package, releases, chosen, False, why, before, outdated, earlier, taken.best)
+    reasons: tuple[str, ...],
+    is_before: bool = False,
+    is_outdated: bool = False,
+    can_be_earlier: bool = False,
+) -> PossibleReleases:
+    releases = support.releases if chosen in support.releases else (chosen,)
+    return PossibleReleases(
+        package, releases, chosen, False, reasons, is_before, is_outdated, can_be_earlier, support.best
+    )
 
 
-def _excluded(framework: Framework, stated: ReleaseStatements) -> bool:
-    """Whether requirements exclude every release before the oldest known one."""
+def _is_older_excluded(framework: Framework, statements: ReleaseStatements) -> bool:
+    """Return whether requirements exclude every release before the oldest known release."""
     if framework.keys is None:
         return True
-    allowed = stated.allowed(framework.listed.package)
-    return allowed is not None and allowed.constraint.at_least(framework.keys.vocabulary.releases[0]) is True
+    allowed = statements.get_allowed_range(framework.manifest.package)
+    return allowed is not None and allowed.constraint.is_at_least(framework.keys.vocabulary.releases[0]) is True
 
 
-def _earliest(framework: Framework, left: tuple[str, ...]) -> bool:
-    """Whether the oldest known release is a candidate, so that those before it are as well."""
-    return framework.keys is not None and left[:1] == (framework.keys.vocabulary.releases[0],)
+def _has_oldest_release(framework: Framework, releases: tuple[str, ...]) -> bool:
+    """Return whether the oldest known release is a candidate, so that older releases are possible, too."""
+    return framework.keys is not None and releases[:1] == (framework.keys.vocabulary.releases[0],)

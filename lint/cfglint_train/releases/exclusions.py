@@ -1,4 +1,4 @@
-"""Requirements of one repository that cannot be installed together, according to the framework's own requirements."""
+"""Exclusions: requirements of a repository that conflict with the framework's own requirements."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from cfglint_train.documents.lines import LinesDocument
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import TYPE_CHECKING
-from cfglint_train.foundation.versions import Constraint, around
+from cfglint_train.foundation.versions import Constraint, add_final_release
 from cfglint_train.frameworks.framework import Framework
-from cfglint_train.frameworks.requires import requires
+from cfglint_train.frameworks.requires import load_requirements
 from cfglint_train.plan.origin import Place
 from cfglint_train.plan.releases import Exclusion
 from cfglint_train.releases.statements import ReleaseStatements
@@ -19,55 +19,59 @@ if TYPE_CHECKING:
     from cfglint_train.releases.pins.search import ResolvedPin
 
 
-def exclusions(framework: Framework, stated: ReleaseStatements) -> Iterator[Exclusion]:
-    """The packages whose pins no release that the framework's own pin allows can be installed with."""
-    package = framework.listed.package
-    own = _pinned(stated, package)
-    if own is None or framework.keys is None:
+def find_exclusions(framework: Framework, statements: ReleaseStatements) -> Iterator[Exclusion]:
+    """Yield the packages whose pins conflict with every release that the framework's own pin allows."""
+    package = framework.manifest.package
+    framework_pin = _get_binding_pin(statements, package)
+    if framework_pin is None or framework.keys is None:
         return
-    exact = own.constraint.exact
-    known = framework.keys.vocabulary.releases if exact is None else around(exact)
-    releases = [release for release in known if exact is not None or own.constraint.allows(release)]
-    for other in stated.pins:
-        pinned = _pinned(stated, other)
-        if other == package or pinned is None or _resolved(own, pinned):
+    exact = framework_pin.constraint.exact_release
+    candidates = framework.keys.vocabulary.releases if exact is None else add_final_release(exact)
+    releases = [
+        release for release in candidates if exact is not None or framework_pin.constraint.is_satisfied_by(release)
+    ]
+    for other in statements.pins:
+        package_pin = _get_binding_pin(statements, other)
+        if other == package or package_pin is None or _is_locked_together(framework_pin, package_pin):
             continue
-        asked = [requires(framework.name, release).needed.get(other) for release in releases]
-        if asked and all(one is not None and _excludes(one, pinned.constraint) for one in asked):
+        required = [load_requirements(framework.name, release).required.get(other) for release in releases]
+        if required and all(
+            constraint is not None and _is_exclusive(constraint, package_pin.constraint) for constraint in required
+        ):
             yield Exclusion(
                 other,
-                str(pinned.constraint),
-                _place(pinned.pins[0], stated),
+                str(package_pin.constraint),
+                _build_place(package_pin.pins[0], statements),
                 exact or releases[-1],
-                str(asked[-1]),
-                _place(own.pins[0], stated),
+                str(required[-1]),
+                _build_place(framework_pin.pins[0], statements),
             )
 
 
-def _pinned(stated: ReleaseStatements, package: str) -> ResolvedPin | None:
-    """What the requirement files say of a package, where that counts. What a fork requires is not known."""
+def _get_binding_pin(statements: ReleaseStatements, package: str) -> ResolvedPin | None:
+    """Return the pin of a package, or None if it does not count. Requirements of a fork are unknown."""
     from cfglint_train.releases.pins.readers import COPIED
 
-    settled = stated.pins.get(package)
-    if settled is None or settled.fork is not None or not settled.constraint.comparisons:
+    pin = statements.pins.get(package)
+    if pin is None or pin.fork is not None or not pin.constraint.comparisons:
         return None
-    if settled.pins[0].weight == COPIED:
+    if pin.pins[0].weight == COPIED:
         return None
-    return settled if settled.agreed and not settled.optional and package not in stated.facts else None
+    return pin if pin.is_consistent and not pin.is_optional and package not in statements.facts else None
 
 
-def _resolved(one: ResolvedPin, other: ResolvedPin) -> bool:
-    """Whether both are what a lock file settled on, overrides included."""
+def _is_locked_together(first: ResolvedPin, second: ResolvedPin) -> bool:
+    """Return whether both pins are from a lock file, which includes overrides."""
     from cfglint_train.releases.pins.readers import LOCKED
 
-    return one.pins[0].weight == other.pins[0].weight == LOCKED
+    return first.pins[0].weight == second.pins[0].weight == LOCKED
 
 
-def _excludes(one: Constraint, other: Constraint) -> bool:
-    return Constraint((*one.comparisons, *other.comparisons)).impossible
+def _is_exclusive(first: Constraint, second: Constraint) -> bool:
+    return Constraint((*first.comparisons, *second.comparisons)).is_impossible
 
 
-def _place(pin: Pin, stated: ReleaseStatements) -> Place:
-    """The line of a requirement file."""
-    document = LinesDocument(stated.named(pin.path), regular_files.read(pin.path))
-    return Place(document, document.line(pin.line))
+def _build_place(pin: Pin, statements: ReleaseStatements) -> Place:
+    """Return the line of a pin in its requirement file."""
+    document = LinesDocument(statements.named(pin.path), regular_files.read(pin.path))
+    return Place(document, document.find_line_span(pin.line))

@@ -1,8 +1,8 @@
-"""What a run's framework takes by default at the other releases that it may run on.
+"""Other releases: defaults of a run's framework at the other releases on which it may run.
 
-A default that all candidates share follows from the configuration; one that differs between them is assumed (design.md,
-section 7). The configuration is read once more at every candidate, so that this holds for each framework, and for
-defaults that code decides on as for those of a table.
+A default that all candidates share follows from the config; a default that differs between them is assumed (design.md,
+section 7). The config is read again at every candidate, so that this works for each framework, for defaults in code and
+in tables.
 """
 
 from __future__ import annotations
@@ -13,80 +13,94 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Auto, Config
-from cfglint_train.frameworks.lens_types import is_fixed
+from cfglint_train.frameworks.lens_types import has_fixed_default
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Value
-from cfglint_train.plan.reading import ResolvedPlan, same
+from cfglint_train.plan.origin import FieldValue
+from cfglint_train.plan.reading import ResolvedPlan, is_equal
 
 RELEASE: Final = "release:"
-"""Prefix of a package of unknown release, among the facts of a run that are no plan fields."""
+"""Prefix of a package of unknown release, among the facts of a run that are not plan fields."""
 
 
-class Elsewhere(Frozen):
-    """A candidate whose defaults are others than those of the release that counts."""
+class AlternativeDefaults(Frozen):
+    """A candidate release whose defaults differ from those of the chosen release."""
 
     fact: str
     chosen: str
-    """The release that counts."""
+    """Release whose defaults are used."""
     release: str
-    defaults: Mapping[Field, Value | None]
-    """None where it has no default."""
+    defaults: Mapping[Field, FieldValue | None]
+    """Default by field, or None if the release has none."""
 
 
-def elsewhere(configs: Iterable[Config], base: ResolvedPlan) -> tuple[Elsewhere, ...]:
-    """One candidate, the newest, for each set of other defaults than those in what the files of a run say together."""
-    return tuple(found for config in configs for package in _packages(config) for found in _each(config, package, base))
+def find_alternative_defaults(configs: Iterable[Config], base: ResolvedPlan) -> tuple[AlternativeDefaults, ...]:
+    """Return the newest candidate for each distinct set of defaults of a run's files."""
+    return tuple(
+        alternative
+        for config in configs
+        for package in _list_packages(config)
+        for alternative in _find_for_package(config, package, base)
+    )
 
 
-def _packages(config: Config) -> Iterator[str]:
-    """The packages whose defaults a configuration takes, where the release is not stated."""
-    listed = frameworks.load(config.framework).listed
-    for package in (listed.package, listed.beside):
-        if package in config.releases.known and not config.releases.stated(package):
+def _list_packages(config: Config) -> Iterator[str]:
+    """Yield the packages of unstated release whose defaults a config uses."""
+    manifest = frameworks.load(config.framework).manifest
+    for package in (manifest.package, manifest.companion_package):
+        if package in config.releases.by_package and not config.releases.is_stated(package):
             yield package
 
 
-def _each(config: Config, package: str, base: ResolvedPlan) -> Iterator[Elsewhere]:
-    window = config.releases.window(package)
+def _find_for_package(config: Config, package: str, base: ResolvedPlan) -> Iterator[AlternativeDefaults]:
+    window = config.releases.find_candidates(package)
     framework = frameworks.load(config.framework)
-    here = frameworks.read(config) if len(window.releases) > 1 else ResolvedPlan()
-    # A lens all of whose fields are stated has no default that could be another.
-    moving = {field for lens in framework.lenses if not is_fixed(lens) for field in lens.fields}
+    current = frameworks.read_config(config) if len(window.releases) > 1 else ResolvedPlan()
+    # A lens whose fields are all stated has no default that could differ.
+    default_fields = {field for lens in framework.lenses if not has_fixed_default(lens) for field in lens.fields}
     lenses = tuple(
         lens
         for lens in framework.lenses
-        if not moving.isdisjoint(lens.fields) and any(_is_default(here.values.get(one)) for one in lens.fields)
+        if not default_fields.isdisjoint(lens.fields)
+        and any(_is_default(current.values.get(name)) for name in lens.fields)
     )
     fields = {field for lens in lenses for field in lens.fields}
-    taken = {field: _plain(here.values.get(field)) for field in fields if _is_of_both(field, base, here)}
-    found: list[Mapping[Field, Value | None]] = []
+    current_defaults = {
+        field: _get_value(current.values.get(field)) for field in fields if _is_default_in_both(field, base, current)
+    }
+    seen: list[Mapping[Field, FieldValue | None]] = []
     for release in reversed(window.releases):
         if release == window.chosen:
             continue
-        there = frameworks.read_by(lenses, config.at(package, release)).values
+        other_values = frameworks.read_lenses(lenses, config.replace_release(package, release)).values
         defaults = {
-            field: there.get(field)
-            for field, own in taken.items()
-            if _is_default(other := there.get(field)) and not same(own, _plain(other))
+            field: other_values.get(field)
+            for field, default in current_defaults.items()
+            if _is_default(other := other_values.get(field)) and not is_equal(default, _get_value(other))
         }
-        if defaults and not any(_alike(defaults, other) for other in found):
-            found.append(defaults)
-            yield Elsewhere(f"{RELEASE}{package}", window.chosen, release, defaults)
+        if defaults and not any(_is_same(defaults, other) for other in seen):
+            seen.append(defaults)
+            yield AlternativeDefaults(f"{RELEASE}{package}", window.chosen, release, defaults)
 
 
-def _is_of_both(field: Field, base: ResolvedPlan, here: ResolvedPlan) -> bool:
-    """Whether a configuration takes a default for a field, and the run with it."""
-    known, own = base.values.get(field), here.values.get(field)
-    return _is_default(known) and _is_default(own) and same(_plain(known), _plain(own))
+def _is_default_in_both(field: Field, base: ResolvedPlan, config_plan: ResolvedPlan) -> bool:
+    """Return whether both the config and the run use the default of a field."""
+    run_value, config_value = base.values.get(field), config_plan.values.get(field)
+    return (
+        _is_default(run_value)
+        and _is_default(config_value)
+        and is_equal(_get_value(run_value), _get_value(config_value))
+    )
 
 
-def _is_default(value: Value | None) -> bool:
+def _is_default(value: FieldValue | None) -> bool:
     return value is None or (value.origin.kind == "default" and not isinstance(value.value, Auto))
 
 
-def _alike(one: Mapping[Field, Value | None], other: Mapping[Field, Value | None]) -> bool:
-    return one.keys() == other.keys() and all(same(_plain(one[field]), _plain(other[field])) for field in one)
+def _is_same(first: Mapping[Field, FieldValue | None], second: Mapping[Field, FieldValue | None]) -> bool:
+    return first.keys() == second.keys() and all(
+        is_equal(_get_value(first[field]), _get_value(second[field])) for field in first
+    )
 
 
-def _plain(value: Value | None) -> Any:
+def _get_value(value: FieldValue | None) -> Any:
     return None if value is None else value.value

@@ -1,4 +1,4 @@
-"""What the requirement files around a configuration say of releases, found once per folder."""
+"""Requirements: the pins of the requirement files around a config, read once per folder."""
 
 from __future__ import annotations
 
@@ -12,35 +12,36 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from cfglint_train.releases.pins.search import ResolvedPin
 
-# How the names of requirement files begin, and how they may end: most folders have none, and only then is
-# `releases/pins` imported.
+# Start and end of the names of requirement files. Most folders have none, and `releases/pins` is imported only for
+# those that have.
 _BEGINNINGS: Final = (
     "requirement", "reqs.", "req.", "constraints", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pylock.",
     "environment", "conda", "env.y", "dockerfile", "containerfile", "docker", "setup.py", "setup.cfg",
     "pixi.", "pipfile",
 )  # fmt: skip
 _ENDINGS: Final = ("requirements.txt", "requirements.in", "requirement.txt", ".dockerfile")
-_SIGNS: Final = (b"git+", b"git clone", b"/tree/")
+_REVISION_MARKS: Final = (b"git+", b"git clone", b"/tree/")
 
 
 class Requirements:
-    """The requirement files of the folders that were asked for."""
+    """Requirement files of the folders in use."""
 
     __slots__ = ("_found", "_roots")
 
     def __init__(self, roots: Roots) -> None:
+        """Create an empty cache."""
         self._roots = roots
         self._found: dict[str, Mapping[str, ResolvedPin]] = {}
 
-    def around(self, path: str) -> dict[str, ResolvedPin]:
-        """The statements about each package around a file; the nearest folder that mentions it counts."""
-        found: dict[str, ResolvedPin] = {}
-        for folder in self._folders(os.path.dirname(os.path.abspath(path))):
-            for package, settled in self._in(folder).items():
-                found.setdefault(package, settled)
-        return found
+    def collect_pins(self, path: str) -> dict[str, ResolvedPin]:
+        """Return the pins around a file by package; the nearest folder that mentions a package counts."""
+        pins: dict[str, ResolvedPin] = {}
+        for folder in self._list_folders(os.path.dirname(os.path.abspath(path))):
+            for package, pin in self._read_folder(folder).items():
+                pins.setdefault(package, pin)
+        return pins
 
-    def _in(self, folder: str) -> Mapping[str, ResolvedPin]:
+    def _read_folder(self, folder: str) -> Mapping[str, ResolvedPin]:
         if folder not in self._found:
             try:
                 names = [name for name in os.listdir(folder) if _is_candidate(folder, name)]
@@ -48,28 +49,28 @@ class Requirements:
                 names = []
             self._found[folder] = {}
             if names:
-                from cfglint_train.releases.pins.search import pins_of
+                from cfglint_train.releases.pins.search import read_folder_pins
 
-                self._found[folder] = pins_of(folder, names)
+                self._found[folder] = read_folder_pins(folder, names)
         return self._found[folder]
 
-    def _folders(self, folder: str) -> tuple[str, ...]:
-        """A folder and those above it up to the root of the repository; without one, the folder alone."""
-        folders, rooted = self._roots.above(folder)
-        return folders if rooted else folders[:1]
+    def _list_folders(self, folder: str) -> tuple[str, ...]:
+        """Return a folder and its parents up to the repository root, or the folder alone outside a repository."""
+        folders, has_root = self._roots.list_folders_above(folder)
+        return folders if has_root else folders[:1]
 
 
 def _is_candidate(folder: str, name: str) -> bool:
     lower = name.lower()
     if lower.startswith("readme") and lower.endswith(".md"):
-        return _names_a_revision(os.path.join(folder, name))
+        return _has_revision(os.path.join(folder, name))
     return lower.startswith(_BEGINNINGS) or lower.endswith(_ENDINGS)
 
 
-def _names_a_revision(path: str) -> bool:
-    """Whether a read-me file may have its reader install a fork; most do not, and are read no further."""
+def _has_revision(path: str) -> bool:
+    """Return whether a README may install a fork; most do not, and are not read further."""
     try:
         text = regular_files.read(path)
     except (OSError, ValueError):
         return False
-    return any(sign in text for sign in _SIGNS)
+    return any(mark in text for mark in _REVISION_MARKS)

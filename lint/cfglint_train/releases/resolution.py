@@ -1,7 +1,7 @@
-"""The releases that a configuration is checked against, each with where it comes from.
+"""Release resolution: choose the releases against which a config is checked, each with its source.
 
-For each package the first of these counts: a flag, a pragma or a setting; what the requirement files of the repository
-pin; for a framework, what the keys in use allow; what the framework's own release installs beside itself; the newest.
+For each package the first of these counts: a flag, a pragma or a setting; a pin of the repository's requirement files;
+for a framework, the releases that the keys in use allow; the version that the framework's release installs; the newest.
 """
 
 from __future__ import annotations
@@ -10,55 +10,67 @@ from functools import partial
 
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import Document, Route
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.key_usage import ReleaseHint
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import vocabulary_of
-from cfglint_train.frameworks.requires import requires
+from cfglint_train.frameworks.registry import find_vocabulary
+from cfglint_train.frameworks.requires import load_requirements
 from cfglint_train.plan.origin import Origin
 from cfglint_train.plan.releases import Release, Releases
 from cfglint_train.releases import candidates
 from cfglint_train.releases.statements import ReleaseStatements
 
 
-def releases_of(framework: Framework, document: Document, root: Route, stated: ReleaseStatements) -> Releases:
-    """The releases for a main configuration."""
-    found = Releases()
-    for package in {*stated.facts, *stated.pins}:
-        known, allowed = stated.release(package), stated.allowed(package)
-        if known is not None:
-            found.known[package] = known
+def resolve_releases(framework: Framework, document: Document, root: Route, statements: ReleaseStatements) -> Releases:
+    """Return the releases for a main config."""
+    releases = Releases()
+    for package in {*statements.facts, *statements.pins}:
+        release, allowed = statements.get_release(package), statements.get_allowed_range(package)
+        if release is not None:
+            releases.by_package[package] = release
         elif allowed is not None:
-            found.ranges[package] = allowed
-    own = framework.listed.package
-    left = None
-    if own not in found.known:
-        left = candidates.candidates(framework, document, root, stated)
-        found.known[own] = _framework(framework, own, document, root, stated, left, found.fresh)
-    found.known[framework.name] = found.known[own]
-    _beside(framework, found)
-    other = framework.listed.beside
-    if other is not None:
-        _keyed_beside(framework, other, found, document, root)
-    for package in found.known:
-        if package not in (own, framework.name) and not found.stated(package):
-            found.windows[package] = partial(candidates.beside, framework, found, framework, document, root, package)
-    if own in stated.pins and len(stated.pins) > 1:
-        from cfglint_train.releases.exclusions import exclusions
+            releases.allowed_releases[package] = allowed
+    framework_package = framework.manifest.package
+    candidate_releases = None
+    if framework_package not in releases.by_package:
+        candidate_releases = candidates.find_candidate_releases(framework, document, root, statements)
+        releases.by_package[framework_package] = _resolve_framework(
+            framework, framework_package, document, root, statements, candidate_releases, releases.fresh_releases
+        )
+    releases.by_package[framework.name] = releases.by_package[framework_package]
+    _add_installed(framework, releases)
+    companion_package = framework.manifest.companion_package
+    if companion_package is not None:
+        _resolve_keyed_package(framework, companion_package, releases, document, root)
+    for package in releases.by_package:
+        if package not in (framework_package, framework.name) and not releases.is_stated(package):
+            releases.candidate_finders[package] = partial(
+                candidates.build_companion_releases, framework, releases, framework, document, root, package
+            )
+    if framework_package in statements.pins and len(statements.pins) > 1:
+        from cfglint_train.releases.exclusions import find_exclusions
 
-        found.exclusions = tuple(exclusions(framework, stated))
-    _limit(framework, own, found)
-    chosen = found.known[own]
-    if left is not None:
-        found.windows[own] = partial(candidates.window, framework, document, root, stated, left, chosen.version)
-    return found
+        releases.exclusions = tuple(find_exclusions(framework, statements))
+    _mark_older(framework, framework_package, releases)
+    chosen = releases.by_package[framework_package]
+    if candidate_releases is not None:
+        releases.candidate_finders[framework_package] = partial(
+            candidates.build_possible_releases,
+            framework,
+            document,
+            root,
+            statements,
+            candidate_releases,
+            chosen.version,
+        )
+    return releases
 
 
-def source(config: Config) -> str | None:
-    """Which release a configuration is checked against and why, where neither the file nor a flag states it."""
-    release = config.releases.known.get(config.framework)
+def describe_source(config: Config) -> str | None:
+    """Return the release against which a config is checked and the reason, or None if the file or a flag states it."""
+    release = config.releases.by_package.get(config.framework)
     if release is None or release.origin.kind != "user" or release.origin.place is not None:
         return None
     if release.origin.note == "command line":
@@ -66,118 +78,142 @@ def source(config: Config) -> str | None:
     return f"checked against {frameworks.load(config.framework).title} {release.version} ({release.origin.note})"
 
 
-def companion(
-    owner: Releases, host: Framework, framework: Framework, document: Document, root: Route, stated: ReleaseStatements
+def resolve_companion_releases(
+    owner: Releases,
+    host: Framework,
+    framework: Framework,
+    document: Document,
+    root: Route,
+    statements: ReleaseStatements,
 ) -> Releases:
-    """The releases for a file that a main configuration names: the main one's, and its own framework's."""
+    """Return the releases for a file that a main config names: those of the main config and of its own framework."""
     name = framework.name
-    found = owner.with_defaults({})
-    if name not in found.known:
-        release = stated.release(name)
+    releases = owner.add_defaults({})
+    if name not in releases.by_package:
+        release = statements.get_release(name)
         if release is None:
-            left = candidates.candidates(framework, document, root, stated)
-            release = _framework(framework, name, document, root, stated, left, found.fresh)
-        found.known[name] = release
-    _limit(framework, name, found)
-    if found.known[name].origin.kind != "user":
-        found.windows[name] = partial(candidates.beside, host, found, framework, document, root, name)
-    return found
+            candidate_releases = candidates.find_candidate_releases(framework, document, root, statements)
+            release = _resolve_framework(
+                framework, name, document, root, statements, candidate_releases, releases.fresh_releases
+            )
+        releases.by_package[name] = release
+    _mark_older(framework, name, releases)
+    if releases.by_package[name].origin.kind != "user":
+        releases.candidate_finders[name] = partial(
+            candidates.build_companion_releases, host, releases, framework, document, root, name
+        )
+    return releases
 
 
-def _limit(framework: Framework, package: str, found: Releases) -> None:
-    """Note where a package is stated to be older than the oldest release that is known."""
+def _mark_older(framework: Framework, package: str, releases: Releases) -> None:
+    """Mark a package that is stated to be older than the oldest known release."""
     if framework.keys is None:
         return
-    first, known, allowed = framework.keys.vocabulary.releases[0], found.known[package], found.ranges.get(package)
-    older = known.origin.kind == "user" and release_key(known.version) < release_key(first)
-    if older or (allowed is not None and allowed.constraint.at_least(first) is False):
-        found.older |= {package, framework.name}
+    first, release, allowed = (
+        framework.keys.vocabulary.releases[0],
+        releases.by_package[package],
+        releases.allowed_releases.get(package),
+    )
+    is_older = release.origin.kind == "user" and parse_release(release.version) < parse_release(first)
+    if is_older or (allowed is not None and allowed.constraint.is_at_least(first) is False):
+        releases.outdated_packages |= {package, framework.name}
 
 
-def _framework(
+def _resolve_framework(
     framework: Framework,
     package: str,
     document: Document,
     root: Route,
-    stated: ReleaseStatements,
-    left: candidates.CandidateReleases,
+    statements: ReleaseStatements,
+    candidate_releases: candidates.CandidateReleases,
     fresh: dict[str, str],
 ) -> Release:
-    """A framework's release where it is not stated, among the candidates that are left. `fresh` gets the newest of
-    them where it refuses keys in use.
+    """Return a framework's release from the remaining candidates if none is stated.
+
+    `fresh` receives the newest candidate if it rejects keys in use.
     """
-    state = f"state {package}=RELEASE"
-    if not left.releases:
-        allowed = stated.allowed(package)
-        first = framework.keys.vocabulary.releases[0] if framework.keys is not None else framework.newest
-        older = allowed is not None and allowed.constraint.at_least(first) is False
-        which = "oldest" if older else "newest"
-        note = f"the {which} known release, where {left.why[0]} asks for another ({state})"
-        return Release(first if older else framework.newest, Origin("assumed", note=note))
-    newest, why = left.releases[-1], " and ".join(left.why)
+    instruction = f"state {package}=RELEASE"
+    if not candidate_releases.releases:
+        allowed = statements.get_allowed_range(package)
+        first = framework.keys.vocabulary.releases[0] if framework.keys is not None else framework.default_release
+        is_older = allowed is not None and allowed.constraint.is_at_least(first) is False
+        rank = "oldest" if is_older else "newest"
+        note = f"the {rank} known release, although {candidate_releases.reasons[0]} asks for another ({instruction})"
+        return Release(first if is_older else framework.default_release, Origin("assumed", note=note))
+    newest, reasons = candidate_releases.releases[-1], " and ".join(candidate_releases.reasons)
     keys = framework.keys
-    found = None if keys is None else keys.told(document, root, newest)
-    if found is not None and keys is not None:
-        taken = candidates.taking(left.releases, keys.in_use(document, root))
-        # A development version may be the only one that has them all.
-        fitting = found.newest(left.releases) or (None if why else found.newest(keys.vocabulary.releases))
+    hint = None if keys is None else keys.infer_release(document, root, newest)
+    if hint is not None and keys is not None:
+        support = candidates.filter_by_keys(candidate_releases.releases, keys.find_used_keys(document, root))
+        # Only a development version may accept all keys.
+        fitting = hint.find_newest(candidate_releases.releases) or (
+            None if reasons else hint.find_newest(keys.vocabulary.releases)
+        )
         if fitting is not None:
             fresh[package] = newest
-            note = f"the newest{f' of those that {why} allows' if why else ''} that accepts all of its keys"
-            return Release(fitting, Origin("inferred", note=f"{note} ({_listed(found)}; {state})"))
-        if taken.best is not None:
-            note = f"no release takes all of its keys; this one takes most ({state})"
-            return Release(taken.best.release, Origin("assumed", note=note))
-    conflict = stated.disagreement(package)
-    because = f", as {conflict} disagree" if conflict else ""
-    if why:
-        return Release(newest, Origin("inferred", note=f"the newest that {why} allows{because} ({state})"))
-    return Release(newest, Origin("assumed", note=f"the newest known release{because} ({state})"))
+            note = f"the newest{f' allowed by {reasons}' if reasons else ''} that accepts all of its keys"
+            return Release(fitting, Origin("inferred", note=f"{note} ({_format_refused(hint)}; {instruction})"))
+        if support.best is not None:
+            note = f"no release accepts all of its keys; this one accepts most ({instruction})"
+            return Release(support.best.release, Origin("assumed", note=note))
+    conflict = statements.describe_conflict(package)
+    suffix = f", because {conflict} disagree" if conflict else ""
+    if reasons:
+        return Release(newest, Origin("inferred", note=f"the newest that {reasons} allows{suffix} ({instruction})"))
+    return Release(newest, Origin("assumed", note=f"the newest known release{suffix} ({instruction})"))
 
 
-def _listed(found: ReleaseHint) -> str:
-    """Why the newest release does not count: the first of the keys that it refuses."""
-    more = f" and {len(found.refused) - 1} more" if len(found.refused) > 1 else ""
-    return f"{found.refused[0]}{more}" if found.refused else "its program was removed"
+def _format_refused(hint: ReleaseHint) -> str:
+    """Return the first key that the newest release rejects, as the reason why it does not count."""
+    suffix = f" and {len(hint.refused_keys) - 1} more" if len(hint.refused_keys) > 1 else ""
+    return f"{hint.refused_keys[0]}{suffix}" if hint.refused_keys else "its program was removed"
 
 
-def _beside(framework: Framework, found: Releases) -> None:
-    """Packages that the framework's release installs with itself, and those of which a range is allowed."""
-    title = f"{framework.title} {found.known[framework.name].version}"
-    release = found.known[framework.name].version
-    installed = framework.installed(release)
-    for package in {*installed, *found.ranges}:
-        if package in found.known:
+def _add_installed(framework: Framework, releases: Releases) -> None:
+    """Add the packages that the framework's release installs, and those with an allowed range."""
+    title = f"{framework.title} {releases.by_package[framework.name].version}"
+    release = releases.by_package[framework.name].version
+    installed = framework.list_installed(release)
+    for package in {*installed, *releases.allowed_releases}:
+        if package in releases.by_package:
             continue
-        allowed, version = found.ranges.get(package), installed.get(package)
-        if version is not None and (allowed is None or allowed.constraint.allows(version)):
-            found.known[package] = Release(version, Origin("inferred", note=f"allowed by {title}"))
-        elif allowed is not None and (name := vocabulary_of(package)) is not None:
-            newest = allowed.constraint.newest(_releases(load(name), package))
+        allowed, version = releases.allowed_releases.get(package), installed.get(package)
+        if version is not None and (allowed is None or allowed.constraint.is_satisfied_by(version)):
+            releases.by_package[package] = Release(version, Origin("inferred", note=f"allowed by {title}"))
+        elif allowed is not None and (name := find_vocabulary(package)) is not None:
+            newest = allowed.constraint.find_newest(_get_releases(load(name), package))
             if newest is not None:
                 note = f"the newest that {allowed.origin.note} allows"
-                found.known[package] = Release(newest, Origin("inferred", note=note))
+                releases.by_package[package] = Release(newest, Origin("inferred", note=note))
 
 
-def _releases(vocabulary: Vocabulary, package: str) -> tuple[str, ...]:
+def _get_releases(vocabulary: Vocabulary, package: str) -> tuple[str, ...]:
     return vocabulary.packages.get(package, vocabulary.releases)
 
 
-def _keyed_beside(framework: Framework, package: str, found: Releases, document: Document, root: Route) -> None:
-    """The release of another package that decides about keys, as training arguments are those of transformers."""
-    known = found.known.get(package)
-    if known is None or known.origin.kind == "user" or framework.keys is None:
+def _resolve_keyed_package(
+    framework: Framework, package: str, releases: Releases, document: Document, root: Route
+) -> None:
+    """Set the release of another package that determines keys, such as transformers for training arguments."""
+    current = releases.by_package.get(package)
+    if current is None or current.origin.kind == "user" or framework.keys is None:
         return
-    told = framework.keys.told(document, root, known.version, package)
-    if told is None:
+    hint = framework.keys.infer_release(document, root, current.version, package)
+    if hint is None:
         return
-    allowed, most = found.ranges.get(package), release_key(known.version)
-    older = [one for one in _releases(framework.keys.vocabulary, package) if release_key(one) <= most]
-    if found.stated(framework.listed.package):  # another release could not be installed beside it
-        asked = requires(framework.name, found.known[framework.name].version)
-        older = [one for one in older if asked.allows(package, one)]
-    fitting = told.newest(release for release in older if allowed is None or allowed.constraint.allows(release))
+    allowed, upper_bound = releases.allowed_releases.get(package), parse_release(current.version)
+    older = [
+        candidate
+        for candidate in _get_releases(framework.keys.vocabulary, package)
+        if parse_release(candidate) <= upper_bound
+    ]
+    if releases.is_stated(framework.manifest.package):  # It must be installable with the framework.
+        required = load_requirements(framework.name, releases.by_package[framework.name].version)
+        older = [candidate for candidate in older if required.can_install(package, candidate)]
+    fitting = hint.find_newest(
+        release for release in older if allowed is None or allowed.constraint.is_satisfied_by(release)
+    )
     if fitting is not None:
-        found.fresh[package] = known.version
-        note = f"the newest that accepts all of its keys ({_listed(told)}; state {package}=RELEASE)"
-        found.known[package] = Release(fitting, Origin("inferred", note=note))
+        releases.fresh_releases[package] = current.version
+        note = f"the newest that accepts all of its keys ({_format_refused(hint)}; state {package}=RELEASE)"
+        releases.by_package[package] = Release(fitting, Origin("inferred", note=note))

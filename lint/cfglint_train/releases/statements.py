@@ -1,4 +1,4 @@
-"""The statements about releases around a document: by the user, and by the requirement files of its repository."""
+"""Release statements about a document: by the user, and by the requirement files of its repository."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.foundation.versions import Constraint
-from cfglint_train.plan.origin import Origin, Value
-from cfglint_train.plan.releases import Allowed, Release
+from cfglint_train.plan.origin import FieldValue, Origin
+from cfglint_train.plan.releases import AllowedReleases, Release
 
 if TYPE_CHECKING:
     from cfglint_train.releases.pins.readers import Pin
@@ -15,64 +15,70 @@ if TYPE_CHECKING:
 
 
 class ReleaseStatements:
-    """The statements about each package."""
+    """Statements about the release of each package."""
 
     __slots__ = ("facts", "named", "pins")
 
     def __init__(
-        self, facts: Mapping[str, Value], pins: Mapping[str, ResolvedPin], named: Callable[[str], str]
+        self, facts: Mapping[str, FieldValue], pins: Mapping[str, ResolvedPin], named: Callable[[str], str]
     ) -> None:
+        """Combine facts of the user with pins of requirement files."""
         self.facts = facts
-        """Package -> release, from flags, pragmas and settings."""
+        """Stated release by package, from flags, pragmas and settings."""
         self.pins = pins
         self.named = named
-        """The path of a file as reports show it."""
+        """Function that formats the path of a file for reports."""
 
-    def release(self, package: str) -> Release | None:
-        """The stated release."""
+    def get_release(self, package: str) -> Release | None:
+        """Return the stated release of a package, or None."""
         if package in self.facts:
             fact = self.facts[package]
             return Release(str(fact.value), fact.origin)
-        settled = self.pins.get(package)
-        if settled is None or not settled.agreed or settled.constraint.exact is None:
+        resolved = self.pins.get(package)
+        if resolved is None or not resolved.is_consistent or resolved.constraint.exact_release is None:
             return None
-        place = self._place(settled.pins[0])
-        if settled.optional:
-            return Release(settled.constraint.exact, Origin("inferred", note=f"an extra in {place}"))
-        return Release(settled.constraint.exact, Origin("user", note=place))
+        place = self._format_place(resolved.pins[0])
+        if resolved.is_optional:
+            return Release(resolved.constraint.exact_release, Origin("inferred", note=f"an extra in {place}"))
+        return Release(resolved.constraint.exact_release, Origin("user", note=place))
 
-    def allowed(self, package: str) -> Allowed | None:
-        """The releases that the requirement files allow, where they name none."""
-        settled = self.pins.get(package)
-        if settled is None or package in self.facts or not settled.agreed:
-            return None
-        if not settled.constraint.comparisons or settled.constraint.exact is not None:
-            return None
-        places = ", ".join(self._place(pin) for pin in settled.pins)
-        note = f"{places} ({settled.constraint})"
-        return Allowed(settled.constraint, Origin("assumed" if settled.optional else "inferred", note=note))
+    def get_allowed_range(self, package: str) -> AllowedReleases | None:
+        """Return the range that requirement files allow, or None.
 
-    def disagreement(self, package: str) -> str:
-        """Where requirement files name releases that exclude each other; empty where they do not."""
-        settled = self.pins.get(package)
-        if settled is None or package in self.facts or settled.agreed:
+        None if they name an exact release or contradict each other.
+        """
+        resolved = self.pins.get(package)
+        if resolved is None or package in self.facts or not resolved.is_consistent:
+            return None
+        if not resolved.constraint.comparisons or resolved.constraint.exact_release is not None:
+            return None
+        places = ", ".join(self._format_place(pin) for pin in resolved.pins)
+        note = f"{places} ({resolved.constraint})"
+        return AllowedReleases(
+            resolved.constraint, Origin("assumed" if resolved.is_optional else "inferred", note=note)
+        )
+
+    def describe_conflict(self, package: str) -> str:
+        """Return the places of requirement files that exclude each other, or an empty string."""
+        resolved = self.pins.get(package)
+        if resolved is None or package in self.facts or resolved.is_consistent:
             return ""
-        return " and ".join(dict.fromkeys(self._place(pin) for pin in settled.pins))
+        return " and ".join(dict.fromkeys(self._format_place(pin) for pin in resolved.pins))
 
     def is_former(self, package: str) -> bool:
-        """Whether a read-me file leads to a repository that the package has left, and nothing names a release."""
-        settled = self.pins.get(package)
-        return settled is not None and settled.former is not None and not settled.is_told
+        """Return whether a README links to a repository that the package has left, and no release is named."""
+        resolved = self.pins.get(package)
+        return resolved is not None and resolved.former_pin is not None and not resolved.is_specified
 
-    def installed(self) -> Iterator[tuple[str, Constraint, str]]:
-        """The packages that are stated to be installed, each with the releases that are allowed and the place."""
+    def list_installed(self) -> Iterator[tuple[str, Constraint, str]]:
+        """Yield the packages that are stated to be installed, each with its constraint and the place."""
         for package, fact in self.facts.items():
             version = str(fact.value)
             yield package, Constraint((("==", version),)), f"{package}={version}"
-        for package, settled in self.pins.items():
-            if package not in self.facts and settled.agreed and not settled.optional:
-                places = ", ".join(self._place(pin) for pin in settled.pins)
-                yield package, settled.constraint, f"{places} ({package}{settled.constraint})"
+        for package, resolved in self.pins.items():
+            if package not in self.facts and resolved.is_consistent and not resolved.is_optional:
+                places = ", ".join(self._format_place(pin) for pin in resolved.pins)
+                yield package, resolved.constraint, f"{places} ({package}{resolved.constraint})"
 
-    def _place(self, pin: Pin) -> str:
+    def _format_place(self, pin: Pin) -> str:
         return f"{self.named(pin.path)}:{pin.line}" if pin.line else self.named(pin.path)

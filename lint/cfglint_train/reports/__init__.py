@@ -1,1 +1,1 @@
-"""Findings as text, JSON and annotations."""
+"""Reports: findings as text, JSON, annotations and other formats."""

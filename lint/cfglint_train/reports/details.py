@@ -1,4 +1,4 @@
-"""What a report shows below a finding's headline: notes, help, the fix, and the other places."""
+"""Lines below a finding's headline: notes, help, fix and related places."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from cfglint_train.documents.document import Position
 from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact
-from cfglint_train.reports.fixes import shown
+from cfglint_train.reports.fixes import mask_fix
 
 
 class RelatedPlace(Frozen):
-    """A further place of a finding."""
+    """A secondary place of a finding."""
 
     path: str
     start: Position
@@ -20,34 +20,34 @@ class RelatedPlace(Frozen):
     message: str
 
 
-def details(finding: Finding, redact: Redact) -> Iterator[tuple[str, str]]:
+def list_details(finding: Finding, redact: Redact) -> Iterator[tuple[str, str]]:
     """Yield a label and a line of text for each note, the help and the fix; credentials are masked.
 
-    The label of a fix that can be written names its applicability; one that is only advice has none.
+    The label of a fix with edits names its applicability; advice has no label.
     """
     for note in finding.notes:
         yield "note", redact(note)
     if finding.help:
         yield "help", redact(finding.help)
     if finding.fix is not None:
-        fix = shown(finding.fix, redact)
+        fix = mask_fix(finding.fix, redact)
         yield (f"fix ({fix.applicability})" if fix.edits else "", fix.message)
 
 
-def labelled(finding: Finding, redact: Redact) -> Iterator[str]:
-    """Yield the same as lines: `help: ...`."""
-    return (f"{label}: {text}" if label else text for label, text in details(finding, redact))
+def format_details(finding: Finding, redact: Redact) -> Iterator[str]:
+    """Yield the details as lines: `help: ...`."""
+    return (f"{label}: {text}" if label else text for label, text in list_details(finding, redact))
 
 
-def related(finding: Finding, redact: Redact) -> Iterator[RelatedPlace]:
-    """Yield the further places of a finding; credentials are masked."""
-    for one in finding.related:
-        document, span = one.place.document, one.place.span
-        start, end = document.position(span.start), document.position(span.end)
-        yield RelatedPlace(document.path, start, end, redact(one.message))
+def list_related_places(finding: Finding, redact: Redact) -> Iterator[RelatedPlace]:
+    """Yield the related places of a finding; credentials are masked."""
+    for related_place in finding.related:
+        document, span = related_place.place.document, related_place.place.span
+        start, end = document.locate(span.start), document.locate(span.end)
+        yield RelatedPlace(document.path, start, end, redact(related_place.message))
 
 
-def related_lines(finding: Finding, redact: Redact) -> Iterator[str]:
-    """Yield the same as lines: `path:line:column: message`."""
-    for one in related(finding, redact):
-        yield f"{one.path}:{one.start.line}:{one.start.column}: {one.message}"
+def format_related_places(finding: Finding, redact: Redact) -> Iterator[str]:
+    """Yield the related places as lines: `path:line:column: message`."""
+    for place in list_related_places(finding, redact):
+        yield f"{place.path}:{place.start.line}:{place.start.column}: {place.message}"

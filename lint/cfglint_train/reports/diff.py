@@ -1,70 +1,72 @@
-"""The diffs and summaries of fixing, safe to print."""
+"""Diffs and summaries of fixes, safe to print."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_train.fixing.loop import Fixed
+from cfglint_train.fixing.loop import FixOutcome
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.redact import redaction
-from cfglint_train.foundation.wording import counted
-from cfglint_train.reports.escape import diff_line, printable
+from cfglint_train.foundation.redact import build_redaction
+from cfglint_train.foundation.wording import format_count
+from cfglint_train.reports.escape import escape_diff_line, escape_text
 
 
 class Diff(Frozen):
-    """Unified diffs of every file that would change."""
+    """Unified diffs of all files that would change."""
 
     lines: tuple[str, ...]
     altered: int
-    """Lines that are shown otherwise than they are: they hold a credential, or what a terminal or a CI would obey."""
+    """Number of lines that contain a credential or a command for terminals or CI systems, and are shown masked."""
 
 
-def unified(fixed: Fixed) -> Diff:
-    """The diffs of all files, ready to be printed; `patch` takes them unless lines were altered."""
+def build_diff(fixed: FixOutcome) -> Diff:
+    """Return the diffs of all files, safe to print; `patch` accepts them unless lines were altered."""
     from difflib import unified_diff
 
-    redact = redaction(fixed.result.secrets)
+    redact = build_redaction(fixed.result.secrets)
     lines: list[str] = []
     altered = 0
     for path, source in sorted(fixed.sources.items()):
-        before, after = _lines(fixed.originals[path]), _lines(source)
-        name = printable(path)
+        before, after = _split_lines(fixed.originals[path]), _split_lines(source)
+        name = escape_text(path)
         for line in unified_diff(before, after, name, name):
             text = line.removesuffix("\n")
-            shown = diff_line(redact(text))
-            altered += shown != text
-            lines.append(shown)
+            escaped = escape_diff_line(redact(text))
+            altered += escaped != text
+            lines.append(escaped)
             if not line.endswith("\n"):
                 lines.append("\\ No newline at end of file")
     return Diff(tuple(lines), altered)
 
 
-def _lines(source: bytes) -> list[str]:
-    """The lines with their `\\n`; the last one may have none."""
+def _split_lines(source: bytes) -> list[str]:
+    r"""Split a text into lines with their `\n`; the last one may have none."""
     *whole, last = source.decode("utf-8", "replace").split("\n")
     return [f"{line}\n" for line in whole] + [last] * bool(last)
 
 
-def promise(fixed: Fixed) -> str:
-    """How much `--fix` would do."""
-    return f"--fix would change {counted(len(fixed.sources), 'file')}."
+def format_promise(fixed: FixOutcome) -> str:
+    """Return how many files `--fix` would change."""
+    return f"--fix would change {format_count(len(fixed.sources), 'file')}."
 
 
-def summary(fixed: Fixed) -> Iterator[str]:
-    """What was fixed, and what was not and why."""
-    redact = redaction(fixed.result.secrets)
-    for one in fixed.applied:
-        yield f"fixed: {printable(one.path)}: {one.code} {printable(redact(one.message))}"
-    yield from refusals(fixed)
+def render_summary(fixed: FixOutcome) -> Iterator[str]:
+    """Yield what was fixed, what was not fixed and why, and the fixes that need a decision."""
+    redact = build_redaction(fixed.result.secrets)
+    for applied_fix in fixed.applied:
+        yield f"fixed: {escape_text(applied_fix.path)}: {applied_fix.code} {escape_text(redact(applied_fix.message))}"
+    yield from render_refusals(fixed)
     for finding in fixed.result.findings:
         fix = finding.intent
-        if fix is not None and fix.decision and fix.applicability == "unsafe":
-            said = printable(redact(f"{fix.message}; {fix.decision}"))
-            yield f"to decide: {printable(finding.path)}: {finding.code} {said}"
+        if fix is not None and fix.advice and fix.applicability == "unsafe":
+            decision = escape_text(redact(f"{fix.message}; {fix.advice}"))
+            yield f"to decide: {escape_text(finding.path)}: {finding.code} {decision}"
 
 
-def refusals(fixed: Fixed) -> Iterator[str]:
-    """What was not fixed, and why."""
-    redact = redaction(fixed.result.secrets)
-    for one in fixed.refused:
-        yield f"not fixed: {printable(one.path)}: {one.code}: {printable(redact(one.reason))}"
+def render_refusals(fixed: FixOutcome) -> Iterator[str]:
+    """Yield what was not fixed, and why."""
+    redact = build_redaction(fixed.result.secrets)
+    for refused_fix in fixed.refused:
+        yield (
+            f"not fixed: {escape_text(refused_fix.path)}: {refused_fix.code}: {escape_text(redact(refused_fix.reason))}"
+        )

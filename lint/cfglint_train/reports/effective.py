@@ -1,4 +1,4 @@
-"""The settings that hold for a path, where each comes from, and which rules they leave on."""
+"""The settings in effect for a path, their sources, and the rules they enable."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from json import dumps
 
 from cfglint_rules.registry import RULES
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Protocol
-from cfglint_train.reports.escape import printable
-from cfglint_train.reports.json import encoded
-from cfglint_train.settings.settings import Settings, most_precise, selects
+from cfglint_train.reports.escape import escape_text
+from cfglint_train.reports.json import encode
+from cfglint_train.settings.settings import Settings, find_most_precise, measure_precision
 
 if TYPE_CHECKING:
     from cfglint_train.settings.house_rules import HouseRule
 
 
-class Selection(Protocol):
-    """The flags that choose rules, as `api.Options` has them."""
+class RuleFlags(Protocol):
+    """The flags that select rules, with the names of `api.Options`."""
 
     @property
     def select(self) -> Iterable[str] | None:
-        """--select."""
+        """Value of `--select`."""
 
     @property
     def ignore(self) -> Iterable[str]:
-        """--ignore."""
+        """Value of `--ignore`."""
 
 
-_LISTS: Final = {
+_LIST_SETTINGS: Final = {
     "select": "select",
     "ignore": "ignore",
     "fixable": "fixable",
@@ -35,7 +35,7 @@ _LISTS: Final = {
     "extend-safe-fixes": "safe_fixes",
     "extend-unsafe-fixes": "unsafe_fixes",
 }
-_PLAIN: Final = {
+_PLAIN_SETTINGS: Final = {
     "output-format": "output_format",
     "rule-url": "rule_url",
     "fix": "fix",
@@ -52,102 +52,112 @@ _PLAIN: Final = {
 }
 
 
-def values(path: str, settings: Settings, options: Selection, enabled: Collection[str]) -> dict[str, Any]:
-    """The settings as plain values, flags laid over them; rules with whether they are on, and why."""
+def collect_settings(path: str, settings: Settings, options: RuleFlags, enabled: Collection[str]) -> dict[str, Any]:
+    """Return the settings as plain values, with the flags; for each rule, whether it is enabled and why."""
     return {
         "path": path,
         "settings-file": settings.source,
-        **{name: list(getattr(settings, field)) for name, field in _LISTS.items()},
+        **{name: list(getattr(settings, field)) for name, field in _LIST_SETTINGS.items()},
         "flags": {
             "select": None if options.select is None else list(options.select),
             "ignore": list(options.ignore),
         },
         "exclude": [glob.text for glob in settings.exclude],
-        "ignored-here": list(settings.ignored(path)),
-        **{name: getattr(settings, field) for name, field in _PLAIN.items()},
+        "ignored-here": list(settings.list_ignored(path)),
+        **{name: getattr(settings, field) for name, field in _PLAIN_SETTINGS.items()},
         "severity": dict(settings.severity),
-        "require": [_required(rule) for rule in settings.require],
-        "facts": dict(settings.facts_for(path)),
+        "require": [_describe_house_rule(rule) for rule in settings.require],
+        "facts": dict(settings.collect_facts(path)),
         "rules": {
             code: {
                 "name": rule.name,
                 "on": code in enabled,
-                "because": _because(code, rule.name, path, settings, options),
+                "because": _explain_rule(code, rule.name, path, settings, options),
             }
             for code, rule in RULES.items()
         },
     }
 
 
-def _required(rule: HouseRule) -> dict[str, Any]:
-    """A rule of the house as its table has it, with its place."""
-    stated = {"key": rule.key} if rule.field is None else {"field": rule.field}
+def _describe_house_rule(rule: HouseRule) -> dict[str, Any]:
+    """Return a house rule as in its table, with its file."""
+    subject = {"key": rule.key} if rule.field is None else {"field": rule.field}
     limits = {"paths": [glob.text for glob in rule.paths], "frameworks": list(rule.frameworks)}
     return {
         "settings-file": rule.path,
-        **stated,
-        **{test: list(wanted) if isinstance(wanted, tuple) else wanted for test, wanted in rule.tests},
+        **subject,
+        **{test: list(expected) if isinstance(expected, tuple) else expected for test, expected in rule.tests},
         "message": rule.message,
         "severity": rule.severity,
         **limits,
     }
 
 
-def _because(code: str, name: str, path: str, settings: Settings, options: Selection) -> str:
-    """The selector that decides about a rule, with where it is. (The engine decides; the tests hold them equal.)"""
-    here = most_precise(settings.ignored(path), code, name)
-    if here is not None:
-        return f"ignored for this path: {here} ({settings.source})"
-    flag = None if options.select is None else tuple(options.select)
-    on = most_precise(settings.select if flag is None else flag, code, name)
-    off_by_flag, off = most_precise(tuple(options.ignore), code, name), most_precise(settings.off, code, name)
-    if off_by_flag is not None and (flag is None or _precision(off_by_flag, code, name) >= _precision(on, code, name)):
-        return f"ignore {off_by_flag} (--ignore)"
-    if on is None:
+def _explain_rule(code: str, name: str, path: str, settings: Settings, options: RuleFlags) -> str:
+    """Return the selector that enables or disables a rule, with its source.
+
+    The engine makes the decision itself; the tests check that both agree.
+    """
+    path_selector = find_most_precise(settings.list_ignored(path), code, name)
+    if path_selector is not None:
+        return f"ignored for this path: {path_selector} ({settings.source})"
+    select_flag = None if options.select is None else tuple(options.select)
+    select = find_most_precise(settings.select if select_flag is None else select_flag, code, name)
+    ignore_flag, ignore = (
+        find_most_precise(tuple(options.ignore), code, name),
+        find_most_precise(settings.disabled_selectors, code, name),
+    )
+    if ignore_flag is not None and (
+        select_flag is None or _compute_precision(ignore_flag, code, name) >= _compute_precision(select, code, name)
+    ):
+        return f"ignore {ignore_flag} (--ignore)"
+    if select is None:
         return "not selected"
-    before = _precision(on, code, name), _precision(off, code, name)
-    if before[0] > before[1] or (before[0] == before[1] and flag is not None):
-        return f"select {on} (--select)" if flag is not None else _stated(settings, "select", on)
-    return _stated(settings, "ignore", off)
+    ranks = _compute_precision(select, code, name), _compute_precision(ignore, code, name)
+    if ranks[0] > ranks[1] or (ranks[0] == ranks[1] and select_flag is not None):
+        return (
+            f"select {select} (--select)" if select_flag is not None else _format_selector(settings, "select", select)
+        )
+    return _format_selector(settings, "ignore", ignore)
 
 
-def _stated(settings: Settings, kind: str, selector: str | None) -> str:
-    """A selector with the key and the file that it is in."""
-    for source, key, given, _ in settings.selectors:
-        if given == selector and key.rpartition(".")[2] in _KEYS[kind]:
+def _format_selector(settings: Settings, kind: str, selector: str | None) -> str:
+    """Return a selector with its key and file."""
+    for source, key, value, _ in settings.selectors:
+        if value == selector and key.rpartition(".")[2] in _KEYS[kind]:
             return f"{key} {selector} ({source})"
     return f"{kind} {selector} (default)"
 
 
-# Settings that select rules, or turn them off.
+# Settings that enable or disable rules.
 _KEYS: Final = {"select": ("select", "extend-select"), "ignore": ("ignore", "extend-ignore", "severity")}
 
 
-def _precision(selector: str | None, code: str, name: str) -> int:
-    return -1 if selector is None else selects((selector,), code, name)
+def _compute_precision(selector: str | None, code: str, name: str) -> int:
+    return -1 if selector is None else measure_precision((selector,), code, name)
 
 
-def table(settings: Mapping[str, Any]) -> Iterator[str]:
-    """For people: the settings as TOML would have them, then a line per rule."""
+def render_table(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the settings as TOML, then a line per rule."""
     source = settings["settings-file"]
-    yield f"# {printable(settings['path'])}: {printable(source) if source else 'no settings file, only defaults'}"
-    for name in (*_LISTS, "exclude", *_PLAIN):
+    yield f"# {escape_text(settings['path'])}: {escape_text(source) if source else 'no settings file, only defaults'}"
+    for name in (*_LIST_SETTINGS, "exclude", *_PLAIN_SETTINGS):
         value = settings[name]
         if value is not None:
-            yield f"{name} = {printable(dumps(value, ensure_ascii=False))}"
+            yield f"{name} = {escape_text(dumps(value, ensure_ascii=False))}"
     if settings["ignored-here"]:
-        yield f"# per-file-ignores and overrides turn off here: {printable(', '.join(settings['ignored-here']))}"
+        yield f"# per-file-ignores and overrides turn off here: {escape_text(', '.join(settings['ignored-here']))}"
     for selector, level in settings["severity"].items():
-        yield f"severity.{printable(selector)} = {dumps(level)}"
+        yield f"severity.{escape_text(selector)} = {dumps(level)}"
     for rule in settings["require"]:
-        yield f"require = {printable(dumps(rule, ensure_ascii=False))}"
+        yield f"require = {escape_text(dumps(rule, ensure_ascii=False))}"
     for name, value in settings["facts"].items():
-        yield f"# fact: {printable(name)}={printable(value)}"
+        yield f"# fact: {escape_text(name)}={escape_text(value)}"
     yield "# rules"
     for code, rule in settings["rules"].items():
-        yield f"#   {code}  {'on ' if rule['on'] else 'off'}  {rule['name']:<34} {printable(rule['because'])}"
+        yield f"#   {code}  {'on ' if rule['on'] else 'off'}  {rule['name']:<34} {escape_text(rule['because'])}"
 
 
-def as_json(settings: list[dict[str, Any]]) -> Iterator[str]:
-    """The same as a list, one object per path."""
-    yield encoded(settings)
+def render_json(settings: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the settings as a JSON list with one object per path."""
+    yield encode(settings)

@@ -1,4 +1,4 @@
-"""The memory budget of a run: a table for people, an object for programs."""
+"""The memory budget of a run, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -6,71 +6,71 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cfglint_rules import registry
 from cfglint_train import records
-from cfglint_train.findings.verdicts import interval
-from cfglint_train.foundation.sizes import gib, parameters
+from cfglint_train.findings.verdicts import format_interval
+from cfglint_train.foundation.sizes import format_gib, format_parameters
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.lens import spelled
+from cfglint_train.frameworks.lens import format_route
 from cfglint_train.memory import comparable
-from cfglint_train.memory.budget import Budget, Phase, verdict
-from cfglint_train.memory.calibration import table as table_of_evidence
+from cfglint_train.memory.budget import Budget, Phase, compute_verdict
+from cfglint_train.memory.calibration import load_table as table_of_evidence
 from cfglint_train.memory.explanation import explain
 from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.plan.certainty import Assumption
-from cfglint_train.plan.fields import named
+from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
 from cfglint_train.records import Component, Model, NotChecked, RunEstimate
 from cfglint_train.releases.other_releases import RELEASE
 from cfglint_train.reports import answer
-from cfglint_train.reports.escape import leading, plain, printable
-from cfglint_train.reports.json import encoded, values
+from cfglint_train.reports.escape import escape_data, escape_line_start, escape_text
+from cfglint_train.reports.json import convert_record, encode
 from cfglint_train.reports.style import PLAIN, Style
-from cfglint_train.runs.assumptions import assumptions as assumptions_of
-from cfglint_train.runs.assumptions import behind
-from cfglint_train.runs.not_estimated import ALIKE, Unchecked, thing, unchecked
+from cfglint_train.runs.assumptions import find_assumptions
+from cfglint_train.runs.assumptions import list_assumptions as assumptions_of
+from cfglint_train.runs.not_estimated import MIN_SIMILARITY, NotEstimated, describe_field, explain_not_estimated
 from cfglint_train.runs.run import GPU, Run
-from cfglint_train.whatif.plan_file import Planned
+from cfglint_train.whatif.plan_file import StatedPlan
 
 VERSION: Final = 1
 _PLACES: Final = (("gpu", "one GPU"), ("host", "one host"), ("disk", "disk"))
-_BAR: Final = 24
-_LEAST_BAR: Final = 8
-"""Columns that a bar has at most, and at least; without room for it there is none."""
-_BESIDE: Final = 33
+_MAX_BAR: Final = 24
+_MIN_BAR: Final = 8
+"""Maximum and minimum width of a bar in columns; bars are omitted if less is available."""
+_ROW_WIDTH: Final = 33
 """Columns of a phase's name and size, and of the blanks in its line."""
-_WIDE: Final = 1 << 16
-"""The width of what has no edge."""
-_NOTHING: Final = gib(0)
+_UNLIMITED_WIDTH: Final = 1 << 16
+"""Width if the output has no edge."""
+_NOTHING: Final = format_gib(0)
 _COLORS: Final = {"fits": "32", "tight": "33", "probably does not fit": "31", "does not fit": "31"}
-"""Verdict -> its style, as in the colours of severities."""
-ASSUMED: Final = " (assumed)"
-"""What follows a fact that no file states."""
+"""Color of each verdict, the same as those of severities."""
+ASSUMED_MARK: Final = " (assumed)"
+"""Suffix of a fact that no file states."""
 
 
-def table(runs: Sequence[Run | Planned], style: Style = PLAIN) -> Iterator[str]:
-    """Every run with its phases, their components, and what the numbers rest on."""
-    yield from wrapped(answer.of_several(runs), style)
+def render_table(runs: Sequence[Run | StatedPlan], style: Style = PLAIN) -> Iterator[str]:
+    """Yield every run with its phases, their components, and what the numbers rest on."""
+    yield from wrap_lines(answer.answer_several(runs), style)
     for run in runs:
-        yield from opening(run, style, alone=len(runs) == 1)
+        yield from render_opening(run, style, alone=len(runs) == 1)
         for place, name in _PLACES:
-            yield from _place(run, place, name, style)
-        yield from wrapped(_foot(run), style)
+            yield from _render_resource(run, place, name, style)
+        yield from wrap_lines(_render_notes(run), style)
         yield ""
 
 
-def opening(run: Run | Planned, style: Style = PLAIN, *, alone: bool = False) -> Iterator[str]:
-    """Yield the answer, and what the run is. With several runs, what takes a search is left to `fit`."""
-    yield from wrapped([answer.of_estimate(run) if alone else answer.answer(run)], style)
-    yield from head(run, style)
+def render_opening(run: Run | StatedPlan, style: Style = PLAIN, *, alone: bool = False) -> Iterator[str]:
+    """Yield the answer and the description of a run. For several runs, searches are left to `fit`."""
+    yield from wrap_lines([answer.answer_estimate(run) if alone else answer.format_answer(run)], style)
+    yield from render_head(run, style)
 
 
-def head(run: Run | Planned, style: Style = PLAIN) -> Iterator[str]:
-    """What the run is: file, model, job."""
-    return wrapped(_head(run), style)
+def render_head(run: Run | StatedPlan, style: Style = PLAIN) -> Iterator[str]:
+    """Yield the description of a run: file, model, job."""
+    return wrap_lines(_describe_run(run), style)
 
 
-def wrapped(lines: Iterable[str], style: Style) -> Iterator[str]:
-    """Lines that no terminal misreads, broken at its edge, the rest below the text."""
-    for line in map(printable, lines):
+def wrap_lines(lines: Iterable[str], style: Style) -> Iterator[str]:
+    """Yield escaped lines, wrapped at the width of the terminal with an indentation."""
+    for line in map(escape_text, lines):
         if style.width is None or len(line) <= style.width:
             yield line
             continue
@@ -78,231 +78,263 @@ def wrapped(lines: Iterable[str], style: Style) -> Iterator[str]:
 
         indent = len(line) - len(line.lstrip())
         column = line.find("  ", indent) + 2 if "  " in line[indent:] else indent + 2
-        below = " " * (len(line) - len(line[column:].lstrip()) if column < style.width // 2 else indent + 2)
+        indentation = " " * (len(line) - len(line[column:].lstrip()) if column < style.width // 2 else indent + 2)
         yield from wrap(
-            line, max(style.width, 40), subsequent_indent=below, break_long_words=False, break_on_hyphens=False
+            line, max(style.width, 40), subsequent_indent=indentation, break_long_words=False, break_on_hyphens=False
         )
 
 
-def _head(run: Run | Planned) -> Iterator[str]:
+def _describe_run(run: Run | StatedPlan) -> Iterator[str]:
     plan, model = run.plan, run.architecture
     if isinstance(run, Run):
         title = f"{run.framework.title} {run.releases.get(run.framework.name)}"
-        yield f"{leading(run.main.document.path)}  ({title})"
+        yield f"{escape_line_start(run.main.document.path)}  ({title})"
     else:
-        yield f"{leading(run.path)}  ({run.title})"
+        yield f"{escape_line_start(run.path)}  ({run.title})"
     if model is not None:
-        name = printable(str(plan.model.id or model.id))
-        yield f"  model   {name}: {parameters(model.parameters)} parameters, {model.layers} layers, {model.model_type}"
+        name = escape_text(str(plan.model.id or model.id))
+        yield (
+            f"  model   {name}: {format_parameters(model.parameters)} parameters, {model.layers} layers, "
+            f"{model.model_type}"
+        )
     else:
-        yield f"  model   {printable(str(plan.model.id or 'not stated'))}: not in the catalogue{_near(plan.model.id)}"
-    spread = {None: "strategy not stated", "zero": f"ZeRO stage {plan.parallel.zero_stage}", "none": "one GPU"}.get(
+        yield (
+            f"  model   {escape_text(str(plan.model.id or 'not stated'))}: not in the "
+            f"catalogue{_suggest_model(plan.model.id)}"
+        )
+    sharding = {None: "strategy not stated", "zero": f"ZeRO stage {plan.parallel.zero_stage}", "none": "one GPU"}.get(
         plan.parallel.strategy, str(plan.parallel.strategy)
     )
-    nodes, local = (cluster(run, field) for field in _CLUSTER)
+    nodes, local = (format_cluster_size(run, field) for field in _CLUSTER)
     method = [word for word in (plan.method.tuning, plan.method.stage) if word]
-    yield f"  job     {nodes} x {local} GPUs, {spread}, {' '.join(method) or 'method not stated'}"
+    yield f"  job     {nodes} x {local} GPUs, {sharding}, {' '.join(method) or 'method not stated'}"
 
 
-def _near(model: str | None) -> str:
-    """Return which known model a misspelt name may be."""
-    from cfglint_train.models.lookup import near
+def _suggest_model(model: str | None) -> str:
+    """Return a suggestion for a misspelled model name, or an empty string."""
+    from cfglint_train.models.lookup import suggest_ids
 
-    found = near(model, 1, ALIKE) if model else []
-    return f"; did you mean {found[0]}?" if found else ""
+    suggestions = suggest_ids(model, 1, MIN_SIMILARITY) if model else []
+    return f"; did you mean {suggestions[0]}?" if suggestions else ""
 
 
 _CLUSTER: Final[tuple[Field, ...]] = ("launch.nodes", "launch.gpus_per_node")
 
 
-def cluster(run: Run | Planned, field: Field) -> str:
-    """The number of nodes, or of GPUs on each, marked where it is assumed."""
+def format_cluster_size(run: Run | StatedPlan, field: Field) -> str:
+    """Return the number of nodes, or of GPUs per node, marked if it is assumed."""
     number = run.plan.get(field)
-    return "?" if number is None else f"{number}{mark(run, field)}"
+    return "?" if number is None else f"{number}{mark_assumed(run, field)}"
 
 
-def mark(run: Run | Planned, *facts: str) -> str:
-    """ASSUMED where one of some facts of a run is stated by no file; else nothing."""
-    return ASSUMED if not assumed_facts(run).isdisjoint(facts) else ""
+def mark_assumed(run: Run | StatedPlan, *facts: str) -> str:
+    """Return ASSUMED_MARK if no file states one of some facts of a run, or an empty string."""
+    return ASSUMED_MARK if not list_assumed_facts(run).isdisjoint(facts) else ""
 
 
-def assumed_facts(run: Run | Planned) -> frozenset[str]:
-    """The names of the facts that are assumed: `gpu`, `model`, `fork`, plan fields."""
-    return frozenset(one.fact for one in (assumptions_of(run) if isinstance(run, Run) else run.assumptions))
+def list_assumed_facts(run: Run | StatedPlan) -> frozenset[str]:
+    """Return the names of the assumed facts: `gpu`, `model`, `fork`, plan fields."""
+    return frozenset(
+        assumption.fact for assumption in (assumptions_of(run) if isinstance(run, Run) else run.assumptions)
+    )
 
 
-def _place(run: Run | Planned, place: str, name: str, style: Style) -> Iterator[str]:
-    phases = [phase for phase in run.estimate.phases if _is_shown(getattr(phase, place))]
+def _render_resource(run: Run | StatedPlan, resource: str, name: str, style: Style) -> Iterator[str]:
+    phases = [phase for phase in run.estimate.phases if _is_visible(getattr(phase, resource))]
     if not phases:
         return
-    capacity = run.hardware.capacity(place)
-    limit = f" of {gib(capacity)}" if capacity is not None else ""
+    capacity = run.hardware.get_capacity(resource)
+    limit = f" of {format_gib(capacity)}" if capacity is not None else ""
     yield ""
-    yield f"  {name}{limit}{mark(run, GPU) if place == 'gpu' else ''}"
+    yield f"  {name}{limit}{mark_assumed(run, GPU) if resource == 'gpu' else ''}"
     rows = []
     for phase in phases:
-        budget: Budget = getattr(phase, place)
-        said = "" if capacity is None else verdict(budget, capacity)
-        rows.append((phase.name, budget.expected, f" {interval(budget)}" if interval(budget) else "", said))
-    width = style.width or _WIDE
-    room = min(_BAR, width - _BESIDE - max(len(span) + len(said) for _, _, span, said in rows))
+        budget: Budget = getattr(phase, resource)
+        verdict_text = "" if capacity is None else compute_verdict(budget, capacity)
+        rows.append(
+            (
+                phase.name,
+                budget.expected,
+                f" {format_interval(budget)}" if format_interval(budget) else "",
+                verdict_text,
+            )
+        )
+    width = style.width or _UNLIMITED_WIDTH
+    room = min(_MAX_BAR, width - _ROW_WIDTH - max(len(span) + len(verdict_text) for _, _, span, verdict_text in rows))
     top = max(capacity or 0, *(size for _, size, _, _ in rows))
-    for name, size, span, said in rows:
-        color = _COLORS.get(said, "36")
-        bar = style.paint(_bar(size, top, room, style), color) + " " if room >= _LEAST_BAR else ""
-        line = f"    {printable(name):<16}{bar}{gib(size):>10}{span}"
-        if said and room < -1:
+    for name, size, span, verdict_text in rows:
+        color = _COLORS.get(verdict_text, "36")
+        bar = style.paint(_draw_bar(size, top, room, style), color) + " " if room >= _MIN_BAR else ""
+        line = f"    {escape_text(name):<16}{bar}{format_gib(size):>10}{span}"
+        if verdict_text and room < -1:
             yield line
             line = "    "
-        yield f"{line}  {style.paint(said, color)}" if said else line
-    yield from wrapped(_parts(phases, place), style)
+        yield f"{line}  {style.paint(verdict_text, color)}" if verdict_text else line
+    yield from wrap_lines(_render_components(phases, resource), style)
 
 
-def _is_shown(budget: Budget | None) -> bool:
-    """Whether there is something to show: no row is 0.00 GiB."""
-    return budget is not None and gib(budget.expected) != _NOTHING
+def _is_visible(budget: Budget | None) -> bool:
+    """Return whether a budget rounds to more than 0.00 GiB."""
+    return budget is not None and format_gib(budget.expected) != _NOTHING
 
 
-def _parts(phases: Sequence[Phase], place: str) -> Iterator[str]:
-    """What the highest peak is made of, and where its interval comes from."""
-    worst = max(phases, key=lambda phase: getattr(phase, place).expected)
+def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
+    """Yield the components of the highest peak and the source of its interval."""
+    worst = max(phases, key=lambda phase: getattr(phase, resource).expected)
     yield f"    in {worst.title}, {worst.event}:"
-    for part in sorted(explain(getattr(worst, place)), key=lambda part: -part.bytes):
-        if gib(part.bytes) != _NOTHING:
-            yield f"      {part.name:<28}{gib(part.bytes):>10}  {part.formula}"
-    if place == "gpu":
-        alike = comparable.residual(getattr(worst, place).subject, table_of_evidence().residuals)
-        rows = f"{len(alike.evidence)} published rows ({alike.id}: {alike.low:+.1%} to {alike.high:+.1%})"
-        yield f"    interval: that of its parts, or that of {rows} if wider"
+    for part in sorted(explain(getattr(worst, resource)), key=lambda part: -part.bytes):
+        if format_gib(part.bytes) != _NOTHING:
+            yield f"      {part.name:<28}{format_gib(part.bytes):>10}  {part.formula}"
+    if resource == "gpu":
+        residual = comparable.find_residual(getattr(worst, resource).setup, table_of_evidence().residuals)
+        errors = f"{residual.id}: {residual.low:+.1%} to {residual.high:+.1%}"
+        rows = f"{len(residual.evidence)} published measurements ({errors})"
+        yield f"    interval: from the parts; at least the error of {rows}"
 
 
-def _bar(size: int, top: int, width: int, style: Style) -> str:
-    """A bar of blocks where the terminal has them, else of signs."""
+def _draw_bar(size: int, top: int, width: int, style: Style) -> str:
+    """Return a bar of block elements, or of ASCII characters if the terminal has none."""
     filled = round(width * size / top) if top else 0
     full, empty = ("\u2588", "\u2591") if style.blocks else ("#", ".")
     return full * filled + empty * (width - filled)
 
 
-def _foot(run: Run | Planned) -> Iterator[str]:
-    notes = [f"  assumed: {note}" for note in assumptions(run)]
-    notes += [f"  not counted: {note}" for note in not_counted(run)]
+def _render_notes(run: Run | StatedPlan) -> Iterator[str]:
+    notes = [f"  assumed: {note}" for note in list_assumption_notes(run)]
+    notes += [f"  not counted: {note}" for note in list_not_counted(run)]
     if isinstance(run, Run):
-        notes += [f"  {one.words}" for one in run.parts.meant]
+        notes += [f"  {key.description}" for key in run.inputs.corrected_keys]
     if notes:
         yield ""
         yield from notes
     if run.estimate.missing:
-        yield f"  not known: {', '.join(missing(run))}"
-    found = unchecked(run) if isinstance(run, Run) else None
-    if found is not None:
-        yield f"  memory not checked: {printable(found.why)}; {printable(found.remedy)}"
+        yield f"  not known: {', '.join(describe_missing(run))}"
+    not_estimated = explain_not_estimated(run) if isinstance(run, Run) else None
+    if not_estimated is not None:
+        yield f"  memory not checked: {escape_text(not_estimated.reason)}; {escape_text(not_estimated.remedy)}"
 
 
-def not_counted(run: Run | Planned) -> list[str]:
-    """The misspelt keys of a run that its estimate leaves out, each with what it may be meant to be."""
+def list_not_counted(run: Run | StatedPlan) -> list[str]:
+    """Return the misspelled keys that the estimate ignores, each with the likely intended key."""
     if not isinstance(run, Run):
         return []
-    nearest = registry.module(registry.RULES["KEY001"]).nearest
-    counted = {(one.document.path, one.written) for one in run.parts.meant}
+    nearest = registry.load_module(registry.RULES["KEY001"]).list_nearest_keys
+    corrected = {(key.document.path, key.written) for key in run.inputs.corrected_keys}
     return [
-        f"`{sighting.name}`; did you mean `{spelled(near)}`?"
+        f"`{occurrence.name}`; did you mean `{format_route(suggestion)}`?"
         for config in run.configs
-        for sighting, near in nearest(config)
-        if (config.document.path, sighting.route) not in counted
+        for occurrence, suggestion in nearest(config)
+        if (config.document.path, occurrence.route) not in corrected
     ]
 
 
-def assumptions(run: Run | Planned) -> list[str]:
-    """The assumptions, each with the way to state the fact."""
-    return notes(assumed(run))
+def list_assumption_notes(run: Run | StatedPlan) -> list[str]:
+    """Return the notes of the assumptions, each with the way to state the fact."""
+    return collect_notes(list_assumptions(run))
 
 
-def notes(found: Iterable[Assumption]) -> list[str]:
-    """What some assumptions say, each text once."""
-    return list(dict.fromkeys(one.note for one in found))
+def collect_notes(items: Iterable[Assumption]) -> list[str]:
+    """Return the notes of some assumptions without duplicates."""
+    return list(dict.fromkeys(assumption.note for assumption in items))
 
 
-def assumed(run: Run | Planned) -> tuple[Assumption, ...]:
-    """The assumptions that the figures rest on."""
+def list_assumptions(run: Run | StatedPlan) -> tuple[Assumption, ...]:
+    """Return the assumptions that the numbers rest on."""
     if not isinstance(run, Run):
         return run.assumptions
-    return tuple(one for one in behind(run, run.estimate.fields, GPU, MODEL) if _counts(one, run))
+    return tuple(
+        assumption
+        for assumption in find_assumptions(run, run.estimate.fields, GPU, MODEL)
+        if _is_relevant(assumption, run)
+    )
 
 
-def _counts(one: Assumption, run: Run) -> bool:
-    """Whether an estimate rests on it: not on a default of another release that leaves it as it is."""
-    others = one.others if one.fact.startswith(RELEASE) else ()
-    return not others or any(_figures(run.under({one.fact: other})) != _figures(run) for other in others)
+def _is_relevant(assumption: Assumption, run: Run) -> bool:
+    """Return whether an estimate rests on an assumption.
+
+    An assumed release does not matter if all other possible releases give the same numbers.
+    """
+    other_releases = assumption.others if assumption.fact.startswith(RELEASE) else ()
+    return not other_releases or any(
+        _collect_sizes(run.build_scenario({assumption.fact: release})) != _collect_sizes(run)
+        for release in other_releases
+    )
 
 
-def _figures(run: Run) -> list[tuple[str, list[tuple[int, int, int] | None]]]:
-    """The sizes of each phase's budgets."""
+def _collect_sizes(run: Run) -> list[tuple[str, list[tuple[int, int, int] | None]]]:
+    """Return the expected, low and high sizes of each phase's budgets in bytes."""
     return [
         (
             phase.name,
-            [None if one is None else (one.expected, one.low, one.high) for one in (phase.gpu, phase.host, phase.disk)],
+            [
+                None if budget is None else (budget.expected, budget.low, budget.high)
+                for budget in (phase.gpu, phase.host, phase.disk)
+            ],
         )
         for phase in run.estimate.phases
     ]
 
 
-def missing(run: Run | Planned) -> Iterator[str]:
-    """What a phase could not be computed without, in words."""
+def describe_missing(run: Run | StatedPlan) -> Iterator[str]:
+    """Yield descriptions of the facts that are missing for a phase."""
     for field in run.estimate.missing:
         if field != MODEL:
-            key, words = run.spell(field), thing(named(field))
-            yield f"{words} ({key})" if words and (key != field or isinstance(run, Planned)) else words or key
+            key, words = run.spell_key(field), describe_field(get_field(field))
+            yield f"{words} ({key})" if words and (key != field or isinstance(run, StatedPlan)) else words or key
         elif run.architecture is not None:
-            kind = printable(run.architecture.model_type)
-            yield f"the activations of {printable(run.architecture.id)} (no formula for all of a {kind} model)"
+            kind = escape_text(run.architecture.model_type)
+            yield f"the activations of {escape_text(run.architecture.id)} (no complete formula for {kind} models)"
         else:
-            yield f"the shape of {printable(str(run.plan.model.id))}" if run.plan.model.id else "the model"
+            yield f"the shape of {escape_text(str(run.plan.model.id))}" if run.plan.model.id else "the model"
 
 
-def document(runs: Sequence[Run | Planned]) -> dict[str, Any]:
-    """The same as plain values; sizes in bytes."""
-    return {"version": VERSION, "runs": [values(estimate_of(run)) for run in runs]}
+def build_document(runs: Sequence[Run | StatedPlan]) -> dict[str, Any]:
+    """Return the estimates as plain values; sizes are in bytes."""
+    return {"version": VERSION, "runs": [convert_record(build_estimate(run)) for run in runs]}
 
 
-def as_json(runs: Sequence[Run | Planned]) -> Iterator[str]:
-    """The object, indented."""
-    yield encoded(document(runs))
+def render_json(runs: Sequence[Run | StatedPlan]) -> Iterator[str]:
+    """Yield the estimates as indented JSON."""
+    yield encode(build_document(runs))
 
 
-def estimate_of(run: Run | Planned) -> RunEstimate:
+def build_estimate(run: Run | StatedPlan) -> RunEstimate:
     """Return the record of a run's estimate."""
     model = run.architecture
     return RunEstimate(
-        path=plain(run.main.document.path if isinstance(run, Run) else run.path),
+        path=escape_data(run.main.document.path if isinstance(run, Run) else run.path),
         framework=run.framework.name if isinstance(run, Run) else None,
         release=run.releases.get(run.framework.name) if isinstance(run, Run) else None,
         model=None if model is None else Model(model.id, model.parameters),
         nodes=run.plan.launch.nodes,
         gpus_per_node=run.plan.launch.gpus_per_node,
         gpu=run.hardware.gpu,
-        phases=tuple([_phase(run, phase) for phase in run.estimate.phases]),
+        phases=tuple([_build_phase(run, phase) for phase in run.estimate.phases]),
         missing=tuple(run.estimate.missing),
-        not_checked=_not_checked(unchecked(run) if isinstance(run, Run) else None),
-        assumptions=tuple(assumptions(run)),
-        assumed=tuple(sorted(assumed_facts(run))),
-        not_counted=tuple(not_counted(run)),
+        not_checked=_build_not_checked(explain_not_estimated(run) if isinstance(run, Run) else None),
+        assumptions=tuple(list_assumption_notes(run)),
+        assumed=tuple(sorted(list_assumed_facts(run))),
+        not_counted=tuple(list_not_counted(run)),
     )
 
 
-def _not_checked(found: Unchecked | None) -> NotChecked | None:
-    """Where a setting is missing without which no training step can be estimated, and what would settle it."""
-    if found is None:
+def _build_not_checked(not_estimated: NotEstimated | None) -> NotChecked | None:
+    """Return the record of a setting without which no training step can be estimated, or None."""
+    if not_estimated is None:
         return None
-    path, line = found.place.document.path, found.place.document.position(found.place.span.start).line
-    return NotChecked(plain(path), line, plain(found.why), plain(found.remedy))
+    path, line = (
+        not_estimated.place.document.path,
+        not_estimated.place.document.locate(not_estimated.place.span.start).line,
+    )
+    return NotChecked(escape_data(path), line, escape_data(not_estimated.reason), escape_data(not_estimated.remedy))
 
 
-def _phase(run: Run | Planned, phase: Phase) -> records.Phase:
-    budgets = (_budget(getattr(phase, place), run.hardware.capacity(place)) for place, _ in _PLACES)
+def _build_phase(run: Run | StatedPlan, phase: Phase) -> records.Phase:
+    budgets = (_build_budget(getattr(phase, place), run.hardware.get_capacity(place)) for place, _ in _PLACES)
     return records.Phase(phase.name, phase.event, *budgets)
 
 
-def _budget(budget: Budget | None, capacity: int | None) -> records.Budget | None:
+def _build_budget(budget: Budget | None, capacity: int | None) -> records.Budget | None:
     if budget is None:
         return None
     return records.Budget(
@@ -310,16 +342,16 @@ def _budget(budget: Budget | None, capacity: int | None) -> records.Budget | Non
         low=budget.low,
         high=budget.high,
         capacity=capacity,
-        verdict=None if capacity is None else verdict(budget, capacity),
-        rests_on=_rests_on(budget),
+        verdict=None if capacity is None else compute_verdict(budget, capacity),
+        rests_on=_list_evidence(budget),
         components=tuple(
             [Component(part.name, part.bytes, part.formula, part.component.evidence) for part in explain(budget)]
         ),
     )
 
 
-def _rests_on(budget: Budget) -> tuple[str, ...]:
-    """The published rows whose residuals bound a GPU's interval; none for a host and a disk."""
+def _list_evidence(budget: Budget) -> tuple[str, ...]:
+    """Return the published measurements whose residuals bound a GPU's interval; empty for hosts and disks."""
     if budget.place != "gpu":
         return ()
-    return comparable.residual(budget.subject, table_of_evidence().residuals).evidence
+    return comparable.find_residual(budget.setup, table_of_evidence().residuals).evidence

@@ -1,4 +1,4 @@
-"""What a finding rests on: the facts that its rule read, what changes with the assumed ones, and how to be sure."""
+"""Explanation of a finding: the facts that its rule read, other scenarios, and how to make it certain."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterable, Iterator
 from cfglint_rules.registry import RULES
 from cfglint_train.findings.finding import Finding
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.redact import Redact, redaction
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.foundation.redact import Redact, build_redaction
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.plan.certainty import Certainty, Scenario, grade, where
+from cfglint_train.plan.certainty import Certainty, Scenario, describe_place, grade_origin
 from cfglint_train.plan.fields import FIELDS, Role
 from cfglint_train.plan.origin import Origin
-from cfglint_train.reports.escape import leading, plain, printable
-from cfglint_train.reports.json import encoded
+from cfglint_train.reports.escape import escape_data, escape_line_start, escape_text
+from cfglint_train.reports.json import encode
 from cfglint_train.reports.style import Style
-from cfglint_train.reports.text import wrapped
-from cfglint_train.runs.assumptions import assumptions
+from cfglint_train.reports.text import wrap_text
+from cfglint_train.runs.assumptions import list_assumptions
 from cfglint_train.runs.run import Run
 
 VERSION: Final = 1
-_WIDEST: Final = 36
-"""Characters of a column; longer values push the next one to the right."""
+_MAX_COLUMN: Final = 36
+"""Maximum width of a column; longer values push the next column to the right."""
 
 
 class Fact(Frozen):
@@ -31,35 +31,35 @@ class Fact(Frozen):
     fact: str
     """A plan field, `gpu`, `host-memory`, `disk`, or a package."""
     key: str
-    """The key by which the configuration states it; empty where none does."""
+    """Key that states it in the configuration; empty if there is none."""
     value: Any
     grade: Certainty
     note: str
-    """Where it is, or where it comes from."""
+    """Source of the value, or its location."""
     remedy: str
-    """How to be sure of it; empty where it is stated."""
+    """Way to make it certain; empty if it is stated."""
 
 
-def facts(finding: Finding) -> list[Fact]:
-    """The facts that the rule of a finding read, in the order of the plan; the others that it rests on at the end."""
-    found = [] if finding.run is None else list(_facts(finding, finding.run))
-    known = {one.fact for one in found}
-    found += [
+def list_facts(finding: Finding) -> list[Fact]:
+    """Return the facts that the rule of a finding read, in plan order, then the others that it rests on."""
+    read_facts = [] if finding.run is None else list(_list_run_facts(finding, finding.run))
+    names = {fact.fact for fact in read_facts}
+    read_facts += [
         Fact(ground.fact, "", ground.value, ground.grade, ground.source or ground.note, "")
         for ground in finding.rests_on
-        if ground.fact not in known
+        if ground.fact not in names
     ]
-    return found
+    return read_facts
 
 
-def _facts(finding: Finding, run: Run) -> Iterator[Fact]:
+def _list_run_facts(finding: Finding, run: Run) -> Iterator[Fact]:
     rule = RULES[finding.code]
-    assumed = {one.fact: one.note for one in assumptions(run)}
-    read = {*finding.reads, *(run.estimate.fields if rule.estimates else ())}
+    assumed = {assumption.fact: assumption.note for assumption in list_assumptions(run)}
+    read_fields = {*finding.fields_read, *(run.estimate.fields if rule.estimates else ())}
     for field in FIELDS:
-        origin, value = run.origin(field), run.plan.get(field)
-        if field in read and value is not None and origin is not None:
-            yield _fact(field, run.spell(field), value, origin, assumed.get(field))
+        origin, value = run.get_origin(field), run.plan.get(field)
+        if field in read_fields and value is not None and origin is not None:
+            yield _build_fact(field, run.spell_key(field), value, origin, assumed.get(field))
     hardware = run.hardware
     for resource, fact, value, origin in (
         ("gpu", "gpu", hardware.gpu_bytes, hardware.gpu_origin),
@@ -67,99 +67,108 @@ def _facts(finding: Finding, run: Run) -> Iterator[Fact]:
         ("disk", "disk", hardware.disk_bytes, hardware.disk_origin),
     ):
         if resource in rule.estimates and value is not None:
-            yield _fact(fact, "", gib(value), origin, assumed.get(fact))
+            yield _build_fact(fact, "", format_gib(value), origin, assumed.get(fact))
 
 
-def _fact(fact: str, key: str, value: Any, origin: Origin, assumed: str | None) -> Fact:
-    sure = "assumed" if assumed is not None else grade(origin)
-    note = where(origin.place, origin.note)
-    remedy = assumed or (f"state `{key}`" if sure == "followed" and key and key != fact else "")
-    return Fact(fact, key if key != fact else "", value, sure, note, remedy)
+def _build_fact(fact: str, key: str, value: Any, origin: Origin, assumed: str | None) -> Fact:
+    certainty = "assumed" if assumed is not None else grade_origin(origin)
+    note = describe_place(origin.place, origin.note)
+    remedy = assumed or (f"state `{key}`" if certainty == "followed" and key and key != fact else "")
+    return Fact(fact, key if key != fact else "", value, certainty, note, remedy)
 
 
-def table(findings: Iterable[Finding], secrets: Iterable[str], style: Style) -> Iterator[str]:
-    """The same for people."""
-    redact = redaction(secrets)
+def render_table(findings: Iterable[Finding], secrets: Iterable[str], style: Style) -> Iterator[str]:
+    """Yield the explanation as text."""
+    redact = build_redaction(secrets)
     for finding in findings:
-        place = f"{leading(finding.path)}:{finding.start.line}"
-        yield from wrapped(
+        place = f"{escape_line_start(finding.path)}:{finding.start.line}"
+        yield from wrap_text(
             f"{place}: {finding.severity} {style.paint(finding.code, '1')} ",
-            printable(redact(finding.message)),
+            escape_text(redact(finding.message)),
             style,
             4,
         )
         yield f"certainty: {finding.certainty}"
-        rows = facts(finding)
-        yield from _facts_table(rows, redact, style)
-        yield from _corners(finding.corners, redact, style)
-        if any(one.grade == "followed" and one.key for one in rows):
-            yield "to pin a fact that is followed, state its key"
-        assumed = [one for one in rows if one.grade == "assumed" and one.remedy]
+        rows = list_facts(finding)
+        yield from _render_facts(rows, redact, style)
+        yield from _render_scenarios(finding.scenarios, redact, style)
+        if any(item.grade == "followed" and item.key for item in rows):
+            yield "to make a followed fact certain, set its key"
+        assumed = [item for item in rows if item.grade == "assumed" and item.remedy]
         if assumed:
             yield "assumed:"
-            for one in assumed:
-                yield from wrapped(f"  {one.fact}: ", printable(redact(one.remedy)), style, 4)
+            for item in assumed:
+                yield from wrap_text(f"  {item.fact}: ", escape_text(redact(item.remedy)), style, 4)
         yield ""
 
 
-def _facts_table(rows: list[Fact], redact: Redact, style: Style) -> Iterator[str]:
+def _render_facts(rows: list[Fact], redact: Redact, style: Style) -> Iterator[str]:
     if not rows:
-        yield "rests on the text of the file alone"
+        yield "rests only on the text of the file"
         return
     yield "facts:"
-    shown = [(one.fact, printable(redact(_words(one.value))), one.grade, _source(one)) for one in rows]
-    widths = [min(_WIDEST, max(len(row[column]) for row in shown)) for column in range(3)]
-    for row in shown:
+    cells = [
+        (fact.fact, escape_text(redact(_format_value(fact.value))), fact.grade, _format_source(fact)) for fact in rows
+    ]
+    widths = [min(_MAX_COLUMN, max(len(row[column]) for row in cells)) for column in range(3)]
+    for row in cells:
         head = "  ".join(text.ljust(width) for text, width in zip(row, widths))
-        yield from wrapped(f"  {head}  ", printable(redact(row[3])), style, 4)
+        yield from wrap_text(f"  {head}  ", escape_text(redact(row[3])), style, 4)
 
 
-def _words(value: Any) -> str:
-    """A value of the plan as people read it: numbers with separators, lists without brackets."""
+def _format_value(value: Any) -> str:
+    """Format a value of the plan for people: numbers with separators, lists without brackets."""
     if isinstance(value, Role):
         return f"{value.name} on {value.nodes or '?'} x {value.gpus_per_node or '?'}"
     if isinstance(value, tuple):
-        return ", ".join(f"{item[0]}: {_words(item[1])}" if type(item) is tuple else _words(item) for item in value)
+        return ", ".join(
+            f"{item[0]}: {_format_value(item[1])}" if type(item) is tuple else _format_value(item) for item in value
+        )
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def _source(one: Fact) -> str:
-    return f"{one.note} (`{one.key}`)" if one.key and one.note else one.note or one.key
+def _format_source(fact: Fact) -> str:
+    return f"{fact.note} (`{fact.key}`)" if fact.key and fact.note else fact.note or fact.key
 
 
-def _corners(corners: Iterable[Scenario], redact: Redact, style: Style) -> Iterator[str]:
-    for number, corner in enumerate(corners):
+def _render_scenarios(scenarios: Iterable[Scenario], redact: Redact, style: Style) -> Iterator[str]:
+    for number, scenario in enumerate(scenarios):
         if number == 0:
             yield "with other values:"
-        values = ", ".join(f"{fact} = {_words(value)}" for fact, value in corner.facts)
-        told = "the finding holds" if corner.holds else "the finding is milder or gone"
-        yield from wrapped(f"  {printable(redact(values))}: ", told, style, 4)
+        values = ", ".join(f"{fact} = {_format_value(value)}" for fact, value in scenario.facts)
+        outcome = "the finding holds" if scenario.holds else "the finding is less severe or gone"
+        yield from wrap_text(f"  {escape_text(redact(values))}: ", outcome, style, 4)
 
 
-def as_json(findings: Iterable[Finding], secrets: Iterable[str]) -> Iterator[str]:
-    """The same as an object."""
-    redact = redaction(secrets)
-    yield encoded({"version": VERSION, "findings": [_finding(one, redact) for one in findings]})
+def render_json(findings: Iterable[Finding], secrets: Iterable[str]) -> Iterator[str]:
+    """Yield the explanation as a JSON object."""
+    redact = build_redaction(secrets)
+    yield encode({"version": VERSION, "findings": [_build_finding(finding, redact) for finding in findings]})
 
 
-def _finding(finding: Finding, redact: Redact) -> dict[str, Any]:
+def _build_finding(finding: Finding, redact: Redact) -> dict[str, Any]:
     return {
         "code": finding.code,
         "name": finding.name,
         "severity": finding.severity,
-        "path": plain(finding.path),
+        "path": escape_data(finding.path),
         "line": finding.start.line,
-        "message": plain(redact(finding.message)),
+        "message": escape_data(redact(finding.message)),
         "certainty": finding.certainty,
-        "facts": [{name: _plain(value, redact) for name, value in one._asdict().items()} for one in facts(finding)],
+        "facts": [
+            {name: _convert_value(value, redact) for name, value in item._asdict().items()}
+            for item in list_facts(finding)
+        ],
         "corners": [
-            {"facts": {fact: _plain(value, redact) for fact, value in corner.facts}, "holds": corner.holds}
-            for corner in finding.corners
+            {"facts": {fact: _convert_value(value, redact) for fact, value in scenario.facts}, "holds": scenario.holds}
+            for scenario in finding.scenarios
         ],
     }
 
 
-def _plain(value: Any, redact: Redact) -> Any:
-    return value if value is None or isinstance(value, (bool, int, float)) else plain(redact(_words(value)))
+def _convert_value(value: Any, redact: Redact) -> Any:
+    return (
+        value if value is None or isinstance(value, (bool, int, float)) else escape_data(redact(_format_value(value)))
+    )

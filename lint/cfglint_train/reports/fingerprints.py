@@ -1,4 +1,4 @@
-"""Fingerprints of findings, by which other programs know one again after the file has changed around it."""
+"""Fingerprints of findings, by which other programs recognize a finding after the file has changed around it."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
 
-from cfglint_train.documents.line_text import line_of
+from cfglint_train.documents.line_text import get_line_text
 from cfglint_train.findings.finding import Finding
-from cfglint_train.foundation.redact import redaction
+from cfglint_train.foundation.redact import build_redaction
 from cfglint_train.judging.result import Result
-from cfglint_train.reports.escape import plain
-from cfglint_train.reports.places import in_checkout
+from cfglint_train.reports.escape import escape_data
+from cfglint_train.reports.places import make_checkout_path
 
 
-def fingerprints(result: Result, root: str | None) -> Iterator[tuple[Finding, str, int]]:
-    """Every finding with its fingerprint, and how many like it are before it in its file.
+def compute_fingerprints(result: Result, root: str | None) -> Iterator[tuple[Finding, str, int]]:
+    """Yield every finding with its fingerprint and the number of equal fingerprints before it.
 
-    The rule, the path from the checkout's `root` and the text of the line make it: not the line's number, nor the
-    message, whose figures change with the model and the cluster. Credentials do not go into it.
+    A fingerprint consists of the rule, the path from the checkout's `root` and the text of the line. It ignores the
+    line number, and the message, whose numbers change with model and cluster. Credentials are excluded.
     """
-    redact = redaction(result.secrets)
+    redact = build_redaction(result.secrets)
     seen: Counter[str] = Counter()
     for finding in result.findings:
-        line = "" if finding.place is None else line_of(finding.place.document, finding.start.line).strip()
-        parts = (finding.code, plain(in_checkout(finding.path, root)), redact(line))
-        print_ = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:32]
-        yield finding, print_, seen[print_]
-        seen[print_] += 1
+        line = "" if finding.place is None else get_line_text(finding.place.document, finding.start.line).strip()
+        parts = (finding.code, escape_data(make_checkout_path(finding.path, root)), redact(line))
+        fingerprint = sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:32]
+        yield finding, fingerprint, seen[fingerprint]
+        seen[fingerprint] += 1

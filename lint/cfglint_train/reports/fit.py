@@ -1,100 +1,108 @@
-"""What `cfglint fit` prints: the ladder of changes of a run, as text or as plain values."""
+"""Reports of `cfglint fit`: the alternatives of a run as text or JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from cfglint_train import records
-from cfglint_train.findings.verdicts import Judgement, amount
+from cfglint_train.findings.verdicts import Judgement, format_size
 from cfglint_train.fitting import words
 from cfglint_train.fitting.alternatives import Alternative, Alternatives
 from cfglint_train.fitting.hardware_needed import HardwareNeed
 from cfglint_train.fitting.smallest import Solution
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.memory.budget import Resource
 from cfglint_train.records import Room, RunFit
 from cfglint_train.releases.other_releases import RELEASE
 from cfglint_train.reports import answer, estimate
-from cfglint_train.reports.escape import plain
-from cfglint_train.reports.json import encoded, values
+from cfglint_train.reports.escape import escape_data
+from cfglint_train.reports.json import convert_record, encode
 from cfglint_train.reports.style import PLAIN, Style
-from cfglint_train.runs.not_estimated import unchecked
+from cfglint_train.runs.not_estimated import explain_not_estimated
 
 VERSION: Final = 1
 
 
-def text(ladders: Sequence[Alternatives], style: Style = PLAIN) -> Iterator[str]:
-    """Yield every run with its verdict, its ladder and the change that is proposed."""
-    yield from estimate.wrapped(answer.of_several([ladder.run for ladder in ladders]), style)
-    for ladder in ladders:
-        first = answer.answer(ladder.run, ladder.solution, holding=ladder.holding, sizes=len(ladders) == 1)
-        yield from estimate.wrapped([first], style)
-        yield from estimate.head(ladder.run, style)
-        yield from estimate.wrapped((f"  {one.words}" for one in ladder.run.parts.meant), style)
-        yield from estimate.wrapped(_lines(ladder, style), style)
+def render_text(runs: Sequence[Alternatives], style: Style = PLAIN) -> Iterator[str]:
+    """Yield every run with its verdict, its alternatives and the proposed change."""
+    yield from estimate.wrap_lines(answer.answer_several([alternatives.run for alternatives in runs]), style)
+    for alternatives in runs:
+        opening = answer.format_answer(
+            alternatives.run, alternatives.solution, holding=alternatives.hardware_need, sizes=len(runs) == 1
+        )
+        yield from estimate.wrap_lines([opening], style)
+        yield from estimate.render_head(alternatives.run, style)
+        yield from estimate.wrap_lines(
+            (f"  {key.description}" for key in alternatives.run.inputs.corrected_keys), style
+        )
+        yield from estimate.wrap_lines(_render_run(alternatives, style), style)
         yield ""
 
 
-def _lines(ladder: Alternatives, style: Style) -> Iterator[str]:
-    judgement, solution = ladder.judgement, ladder.solution
+def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
+    judgement, solution = alternatives.judgement, alternatives.solution
     if judgement is None:
-        found = unchecked(ladder.run)
-        why = f"{found.why}; {found.remedy}" if found is not None else answer.NO_JOB
-        yield f"  memory not checked: {why}"
+        not_estimated = explain_not_estimated(alternatives.run)
+        reason = f"{not_estimated.reason}; {not_estimated.remedy}" if not_estimated is not None else answer.NO_JOB
+        yield f"  memory not checked: {reason}"
         return
-    yield from map(_verdict, (judgement, *ladder.elsewhere))
-    assumed = estimate.assumed(ladder.run)
-    yield from (f"  assumes {note}" for note in estimate.notes(assumed))
-    if ladder.rungs:
+    yield from map(_format_judgement, (judgement, *alternatives.host_and_disk))
+    assumptions = estimate.list_assumptions(alternatives.run)
+    yield from (f"  assumes {note}" for note in estimate.collect_notes(assumptions))
+    if alternatives.alternatives:
         yield ""
         yield "  each change alone (* chosen, ! unsafe)"
-        yield from _rungs(ladder.rungs, style)
+        yield from _render_alternatives(alternatives.alternatives, style)
     yield ""
     if solution is not None:
-        # As for --fix: what a measured change does is the same at each release at which the run does not fit.
-        guessed = any(not one.fact.startswith(RELEASE) for one in assumed)
-        yield from _solution(solution, guessed)
-    elif not ladder.lacks_room:
-        yield _no_change(judgement, *ladder.elsewhere)
+        # As for --fix: a release assumption does not count, because the change has the same effect at every release at
+        # which the run does not fit.
+        has_assumptions = any(not assumption.fact.startswith(RELEASE) for assumption in assumptions)
+        yield from _render_solution(solution, has_assumptions)
+    elif not alternatives.lacks_room:
+        yield _describe_no_change(judgement, *alternatives.host_and_disk)
     else:
-        yield "  no change of these files makes it fit"
-        if ladder.holding is not None:
-            yield f"  {ladder.holding.words}"
-    if ladder.offload is not None:
-        yield f"  {ladder.offload}; offered where host-memory is stated and holds it"
-    if ladder.asked is not None:
-        key = ladder.run.spell(ladder.asked)
-        largest = f"{ladder.largest:,}" if ladder.largest else f"none: {key}: 1 does not fit either"
-        yield f"  largest {key} that fits, everything else as it is: {largest}"
+        yield "  no change to these files makes it fit"
+        if alternatives.hardware_need is not None:
+            yield f"  {alternatives.hardware_need.description}"
+    if alternatives.offload is not None:
+        yield f"  {alternatives.offload}; offered only if you state a host memory that is large enough"
+    if alternatives.maximized_field is not None:
+        key = alternatives.run.spell_key(alternatives.maximized_field)
+        largest = f"{alternatives.largest:,}" if alternatives.largest else f"none ({key}: 1 does not fit either)"
+        yield f"  largest {key} that fits, with everything else unchanged: {largest}"
 
 
-def _no_change(*judgements: Judgement) -> str:
-    """That a run is expected to fit as it is, and by how much where it is tight."""
-    tight = [one for one in judgements if one.verdict == "tight"]
+def _describe_no_change(*judgements: Judgement) -> str:
+    """Return that a run is expected to fit unchanged, with the margins if it is tight."""
+    tight = [judgement for judgement in judgements if judgement.verdict == "tight"]
     if not tight:
         return "  no change needed"
-    worst = max(tight, key=lambda one: one.budget.high - one.capacity)
-    spare, more = worst.capacity - worst.budget.expected, worst.budget.high - worst.capacity
+    worst = max(tight, key=lambda judgement: judgement.budget.high - judgement.capacity)
+    spare, shortage = worst.capacity - worst.budget.expected, worst.budget.high - worst.capacity
     return (
-        f"  expected to fit as it is, and tight: {gib(spare)} to spare in {worst.phase.title}, "
-        f"at worst {gib(more)} too little"
+        f"  expected to fit as it is, but tight: {format_gib(spare)} to spare in {worst.phase.title}, "
+        f"at worst {format_gib(shortage)} short"
     )
 
 
-def _verdict(judgement: Judgement) -> str:
-    """`backward: 180 GiB expected (145.1 to 215.9), 79.1 GiB available: does not fit`, with the place if no GPU."""
+def _format_judgement(judgement: Judgement) -> str:
+    """Format as `backward: 180 GiB expected (145.1 to 215.9), 79.1 GiB available: does not fit`.
+
+    The resource is named if it is not the GPU.
+    """
     budget = judgement.budget
-    where = "" if judgement.place == "gpu" else f" ({judgement.place})"
+    resource = "" if judgement.resource == "gpu" else f" ({judgement.resource})"
     return (
-        f"  {judgement.phase.name}{where}: {amount(budget, ' expected')}, "
-        f"{gib(judgement.capacity)} available: {judgement.verdict}"
+        f"  {judgement.phase.name}{resource}: {format_size(budget, ' expected')}, "
+        f"{format_gib(judgement.capacity)} available: {judgement.verdict}"
     )
 
 
-def _rungs(rungs: Sequence[Alternative], style: Style) -> Iterator[str]:
-    """Yield a line for each change; two, if one of those lines is longer than the terminal is wide."""
-    rows = [(_setting(rung), _effect(rung)) for rung in rungs]
+def _render_alternatives(alternatives: Sequence[Alternative], style: Style) -> Iterator[str]:
+    """Yield one line per change, or two if some line is wider than the terminal."""
+    rows = [(_format_settings(alternative), _format_effect(alternative)) for alternative in alternatives]
     width = min(max(len(setting) for setting, _ in rows), 77)
     lines = [f"{setting:<{width}}  {effect}" for setting, effect in rows]
     if style.width is None or max(map(len, lines)) <= style.width:
@@ -105,69 +113,76 @@ def _rungs(rungs: Sequence[Alternative], style: Style) -> Iterator[str]:
         yield f"       {effect}"
 
 
-def _setting(rung: Alternative) -> str:
-    return f"  {'*' if rung.chosen else ' '}{' ' if rung.safe else '!'} {', '.join(rung.settings)}"
-
-
-def _effect(rung: Alternative) -> str:
-    lost = "" if rung.move.gives_up == "nothing" else f"; {rung.move.gives_up}"
+def _format_settings(alternative: Alternative) -> str:
     return (
-        f"-{gib(rung.saved):>10} ={gib(rung.after):>10}  "
-        f"{_WHERE[rung.place]}{words.percent(rung.move.slowdown)} ({rung.move.basis}){lost}"
+        f"  {'*' if alternative.chosen else ' '}{' ' if alternative.is_safe else '!'} {', '.join(alternative.settings)}"
     )
 
 
-_WHERE: Final[dict[Resource, str]] = {"gpu": "", "host": "of the host, ", "disk": "of the disk, "}
+def _format_effect(alternative: Alternative) -> str:
+    cost = "" if alternative.move.gives_up == "nothing" else f"; {alternative.move.gives_up}"
+    return (
+        f"-{format_gib(alternative.saved):>10} ={format_gib(alternative.after):>10}  "
+        f"{_RESOURCE_LABELS[alternative.place]}{words.format_slowdown(alternative.move.slowdown)} "
+        f"({alternative.move.basis}){cost}"
+    )
 
 
-def _solution(solution: Solution, assumed: bool) -> Iterator[str]:
-    safe = "safe if what is assumed holds" if assumed and solution.applicability == "safe" else solution.applicability
-    yield f"  smallest change that fits ({safe}):"
+_RESOURCE_LABELS: Final[dict[Resource, str]] = {"gpu": "", "host": "on the host, ", "disk": "on disk, "}
+
+
+def _render_solution(solution: Solution, has_assumptions: bool) -> Iterator[str]:
+    applicability = (
+        "safe if the assumptions hold"
+        if has_assumptions and solution.applicability == "safe"
+        else solution.applicability
+    )
+    yield f"  smallest change that fits ({applicability}):"
     for setting in solution.settings:
         yield f"    {setting}"
     if set(solution.files) - {solution.run.main.document.path}:
         yield f"  in {', '.join(solution.files)}"
-    outcomes = (solution.after.verdict, *(after.verdict for _, after in solution.elsewhere))
-    reached = (f"{drop}, {outcome}" for drop, outcome in zip(solution.drops, outcomes))
-    yield f"  {', '.join(reached)}, {words.percent(solution.slowdown)}"
+    outcomes = (solution.after.verdict, *(after.verdict for _, after in solution.host_and_disk))
+    results = (f"{drop}, {outcome}" for drop, outcome in zip(solution.drops, outcomes))
+    yield f"  {', '.join(results)}, {words.format_slowdown(solution.slowdown)}"
 
 
-def as_json(ladders: Sequence[Alternatives]) -> Iterator[str]:
-    """The same for programs."""
-    yield encoded(document(ladders))
+def render_json(runs: Sequence[Alternatives]) -> Iterator[str]:
+    """Yield the fits as indented JSON."""
+    yield encode(build_document(runs))
 
 
-def document(ladders: Sequence[Alternatives]) -> dict[str, Any]:
-    """The same as plain values; sizes in bytes, slowdowns as factors on the time of a step."""
-    return {"version": VERSION, "runs": [values(fit_of(ladder)) for ladder in ladders]}
+def build_document(runs: Sequence[Alternatives]) -> dict[str, Any]:
+    """Return the fits as plain values; sizes are in bytes, slowdowns are factors on the time per step."""
+    return {"version": VERSION, "runs": [convert_record(build_fit(alternatives)) for alternatives in runs]}
 
 
-def fit_of(ladder: Alternatives) -> RunFit:
-    """Return the record of a ladder."""
-    gpu = None if ladder.judgement is None else _room(ladder.judgement)
+def build_fit(alternatives: Alternatives) -> RunFit:
+    """Return the record of a run's alternatives."""
+    gpu = None if alternatives.judgement is None else _build_room(alternatives.judgement)
     return RunFit(
-        path=plain(ladder.run.main.document.path),
-        framework=ladder.run.framework.name,
+        path=escape_data(alternatives.run.main.document.path),
+        framework=alternatives.run.framework.name,
         phase=None if gpu is None else gpu.phase,
         expected=None if gpu is None else gpu.expected,
         low=None if gpu is None else gpu.low,
         high=None if gpu is None else gpu.high,
         capacity=None if gpu is None else gpu.capacity,
         verdict=None if gpu is None else gpu.verdict,
-        elsewhere=tuple(map(_room, ladder.elsewhere)),
-        rungs=tuple(map(_rung, ladder.rungs)),
-        solution=None if ladder.solution is None else _proposed(ladder.solution),
-        holding=None if ladder.holding is None else _holding(ladder.holding),
-        offload=None if ladder.offload is None else plain(ladder.offload),
-        largest=ladder.largest,
-        assumptions=tuple(map(plain, estimate.assumptions(ladder.run))),
+        elsewhere=tuple(map(_build_room, alternatives.host_and_disk)),
+        rungs=tuple(map(_build_rung, alternatives.alternatives)),
+        solution=None if alternatives.solution is None else _build_solution(alternatives.solution),
+        holding=None if alternatives.hardware_need is None else _build_holding(alternatives.hardware_need),
+        offload=None if alternatives.offload is None else escape_data(alternatives.offload),
+        largest=alternatives.largest,
+        assumptions=tuple(map(escape_data, estimate.list_assumption_notes(alternatives.run))),
     )
 
 
-def _room(judgement: Judgement) -> Room:
+def _build_room(judgement: Judgement) -> Room:
     budget = judgement.budget
     return Room(
-        place=judgement.place,
+        place=judgement.resource,
         phase=judgement.phase.name,
         expected=budget.expected,
         low=budget.low,
@@ -177,35 +192,42 @@ def _room(judgement: Judgement) -> Room:
     )
 
 
-def _rung(rung: Alternative) -> records.Rung:
+def _build_rung(alternative: Alternative) -> records.Rung:
     return records.Rung(
-        name=rung.move.name,
-        settings=tuple(map(plain, rung.settings)),
-        place=rung.place,
-        saved=rung.saved,
-        after=rung.after,
-        slowdown=round(rung.move.slowdown, 3),
-        basis=rung.move.basis,
-        source=rung.move.source,
-        gives_up=rung.move.gives_up,
-        safe=rung.safe,
-        chosen=rung.chosen,
+        name=alternative.move.name,
+        settings=tuple(map(escape_data, alternative.settings)),
+        place=alternative.place,
+        saved=alternative.saved,
+        after=alternative.after,
+        slowdown=round(alternative.move.slowdown, 3),
+        basis=alternative.move.basis,
+        source=alternative.move.source,
+        gives_up=alternative.move.gives_up,
+        safe=alternative.is_safe,
+        chosen=alternative.chosen,
     )
 
 
-def _proposed(solution: Solution) -> records.Solution:
+def _build_solution(solution: Solution) -> records.Solution:
     return records.Solution(
         applicability=solution.applicability,
-        settings=tuple(map(plain, solution.settings)),
-        files=tuple(map(plain, solution.files)),
+        settings=tuple(map(escape_data, solution.settings)),
+        files=tuple(map(escape_data, solution.files)),
         expected=solution.after.budget.expected,
         low=solution.after.budget.low,
         high=solution.after.budget.high,
         verdict=solution.after.verdict,
         slowdown=round(solution.slowdown, 3),
-        elsewhere=tuple(_room(after) for _, after in solution.elsewhere),
+        elsewhere=tuple(_build_room(after) for _, after in solution.host_and_disk),
     )
 
 
-def _holding(holding: HardwareNeed) -> records.Holding:
-    return records.Holding(holding.need, holding.nodes, holding.gpus, holding.gpu, holding.settings, holding.beside)
+def _build_holding(hardware_need: HardwareNeed) -> records.Holding:
+    return records.Holding(
+        hardware_need.need,
+        hardware_need.nodes,
+        hardware_need.gpus,
+        hardware_need.gpu,
+        hardware_need.settings,
+        hardware_need.lacking_places,
+    )

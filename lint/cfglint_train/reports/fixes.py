@@ -1,4 +1,4 @@
-"""What reports show of a fix: its edits, unless they hold a credential, and the lines that it makes of others."""
+"""Fixes as reports show them: their edits, unless they contain a credential, and the changed lines."""
 
 from __future__ import annotations
 
@@ -10,73 +10,77 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.redact import Redact
 
 
-class Shown(Frozen):
-    """A fix that may be shown. Without edits it is advice."""
+class DisplayedFix(Frozen):
+    """A fix that is safe to show. Without edits it is advice."""
 
     applicability: Applicability
     message: str
     edits: tuple[FileEdit, ...] = ()
 
 
-def shown(remedy: Remedy, redact: Redact) -> Shown:
-    """A fix without credentials: where its text holds one, it cannot be both right and shown."""
+def mask_fix(remedy: Remedy, redact: Redact) -> DisplayedFix:
+    """Return a fix without credentials; if an edit contains one, the edits are left out."""
     if any(redact(edit.edit.text) != edit.edit.text for edit in remedy.edits):
-        return Shown("display", redact(f"{remedy.message}: --fix writes it, but its text holds a credential"))
+        return DisplayedFix(
+            "display", redact(f"{remedy.message} (not shown because it contains a credential; --fix writes it)")
+        )
     if remedy.refused is not None:
-        return Shown(remedy.applicability, redact(f"{remedy.message}: not done automatically, {remedy.refused}"))
-    return Shown(remedy.applicability, redact(remedy.message), remedy.edits)
+        return DisplayedFix(
+            remedy.applicability, redact(f"{remedy.message} (not applied automatically: {remedy.refused})")
+        )
+    return DisplayedFix(remedy.applicability, redact(remedy.message), remedy.edits)
 
 
 class Hunk(Frozen):
-    """Whole lines that a fix replaces by others; their endings are part of them."""
+    """Whole lines that a fix replaces, including their line endings."""
 
     path: str
     line: int
-    """The first of the old lines; where there are none, the line that the new ones are put before."""
+    """The first of the old lines; if there are none, the line before which the new ones are inserted."""
     before: tuple[str, ...]
     after: tuple[str, ...]
 
 
-def hunks(edits: Iterable[FileEdit], documents: Mapping[str, Document]) -> Iterator[Hunk]:
-    """The hunks of some edits, in order; of files that are not among the documents there are none."""
+def build_hunks(edits: Iterable[FileEdit], documents: Mapping[str, Document]) -> Iterator[Hunk]:
+    """Yield the hunks of some edits in order; edits of files that are not in `documents` are skipped."""
     by_path: dict[str, list[Edit]] = {}
-    for one in edits:
-        by_path.setdefault(one.path, []).append(one.edit)
-    for path, ours in by_path.items():
+    for edit in edits:
+        by_path.setdefault(edit.path, []).append(edit.edit)
+    for path, file_edits in by_path.items():
         if path in documents:
-            yield from _of_document(documents[path], ours)
+            yield from _build_document_hunks(documents[path], file_edits)
 
 
-def _of_document(document: Document, edits: list[Edit]) -> Iterator[Hunk]:
-    """Edits whose lines touch make one hunk."""
+def _build_document_hunks(document: Document, edits: list[Edit]) -> Iterator[Hunk]:
+    """Yield the hunks of one document; edits on touching lines are in the same hunk."""
     groups: list[tuple[int, int, list[Edit]]] = []
     for edit in sorted(edits, key=lambda edit: edit.span):
-        begin, end = _whole_lines(document, edit)
+        begin, end = _find_line_span(document, edit)
         if groups and begin <= groups[-1][1]:
-            first, last, together = groups[-1]
-            groups[-1] = (first, max(last, end), [*together, edit])
+            first, last, group = groups[-1]
+            groups[-1] = (first, max(last, end), [*group, edit])
         else:
             groups.append((begin, end, [edit]))
-    for begin, end, together in groups:
+    for begin, end, group in groups:
         text = document.source[begin:end]
-        for edit in reversed(together):
+        for edit in reversed(group):
             text = (
                 text[: edit.span.start - begin] + edit.text.encode("utf-8", "replace") + text[edit.span.end - begin :]
             )
-        line = document.position(begin).line
-        yield Hunk(document.path, line, _lines(document.source[begin:end]), _lines(text))
+        line = document.locate(begin).line
+        yield Hunk(document.path, line, _split_lines(document.source[begin:end]), _split_lines(text))
 
 
-def _whole_lines(document: Document, edit: Edit) -> tuple[int, int]:
-    """The bytes of the lines that an edit touches; none where it only puts whole lines before one."""
+def _find_line_span(document: Document, edit: Edit) -> tuple[int, int]:
+    """Return the byte span of the lines that an edit touches; empty if it only inserts whole lines."""
     source, (start, end) = document.source, edit.span
     begin = source.rfind(b"\n", 0, start) + 1
     if start == begin and (source[end - 1 : end] == b"\n" if end > start else edit.text.endswith("\n")):
         return begin, end
-    behind = source.find(b"\n", end)
-    return begin, behind + 1 if behind >= 0 else len(source)
+    newline = source.find(b"\n", end)
+    return begin, newline + 1 if newline >= 0 else len(source)
 
 
-def _lines(text: bytes) -> tuple[str, ...]:
+def _split_lines(text: bytes) -> tuple[str, ...]:
     *whole, last = text.decode("utf-8-sig", "replace").split("\n")
     return (*(f"{line}\n" for line in whole), *([last] if last else []))

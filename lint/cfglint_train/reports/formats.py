@@ -1,4 +1,4 @@
-"""The output formats: each a module of this package with a function that makes lines of a result."""
+"""Output formats: each is a function in a module of this package that renders a result as lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfglint_train.runs.run import Run
 
 Reporter = Callable[[Result, Style], Iterator[str]]
 
-# Format -> module and function. `settings.FORMATS` names them where nothing may be imported yet.
+# Module and function of each format. `settings.FORMATS` lists them for code that must not import anything.
 _REPORTERS: Final[Mapping[str, tuple[str, str]]] = {
     "text": ("text", "full"),
     "concise": ("text", "concise"),
@@ -29,21 +29,21 @@ _REPORTERS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-# What a format keeps of every run: module and function. Such a lint can be shared among processes.
+# Module and function that summarize a run for a format. Such a lint can be shared among processes.
 _DIGESTS: Final[Mapping[str, tuple[str, str]]] = {"html": ("html", "summarised"), "markdown": ("markdown", "run_row")}
 
 
-def digester(form: str) -> Callable[[Run], Any] | None:
-    """The function that makes what a format keeps of every run; None where it keeps nothing, or takes the runs."""
+def find_digest(form: str) -> Callable[[Run], Any] | None:
+    """Return the function that summarizes a run for a format, or None if the format needs none or uses the runs."""
     if form not in _DIGESTS:
         return None
     module, function = _DIGESTS[form]
-    found: Callable[[Run], Any] = getattr(import_module(f"cfglint_train.reports.{module}"), function)
-    return found
+    renderer: Callable[[Run], Any] = getattr(import_module(f"cfglint_train.reports.{module}"), function)
+    return renderer
 
 
-def reporter(form: str) -> Reporter:
-    """The function that writes a format. Raises KeyError for an unknown one."""
+def find_reporter(form: str) -> Reporter:
+    """Return the function that renders a format. Raise KeyError for unknown formats."""
     module, function = _REPORTERS[form]
-    found: Reporter = getattr(import_module(f"cfglint_train.reports.{module}"), function)
-    return found
+    renderer: Reporter = getattr(import_module(f"cfglint_train.reports.{module}"), function)
+    return renderer

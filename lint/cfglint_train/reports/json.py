@@ -1,4 +1,4 @@
-"""The JSON report, version 1, in a stable order: one object, or one object per line."""
+"""JSON report, version 1, in a stable order: one object, or one object per line."""
 
 from __future__ import annotations
 
@@ -8,188 +8,196 @@ from json import dumps
 
 from cfglint_train import records
 from cfglint_train.findings.finding import Finding, Remedy
-from cfglint_train.foundation.redact import Redact, redaction
+from cfglint_train.foundation.redact import Redact, build_redaction
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.judging.result import CheckedFile, Result, UnsupportedFiles
 from cfglint_train.plan import certainty as plan
 from cfglint_train.records import Edit, Failure, Fix, Ground, NotChecked, RelatedPlace
-from cfglint_train.reports.details import related
-from cfglint_train.reports.escape import plain
-from cfglint_train.reports.fixes import shown
+from cfglint_train.reports.details import list_related_places
+from cfglint_train.reports.escape import escape_data
+from cfglint_train.reports.fixes import mask_fix
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.repository.documents import SkippedFile
 
 if TYPE_CHECKING:
-    from cfglint_train.fixing.loop import Applied, Fixed, Refused
+    from cfglint_train.fixing.loop import Applied, FixOutcome, Refused
 
 VERSION: Final = 1
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """The whole object, a line for every record."""
+    """Report everything as one object, with one line per record."""
     yield f'{{"version": {VERSION},'
-    yield from array("files", map(values, files(result)), ",")
-    yield from array("findings", (_linked(one, style) for one in findings(result)), ",")
-    yield from array("not_checked", map(values, not_checked(result)), ",")
-    yield from array("unsupported", map(values, unsupported(result)), ",")
-    yield from array("errors", map(values, failures(result)), "}")
+    yield from render_array("files", map(convert_record, list_files(result)), ",")
+    yield from render_array("findings", (_add_url(finding, style) for finding in list_findings(result)), ",")
+    yield from render_array("not_checked", map(convert_record, list_not_checked(result)), ",")
+    yield from render_array("unsupported", map(convert_record, list_unsupported(result)), ",")
+    yield from render_array("errors", map(convert_record, list_failures(result)), "}")
 
 
 def lines(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """Every record of the object on a line of its own, its kind in `type`."""
+    """Yield every record as an object on its own line, with its kind in `type`."""
     for kind, listing in (
-        ("file", map(values, files(result))),
-        ("finding", (_linked(one, style) for one in findings(result))),
-        ("not_checked", map(values, not_checked(result))),
-        ("unsupported", map(values, unsupported(result))),
-        ("error", map(values, failures(result))),
+        ("file", map(convert_record, list_files(result))),
+        ("finding", (_add_url(finding, style) for finding in list_findings(result))),
+        ("not_checked", map(convert_record, list_not_checked(result))),
+        ("unsupported", map(convert_record, list_unsupported(result))),
+        ("error", map(convert_record, list_failures(result))),
     ):
         for record in listing:
-            yield compact({"type": kind, **record})
+            yield encode_compact({"type": kind, **record})
 
 
-def file_list(result: Result) -> Iterator[str]:
-    """The configurations alone, each on a line of its own."""
-    return listed("[", map(values, files(result)), "]")
+def render_file_list(result: Result) -> Iterator[str]:
+    """Yield the configurations as a list, one per line."""
+    return render_list("[", map(convert_record, list_files(result)), "]")
 
 
-def array(name: str, records: Iterable[Any], end: str) -> Iterator[str]:
-    """An entry of an object whose value is a list: every record on a line of its own, `end` behind the last one."""
-    return listed(f'"{name}": [', records, f"]{end}")
+def render_array(name: str, records: Iterable[Any], end: str) -> Iterator[str]:
+    """Yield an entry of an object whose value is a list, one record per line, with `end` after the last one."""
+    return render_list(f'"{name}": [', records, f"]{end}")
 
 
-def listed(head: str, records: Iterable[Any], end: str) -> Iterator[str]:
-    """Records between two texts, each on a line of its own."""
+def render_list(head: str, records: Iterable[Any], end: str) -> Iterator[str]:
+    """Yield records between two texts, one per line."""
     pending = head
     separator = ""
     for record in records:
         yield pending + separator
-        pending, separator = compact(record), ","
+        pending, separator = encode_compact(record), ","
     yield pending + end
 
 
-def encoded(value: Any) -> str:
-    """JSON text for people. It is harmless wherever it is shown, and what it means stays the same."""
-    return _disarmed(dumps(value, indent=2))
+def encode(value: Any) -> str:
+    """Return a value as indented JSON that is safe to print; escaping does not change its meaning."""
+    return _escape_commands(dumps(value, indent=2))
 
 
-def compact(value: Any) -> str:
-    """The same on one line."""
-    return _disarmed(dumps(value))
+def encode_compact(value: Any) -> str:
+    """Return a value as JSON on one line that is safe to print."""
+    return _escape_commands(dumps(value))
 
 
-def _disarmed(text: str) -> str:
-    """GitHub's runner would execute a line with `##[command]` in it; terminals may heed DEL."""
+def _escape_commands(text: str) -> str:
+    """Escape `##[command]`, which GitHub's runner executes, and DEL, which terminals may interpret."""
     if "##" in text:
         text = re.sub(r"##([A-Za-z]*)\[", r"##\1\\u005b", text)
     return text.replace("\x7f", "\\u007f")
 
 
-def values(value: Any) -> Any:
-    """Return a record as plain values: an object of its fields."""
+def convert_record(value: Any) -> Any:
+    """Return a record as plain values: a dict of its fields."""
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None)
-        return list(map(values, value)) if names is None else dict(zip(names, map(values, value)))
+        return list(map(convert_record, value)) if names is None else dict(zip(names, map(convert_record, value)))
     return value
 
 
-def document(result: Result) -> dict[str, Any]:
-    """The report as plain values."""
+def build_document(result: Result) -> dict[str, Any]:
+    """Return the report as plain values."""
     return {
         "version": VERSION,
-        "files": list(map(values, files(result))),
-        "findings": list(map(values, findings(result))),
-        "not_checked": list(map(values, not_checked(result))),
-        "unsupported": list(map(values, unsupported(result))),
-        "errors": list(map(values, failures(result))),
+        "files": list(map(convert_record, list_files(result))),
+        "findings": list(map(convert_record, list_findings(result))),
+        "not_checked": list(map(convert_record, list_not_checked(result))),
+        "unsupported": list(map(convert_record, list_unsupported(result))),
+        "errors": list(map(convert_record, list_failures(result))),
     }
 
 
-def files(result: Result) -> Iterator[CheckedFile]:
-    """Yield the configurations of a lint."""
-    return (CheckedFile(plain(one.path), one.framework, one.role) for one in result.files)
+def list_files(result: Result) -> Iterator[CheckedFile]:
+    """Return the configurations of a lint."""
+    return (CheckedFile(escape_data(file.path), file.framework, file.role) for file in result.files)
 
 
-def unsupported(result: Result) -> Iterator[UnsupportedFiles]:
-    """Yield the files of a lint that look like those of tools that are not supported, by tool."""
-    return (UnsupportedFiles(one.framework, tuple(map(plain, one.paths))) for one in result.unsupported)
+def list_unsupported(result: Result) -> Iterator[UnsupportedFiles]:
+    """Return the files of a lint that look like those of unsupported tools, by tool."""
+    return (UnsupportedFiles(group.framework, tuple(map(escape_data, group.paths))) for group in result.unsupported)
 
 
-def skipped(result: Result) -> Iterator[SkippedFile]:
-    """Yield the files that a lint left out."""
-    return (SkippedFile(plain(one.path), plain(one.reason), one.named, one.looks_like) for one in result.skipped)
-
-
-def applied(fixed: Fixed) -> Iterator[Applied]:
-    """Yield the fixes that were made."""
-    redact = redaction(fixed.result.secrets)
-    for one in fixed.applied:
-        yield type(one)(plain(one.path), one.code, plain(redact(one.message)), tuple(map(plain, one.files)))
-
-
-def refused(fixed: Fixed) -> Iterator[Refused]:
-    """Yield the fixes that could not be made."""
-    redact = redaction(fixed.result.secrets)
-    return (type(one)(plain(one.path), one.code, plain(redact(one.reason))) for one in fixed.refused)
-
-
-def failures(result: Result) -> Iterator[Failure]:
-    """Yield what kept a lint from its work."""
-    redact = redaction(result.secrets)
-    for one in result.troubles:
-        line, column = (None, None) if one.position is None else one.position
-        yield Failure(plain(one.path), line, column, one.rule, plain(redact(one.message)))
-
-
-def not_checked(result: Result) -> Iterator[NotChecked]:
-    """Yield the runs of a lint whose memory could not be checked."""
-    redact = redaction(result.secrets)
-    for one in result.not_checked:
-        help_ = plain(redact(one.help)) if one.help else None
-        yield NotChecked(plain(one.path), one.start.line, plain(redact(one.message)), help_)
-
-
-def findings(result: Result) -> Iterator[records.Finding]:
-    """Yield the findings of a lint."""
-    redact = redaction(result.secrets)
-    return (_finding(one, redact) for one in result.findings)
-
-
-def _finding(one: Finding, redact: Redact) -> records.Finding:
-    return records.Finding(
-        code=one.code,
-        name=one.name,
-        severity=one.severity,
-        path=plain(one.path),
-        line=one.start.line,
-        column=one.start.column,
-        end_line=one.end.line,
-        end_column=one.end.column,
-        message=plain(redact(one.message)),
-        help=plain(redact(one.help)) if one.help else None,
-        notes=tuple([plain(redact(note)) for note in one.notes if note]),
-        related=tuple(
-            [RelatedPlace(plain(at.path), *at.start, *at.end, plain(at.message)) for at in related(one, redact)]
-        ),
-        certainty=one.certainty,
-        rests_on=tuple([_ground(ground, redact) for ground in one.rests_on]),
-        fix=None if one.fix is None else _fix(one.fix, redact),
+def list_skipped(result: Result) -> Iterator[SkippedFile]:
+    """Return the files that a lint skipped."""
+    return (
+        SkippedFile(escape_data(file.path), escape_data(file.reason), file.named, file.looks_like)
+        for file in result.skipped
     )
 
 
-def _linked(finding: records.Finding, style: Style) -> dict[str, Any]:
-    """A finding with the address of its rule's page, where that is stated."""
-    page = style.page(finding.code, finding.name)
-    return values(finding) if page is None else {**values(finding), "url": page}
+def list_applied(fixed: FixOutcome) -> Iterator[Applied]:
+    """Yield the applied fixes."""
+    redact = build_redaction(fixed.result.secrets)
+    for fix in fixed.applied:
+        yield type(fix)(
+            escape_data(fix.path), fix.code, escape_data(redact(fix.message)), tuple(map(escape_data, fix.files))
+        )
 
 
-def _ground(ground: plan.Ground, redact: Redact) -> Ground:
+def list_refused(fixed: FixOutcome) -> Iterator[Refused]:
+    """Return the fixes that could not be applied."""
+    redact = build_redaction(fixed.result.secrets)
+    return (type(fix)(escape_data(fix.path), fix.code, escape_data(redact(fix.reason))) for fix in fixed.refused)
+
+
+def list_failures(result: Result) -> Iterator[Failure]:
+    """Yield the problems that kept a lint from checking."""
+    redact = build_redaction(result.secrets)
+    for trouble in result.troubles:
+        line, column = (None, None) if trouble.position is None else trouble.position
+        yield Failure(escape_data(trouble.path), line, column, trouble.rule, escape_data(redact(trouble.message)))
+
+
+def list_not_checked(result: Result) -> Iterator[NotChecked]:
+    """Yield the runs of a lint whose memory could not be checked."""
+    redact = build_redaction(result.secrets)
+    for finding in result.not_checked:
+        help_ = escape_data(redact(finding.help)) if finding.help else None
+        yield NotChecked(escape_data(finding.path), finding.start.line, escape_data(redact(finding.message)), help_)
+
+
+def list_findings(result: Result) -> Iterator[records.Finding]:
+    """Return the findings of a lint."""
+    redact = build_redaction(result.secrets)
+    return (_build_finding(finding, redact) for finding in result.findings)
+
+
+def _build_finding(finding: Finding, redact: Redact) -> records.Finding:
+    return records.Finding(
+        code=finding.code,
+        name=finding.name,
+        severity=finding.severity,
+        path=escape_data(finding.path),
+        line=finding.start.line,
+        column=finding.start.column,
+        end_line=finding.end.line,
+        end_column=finding.end.column,
+        message=escape_data(redact(finding.message)),
+        help=escape_data(redact(finding.help)) if finding.help else None,
+        notes=tuple([escape_data(redact(note)) for note in finding.notes if note]),
+        related=tuple(
+            [
+                RelatedPlace(escape_data(place.path), *place.start, *place.end, escape_data(place.message))
+                for place in list_related_places(finding, redact)
+            ]
+        ),
+        certainty=finding.certainty,
+        rests_on=tuple([_build_ground(ground, redact) for ground in finding.rests_on]),
+        fix=None if finding.fix is None else _build_fix(finding.fix, redact),
+    )
+
+
+def _add_url(finding: records.Finding, style: Style) -> dict[str, Any]:
+    """Return the fields of a finding, with the URL of its rule's page if that is configured."""
+    page = style.build_page_url(finding.code, finding.name)
+    return convert_record(finding) if page is None else {**convert_record(finding), "url": page}
+
+
+def _build_ground(ground: plan.Ground, redact: Redact) -> Ground:
     value = ground.value
-    shown = value if value is None or isinstance(value, (bool, int, float)) else plain(redact(str(value)))
-    return Ground(plain(ground.fact), shown, ground.grade, plain(redact(ground.note)))
+    printed = value if value is None or isinstance(value, (bool, int, float)) else escape_data(redact(str(value)))
+    return Ground(escape_data(ground.fact), printed, ground.grade, escape_data(redact(ground.note)))
 
 
-def _fix(remedy: Remedy, redact: Redact) -> Fix:
-    fix = shown(remedy, redact)
-    edits = [Edit(plain(one.path), *one.start, *one.end, plain(one.edit.text)) for one in fix.edits]
-    return Fix(fix.applicability, plain(fix.message), tuple(edits))
+def _build_fix(remedy: Remedy, redact: Redact) -> Fix:
+    fix = mask_fix(remedy, redact)
+    edits = [Edit(escape_data(edit.path), *edit.start, *edit.end, escape_data(edit.edit.text)) for edit in fix.edits]
+    return Fix(fix.applicability, escape_data(fix.message), tuple(edits))

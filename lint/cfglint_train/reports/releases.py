@@ -1,34 +1,38 @@
-"""Which releases each run was checked against, and where each of them comes from: for `--verbose`."""
+"""Releases that each run was checked against and their sources, for `--verbose`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.plan.releases import Release
-from cfglint_train.reports.escape import printable
+from cfglint_train.reports.escape import escape_text
 from cfglint_train.runs.run import Run
 
 
-def lines(runs: Iterable[Run]) -> Iterator[str]:
-    """One line per run, the framework first; `?` where only a range is known."""
+def format_releases(runs: Iterable[Run]) -> Iterator[str]:
+    """Yield one line per run, its framework first; `?` if only a range is known."""
     for run in runs:
-        releases, own = run.releases, run.framework.listed.package
-        told = [f"{own} {_told(releases.known[own])}"]
-        told += [f"{name} {_told(release)}" for name, release in sorted(releases.known.items()) if _is_other(name, own)]
-        told += [
-            f"{name} ? ({allowed.origin.note})"
-            for name, allowed in sorted(releases.ranges.items())
-            if name not in releases.known
+        releases, package = run.releases, run.framework.manifest.package
+        parts = [f"{package} {_format_release(releases.by_package[package])}"]
+        parts += [
+            f"{name} {_format_release(release)}"
+            for name, release in sorted(releases.by_package.items())
+            if _is_other_package(name, package)
         ]
-        at = run.main.document.position(run.main.top().span.start)
-        yield printable(f"releases: {run.main.document.path}:{at.line}: {'; '.join(told)}")
+        parts += [
+            f"{name} ? ({allowed.origin.note})"
+            for name, allowed in sorted(releases.allowed_releases.items())
+            if name not in releases.by_package
+        ]
+        position = run.main.document.locate(run.main.find_top().span.start)
+        yield escape_text(f"releases: {run.main.document.path}:{position.line}: {'; '.join(parts)}")
 
 
-def _is_other(name: str, own: str) -> bool:
-    """Whether this is a package beside the framework's own, which is also known by the framework's name."""
-    return name != own and (name not in listed() or listed()[name].package == name)
+def _is_other_package(name: str, package: str) -> bool:
+    """Return whether a name is not the framework's own package, under which its release is also listed."""
+    return name != package and (name not in list_frameworks() or list_frameworks()[name].package == name)
 
 
-def _told(release: Release) -> str:
+def _format_release(release: Release) -> str:
     return f"{release.version} ({release.origin.note})"

@@ -1,4 +1,4 @@
-"""How often each rule finds something: a table for people, a list for programs."""
+"""Number of findings per rule, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -8,39 +8,39 @@ from collections.abc import Iterator, Mapping
 from cfglint_train.findings.finding import SEVERITIES
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any
-from cfglint_train.foundation.wording import counted
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.foundation.wording import format_count
+from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.judging.result import Result
 from cfglint_train.reports import text
-from cfglint_train.reports.json import encoded
+from cfglint_train.reports.json import encode
 from cfglint_train.reports.style import Style
 
 
-class Count(Frozen):
-    """What one rule found."""
+class RuleCount(Frozen):
+    """The findings of one rule."""
 
     code: str
     name: str
     severity: str
-    """The gravest that it gave."""
+    """The highest severity among the findings."""
     severities: Mapping[str, int]
-    """How many findings there are of each, the gravest first."""
+    """Number of findings by severity, the highest first."""
     findings: int
     files: int
     fixable: int
-    """How many of the findings `--fix` or `--fix --unsafe-fixes` settles."""
+    """Number of findings that `--fix` or `--fix --unsafe-fixes` resolves."""
     frameworks: Mapping[str, int]
-    """How many of them in the configurations of each framework, by its name."""
+    """Number of findings by the framework of their configuration."""
 
 
-def counts(result: Result) -> list[Count]:
-    """The rules that found something, the most frequent first."""
+def count_findings(result: Result) -> list[RuleCount]:
+    """Count the findings of each rule, the most frequent first."""
     framework_of = {file.path: file.framework for file in result.files}
-    found: dict[str, list[Any]] = {}
+    by_code: dict[str, list[Any]] = {}
     for finding in result.findings:
-        found.setdefault(finding.code, []).append(finding)
-    every = [
-        Count(
+        by_code.setdefault(finding.code, []).append(finding)
+    rule_counts = [
+        RuleCount(
             code,
             findings[0].name,
             min((finding.severity for finding in findings), key=SEVERITIES.index),
@@ -48,44 +48,47 @@ def counts(result: Result) -> list[Count]:
             len(findings),
             len({finding.path for finding in findings}),
             sum(finding.fix is not None and bool(finding.fix.edits) for finding in findings),
-            dict(Counter(sorted(framework_of[one.path] for one in findings if one.path in framework_of))),
+            dict(Counter(sorted(framework_of[item.path] for item in findings if item.path in framework_of))),
         )
-        for code, findings in found.items()
+        for code, findings in by_code.items()
     ]
-    return sorted(every, key=lambda count: (-count.findings, count.code))
+    return sorted(rule_counts, key=lambda count: (-count.findings, count.code))
 
 
-def table(result: Result, style: Style) -> Iterator[str]:
-    """A line per rule, then the summary."""
-    every = counts(result)
-    width = max((len(str(count.findings)) for count in every), default=0)
-    several = len({file.framework for file in result.files}) > 1
-    grave = max((len(_graveness(count)) for count in every), default=0)
-    for count in every:
+def render_table(result: Result, style: Style) -> Iterator[str]:
+    """Yield a line per rule, then the summary."""
+    rule_counts = count_findings(result)
+    width = max((len(str(count.findings)) for count in rule_counts), default=0)
+    has_frameworks = len({file.framework for file in result.files}) > 1
+    severity_width = max((len(_format_severities(count)) for count in rule_counts), default=0)
+    for count in rule_counts:
         mark = "[*]" if count.fixable == count.findings else "[-]" if count.fixable else "   "
-        code = style.link(style.paint(count.code, "1"), style.page(count.code, count.name))
-        where = _where(count) if several else ""
-        yield f"{count.findings:>{width}}  {code}  {mark} {_graveness(count):<{grave}}  {count.name}{where}"
-    if any(count.fixable for count in every):
+        code = style.link(style.paint(count.code, "1"), style.build_page_url(count.code, count.name))
+        frameworks = _format_frameworks(count) if has_frameworks else ""
+        yield (
+            f"{count.findings:>{width}}  {code}  {mark} {_format_severities(count):<{severity_width}}  "
+            f"{count.name}{frameworks}"
+        )
+    if any(count.fixable for count in rule_counts):
         yield "[*] all fixable with --fix (some need --unsafe-fixes), [-] some fixable"
-    yield from text.troubles(result, style)
+    yield from text.render_troubles(result, style)
     if not style.quiet:
-        yield from text.summary(result)
+        yield from text.render_summary(result)
 
 
-def _graveness(count: Count) -> str:
-    """The severity of a rule's findings, or how many are of which."""
+def _format_severities(count: RuleCount) -> str:
+    """Return the severity of a rule's findings, or the number of findings by severity."""
     if len(count.severities) == 1:
         return count.severity
-    return ", ".join(counted(number, severity) for severity, number in count.severities.items())
+    return ", ".join(format_count(number, severity) for severity, number in count.severities.items())
 
 
-def _where(count: Count) -> str:
-    """The frameworks behind a rule's name."""
-    named = ", ".join(f"{listed()[name].title} {number}" for name, number in count.frameworks.items())
-    return f" ({named})" if named else ""
+def _format_frameworks(count: RuleCount) -> str:
+    """Return the number of findings by framework as a suffix, or an empty string."""
+    frameworks = ", ".join(f"{list_frameworks()[name].title} {number}" for name, number in count.frameworks.items())
+    return f" ({frameworks})" if frameworks else ""
 
 
-def as_json(result: Result) -> Iterator[str]:
-    """The counts as a list."""
-    yield encoded([count._asdict() for count in counts(result)])
+def render_json(result: Result) -> Iterator[str]:
+    """Yield the counts as a JSON list."""
+    yield encode([count._asdict() for count in count_findings(result)])

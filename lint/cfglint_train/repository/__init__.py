@@ -1,1 +1,1 @@
-"""The repository: what files there are, and what is in them."""
+"""The repository: its files and their contents."""

@@ -1,5 +1,6 @@
-"""The texts one of which a file has that says something about runs: bytes are searched for these before anything of the
-file is decoded or parsed.
+"""Clues: texts that occur in every file with information about runs.
+
+Files are searched for these bytes before they are decoded or parsed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from cfglint_train.frameworks.registry import PYTHON_STARTS
 from cfglint_train.repository.files import JUSTFILES, RECIPES
 
 Clues = Mapping[str, tuple[bytes, ...]]
-"""Endings of names (none: empty), or names, which come first -> texts."""
+"""Extensions (empty for none) or file names, which have precedence -> texts."""
 Question = Literal["arguments", "commands", "installations", "jobs", "loops", "make", "variables"]
 
 _SHELL: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
@@ -43,4 +44,4 @@ CLUES: Final[Mapping[str, Clues]] = {
     "make": dict.fromkeys((".md", ".mk", "", ".sh"), (b"make ",)),
     "variables": dict.fromkeys(_SHELL, (b".yaml", b".yml")),
 }
-"""What is asked of every repository."""
+"""Questions that are answered for every repository."""

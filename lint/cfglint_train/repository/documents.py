@@ -1,4 +1,4 @@
-"""Files as documents, each read once; those that are none are noted, with the reason.
+"""Documents of files, each read once; files that are not configurations are recorded with the reason.
 
 A file without any framework's clue is never parsed.
 """
@@ -11,29 +11,31 @@ from collections.abc import Callable, Collection
 from json import loads
 
 from cfglint_train.documents.document import Document, DocumentError, NotText, Position, Span
-from cfglint_train.documents.limits import BeyondLimits
+from cfglint_train.documents.limits import LimitExceeded
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen, dataclass
 from cfglint_train.foundation.typed import Final, Literal
-from cfglint_train.foundation.wording import did_you_mean
+from cfglint_train.foundation.wording import suggest_name
 from cfglint_train.frameworks import registry
 from cfglint_train.plan.origin import Place
 from cfglint_train.repository import files
 from cfglint_train.repository.sources import Sources
 
 Cause = Literal["file", "syntax", "limit", "absent", "run"]
-"""Why a file is not read: it cannot be opened or decoded, it cannot be parsed, it is too large, or it is not there.
-run: one that the file starts cannot be read.
+"""Reason why a file is not read.
+
+In this order: it cannot be opened or decoded, it cannot be parsed, it is too large, it is missing, or a run that it
+starts cannot be read.
 """
 
 START: Final = Position(1, 1)
 
 _MARK: Final = re.compile(r"@{1,3}\w{1,60}@{1,3}|%{1,3}\w{1,60}%{1,3}|%\(\w{1,60}\)[-#0 +\d.]{0,9}[a-z]")
-"""Marks of templates that begin no word of YAML or JSON."""
+"""Template marks that cannot begin a word of YAML or JSON."""
 
 
-_FEW: Final = 5
-"""Files that a person may name by hand."""
+_MAX_NAMED: Final = 5
+"""Number of files that a person may name by hand."""
 
 
 class UnreadFile(Frozen):
@@ -44,80 +46,88 @@ class UnreadFile(Frozen):
     message: str
     cause: Cause
     place: Place | None = None
-    """The text that it is about, where that was read."""
+    """Text that the message is about, if it was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file that is no configuration, with the reason (shown by --verbose)."""
+    """A file that is not a configuration, with the reason (shown by --verbose)."""
 
     path: str
     reason: str
     named: bool = False
-    """It was named for its own sake, not found in a folder."""
+    """True if the user named the file itself, rather than a folder that contains it."""
     looks_like: str = ""
-    """The tool that cfglint does not support whose file it seems to be."""
+    """Unsupported tool that the file seems to belong to."""
 
 
 class Documents:
-    """The documents of the files that were asked for.
+    """The documents of the files to check.
 
-    `part_of`: the copy of a framework that a file is a part of, or nothing. Other training tools and runs that cannot
-    be read are its authors' matter there. `is_replaced`: whether a script replaces a mark in the repository of a file.
+    `find_copy` returns the copy of a framework that contains a file, or "". Files of other training tools and
+    unreadable runs in it are left to its authors. `is_replaced` returns whether a script replaces a mark in the
+    repository of a file.
     """
 
     def __init__(
-        self, sources: Sources, part_of: Callable[[str], str], is_replaced: Callable[[str, str], bool]
+        self, sources: Sources, find_copy: Callable[[str], str], is_replaced: Callable[[str, str], bool]
     ) -> None:
+        """Start without documents; files are read on request."""
         self.sources = sources
-        self._part_of = part_of
+        self._part_of = find_copy
         self._is_replaced = is_replaced
         self.skipped: list[SkippedFile] = []
         self.unread: list[UnreadFile] = []
         self.candidates: dict[str, list[str]] = {}
         """Path -> the frameworks whose keys occur in the text."""
-        self.starting: set[str] = set()
+        self.starting_scripts: set[str] = set()
         """Scripts that may start a framework with a file."""
-        self.launching: set[str] = set()
+        self.launching_scripts: set[str] = set()
         """Scripts that may start a program which trains."""
-        self._known: dict[str, Document | None] = {}
+        self._documents: dict[str, Document | None] = {}
 
-    def updated(self, sources: Sources, changed: Collection[str]) -> Documents:
-        """The same documents but for those of some files, whose contents are new."""
-        after = Documents(sources, self._part_of, self._is_replaced)
-        after.skipped = [skipped for skipped in self.skipped if skipped.path not in changed]
-        after.unread = [unread for unread in self.unread if unread.path not in changed]
-        after.candidates = dict(self.candidates)
-        after.starting = self.starting.difference(changed)
-        after.launching = self.launching.difference(changed)
-        after._known = {path: document for path, document in self._known.items() if path not in changed}
-        return after
+    def replace_sources(self, sources: Sources, changed: Collection[str]) -> Documents:
+        """Return a copy with new sources, without the documents of changed files."""
+        copy = Documents(sources, self._part_of, self._is_replaced)
+        copy.skipped = [skipped for skipped in self.skipped if skipped.path not in changed]
+        copy.unread = [unread for unread in self.unread if unread.path not in changed]
+        copy.candidates = dict(self.candidates)
+        copy.starting_scripts = self.starting_scripts.difference(changed)
+        copy.launching_scripts = self.launching_scripts.difference(changed)
+        copy._documents = {path: document for path, document in self._documents.items() if path not in changed}
+        return copy
 
-    def known(self, path: str) -> Document | None:
-        """The document of a file if it was read."""
-        return self._known.get(path)
+    def get_parsed(self, path: str) -> Document | None:
+        """Get the document of a file, or None if it was not read."""
+        return self._documents.get(path)
 
-    def document(self, path: str) -> Document | None:
-        """The document of a configuration file; None where it is no configuration or cannot be read (noted)."""
-        if path not in self._known:
-            self._known[path] = self._open(path)
-        return self._known[path]
+    def read_document(self, path: str) -> Document | None:
+        """Read the document of a configuration file.
 
-    def commented(self, path: str, mark: bytes = b"") -> Document | None:
-        """Return a file as the text that its comments are in, or None if it is unreadable or has none (or no mark)."""
-        known = self._known.get(path)
-        if known is not None:
-            return known if mark in known.source else None
+        If it is no configuration or unreadable, record the reason and return None.
+        """
+        if path not in self._documents:
+            self._documents[path] = self._open(path)
+        return self._documents[path]
+
+    def read_commented(self, path: str, mark: bytes = b"") -> Document | None:
+        """Read a file as the text that contains its comments.
+
+        Return None if it is unreadable, or has no comments or no `mark`.
+        """
+        document = self._documents.get(path)
+        if document is not None:
+            return document if mark in document.source else None
         try:
             source = self.sources.read(path)
-            return files.commented(path, source, self.sources.beside(path)) if mark in source else None
+            return files.parse_commented(path, source, self.sources.build_reader(path)) if mark in source else None
         except (OSError, ValueError, DocumentError):
             return None
 
-    def json(self, path: str) -> Document | None:
-        """The document of a file that is read as JSON, however it is called; None where it is none of a framework."""
+    def read_json(self, path: str) -> Document | None:
+        """Read a file as JSON, whatever its name; None if it is not a framework's configuration."""
         if not path.endswith((".yaml", ".yml")):
-            return self.document(path)
+            return self.read_document(path)
         try:
             source = self.sources.read(path)
             loads(source)
@@ -126,126 +136,138 @@ class Documents:
             return None
 
     def skip(self, path: str, reason: str, source: bytes = b"", tool: str = "") -> None:
-        """Note a file that is no configuration. `source` is its text, where that may be another tool's; `tool` is that
-        tool, where it is known.
-        """
-        from cfglint_train.repository.lookalikes import looks_like  # only where a file is left out
+        """Record a file that is not a configuration.
 
-        tool = tool or looks_like(path, source)
+        `source` is its text if it may belong to another tool; `tool` is that tool, if it was identified.
+        """
+        from cfglint_train.repository.lookalikes import identify_tool  # only needed for skipped files
+
+        tool = tool or identify_tool(path, source)
         if tool and self._part_of(path):
             tool = ""
-        self.skipped.append(SkippedFile(path, reason, path in self.sources.asked, tool))
+        self.skipped.append(SkippedFile(path, reason, path in self.sources.named_paths, tool))
 
     def note_run(self, document: Document, span: Span | None, why: str) -> None:
-        """Note a run that cannot be read, and what shows it."""
+        """Record a run that cannot be read, with its evidence."""
         path = document.path
         copy = self._part_of(path)
         if copy:
-            self.ignore(path, f"it is a part of the copy in `{copy}`")
+            self.ignore(path, f"it is part of the copy in `{copy}`")
             return
         place = None if span is None else Place(document, span)
-        position = START if place is None else document.position(place.span.start)
+        position = START if place is None else document.locate(place.span.start)
         self.unread.append(UnreadFile(path, position, f"run not checked: {why}", "run", place))
 
     def ignore(self, path: str, reason: str) -> None:
-        """Note a file that no report mentions."""
+        """Record a file that no report mentions."""
         self.skipped.append(SkippedFile(path, reason))
 
     def _open(self, path: str) -> Document | None:
         try:
             source = self.sources.read(path)
-        except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
             reason = getattr(error, "strerror", None) or str(error)
-            hint = _nearest(path) if isinstance(error, FileNotFoundError) and path in self.sources.asked else ""
+            hint = (
+                _suggest_path(path) if isinstance(error, FileNotFoundError) and path in self.sources.named_paths else ""
+            )
             self.unread.append(UnreadFile(path, START, reason + (hint and f"; {hint}"), "file"))
             return None
-        syntax = files.syntax_of(path, source)
+        syntax = files.detect_syntax(path, source)
         if syntax is None:
             self.skip(path, "neither YAML, JSON, shell nor Python")
             return None
         if len(source) > regular_files.MAX_BYTES:
             size = f"larger than {regular_files.MAX_BYTES >> 20} MiB"
-            if registry.looks_like_configuration(source, syntax):
+            if registry.is_probable_config(source, syntax):
                 self.unread.append(UnreadFile(path, START, size, "limit"))
             else:
                 self.skip(path, f"{size}: data, not a configuration")
             return None
         if syntax in ("notebook", "recipes"):
-            if registry.candidates(source, "python") or registry.may_launch(source):
-                self.launching.add(path)
-            self.skip(path, "only the runs that it starts are named")
+            if registry.find_candidates(source, "python") or registry.can_launch(source):
+                self.launching_scripts.add(path)
+            self.skip(path, "only the runs that it starts are listed")
             return None
-        if syntax == "yaml" and registry.is_job(source) and registry.may_launch(source):
-            self.launching.add(path)
-        wide = files.in_utf_16(source)
-        if wide is not None and registry.looks_like_configuration(wide, syntax):
+        if syntax == "yaml" and registry.is_job(source) and registry.can_launch(source):
+            self.launching_scripts.add(path)
+        decoded = files.decode_utf_16(source)
+        if decoded is not None and registry.is_probable_config(decoded, syntax):
             self.unread.append(UnreadFile(path, START, "not UTF-8: the text is UTF-16 or UTF-32", "file"))
             return None
-        self.candidates[path] = registry.candidates(source, syntax)
-        if syntax == "shell" and registry.may_start_others(source):
-            self.launching.add(path)
-        if syntax == "shell" and registry.may_start(source):
-            self.starting.add(path)
-        if syntax == "python" and registry.python_may_start(source):
-            self.launching.add(path)
+        self.candidates[path] = registry.find_candidates(source, syntax)
+        if syntax == "shell" and registry.can_start_other_program(source):
+            self.launching_scripts.add(path)
+        if syntax == "shell" and registry.can_start_framework(source):
+            self.starting_scripts.add(path)
+        if syntax == "python" and registry.can_start_from_python(source):
+            self.launching_scripts.add(path)
         if not self.candidates[path]:
-            started = self._started(path, source) if syntax == "shell" and path in self.sources.asked else ""
-            broken = self._broken(path, source) if syntax == "yaml" and path in self.sources.asked else ""
+            started = (
+                self._describe_started(path, source) if syntax == "shell" and path in self.sources.named_paths else ""
+            )
+            broken = (
+                self._describe_syntax_error(path, source)
+                if syntax == "yaml" and path in self.sources.named_paths
+                else ""
+            )
             self.skip(path, started or f"it has no keys of a supported framework{broken}", source)
             return None
         try:
-            return files.parse(path, source, syntax, self.sources.beside(path) if syntax == "shell" else None)
+            return files.parse(path, source, syntax, self.sources.build_reader(path) if syntax == "shell" else None)
         except DocumentError as error:
-            if not registry.looks_like_configuration(source, syntax):
+            if not registry.is_probable_config(source, syntax):
                 self.skip(path, f"not read: {error.message}", source)
-            elif _template_at(source, error.position) or self._is_mark(path, source, error.position):
+            elif _is_template_at(source, error.position) or self._is_replaced_mark(path, source, error.position):
                 self.skip(path, f"a template, which becomes {syntax.upper()} when it is filled in")
             else:
-                self.unread.append(UnreadFile(path, error.position, error.message, _cause(error)))
+                self.unread.append(UnreadFile(path, error.position, error.message, _classify_error(error)))
             return None
 
-    def _broken(self, path: str, source: bytes) -> str:
-        """Return what keeps a file that a person named from being YAML; empty where nothing does, or many are named."""
-        if len(self.sources.asked) > _FEW:
+    def _describe_syntax_error(self, path: str, source: bytes) -> str:
+        """Describe the YAML syntax error of a file that the user named.
+
+        Return "" if there is none, or if many files are named.
+        """
+        if len(self.sources.named_paths) > _MAX_NAMED:
             return ""
         try:
             files.parse(path, source, "yaml")
         except DocumentError as error:
-            return f", and is no YAML at line {error.position.line}: {error.message}"
+            return f", and is not valid YAML at line {error.position.line}: {error.message}"
         return ""
 
-    def _is_mark(self, path: str, source: bytes, position: Position) -> bool:
-        """Whether a parser stumbled over a mark (`@NAME@`, `%NAME%`, `%(name)s`) that a script replaces."""
+    def _is_replaced_mark(self, path: str, source: bytes, position: Position) -> bool:
+        """Return whether a parser failed at a mark (`@NAME@`, `%NAME%`, `%(name)s`) that a script replaces."""
         line = b"".join(source.split(b"\n")[position.line - 1 : position.line])
         return any(self._is_replaced(path, mark) for mark in _MARK.findall(line.decode("utf-8", "replace")))
 
-    def _started(self, path: str, source: bytes) -> str:
-        """What a script that a person named starts; empty where that is nothing that cfglint knows."""
+    def _describe_started(self, path: str, source: bytes) -> str:
+        """Describe the run that a script named by the user starts; empty if cfglint does not know the program."""
         from cfglint_train.documents.shell.document import ShellDocument
-        from cfglint_train.repository.started import started
+        from cfglint_train.repository.started import describe_started
 
         try:
-            document = files.parse(path, source, "shell", self.sources.beside(path))
+            document = files.parse(path, source, "shell", self.sources.build_reader(path))
         except DocumentError:
             return ""
-        return started(document, self.sources) if isinstance(document, ShellDocument) else ""
+        return describe_started(document, self.sources) if isinstance(document, ShellDocument) else ""
 
 
-def _nearest(path: str) -> str:
-    """Return `did you mean PATH?`: what lies in the folder of a path that does not exist."""
+def _suggest_path(path: str) -> str:
+    """Return `did you mean PATH?` with a similar name in the same folder as a path that does not exist."""
     folder = os.path.dirname(path)
     try:
         names = os.listdir(folder or os.curdir)
     except OSError:
         return ""
-    return did_you_mean(path, [os.path.join(folder, name) for name in sorted(names)], cutoff=0.8)
+    return suggest_name(path, [os.path.join(folder, name) for name in sorted(names)], cutoff=0.8)
 
 
-def _cause(error: DocumentError) -> Cause:
-    return "limit" if isinstance(error, BeyondLimits) else "file" if isinstance(error, NotText) else "syntax"
+def _classify_error(error: DocumentError) -> Cause:
+    return "limit" if isinstance(error, LimitExceeded) else "file" if isinstance(error, NotText) else "syntax"
 
 
-def _template_at(source: bytes, position: Position) -> bool:
-    """Whether a parser stumbled over a mark of a template language (Helm, Jinja): on its line, or the one before."""
+def _is_template_at(source: bytes, position: Position) -> bool:
+    """Return whether a parser failed at a template mark (Helm, Jinja), on its line or the line before."""
     lines = source.split(b"\n")[max(0, position.line - 2) : position.line]
     return any(mark in line for line in lines for mark in (b"{{", b"{%"))

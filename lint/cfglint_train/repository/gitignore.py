@@ -1,4 +1,4 @@
-"""What git ignores: `.gitignore` files and `.git/info/exclude`. A file that git tracks anyway is not ignored."""
+"""Files that git ignores: `.gitignore` files and `.git/info/exclude`; a tracked file is never ignored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from cfglint_train.foundation import regular_files
-from cfglint_train.foundation.git_index import Tracked, tracked
+from cfglint_train.foundation.git_index import TrackedFiles, read_index
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 
@@ -19,47 +19,51 @@ if TYPE_CHECKING:
 
 _NAME: Final = ".gitignore"
 _MAX_BYTES: Final = 2**20
-MOST_PATTERNS: Final = 5_000
-"""Patterns of one folder that count: each is compared with each path below it."""
-_MOST_STARS: Final = 2
-"""Repetitions of a regular expression that can be tried in all ways: more of them take time without end."""
+MAX_PATTERNS: Final = 5_000
+"""Maximum number of patterns of one folder, because each is compared with each path below it."""
+_MAX_STARS: Final = 2
+"""Maximum number of repetitions in a regular expression that backtracks; more may take exponential time."""
 
 _REPEATED: Final = re.compile(r"(?<!\\)[*+]")
 
 _EXACT: Final = 2
 _ABOVE: Final = 1
 
-Matching = Callable[[str], int]
-"""States whether a pattern means a path (`_EXACT`), a folder above it (`_ABOVE`), or neither (0)."""
+Matcher = Callable[[str], int]
+"""Function that returns whether a pattern matches a path (`_EXACT`), a folder above it (`_ABOVE`) or neither (0)."""
 
 
 class GitIgnore:
     """The ignored files of one checkout; each file of patterns is read once."""
 
-    __slots__ = ("_entered", "_root", "_specs", "_tracked", "cut")
+    __slots__ = ("_entered", "_root", "_specs", "_tracked", "truncated_folders")
 
     def __init__(self, root: str) -> None:
+        """Prepare to answer for the checkout at `root`."""
         self._root = root
-        self._specs: dict[str, tuple[tuple[bool, Matching], ...]] = {}
-        self.cut: list[str] = []
-        """Folders with more patterns than count."""
-        self._tracked: Tracked | None = None
+        self._specs: dict[str, tuple[tuple[bool, Matcher], ...]] = {}
+        self.truncated_folders: list[str] = []
+        """Folders with more patterns than MAX_PATTERNS."""
+        self._tracked: TrackedFiles | None = None
         self._entered: set[str] = set()
-        """Ignored folders that hold tracked files: all else in them is ignored."""
+        """Ignored folders that contain tracked files; everything else in them is ignored."""
 
-    def below(self, folder: str) -> Callable[[str, bool], bool]:
-        """What a walk from a folder asks; in a folder that is itself ignored, and holds nothing tracked, nothing is."""
+    def build_filter(self, folder: str) -> Callable[[str, bool], bool]:
+        """Build the test for a walk that starts in a folder.
+
+        If the folder itself is ignored and contains no tracked files, nothing in it counts as ignored.
+        """
         full = os.path.abspath(folder)
-        ignored = full != self._root and self._matched(full, is_folder=True) and not self._is_tracked(full)
-        return nothing if ignored else self.ignores
+        is_folder_ignored = full != self._root and self._is_matched(full, is_folder=True) and not self._is_tracked(full)
+        return ignore_nothing if is_folder_ignored else self.is_ignored
 
-    def ignores(self, path: str, is_folder: bool) -> bool:
-        """Whether git ignores a file or folder, and nothing tracked is in it.
+    def is_ignored(self, path: str, is_folder: bool) -> bool:
+        """Return whether git ignores a file or folder that contains nothing tracked.
 
-        Asked by a walk, from the top down: the folder that it starts in counts as not ignored.
+        A walk asks from the top down; the folder that it starts in counts as not ignored.
         """
         full = os.path.abspath(path)
-        if not (os.path.dirname(full) in self._entered or self._matched(full, is_folder)):
+        if not (os.path.dirname(full) in self._entered or self._is_matched(full, is_folder)):
             return False
         if not self._is_tracked(full):
             return True
@@ -67,11 +71,11 @@ class GitIgnore:
             self._entered.add(full)
         return False
 
-    def _matched(self, full: str, is_folder: bool) -> bool:
-        """Whether the patterns mean a path: the last that matches counts, of two files of patterns the nearer one."""
+    def _is_matched(self, full: str, is_folder: bool) -> bool:
+        """Return whether the patterns match a path; the last match in the nearest file of patterns decides."""
         folder = os.path.dirname(full)
         while True:
-            verdict = _verdict(self._spec(folder), _relative(full, folder) + ("/" if is_folder else ""))
+            verdict = _find_verdict(self._load_spec(folder), _make_relative(full, folder) + ("/" if is_folder else ""))
             if verdict is not None:
                 return verdict
             if len(folder) <= len(self._root):
@@ -80,98 +84,98 @@ class GitIgnore:
 
     def _is_tracked(self, full: str) -> bool:
         if self._tracked is None:
-            self._tracked = tracked(self._root) or Tracked()
-        return self._tracked.holds(_relative(full, self._root))
+            self._tracked = read_index(self._root) or TrackedFiles()
+        return self._tracked.has_path(_make_relative(full, self._root))
 
-    def _spec(self, folder: str) -> tuple[tuple[bool, Matching], ...]:
-        """The patterns for a folder and what is below it, the last one first."""
+    def _load_spec(self, folder: str) -> tuple[tuple[bool, Matcher], ...]:
+        """Load the patterns for a folder and its contents, last pattern first."""
         if folder not in self._specs:
             files = [os.path.join(folder, _NAME)]
             if folder == self._root:
                 files.insert(0, os.path.join(folder, ".git", "info", "exclude"))
-            lines = [line for file in files for line in _lines(file)]
-            if len(lines) > MOST_PATTERNS:
-                self.cut.append(folder)
-            self._specs[folder] = tuple(_compiled(lines[:MOST_PATTERNS])) if lines else ()
+            lines = [line for file in files for line in _read_patterns(file)]
+            if len(lines) > MAX_PATTERNS:
+                self.truncated_folders.append(folder)
+            self._specs[folder] = tuple(_compile_patterns(lines[:MAX_PATTERNS])) if lines else ()
         return self._specs[folder]
 
 
-def git_ignores(folder: str, roots: Roots, known: dict[str, GitIgnore]) -> Callable[[str, bool], bool]:
-    """What git ignores below a folder; nothing where that is in no checkout. `known`: those met before, by root."""
-    root, _ = roots.around(os.path.join(folder, "x"))
+def build_git_filter(folder: str, roots: Roots, ignores_by_root: dict[str, GitIgnore]) -> Callable[[str, bool], bool]:
+    """Build the test for files that git ignores below a folder; it ignores nothing outside a checkout."""
+    root, _ = roots.find_root(os.path.join(folder, "x"))
     if not os.path.exists(os.path.join(root, ".git")):
-        return nothing
-    return known.setdefault(root, GitIgnore(root)).below(folder)
+        return ignore_nothing
+    return ignores_by_root.setdefault(root, GitIgnore(root)).build_filter(folder)
 
 
-def nothing(path: str, is_folder: bool) -> bool:
-    """Nothing is ignored."""
+def ignore_nothing(path: str, is_folder: bool) -> bool:
+    """Return False: nothing is ignored."""
     return False
 
 
-def _relative(full: str, folder: str) -> str:
+def _make_relative(full: str, folder: str) -> str:
     return full[len(folder.rstrip(os.sep)) + 1 :].replace(os.sep, "/")
 
 
-def _lines(path: str) -> list[str]:
-    """The patterns of a file. One that cannot be read, or that is no file of patterns by its size, has none."""
+def _read_patterns(path: str) -> list[str]:
+    """Read the patterns of a file; none if it cannot be read or is too large for a file of patterns."""
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > _MAX_BYTES:
             return []
         source = regular_files.read(path)
     except OSError:
         return []
-    found = source.decode("utf-8-sig", "surrogateescape").splitlines()
-    return [line for line in found if line.strip() and not line.startswith("#")]
+    lines = source.decode("utf-8-sig", "surrogateescape").splitlines()
+    return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
-def _verdict(spec: Iterable[tuple[bool, Matching]], path: str) -> bool | None:
-    """Return whether some patterns, the last one first, ignore a path; None if none means it."""
-    above = None
-    for ignored, matching in spec:
-        kind = matching(path)
+def _find_verdict(spec: Iterable[tuple[bool, Matcher]], path: str) -> bool | None:
+    """Return whether some patterns, the last one first, ignore a path, or None if none matches it."""
+    folder_verdict = None
+    for ignored, matcher in spec:
+        kind = matcher(path)
         if kind == _EXACT:
             return ignored
-        if kind == _ABOVE and above is None:
-            above = ignored
-    return above
+        if kind == _ABOVE and folder_verdict is None:
+            folder_verdict = ignored
+    return folder_verdict
 
 
-def _compiled(lines: list[str]) -> Iterator[tuple[bool, Matching]]:
-    """Yield whether each pattern ignores, and what it means, the last one first."""
-    for pattern in reversed(_patterns(lines)):
-        matching = None if pattern.include is None else _matching(pattern.regex)
-        if matching is not None:
-            yield pattern.include, matching
+def _compile_patterns(lines: list[str]) -> Iterator[tuple[bool, Matcher]]:
+    """Yield for each pattern whether it ignores and its matcher, last pattern first."""
+    for pattern in reversed(_parse_patterns(lines)):
+        matcher = None if pattern.include is None else _build_matcher(pattern.regex)
+        if matcher is not None:
+            yield pattern.include, matcher
 
 
-def _patterns(lines: list[str]) -> list[Any]:
+def _parse_patterns(lines: list[str]) -> list[Any]:
     from pathspec import GitIgnoreSpec
 
     try:
         return list(GitIgnoreSpec.from_lines(lines).patterns)
-    except ValueError:  # git passes over what is no pattern
-        return [] if len(lines) == 1 else [pattern for line in lines for pattern in _patterns([line])]
+    except ValueError:  # git skips invalid patterns
+        return [] if len(lines) == 1 else [pattern for line in lines for pattern in _parse_patterns([line])]
 
 
-def _matching(regex: Pattern[str]) -> Matching | None:
-    """Return what compares a pattern with paths in linear time; None if it is too long for that."""
-    if len(_REPEATED.findall(regex.pattern)) <= _MOST_STARS:
-        return partial(_by_regex, regex)
+def _build_matcher(regex: Pattern[str]) -> Matcher | None:
+    """Build a matcher that takes linear time, or return None if the pattern is too long."""
+    if len(_REPEATED.findall(regex.pattern)) <= _MAX_STARS:
+        return partial(_match_regex, regex)
     from cfglint_train.foundation import patterns
 
     try:
-        return partial(_by_automaton, patterns.compiled(regex.pattern))
-    except patterns.Unsupported:
+        return partial(_match_automaton, patterns.compile_pattern(regex.pattern))
+    except patterns.UnsupportedPattern:
         return None
 
 
-def _by_regex(regex: Pattern[str], path: str) -> int:
-    found = regex.search(path)
-    return 0 if found is None else _ABOVE if any(found.groups()) else _EXACT
+def _match_regex(regex: Pattern[str], path: str) -> int:
+    match = regex.search(path)
+    return 0 if match is None else _ABOVE if any(match.groups()) else _EXACT
 
 
-def _by_automaton(automaton: Automaton, path: str) -> int:
+def _match_automaton(automaton: Automaton, path: str) -> int:
     if not automaton.match(path):
         return 0
     return _ABOVE if path.endswith("/") or not automaton.fullmatch(path) else _EXACT

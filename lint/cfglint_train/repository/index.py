@@ -1,8 +1,8 @@
-"""The files of a repository by name, and the files that have some words: one list, made when something is asked.
+"""Index of a repository: its files by name, and the files that contain certain words, listed on first use.
 
-Contents are searched as bytes; what is found is decoded and read by those who ask. What is excluded by the settings of
-the root or ignored by git is left out, links are not followed, and every count has a bound, which the report names
-where it is met, so that a lint in a huge repository stays a lint.
+Contents are searched as bytes; callers decode and read the files that are found. Files that the settings of the root
+exclude or that git ignores are omitted, and links are not followed. Every count has a limit, which the report names
+when it is reached, so that a lint of a huge repository stays fast.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
 from cfglint_train.repository import files
 from cfglint_train.repository.clues import CLUES, WORDS, Clues, Question
-from cfglint_train.repository.listing import Listing, listing
+from cfglint_train.repository.listing import Listing, list_files
 from cfglint_train.repository.texts import Texts
 from cfglint_train.settings.settings import Settings
 
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
     from cfglint_train.repository.gitignore import GitIgnore
 
 MAX_READ: Final = 512 * 2**20
-"""Bytes of all the files of a repository that are searched."""
+"""Limit of the bytes searched in all files of a repository."""
 MAX_TABLE: Final = 64 * 2**20
-"""Bytes of the files of one syntax whose words are put into a table."""
-FEW: Final = 8
-"""Words that are searched as they are: a table of all words takes longer than so many searches."""
+"""Limit of the bytes whose words are put into a table, for the files of one syntax."""
+MAX_SEARCHES: Final = 8
+"""Number of words that are searched one by one; for more, a table of all words is faster."""
 
-# How deep the walk goes where no repository is above a file: its folder, and the folders in that.
+# Depth of the walk if a file has no repository above it: its folder, and the folders in that.
 _DEPTH_ALONE: Final = 1
 
 _WORD: Final = re.compile(rb"[A-Za-z0-9_.@+\x80-\xff-]+")
 _PART: Final = re.compile(rb"[A-Za-z0-9_\x80-\xff]+")
 
 _TESTS: Final = re.compile(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
-"""Python files that hold tests, which are no evidence about a run."""
+"""Python files with tests, which are no evidence about a run."""
 
-LEAST: Final = 500
-"""Files of a repository of which facts are kept: fewer are read in less time than it takes to look for them."""
+MIN_FILES_TO_CACHE: Final = 500
+"""Minimum number of files whose facts are cached; fewer are read in less time than it takes to look them up."""
 
 _SCRIPT: Final = "script"
-"""The question whether a file without an extension is a shell script."""
+"""Question whether a file without an extension is a shell script."""
 
-Made = TypeVar("Made")
+Outcome = TypeVar("Outcome")
 
 
 class RepositoryIndex:
-    """What is below a root. Paths are absolute and in order of their names, with forward slashes."""
+    """The files below a root; paths are absolute, sorted by name, with forward slashes."""
 
     def __init__(
         self,
@@ -58,15 +58,20 @@ class RepositoryIndex:
         settings_for: Callable[[str], Settings],
         texts: Texts,
         depth: int | None = None,
-        beside: Iterable[str] = (),
+        folders_with_new_files: Iterable[str] = (),
         cache: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self.root = regular_files.tidy(os.path.abspath(root))
+        """Prepare to index `root`; files are listed on first use.
+
+        `depth` limits how deep folders are walked (None: all). New files in the folders of `beside` count. `cache`
+        returns the cache folder.
+        """
+        self.root = regular_files.normalize_path(os.path.abspath(root))
         self._settings_for = settings_for
         self._settings: Settings | None = None
-        # Folders below the root that are walked, one in the other; None: all.
+        # Number of folder levels below the root that are walked, or None for all.
         self._depth = depth
-        self._beside = frozenset(map(regular_files.tidy, beside))
+        self._beside = frozenset(map(regular_files.normalize_path, folders_with_new_files))
         self._cache = cache
         self._listing: Listing | None = None
         self._joined = ""
@@ -76,263 +81,270 @@ class RepositoryIndex:
         self._words: dict[str, _Words] = {}
         self._outside: dict[str, bool] = {}
         self._ignored: GitIgnore | None = None
-        self.cut: list[str] = []
-        """What was met of the bounds."""
+        self.limits_reached: list[str] = []
+        """Descriptions of the limits that were reached."""
 
-    def named(self, basename: str) -> tuple[str, ...]:
-        """The files of a name, or whose paths end with several."""
-        text, end, at, found = self._paths(), f"/{basename}\0", 0, []
+    def find_by_name(self, basename: str) -> tuple[str, ...]:
+        """Return the files with a name, or whose paths end with several components."""
+        text, end, at, paths = self._join_paths(), f"/{basename}\0", 0, []
         while (at := text.find(end, at)) >= 0:
-            found.append(text[text.rfind("\0", 0, at) + 1 : at + len(end) - 1])
+            paths.append(text[text.rfind("\0", 0, at) + 1 : at + len(end) - 1])
             at += len(end) - 1
-        return self._kept(path for path in found if os.path.isfile(path) and not os.path.islink(path))
+        return self._filter_paths(path for path in paths if os.path.isfile(path) and not os.path.islink(path))
 
-    def by_tail(self, stated: str, beside: str) -> str | None:
-        """The file that a path of another machine means; None where there is none, or several could be meant."""
-        found = self.with_tail(stated, beside)
-        return found[0] if len(found) == 1 else None
+    def find_by_suffix(self, path: str, referring_file: str) -> str | None:
+        """Return the file that a path on another machine refers to, or None if there is none or several match."""
+        paths = self.list_by_suffix(path, referring_file)
+        return paths[0] if len(paths) == 1 else None
 
-    def with_tail(self, stated: str, beside: str) -> tuple[str, ...]:
-        """The files that a path of another machine may mean: those with the longest end in common.
+    def list_by_suffix(self, target: str, referring_file: str) -> tuple[str, ...]:
+        """Return the files that a path on another machine may refer to: those with the longest common suffix.
 
-        Two parts must agree, or one where the path is absolute. Of equally good ones with two parts in common, those
-        nearest to `beside` count, the file that states the path.
+        Two components must agree, or one if the path is absolute. Among equal matches of two or more components, those
+        nearest to `referring_file` count, the file that contains the path.
         """
-        steps = _steps(regular_files.tidy(stated))
-        named = self.named(steps[-1]) if steps else ()
-        if not named:
+        steps = _split_steps(regular_files.normalize_path(target))
+        same_name = self.find_by_name(steps[-1]) if steps else ()
+        if not same_name:
             return ()
-        own = regular_files.tidy(os.path.abspath(beside))
-        found = [path for path in named if path != own]
-        tails = {path: _common(reversed(_steps(path)), reversed(steps)) for path in found}
+        referring_path = regular_files.normalize_path(os.path.abspath(referring_file))
+        candidates = [path for path in same_name if path != referring_path]
+        tails = {path: _count_common(reversed(_split_steps(path)), reversed(steps)) for path in candidates}
         length = max(tails.values(), default=0)
-        best = [path for path in found if tails[path] == length]
+        best = [path for path in candidates if tails[path] == length]
         if length < 2:
-            return tuple(best) if stated.startswith("/") else ()
-        near = {path: _common(_steps(path), _steps(own)) for path in best}
+            return tuple(best) if target.startswith("/") else ()
+        near = {path: _count_common(_split_steps(path), _split_steps(referring_path)) for path in best}
         return tuple(path for path in best if near[path] == max(near.values()))
 
-    def scripts_naming(self, basename: str) -> tuple[str, ...]:
-        """The shell scripts in which a file name occurs."""
-        return self._naming("shell", basename)
+    def find_scripts_naming(self, basename: str) -> tuple[str, ...]:
+        """Return the shell scripts in which a file name occurs."""
+        return self._find_naming("shell", basename)
 
     @property
-    def rooted(self) -> bool:
-        """Whether it is a repository, not the folder of a file."""
+    def is_repository(self) -> bool:
+        """True for a repository, False for the folder of a file."""
         return self._depth is None
 
     @property
     def has_scripts(self) -> bool:
-        """Whether there is a shell script."""
-        return bool(self._words_of("shell").paths)
+        """True if there is a shell script."""
+        return bool(self._get_words("shell").paths)
 
-    def pythons_naming(self, basename: str) -> tuple[str, ...]:
-        """The Python files in which a file name occurs."""
-        return self._naming("python", basename)
+    def find_python_naming(self, basename: str) -> tuple[str, ...]:
+        """Return the Python files in which a file name occurs."""
+        return self._find_naming("python", basename)
 
-    def pythons_having(self, words: Iterable[str], name: str) -> tuple[str, ...]:
-        """The Python files in which one of some words occurs, and a name, be it as an attribute (`config.name`)."""
-        python, parts = self._words_of("python"), _PART.findall(name.encode("utf-8", "surrogatepass"))
-        found = dict.fromkeys(path for word in words for path in python.having(word.encode()))
-        return self._kept(path for path in found if _has_parts(self._texts.small(path), parts))
+    def find_python_using(self, words: Iterable[str], name: str) -> tuple[str, ...]:
+        """Return the Python files that contain one of some words and a name, also as an attribute (`config.name`)."""
+        python, parts = self._get_words("python"), _PART.findall(name.encode("utf-8", "surrogatepass"))
+        paths = dict.fromkeys(path for word in words for path in python.find(word.encode()))
+        return self._filter_paths(path for path in paths if _has_parts(self._texts.read_small(path), parts))
 
-    def texts(self, question: Question) -> Iterator[tuple[str, str]]:
-        """The files with a clue to what is asked, each with its text."""
-        for path in self._kept(self._answered()[question]):
-            yield path, self._texts.small(path).decode("utf-8-sig", "replace")
+    def read_texts(self, question: Question) -> Iterator[tuple[str, str]]:
+        """Yield the files with a clue to a question, each with its text."""
+        for path in self._filter_paths(self._get_answers()[question]):
+            yield path, self._texts.read_small(path).decode("utf-8-sig", "replace")
 
-    def with_one_of(self, clues: Clues) -> tuple[str, ...]:
-        """The files of some endings with one of other texts."""
-        return self._kept(self._search({"": clues})[""])
+    def find_with_clues(self, clues: Clues) -> tuple[str, ...]:
+        """Return the files that contain one of the texts for their extension or name."""
+        return self._filter_paths(self._search({"": clues})[""])
 
-    def names(self, path: str, other: str) -> bool:
-        """Return whether a file names another one by its path: its folder and its name, or its name at the root."""
-        own = os.path.relpath(os.path.abspath(other), self.root).replace(os.sep, "/")
-        return os.fsencode("/".join(own.split("/")[-2:])) in self._texts.small(path)
+    def has_reference(self, path: str, other: str) -> bool:
+        """Return whether a file refers to another by its path: folder and name, or only its name at the root."""
+        relative_path = os.path.relpath(os.path.abspath(other), self.root).replace(os.sep, "/")
+        return os.fsencode("/".join(relative_path.split("/")[-2:])) in self._texts.read_small(path)
 
-    def once(self, work: Callable[[RepositoryIndex], Made]) -> Made:
-        """What some work makes of this repository: done when it is first asked for."""
+    def compute_once(self, work: Callable[[RepositoryIndex], Outcome]) -> Outcome:
+        """Return the result of some work on this repository, computed on the first call."""
         if work not in self._made:
             self._made[work] = work(self)
-        made: Made = self._made[work]
-        return made
+        result: Outcome = self._made[work]
+        return result
 
-    def holding(self, *names: str) -> tuple[str, ...]:
-        """The folders that hold a folder of one of these names."""
-        listed, text = self._listed(), self._paths()
-        found = {path for path in listed.folders if path[path.rfind("/") + 1 :] in names}
+    def find_parent_folders(self, *names: str) -> tuple[str, ...]:
+        """Return the folders that contain a folder with one of these names."""
+        listing, text = self._get_listing(), self._join_paths()
+        folders = {path for path in listing.folders if path[path.rfind("/") + 1 :] in names}
         for step in (f"/{name}/" for name in names):
             if step in text:
-                found |= {path[: at.end() - 1] for path in listed.files for at in re.finditer(re.escape(step), path)}
-        there = (path for path in found if os.path.isdir(path) and not os.path.islink(path))
-        return tuple(sorted({os.path.dirname(path) for path in self._kept(there)}))
+                folders |= {path[: at.end() - 1] for path in listing.files for at in re.finditer(re.escape(step), path)}
+        existing = (path for path in folders if os.path.isdir(path) and not os.path.islink(path))
+        return tuple(sorted({os.path.dirname(path) for path in self._filter_paths(existing)}))
 
-    def _naming(self, syntax: str, basename: str) -> tuple[str, ...]:
+    def _find_naming(self, syntax: str, basename: str) -> tuple[str, ...]:
         words = _WORD.findall(os.fsencode(basename))
-        return self._kept(self._words_of(syntax).having(words[-1])) if words else ()
+        return self._filter_paths(self._get_words(syntax).find(words[-1])) if words else ()
 
-    def _kept(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """The paths that the settings do not exclude and git does not ignore, in order."""
-        return tuple(sorted(path for path in paths if not self._left_out(path)))
+    def _filter_paths(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """Return the paths that the settings do not exclude and git does not ignore, sorted."""
+        return tuple(sorted(path for path in paths if not self._is_left_out(path)))
 
-    def _left_out(self, path: str) -> bool:
-        known = self._outside.get(path)
-        if known is None:
-            known = self._outside[path] = self._excluded(path) or (path in self._listed().new and self._ignores(path))
-        return known
+    def _is_left_out(self, path: str) -> bool:
+        is_outside = self._outside.get(path)
+        if is_outside is None:
+            is_outside = self._outside[path] = self._is_excluded(path) or (
+                path in self._get_listing().new and self._is_ignored(path)
+            )
+        return is_outside
 
-    def _excluded(self, path: str) -> bool:
+    def _is_excluded(self, path: str) -> bool:
         if self._settings is None:
             self._settings = self._settings_for(os.path.join(self.root, "x"))
-        return self._settings.passed_over(path)
+        return self._settings.is_skipped(path)
 
-    def _ignores(self, path: str) -> bool:
-        """Whether git ignores a new file or folder. A person named it if the folder around it is ignored."""
+    def _is_ignored(self, path: str) -> bool:
+        """Return whether git ignores a new file or folder; an ignored parent folder was named by the user."""
         if self._ignored is None:
             from cfglint_train.repository.gitignore import GitIgnore  # in a clean checkout nothing is new
 
             self._ignored = GitIgnore(self.root)
-        return self._ignored.below(os.path.dirname(path))(path, os.path.isdir(path))
+        return self._ignored.build_filter(os.path.dirname(path))(path, os.path.isdir(path))
 
-    def _listed(self) -> Listing:
+    def _get_listing(self) -> Listing:
         if self._listing is None:
-            self._listing = deadline.beside(lambda: listing(self.root, self._depth, self._beside, self._excluded))
-            if self._listing.most:
-                self.cut.append(f"only {self._listing.most:,} files of the repository count")
+            self._listing = deadline.run_untimed(
+                lambda: list_files(self.root, self._depth, self._beside, self._is_excluded)
+            )
+            if self._listing.limit:
+                self.limits_reached.append(f"only {self._listing.limit:,} files of the repository are considered")
         return self._listing
 
-    def _paths(self) -> str:
-        """All paths as one text, with a zero before and behind each."""
+    def _join_paths(self) -> str:
+        """Join all paths into one text, with a zero before and after each."""
         if not self._joined:
-            self._joined = "\0".join(("", *self._listed().files, ""))
+            self._joined = "\0".join(("", *self._get_listing().files, ""))
         return self._joined
 
-    def _answered(self) -> Mapping[str, list[str]]:
-        """The files by the questions to which they have a clue, each file read once for all questions."""
+    def _get_answers(self) -> Mapping[str, list[str]]:
+        """Return the files by the questions to which they have a clue; each file is read once for all questions."""
         if self._answers is None:
-            self._answers = deadline.beside(lambda: self._search({**CLUES, _SCRIPT: {"": (b"#!",)}}, kept=True))
+            self._answers = deadline.run_untimed(
+                lambda: self._search({**CLUES, _SCRIPT: {"": (b"#!",)}}, use_cache=True)
+            )
         return self._answers
 
-    def _search(self, questions: Mapping[str, Clues], kept: bool = False) -> Mapping[str, list[str]]:
-        """The files by the questions to which they have a clue. `kept`: what was found in earlier runs counts."""
-        kinds, found = _by_kind(questions), {question: list[str]() for question in questions}
-        bits = [(1 << number, paths) for number, paths in enumerate(found.values())]
-        asked: dict[str, tuple[tuple[bytes, int], ...]] = {}
-        for path in self._listed().files:
+    def _search(self, questions: Mapping[str, Clues], use_cache: bool = False) -> Mapping[str, list[str]]:
+        """Search the files for clues to some questions; with `use_cache`, results of earlier runs count."""
+        kinds, files_by_question = _group_by_kind(questions), {question: list[str]() for question in questions}
+        bits = [(1 << number, paths) for number, paths in enumerate(files_by_question.values())]
+        clues_by_path: dict[str, tuple[tuple[bytes, int], ...]] = {}
+        for path in self._get_listing().files:
             signs = kinds.get(path[path.rfind(".") :])
             if signs is None:
                 name = path[path.rfind("/") + 1 :]
                 signs = kinds.get(name) or ((), kinds.get("", ()))["." not in name[1:]]
             if signs:
-                asked[path] = signs
-        known = None
-        if kept and len(asked) >= LEAST:
+                clues_by_path[path] = signs
+        facts_by_path = None
+        if use_cache and len(clues_by_path) >= MIN_FILES_TO_CACHE:
             from cfglint_train.repository.known_facts import KnownFacts  # most repositories are small
 
-            known = KnownFacts(self._cache(), self.root, repr(questions), list(asked))
-        left = MAX_READ
-        for path, facts in known or dict.fromkeys(asked).items():
+            facts_by_path = KnownFacts(self._cache(), self.root, repr(questions), list(clues_by_path))
+        bytes_left = MAX_READ
+        for path, facts in facts_by_path or dict.fromkeys(clues_by_path).items():
             if facts is None:
-                text = self._texts.small(path)
-                left -= len(text)
-                if left < 0:
-                    self.cut.append(f"only {MAX_READ >> 20} MiB of the repository are searched")
-                    return found
-                facts = _facts(text, asked[path])
-                if known is not None:
-                    known.found(facts)
+                text = self._texts.read_small(path)
+                bytes_left -= len(text)
+                if bytes_left < 0:
+                    self.limits_reached.append(f"only {MAX_READ >> 20} MiB of the repository are searched")
+                    return files_by_question
+                facts = _find_facts(text, clues_by_path[path])
+                if facts_by_path is not None:
+                    facts_by_path.record(facts)
             if facts:
                 for bit, paths in bits:
                     if facts & bit:
                         paths.append(path)
-        if known is not None:
-            known.keep()
-        return found
+        if facts_by_path is not None:
+            facts_by_path.save()
+        return files_by_question
 
-    def _words_of(self, syntax: str) -> _Words:
+    def _get_words(self, syntax: str) -> _Words:
         if syntax not in self._words:
-            endings = tuple(ending for ending, one in files.SYNTAXES.items() if one == syntax)
-            paths = [path for path in self._listed().files if path.endswith(endings)]
+            endings = tuple(ending for ending, file_syntax in files.SYNTAXES.items() if file_syntax == syntax)
+            paths = [path for path in self._get_listing().files if path.endswith(endings)]
             if syntax == "shell":
-                paths += [path for path in self._answered()[_SCRIPT] if files.is_plain_script(path)]
+                paths += [path for path in self._get_answers()[_SCRIPT] if files.is_plain_script(path)]
             else:
                 paths = [path for path in paths if not _TESTS.search(path, len(self.root))]
-            self._words[syntax] = _Words(paths, self._texts, self._answered())
+            self._words[syntax] = _Words(paths, self._texts, self._get_answers())
         return self._words[syntax]
 
 
 class _Words:
-    """The words that occur in the files of one syntax: the first few are searched, for more a table is made."""
+    """The words in the files of one syntax: the first few are searched, then a table is built."""
 
     __slots__ = ("_asked", "_found", "_table", "_texts", "_with", "paths")
 
     def __init__(self, paths: list[str], texts: Texts, answers: Mapping[str, list[str]]) -> None:
+        """Prepare to search `paths`; `answers` lists the files that contain each of `WORDS`."""
         self.paths = paths
-        own = frozenset(paths)
-        self._with = {part: [path for path in answers[part.decode()] if path in own] for part in WORDS}
+        own_paths = frozenset(paths)
+        self._with = {part: [path for path in answers[part.decode()] if path in own_paths] for part in WORDS}
         self._texts = texts
         self._asked = 0
         self._found: dict[bytes, list[str]] = {}
         self._table: dict[bytes, list[str]] | None = None
 
-    def having(self, word: bytes) -> Iterable[str]:
-        """The files in which a word occurs."""
+    def find(self, word: bytes) -> Iterable[str]:
+        """Return the files in which a word occurs."""
         if word not in self._found and self._table is None:
             self._asked += 1
-            if self._asked > FEW:
-                self._table = deadline.beside(self._made)
+            if self._asked > MAX_SEARCHES:
+                self._table = deadline.run_untimed(self._build_table)
         if self._table:
             return self._table.get(word, ())
         if word not in self._found:
-            self._found[word] = deadline.beside(lambda: list(self._having(word)))
+            self._found[word] = deadline.run_untimed(lambda: list(self._search(word)))
         return self._found[word]
 
-    def _having(self, word: bytes) -> Iterator[str]:
-        left = MAX_READ
+    def _search(self, word: bytes) -> Iterator[str]:
+        bytes_left = MAX_READ
         for path in next((paths for part, paths in self._with.items() if part in word), self.paths):
-            text = self._texts.small(path)
-            left -= len(text)
-            if left < 0:
+            text = self._texts.read_small(path)
+            bytes_left -= len(text)
+            if bytes_left < 0:
                 return
             if word in text and word in _WORD.findall(text):
                 yield path
 
-    def _made(self) -> dict[bytes, list[str]]:
-        """The files of each word; none where the texts are too many."""
+    def _build_table(self) -> dict[bytes, list[str]]:
+        """Build a table of the files that contain each word; empty if the texts are too large."""
         table: dict[bytes, list[str]] = {}
-        left = MAX_TABLE
+        bytes_left = MAX_TABLE
         for path in self.paths:
-            text = self._texts.small(path)
-            left -= len(text)
-            if left < 0:
+            text = self._texts.read_small(path)
+            bytes_left -= len(text)
+            if bytes_left < 0:
                 return {}
-            for one in set(_WORD.findall(text)):
-                table.setdefault(one, []).append(path)
+            for word in set(_WORD.findall(text)):
+                table.setdefault(word, []).append(path)
         return table
 
 
-def _by_kind(questions: Mapping[str, Clues]) -> Mapping[str, tuple[tuple[bytes, int], ...]]:
-    """The clues that are searched in files of an ending or a name, each with the bits of the questions it is for."""
-    found: dict[str, dict[bytes, int]] = {}
+def _group_by_kind(questions: Mapping[str, Clues]) -> Mapping[str, tuple[tuple[bytes, int], ...]]:
+    """Return the clues by extension or file name, each with the bits of the questions that it answers."""
+    clues_by_kind: dict[str, dict[bytes, int]] = {}
     for kind in dict.fromkeys(kind for clues in questions.values() for kind in clues):
-        usual, signs = "" if kind in files.RECIPES else kind, found.setdefault(kind, {})
+        usual, signs = "" if kind in files.RECIPES else kind, clues_by_kind.setdefault(kind, {})
         for number, clues in enumerate(questions.values()):
             for sign in clues.get(kind) or clues.get(usual, ()):
                 signs[sign] = signs.get(sign, 0) | 1 << number
-    return {kind: tuple(signs.items()) for kind, signs in found.items()}
+    return {kind: tuple(signs.items()) for kind, signs in clues_by_kind.items()}
 
 
-def _facts(text: bytes, signs: Iterable[tuple[bytes, int]]) -> int:
-    """The bits of the questions to which a text has a clue."""
+def _find_facts(text: bytes, signs: Iterable[tuple[bytes, int]]) -> int:
+    """Return the bits of the questions to which a text has a clue."""
     facts = 0
-    for sign, asking in signs:
-        if asking & facts != asking and sign in text:
-            facts |= asking
+    for sign, bits in signs:
+        if bits & facts != bits and sign in text:
+            facts |= bits
     return facts
 
 
 def _has_parts(text: bytes, parts: list[bytes]) -> bool:
-    """Whether parts of words (`name` of `config.name`) occur in a text."""
+    """Return whether all parts of a dotted name (`name` of `config.name`) occur in a text."""
     return all(part in text for part in parts) and set(parts).issubset(_PART.findall(text))
 
 
@@ -346,37 +358,40 @@ class Repositories:
         texts: Texts,
         cache: Callable[[str], str | None] = lambda path: None,
     ) -> None:
+        """Prepare to index repositories; `cache` returns the cache folder for a file."""
         self._cache = cache
         self._settings_for = settings_for
         self._roots = roots
         self._texts = texts
         self._indexes: dict[str, RepositoryIndex] = {}
 
-    def index(self, path: str) -> RepositoryIndex:
-        """The index of the repository that a file is in; without one, of its folder and the folders in that."""
-        root, rooted = self._roots.around(path)
+    def get_index(self, path: str) -> RepositoryIndex:
+        """Get the index of the repository of a file; without one, of its folder and the folders in that."""
+        root, is_repository = self._roots.find_root(path)
         if root not in self._indexes:
-            depth = None if rooted else _DEPTH_ALONE
-            beside = {*self._roots.checked, os.path.dirname(os.path.abspath(path))}
+            depth = None if is_repository else _DEPTH_ALONE
+            folders_with_new_files = {*self._roots.checked, os.path.dirname(os.path.abspath(path))}
             cache = partial(self._cache, path)
-            self._indexes[root] = RepositoryIndex(root, self._settings_for, self._texts, depth, beside, cache)
+            self._indexes[root] = RepositoryIndex(
+                root, self._settings_for, self._texts, depth, folders_with_new_files, cache
+            )
         return self._indexes[root]
 
-    def cut(self) -> Iterator[tuple[str, str]]:
-        """The roots of repositories of which not all counts, each with the bound that was met."""
-        return ((root, reason) for root, index in self._indexes.items() for reason in index.cut)
+    def list_limits_reached(self) -> Iterator[tuple[str, str]]:
+        """List the roots of repositories that were indexed only in part, each with the limit that was reached."""
+        return ((root, reason) for root, index in self._indexes.items() for reason in index.limits_reached)
 
 
-def _steps(path: str) -> list[str]:
-    """The parts of a path, without those that lead upwards."""
+def _split_steps(path: str) -> list[str]:
+    """Split a path into its components, without those that lead upwards."""
     return [step for step in path.split("/") if step not in ("", ".", "..")]
 
 
-def _common(first: Iterable[str], second: Iterable[str]) -> int:
-    """How many parts two paths have in common before they differ."""
+def _count_common(first: Iterable[str], second: Iterable[str]) -> int:
+    """Count the leading components that two paths have in common."""
     count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
+    for left, right in zip(first, second, strict=False):
+        if left != right:
             break
         count += 1
     return count

@@ -1,7 +1,7 @@
-"""What was found in files before, kept between runs: a large repository has thousands, and few of them change.
+"""Facts about files, cached between runs, because few of the thousands of files in a large repository change.
 
-A file counts as unchanged while its size, its times and its number on the disk are the same. One that changed just
-before it was read may change again within the same tick of the clock, and is not kept.
+A file counts as unchanged while its size, times and inode are the same. A file that changed just before it was read may
+change again within the same clock tick, so it is not cached.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from cfglint_train.foundation.cache import Cache
 from cfglint_train.foundation.typed import Final
 from cfglint_train.version import VERSION
 
-_MOST_CHANGED: Final = 50
-"""Changed files that are read again each time, before what is kept is written anew."""
+_MAX_CHANGED: Final = 50
+"""Number of changed files that are read again each time before the cache is rewritten."""
 _TICK: Final = 2_000_000_000
-"""Nanoseconds, as on the coarsest file system."""
+"""Nanoseconds of a clock tick on the coarsest file system."""
 
 _Row = tuple[int, int, int, int, int]
-"""The state of a file (when its contents and its entry changed, size, number), and the facts; zeros: not known."""
+"""State of a file (times of content and entry, size, inode) and its facts; zeros if unknown."""
 _NO_ROW: Final = (0, 0, 0, 0, 0)
 
 
 class KnownFacts:
-    """The facts about some files of a repository, each a number; `meaning` states what the numbers mean."""
+    """The facts about some files of a repository, each a number; `meaning` identifies what the numbers mean."""
 
     def __init__(self, folder: str | None, root: str, meaning: str, paths: list[str]) -> None:
+        """Prepare to look up facts about `paths` in the cache below `folder`."""
         self._cache = Cache("repositories", folder)
         self._name = sha256(f"{VERSION}\0{root}\0{meaning}".encode("utf-8", "surrogatepass")).hexdigest()
         self._paths = paths
@@ -41,10 +42,10 @@ class KnownFacts:
         self._found = 0
 
     def __iter__(self) -> Iterator[tuple[str, int | None]]:
-        """Each file with its facts, None where they are not known and to be found; 0 where it is no regular file."""
+        """Yield each file with its facts: None if they have to be recorded, 0 if it is not a regular file."""
         rows, lstat = self._rows, os.lstat
-        kept, self._is_same = self._read()
-        for path, row in zip(self._paths, kept, strict=True):
+        cached_rows, self._is_same = self._read()
+        for path, row in zip(self._paths, cached_rows, strict=True):
             try:
                 status = lstat(path)
             except (OSError, ValueError):
@@ -66,15 +67,15 @@ class KnownFacts:
             rows.append((*state, 0) if is_old else _NO_ROW)
             yield path, None if S_ISREG(status.st_mode) else 0
 
-    def found(self, facts: int) -> None:
-        """Note what was found in the file that was given last."""
+    def record(self, facts: int) -> None:
+        """Record the facts of the file that was yielded last."""
         self._found += 1
         if self._rows[-1] is not _NO_ROW:
             self._rows[-1] = (*self._rows[-1][:4], facts)
 
-    def keep(self) -> None:
-        """Keep what is known now, if the files are others than before or many have changed."""
-        if len(self._rows) < len(self._paths) or (self._is_same and self._found <= _MOST_CHANGED):
+    def save(self) -> None:
+        """Save the current facts, if the files differ from the cached ones or many have changed."""
+        if len(self._rows) < len(self._paths) or (self._is_same and self._found <= _MAX_CHANGED):
             return
         numbers = array("q", [number for row in self._rows for number in row]).tobytes()
         parts = ("\0".join(self._paths).encode("utf-8", "surrogatepass"), numbers)
@@ -83,12 +84,12 @@ class KnownFacts:
             self._cache.put(self._name, text)
 
     def _read(self) -> tuple[list[_Row], bool]:
-        """Return what is kept about each file, and whether it is about the same files."""
+        """Return the cached row of each file, and whether the cache is about the same files."""
         nothing = [_NO_ROW] * len(self._paths)
         try:
             names, numbers = map(a2b_base64, (self._cache.get(self._name) or "\n").split("\n"))
-            kept = array("q", numbers)
-            rows = list(zip(*(kept[at::5] for at in range(5)), strict=True))
+            values = array("q", numbers)
+            rows = list(zip(*(values[at::5] for at in range(5)), strict=True))
             text = names.decode("utf-8", "surrogatepass")
         except (Error, ValueError):
             return nothing, False
@@ -97,5 +98,5 @@ class KnownFacts:
             return nothing, False
         if paths is self._paths:
             return rows, True
-        known = dict(zip(paths, rows, strict=True))
-        return [known.get(path, _NO_ROW) for path in self._paths], False
+        rows_by_path = dict(zip(paths, rows, strict=True))
+        return [rows_by_path.get(path, _NO_ROW) for path in self._paths], False

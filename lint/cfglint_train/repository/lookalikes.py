@@ -1,7 +1,7 @@
-"""Training tools that cfglint does not support: which of them a file that no framework recognises looks like.
+"""Unsupported training tools: identify the one that a file unknown to all frameworks belongs to.
 
-`lookalikes.json` has, for each tool and syntax, groups of regular expressions; all of a group have to occur. The first
-tool with such a group counts.
+`lookalikes.json` has groups of regular expressions for each tool and syntax; all of a group have to match. The first
+tool with a matching group counts.
 """
 
 from __future__ import annotations
@@ -16,50 +16,48 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.repository.files import SYNTAXES
 
-MOST: Final = 256 * 2**10
-"""Bytes of the start of a file that are searched."""
+MAX_BYTES: Final = 256 * 2**10
+"""Bytes at the start of a file that are searched."""
 
 _FILE: Final = "lookalikes.json"
 
 _BEGINNING: Final = re.compile(r"(?:\\b|\^)?([\w/-]*)(?![?*{])")
-"""The letters with which what an expression matches begins."""
+"""Letters that every match of an expression begins with."""
 
 
 class _Clue(Frozen):
-    """A regular expression, and the word that it begins with: most texts have none of these, and words are found
-    faster than expressions.
-    """
+    """A regular expression and the letters that it begins with; searching for those first is faster."""
 
     beginning: bytes
     pattern: re.Pattern[bytes]
 
-    def occurs_in(self, text: bytes) -> bool:
-        """Whether a text has it."""
+    def is_in(self, text: bytes) -> bool:
+        """Return whether a text matches."""
         return self.beginning in text and self.pattern.search(text) is not None
 
 
-def looks_like(path: str, source: bytes) -> str:
-    """The tool whose file a text probably is; empty where it is none of those."""
+def identify_tool(path: str, source: bytes) -> str:
+    """Identify the tool that a file probably belongs to; empty if there is none."""
     syntax = SYNTAXES.get(os.path.splitext(path)[1].lower())
-    text = source[:MOST]
-    for name, group in _groups(syntax):
-        if group[0].beginning in text and all(clue.occurs_in(text) for clue in group):
+    text = source[:MAX_BYTES]
+    for name, group in _load_groups(syntax):
+        if group[0].beginning in text and all(clue.is_in(text) for clue in group):
             return name
     return ""
 
 
-def _clue(expression: str) -> _Clue:
+def _compile_clue(expression: str) -> _Clue:
     beginning = _BEGINNING.match(expression)
     return _Clue(beginning[1].encode() if beginning else b"", re.compile(expression.encode(), re.M))
 
 
 @cache
-def _groups(syntax: str | None) -> tuple[tuple[str, tuple[_Clue, ...]], ...]:
-    """The groups of clues for a syntax, each with its tool, in the order of the tools."""
+def _load_groups(syntax: str | None) -> tuple[tuple[str, tuple[_Clue, ...]], ...]:
+    """Return the groups of clues for a syntax, each with its tool, in the order of the tools."""
     with open(os.path.join(os.path.dirname(__file__), _FILE), encoding="utf-8") as file:
         content: Mapping[str, Mapping[str, list[list[str]]]] = load(file)
     return tuple(
-        (name, tuple(map(_clue, group)))
+        (name, tuple(map(_compile_clue, group)))
         for name, syntaxes in content.items()
         for group in syntaxes.get(syntax or "", ())
     )

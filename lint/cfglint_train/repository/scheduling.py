@@ -1,4 +1,4 @@
-"""The order in which processes share the files of a lint: one that reads a configuration reads its scripts, too."""
+"""Scheduling of files among processes: a process that reads a configuration also reads its scripts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ Turn = tuple[int, str]
 """A file with its number."""
 
 
-def neighbours(turns: Sequence[Turn], repositories: Repositories) -> list[Turn]:
-    """The files with each script behind the one that it names; of several, behind that which the fewest scripts name:
-    many name the launcher's file, few the configuration.
+def sort_turns(turns: Sequence[Turn], repositories: Repositories) -> list[Turn]:
+    """Sort the files so that each script follows the file that it names.
+
+    If it names several, it follows the one that the fewest scripts name: many name the launcher's file, few the
+    configuration.
     """
-    numbers = {regular_files.tidy(os.path.abspath(path)): number for number, path in turns}
-    named: dict[tuple[RepositoryIndex, str], int] = {}
+    numbers = {regular_files.normalize_path(os.path.abspath(path)): number for number, path in turns}
+    numbers_by_name: dict[tuple[RepositoryIndex, str], int] = {}
     for number, path in turns:
-        named.setdefault((repositories.index(path), os.path.basename(path)), number)
-    naming = [(index.scripts_naming(name), number) for (index, name), number in named.items()]
-    behind: dict[int, int] = {}
-    for scripts, number in sorted(naming, key=lambda one: len(one[0])):
+        numbers_by_name.setdefault((repositories.get_index(path), os.path.basename(path)), number)
+    scripts_by_number = [(index.find_scripts_naming(name), number) for (index, name), number in numbers_by_name.items()]
+    predecessors: dict[int, int] = {}
+    for scripts, number in sorted(scripts_by_number, key=lambda pair: len(pair[0])):
         for script in scripts:
-            own = numbers.get(script, number)
-            if own != number:
-                behind.setdefault(own, number)
-    return sorted(turns, key=lambda turn: (behind.get(turn[0], turn[0]), turn))
+            script_number = numbers.get(script, number)
+            if script_number != number:
+                predecessors.setdefault(script_number, number)
+    return sorted(turns, key=lambda turn: (predecessors.get(turn[0], turn[0]), turn))

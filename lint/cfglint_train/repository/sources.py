@@ -1,4 +1,4 @@
-"""Where files are: their contents, the names that reports show, and the search from a configuration upwards."""
+"""Sources: contents of files, their names in reports, and the search from a configuration upwards."""
 
 from __future__ import annotations
 
@@ -17,100 +17,104 @@ if TYPE_CHECKING:
 
 
 class Sources:
-    """The files of one invocation. `texts` are laid over the disk (fixes before they are written)."""
+    """The files of one run of cfglint; `texts` override the disk (fixes before they are written)."""
 
     def __init__(self, texts: Mapping[str, bytes]) -> None:
+        """Start with texts that override the disk."""
         self.texts = dict(texts)
         self._overlaid = {os.path.abspath(path): path for path in self.texts}
         self._names: dict[str, str] = {}
         self._found: dict[tuple[str, str], str | None] = {}
         self.disk = Texts()
-        self.asked: set[str] = set()
-        """Files that a person names, each for its own sake: a hook hands over whatever has changed."""
+        self.named_paths: set[str] = set()
+        """Files that the user named; a hook instead passes whatever has changed."""
         self.roots = Roots()
         self._ignored: dict[str, GitIgnore] = {}
 
-    def updated(self, texts: Mapping[str, bytes]) -> Sources:
-        """The same files with new contents of some."""
-        after = Sources({**self.texts, **texts})
-        after._names, after.roots, after.asked, after.disk = self._names, self.roots, self.asked, self.disk
-        return after
+    def add_texts(self, texts: Mapping[str, bytes]) -> Sources:
+        """Return a copy with new contents of some files, as added to the texts."""
+        copy = Sources({**self.texts, **texts})
+        copy._names, copy.roots, copy.named_paths, copy.disk = self._names, self.roots, self.named_paths, self.disk
+        return copy
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file. Raises OSError."""
+        """Read a file; raise OSError if that fails."""
         return self.texts[path] if path in self.texts else self.disk.read(path)
 
     def collect(
         self, paths: Iterable[str], settings_for: Callable[[str], Settings], force_exclude: bool = False
     ) -> list[str]:
-        """The files that the arguments mean: named files as they are, folders walked, each file once.
+        """Collect the files that the arguments mean: named files as they are, folders walked, each file once.
 
-        What is named is checked although it is excluded, unless `force_exclude` (or the setting) says otherwise.
+        A named file is checked even if it is excluded, unless `force_exclude` (or the setting) is on.
         """
         for path in paths:
             settings = settings_for(path)
-            by_hook = force_exclude or settings.force_exclude
-            if by_hook and settings.excluded(path):
+            excludes_named = force_exclude or settings.force_exclude
+            if excludes_named and settings.is_excluded(path):
                 continue
             folder = path not in self.texts and os.path.isdir(path)
             if folder:
                 self.roots.add(path)
-            elif not by_hook:
-                self.asked.add(self._names.get(os.path.abspath(path), regular_files.tidy(path)))
-            for file in self._walked(path, settings_for) if folder else (regular_files.tidy(path),):
+            elif not excludes_named:
+                self.named_paths.add(self._names.get(os.path.abspath(path), regular_files.normalize_path(path)))
+            for file in self._walk(path, settings_for) if folder else (regular_files.normalize_path(path),):
                 self._names.setdefault(os.path.abspath(file), file)
         self.roots.checked.update(map(os.path.dirname, self._names))
         self._found.clear()
         return list(self._names.values())
 
-    def _walked(self, folder: str, settings_for: Callable[[str], Settings]) -> Iterator[str]:
-        """The files below a folder."""
-        from cfglint_train.repository.gitignore import git_ignores
+    def _walk(self, folder: str, settings_for: Callable[[str], Settings]) -> Iterator[str]:
+        """Walk the files below a folder."""
+        from cfglint_train.repository.gitignore import build_git_filter
 
-        return files.walk(folder, settings_for, git_ignores(folder, self.roots, self._ignored))
+        return files.walk(folder, settings_for, build_git_filter(folder, self.roots, self._ignored))
 
-    def ignoring_in_part(self) -> Iterator[str]:
-        """The folders with more patterns of what git ignores than count."""
-        return (folder for one in self._ignored.values() for folder in one.cut)
+    def list_truncated_ignores(self) -> Iterator[str]:
+        """List the folders with more ignore patterns than cfglint reads."""
+        return (folder for ignore in self._ignored.values() for folder in ignore.truncated_folders)
 
-    def find(self, stated: str, beside: str) -> str | None:
-        """The file that a configuration means by a path: from the working directory, else from its own folder upwards.
+    def find(self, target: str, referring_file: str) -> str | None:
+        """Find the file that a path in a configuration refers to.
 
-        The search ends at the root of the repository. Where there is none, a bare name means only the own folder. What
-        is outside is not found, wherever the path or a link leads, unless a person names it: below the root, or
-        without one, below the own folder and the working directory.
+        The search begins in the working directory, continues in the configuration's own folder and goes upwards. It
+        ends at the root of the repository. Without a repository, a bare name only refers to the file's own folder.
+        Files outside are not found, wherever the path or a link leads, unless the user named them. Outside means not
+        below the root or, without a root, not below the file's own folder or the working directory.
         """
-        key = stated, os.path.dirname(beside)
+        key = target, os.path.dirname(referring_file)
         if key not in self._found:
-            self._found[key] = self._find(stated, beside)
+            self._found[key] = self._find(target, referring_file)
         return self._found[key]
 
-    def _find(self, stated: str, beside: str) -> str | None:
-        stated = regular_files.at_home(stated)
-        folders, rooted = self.roots.above(os.path.dirname(os.path.abspath(beside)))
-        if not rooted and not os.path.dirname(stated):
+    def _find(self, target: str, referring_file: str) -> str | None:
+        target = regular_files.expand_home(target)
+        folders, is_repository = self.roots.list_folders_above(os.path.dirname(os.path.abspath(referring_file)))
+        if not is_repository and not os.path.dirname(target):
             folders = folders[:1]
-        inside = self.roots.inside(beside)
+        allowed_folders = self.roots.list_allowed_folders(referring_file)
         for folder in dict.fromkeys((os.getcwd(), *folders)):
-            path = os.path.join(folder, stated)
+            path = os.path.join(folder, target)
             full = os.path.abspath(path)
             if full in self._overlaid or full in self._names:
-                return self.named(path, beside)
-            if os.path.isfile(path) and any(regular_files.is_below(path, one) for one in inside):
-                return self.named(path, beside)
+                return self.format_path(path, referring_file)
+            if os.path.isfile(path) and any(
+                regular_files.is_below(path, folder_inside) for folder_inside in allowed_folders
+            ):
+                return self.format_path(path, referring_file)
         return None
 
-    def named(self, path: str, beside: str) -> str:
-        """A path as the reports show it: as it was named, else absolute or relative as the file that leads to it is."""
+    def format_path(self, path: str, referring_file: str) -> str:
+        """Format a path for reports: as the user named it, else absolute or relative like the referring file."""
         full = os.path.abspath(path)
-        known = self._names.get(full) or self._overlaid.get(full)
-        if known is not None:
-            return known
-        return regular_files.tidy(full if os.path.isabs(beside) else os.path.relpath(full))
+        display_name = self._names.get(full) or self._overlaid.get(full)
+        if display_name is not None:
+            return display_name
+        return regular_files.normalize_path(full if os.path.isabs(referring_file) else os.path.relpath(full))
 
-    def beside(self, path: str) -> Callable[[str], bytes | None]:
-        """What reads a file by its absolute path if it is below the root of the repository that `path` is in."""
-        root = self.roots.around(path)[0]
+    def build_reader(self, path: str) -> Callable[[str], bytes | None]:
+        """Build a function that reads a file by its absolute path if it is in the repository of `path`."""
+        root = self.roots.find_root(path)[0]
 
         def read(file: str) -> bytes | None:
             if not file.startswith(f"{root.rstrip(os.sep)}{os.sep}"):

@@ -1,4 +1,4 @@
-"""What a script that is no configuration itself starts: a program of a framework, with a file."""
+"""Runs of a script that is no configuration itself: a framework's program started with a file."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import os
 import re
 
 from cfglint_train.documents.shell.document import ShellDocument
-from cfglint_train.documents.shell.folders import folder_of
+from cfglint_train.documents.shell.folders import resolve_working_folder
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.registry import of_program
+from cfglint_train.frameworks.registry import find_framework_of_program
 from cfglint_train.repository.sources import Sources
 
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
 
 
-def started(document: ShellDocument, sources: Sources) -> str:
-    """A sentence about the first file that a script starts a framework with; empty where there is none.
+def describe_started(document: ShellDocument, sources: Sources) -> str:
+    """Describe the first file that a script starts a framework with; empty if there is none.
 
-    Of several files one that is not there comes first.
+    A missing file comes before the others.
     """
-    found = ""
-    for one in document.invocations:
-        framework = of_program(one.program)
-        words = () if framework is None else one.words
-        file = next((word.text for word in words if word.known and _CONFIGURATION.search(word.text)), None)
+    description = ""
+    for invocation in document.invocations:
+        framework = find_framework_of_program(invocation.program)
+        words = () if framework is None else invocation.words
+        file = next((word.text for word in words if word.is_known and _CONFIGURATION.search(word.text)), None)
         if framework is None or file is None:
             continue
-        if sources.find(os.path.join(folder_of(document, one), file), document.path) is None:
+        if sources.find(os.path.join(resolve_working_folder(document, invocation), file), document.path) is None:
             return f"it starts {framework.title} with `{file}`, which was not found"
-        found = found or f"it starts {framework.title} with `{file}`, which is checked"
-    return found
+        description = description or f"it starts {framework.title} with `{file}`, which is checked"
+    return description

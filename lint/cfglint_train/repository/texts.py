@@ -1,6 +1,4 @@
-"""The files of one invocation as they are on the disk. Small ones are kept: several questions are asked of the same
-scripts.
-"""
+"""Contents of files on the disk; small files are cached because several questions concern the same scripts."""
 
 from __future__ import annotations
 
@@ -10,39 +8,40 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
 MAX_SMALL: Final = 256 * 2**10
-"""Bytes of the largest file that is kept."""
+"""Limit in bytes for a file to be cached."""
 MAX_KEPT: Final = 8 * 2**20
-"""Bytes of all that are kept."""
+"""Limit in bytes for all cached files."""
 
 
 class Texts:
-    """What is in files, however they are named."""
+    """The contents of files, cached by absolute path."""
 
     __slots__ = ("_cleared", "_kept", "_size")
 
     def __init__(self) -> None:
+        """Start with an empty cache."""
         self._kept: dict[str, bytes] = {}
         self._size = 0
         self._cleared: set[str] = set()
-        """Folders through which no link leads out of the repository."""
+        """Folders that contain no link out of the repository."""
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file. Raises OSError."""
-        return self._at(path if path in self._kept else os.path.abspath(path), path)
+        """Read a file; raise OSError if that fails."""
+        return self._read_cached(path if path in self._kept else os.path.abspath(path), path)
 
-    def small(self, path: str) -> bytes:
-        """The bytes of a file by its absolute path; none of a link, or of what is larger or cannot be read."""
+    def read_small(self, path: str) -> bytes:
+        """Read a file by its absolute path; b"" for a link, an unreadable file or one larger than MAX_SMALL."""
         text = self._kept.get(path)
         if text is None:
             try:
-                text = regular_files.small(path, MAX_SMALL, self._cleared)
+                text = regular_files.read_small(path, MAX_SMALL, self._cleared)
             except (OSError, ValueError):
                 return b""
-            if text:  # nothing is known of a file that is larger
+            if text:  # a larger file is not cached
                 self._keep(path, text)
         return text
 
-    def _at(self, full: str, path: str) -> bytes:
+    def _read_cached(self, full: str, path: str) -> bytes:
         text = self._kept.get(full)
         if text is None:
             text = regular_files.read(path, self._cleared)

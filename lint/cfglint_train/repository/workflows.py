@@ -1,4 +1,4 @@
-"""Files of the services that test what is committed: what they install and start is for the tests."""
+"""Continuous integration workflows: the commands that they run are for tests."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ _WORKFLOW: Final = re.compile(
 
 
 def is_workflow(path: str) -> bool:
-    """Whether a file, by its absolute path, is one of such a service."""
+    """Return whether a file, given by its absolute path, is a workflow of a CI service."""
     return _WORKFLOW.search(path) is not None

@@ -1,1 +1,1 @@
-"""Runs: which job a configuration starts, according to the repository."""
+"""Runs: the training jobs that configs start."""

@@ -1,6 +1,7 @@
-"""The unstated facts of a run, and the ends between which each may lie.
+"""Assumptions: the unstated facts of a run, and the bounds between which each may be.
 
-One row for each kind of fact (design.md, section 7). A verdict that is the same at both ends does not rest on the fact.
+There is one row for each kind of fact (design.md, section 7). A verdict that is the same at both bounds does not depend
+on the fact.
 """
 
 from __future__ import annotations
@@ -8,223 +9,236 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.wording import some
-from cfglint_train.hardware.gpus import largest, roomiest
+from cfglint_train.foundation.wording import join_names
+from cfglint_train.hardware.gpus import find_largest, find_roomiest
 from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.plan.certainty import Assumption
-from cfglint_train.plan.fields import named
+from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Value
-from cfglint_train.plan.reading import same
-from cfglint_train.releases.other_releases import RELEASE, Elsewhere
-from cfglint_train.runs.run import GPU, Run, fewest_gpus
+from cfglint_train.plan.origin import FieldValue
+from cfglint_train.plan.reading import is_equal
+from cfglint_train.releases.other_releases import RELEASE, AlternativeDefaults
+from cfglint_train.runs.run import GPU, Run, compute_min_gpus
 
-MOST_NODES: Final = 64
-"""More nodes than nearly every job has; whatever is sharded is then small on each GPU."""
+MAX_NODES: Final = 64
+"""More nodes than nearly any job has; everything that is sharded is then small on each GPU."""
 
-MOST_GPUS: Final = 16
-"""GPUs of the largest nodes that are sold (NVIDIA DGX-2, HGX A100 16-GPU, Google a2-megagpu-16g)."""
+MAX_GPUS_PER_NODE: Final = 16
+"""GPUs of the largest nodes on sale (NVIDIA DGX-2, HGX A100 16-GPU, Google a2-megagpu-16g)."""
 
-SHORT: Final = 128
-"""Tokens of a short training sample: what a batch needs for certain, where the stated length is only the most."""
+SHORT_SAMPLE: Final = 128
+"""Tokens of a short sample: the certain length of a batch if the stated length is only a maximum."""
 
-COMPANION: Final = "companion:"
-"""Prefix of the framework whose file is assumed to shape the run."""
+COMPANION_PREFIX: Final = "companion:"
+"""Prefix of the framework whose file is assumed to affect the run."""
 
 FORK: Final = "fork"
-"""What a fork of the framework leaves open: upstream's defaults, and what follows from upstream's code."""
+"""Fact that a fork of the framework leaves open: upstream's defaults, and what follows from upstream's code."""
 
 
-def assumptions(run: Run) -> tuple[Assumption, ...]:
-    """The facts about a run that no file states."""
-    return run.once(_assumptions)
+def list_assumptions(run: Run) -> tuple[Assumption, ...]:
+    """Return the facts about a run that no file states."""
+    return run.compute_once(_compute_assumptions)
 
 
-def _assumptions(run: Run) -> tuple[Assumption, ...]:
-    return tuple(_each(run))
+def _compute_assumptions(run: Run) -> tuple[Assumption, ...]:
+    return tuple(_iterate_assumptions(run))
 
 
-def _each(run: Run) -> Iterator[Assumption]:
+def _iterate_assumptions(run: Run) -> Iterator[Assumption]:
     if run.hardware.gpu_origin.kind == "assumed":
-        cards = run.hardware.gpu_others or (largest().name,)
-        yield Assumption(GPU, run.hardware.gpu, run.hardware.gpu_origin.note, cards)
-    ranks = [(field, value) for field, value in run.reading if field in _RANKS]
-    for field, value in sorted(ranks, key=lambda one: _RANKS.index(one[0])):
-        note = value.origin.note if value.origin.kind == "assumed" else _shown(run, field, value)
+        gpus = run.hardware.gpu_others or (find_largest().name,)
+        yield Assumption(GPU, run.hardware.gpu, run.hardware.gpu_origin.note, gpus)
+    ranks = [(field, value) for field, value in run.resolved_plan if field in _RANK_FIELDS]
+    for field, value in sorted(ranks, key=lambda item: _RANK_FIELDS.index(item[0])):
+        note = value.origin.note if value.origin.kind == "assumed" else _describe_example_ranks(run, field, value)
         if note:
-            others = tuple(end for end in _others(field, value.value) if _is_enough(run, field, end))
-            yield Assumption(field, value.value, note, others)
-    yield from _length(run)
-    yield from _evaluation_length(run)
-    yield from _files(run)
+            bounds = tuple(
+                bound for bound in _list_other_bounds(field, value.value) if _has_enough_gpus(run, field, bound)
+            )
+            yield Assumption(field, value.value, note, bounds)
+    yield from _assume_length(run)
+    yield from _assume_evaluation_length(run)
+    yield from _find_file_assumptions(run)
     fork = run.main.evidence.fork
     if fork is not None:
         note = f"the installed {run.framework.title} behaves like its releases, but {fork}"
         yield Assumption(FORK, str(fork), note, source=fork.source)
-    for field, value in run.reading:
-        if value.origin.kind == "assumed" and field not in _RANKS:
-            yield Assumption(field, value.value, value.origin.note, _OTHERS.get(field, ()))
-        elif value.origin.assumed:
-            yield Assumption(field, value.value, value.origin.assumed, _others(field, value.value))
+    for field, value in run.resolved_plan:
+        if value.origin.kind == "assumed" and field not in _RANK_FIELDS:
+            yield Assumption(field, value.value, value.origin.note, _ALTERNATIVES.get(field, ()))
+        elif value.origin.assumption:
+            yield Assumption(field, value.value, value.origin.assumption, _list_other_bounds(field, value.value))
 
 
-_RANKS: Final[tuple[Field, ...]] = ("launch.nodes", "launch.gpus_per_node")
-_OTHERS: Final[Mapping[Field, tuple[Any, ...]]] = {
+_RANK_FIELDS: Final[tuple[Field, ...]] = ("launch.nodes", "launch.gpus_per_node")
+_ALTERNATIVES: Final[Mapping[Field, tuple[Any, ...]]] = {
     "parallel.strategy": ("zero", "fsdp2"),
     "method.quantized_experts": (True,),
 }
-"""A launch can bring DeepSpeed or FSDP along without a key in the file that it starts; an older release reaches the
-experts.
+"""Values that a run may have without a key in its file.
+
+A launch can add DeepSpeed or FSDP; an older release quantizes the experts, too.
 """
 
-_ENDS: Final[Mapping[Field, tuple[int, ...]]] = {
-    "launch.nodes": (1, MOST_NODES),
-    "launch.gpus_per_node": (1, MOST_GPUS),
-    "sequence.length": (SHORT,),
+_BOUNDS: Final[Mapping[Field, tuple[int, ...]]] = {
+    "launch.nodes": (1, MAX_NODES),
+    "launch.gpus_per_node": (1, MAX_GPUS_PER_NODE),
+    "sequence.length": (SHORT_SAMPLE,),
     "batch.micro": (1,),
 }
-"""The ends of numbers, whether they are not stated or a script has a default for them (`${GPUS:-8}`)."""
+"""Bounds of numbers that are not stated or have a default in a script (`${GPUS:-8}`)."""
 
 
-def _shown(run: Run, field: Field, value: Value) -> str:
-    """How the number of GPUs is known where it is in a file that only an example gives to a launcher; else empty."""
-    owner = run.parts.companions.get(value.origin.framework)
-    if owner is None or not owner.assumed or value.origin.kind != "explicit":
+def _describe_example_ranks(run: Run, field: Field, value: FieldValue) -> str:
+    """Return how the GPU count is known if its file reaches a launcher only in an example, else an empty string."""
+    owner = run.inputs.companions.get(value.origin.framework)
+    if owner is None or not owner.assumption or value.origin.kind != "explicit":
         return ""
-    read = f"`{value.origin.key}` as in `{owner.document.path}`"
-    return f"{read}; another launch may give more GPUs (set `{_SET[field]}`)"
+    quoted = f"`{value.origin.key}` as in `{owner.document.path}`"
+    return f"{quoted}; another launch may give more GPUs (set `{_SETTING_NAMES[field]}`)"
 
 
-_SET: Final[Mapping[Field, str]] = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
-"""The settings that state the number of GPUs."""
+_SETTING_NAMES: Final[Mapping[Field, str]] = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
+"""Settings that state the number of GPUs."""
 
 
-def _others(field: Field, value: Any) -> tuple[int, ...]:
-    """The ends between which an assumed number lies, but for those that it has or is beyond."""
-    return tuple(end for end in _ENDS.get(field, ()) if isinstance(value, int) and _is_beyond(end, value, field))
+def _list_other_bounds(field: Field, value: Any) -> tuple[int, ...]:
+    """Return the bounds of an assumed number that it does not reach."""
+    return tuple(
+        bound for bound in _BOUNDS.get(field, ()) if isinstance(value, int) and _is_farther(bound, value, field)
+    )
 
 
-def _is_beyond(end: int, value: int, field: Field) -> bool:
-    """Whether an end is farther out than a value."""
-    return end < value if end == _ENDS[field][0] else end > value
+def _is_farther(bound: int, value: int, field: Field) -> bool:
+    """Return whether a bound is farther out than a value."""
+    return bound < value if bound == _BOUNDS[field][0] else bound > value
 
 
-def _is_enough(run: Run, field: Field, end: int) -> bool:
-    """Whether the stated degrees of parallelism fit in a job with this number of nodes or of GPUs per node."""
+def _has_enough_gpus(run: Run, field: Field, bound: int) -> bool:
+    """Return whether the stated degrees of parallelism fit a job with this number of nodes or GPUs per node."""
     launch = run.plan.launch
-    others = launch.gpus_per_node if field == "launch.nodes" else launch.nodes
-    return others is None or end * others >= fewest_gpus(run.base)
+    other_count = launch.gpus_per_node if field == "launch.nodes" else launch.nodes
+    return other_count is None or bound * other_count >= compute_min_gpus(run.stated_plan)
 
 
-def _files(run: Run) -> Iterator[Assumption]:
-    """Files and models that were found by less than their paths."""
+def _find_file_assumptions(run: Run) -> Iterator[Assumption]:
+    """Yield files and models that were found by less than their full paths."""
     model = run.architecture
     if model is not None and model.folder:
         note = f"the model in `{model.folder}` is {model.id}; pass `--model-config` to be sure"
         yield Assumption(MODEL, model.id, note)
-    for name, config in run.parts.companions.items():
-        if config.assumed:
-            yield Assumption(f"{COMPANION}{name}", config.document.path, config.assumed)
+    for name, config in run.inputs.companions.items():
+        if config.assumption:
+            yield Assumption(f"{COMPANION_PREFIX}{name}", config.document.path, config.assumption)
 
 
-def _length(run: Run) -> Iterator[Assumption]:
-    """A length that no sample need have: without packing and padding to the maximum it is only the most."""
+def _assume_length(run: Run) -> Iterator[Assumption]:
+    """Yield the length if no sample needs to reach it: without packing or padding it is only the maximum."""
     plan = run.plan
-    length, field = plan.sequence.length, named("sequence.length")
-    padded = plan.sequence.padding in ("max_length", "none")
-    filled = padded or (plan.sequence.packing and run.framework.traits.fills_packs(run.main))
-    if length is None or length <= 1 or filled:
+    length, field = plan.sequence.length, get_field("sequence.length")
+    is_padded = plan.sequence.padding in ("max_length", "none")
+    is_filled = is_padded or (plan.sequence.packing and run.framework.traits.fills_packs(run.main))
+    if length is None or length <= 1 or is_filled:
         return
     if plan.sequence.dataset_length:
         return
-    key = run.spell(field)
-    generated, what = plan.rollout.new_tokens, "sample"
+    key = run.spell_key(field)
+    generated, noun = plan.rollout.new_tokens, "sample"
     longest = f"the full `{key}` of {length:,} tokens"
-    if generated and generated < length and key == run.spell("rollout.new_tokens"):  # the prompt has no key
-        longest, what = f"a prompt of {length - generated:,} tokens and the full `{key}` of {generated:,}", "completion"
-    note = f"every sequence has {longest}; set `{key}` to the length of your longest {what}"
-    yield Assumption(field, length, note, (_shortest(length),))
+    if generated and generated < length and key == run.spell_key("rollout.new_tokens"):  # the prompt has no key
+        longest, noun = f"a prompt of {length - generated:,} tokens and the full `{key}` of {generated:,}", "completion"
+    note = f"every sequence has {longest}; set `{key}` to the length of your longest {noun}"
+    yield Assumption(field, length, note, (_compute_shortest(length),))
 
 
-def _evaluation_length(run: Run) -> Iterator[Assumption]:
-    """The same of an evaluation whose samples are not packed, where those of the training are. Stated padding
-    reaches the length of the training, and no longer one; what is inferred of packs is not true without them.
+def _assume_evaluation_length(run: Run) -> Iterator[Assumption]:
+    """Yield the length of evaluation samples if only the training samples are packed.
+
+    Stated padding reaches the training length and no longer one; what is inferred for packs does not apply here.
     """
     plan = run.plan
     length = plan.sequence.eval_length or plan.sequence.length
     if not length or length <= 1 or not plan.sequence.packing or plan.sequence.eval_packing is not False:
         return
-    padded = run.stated("sequence.padding") and plan.sequence.padding == "max_length"
-    if padded and length <= (plan.sequence.length or 0):
+    is_padded = run.is_stated("sequence.padding") and plan.sequence.padding == "max_length"
+    if is_padded and length <= (plan.sequence.length or 0):
         return
-    note = f"a sample of the evaluation has the full {length:,} tokens (`{run.spell('sequence.eval_packing')}` is off)"
-    yield Assumption("sequence.eval_length", length, note, (_shortest(length),))
+    note = (
+        f"a sample of the evaluation has the full {length:,} tokens (`{run.spell_key('sequence.eval_packing')}` is off)"
+    )
+    yield Assumption("sequence.eval_length", length, note, (_compute_shortest(length),))
 
 
-def _shortest(length: int) -> int:
-    """What the samples of a job may all have where a length is the most: of a short limit, nothing is certain."""
-    return SHORT if length > SHORT else 1
+def _compute_shortest(length: int) -> int:
+    """Return a length that all samples may have if `length` is the maximum; a short maximum guarantees nothing."""
+    return SHORT_SAMPLE if length > SHORT_SAMPLE else 1
 
 
-def behind(run: Run, fields: Set[str], *facts: str) -> tuple[Assumption, ...]:
-    """The assumptions behind some plan fields, and about further facts (`gpu`, `model`, `fork`)."""
-    return (*facts_behind(run, fields, *facts), *releases_behind(run, fields))
+def find_assumptions(run: Run, fields: Set[str], *facts: str) -> tuple[Assumption, ...]:
+    """Return the assumptions on which plan fields and further facts (`gpu`, `model`, `fork`) depend."""
+    return (*find_fact_assumptions(run, fields, *facts), *find_release_assumptions(run, fields))
 
 
-def facts_behind(run: Run, fields: Set[str], *facts: str) -> tuple[Assumption, ...]:
-    """Those of them that are no releases."""
-    read = {*fields, *facts}
-    origins = [origin for field in fields if (origin := run.origin(named(field))) is not None]
-    read.update(f"{COMPANION}{origin.framework}" for origin in origins)
+def find_fact_assumptions(run: Run, fields: Set[str], *facts: str) -> tuple[Assumption, ...]:
+    """Return the assumptions on which plan fields and facts depend, without those about releases."""
+    needed = {*fields, *facts}
+    origins = [origin for field in fields if (origin := run.get_origin(get_field(field))) is not None]
+    needed.update(f"{COMPANION_PREFIX}{origin.framework}" for origin in origins)
     if any(origin.kind in ("default", "inferred") for origin in origins):
-        read.add(FORK)
-    return tuple(one for one in assumptions(run) if one.fact in read)
+        needed.add(FORK)
+    return tuple(item for item in list_assumptions(run) if item.fact in needed)
 
 
-def varying(run: Run) -> frozenset[Field]:
-    """The fields that have another value at some candidate, by default or by what follows from defaults."""
-    return run.once(_varying)
+def find_varying_fields(run: Run) -> frozenset[Field]:
+    """Return the fields whose value depends on the candidate release, directly or by inference."""
+    return run.compute_once(_compute_varying_fields)
 
 
-def _varying(run: Run) -> frozenset[Field]:
-    return frozenset(field for one in run.elsewhere for field in _differing(run, one))
+def _compute_varying_fields(run: Run) -> frozenset[Field]:
+    return frozenset(field for release in run.alternative_defaults for field in _compare_release(run, release))
 
 
-def _differing(run: Run, one: Elsewhere) -> dict[Field, Any]:
-    """The fields that have another value at a candidate, with it."""
-    there = run.under({one.fact: one.release}).reading
-    fields = {*run.reading.values, *there.values}
-    return {field: there.get(field) for field in fields if not same(run.reading.get(field), there.get(field))}
+def _compare_release(run: Run, candidate: AlternativeDefaults) -> dict[Field, Any]:
+    """Return the fields that have another value at a candidate release, with that value."""
+    other = run.build_scenario({candidate.fact: candidate.release}).resolved_plan
+    fields = {*run.resolved_plan.values, *other.values}
+    return {field: other.get(field) for field in fields if not is_equal(run.resolved_plan.get(field), other.get(field))}
 
 
-def releases_behind(run: Run, fields: Set[str]) -> Iterator[Assumption]:
-    """The releases whose defaults decide about some fields, each with the candidates at which these differ."""
-    if not fields or fields.isdisjoint(varying(run)):  # what varies is asked of every candidate
+def find_release_assumptions(run: Run, fields: Set[str]) -> Iterator[Assumption]:
+    """Yield the releases whose defaults determine some fields, each with the candidates at which these differ."""
+    if not fields or fields.isdisjoint(
+        find_varying_fields(run)
+    ):  # Computing the varying fields builds every candidate.
         return
-    others: dict[str, list[tuple[Elsewhere, Mapping[Field, Any]]]] = {}
-    for one in run.elsewhere:
-        moved = {field: value for field, value in _differing(run, one).items() if field in fields}
-        known = others.setdefault(one.fact, [])
-        if moved and not any(moved == other for _, other in known):
-            known.append((one, moved))
-    for fact, found in others.items():
-        if found:
-            first, package = found[0][0], fact.removeprefix(RELEASE)
-            settings = _settings(run, {field for _, moved in found for field in moved})
-            note = f"the default of {settings} in {package} {first.chosen}, and {first.release} has another"
+    differences: dict[str, list[tuple[AlternativeDefaults, Mapping[Field, Any]]]] = {}
+    for candidate in run.alternative_defaults:
+        changed = {field: value for field, value in _compare_release(run, candidate).items() if field in fields}
+        seen = differences.setdefault(candidate.fact, [])
+        if changed and not any(changed == other for _, other in seen):
+            seen.append((candidate, changed))
+    for fact, rows in differences.items():
+        if rows:
+            first, package = rows[0][0], fact.removeprefix(RELEASE)
+            settings = _format_settings(run, {field for _, changed in rows for field in changed})
+            note = f"the default of {settings} in {package} {first.chosen}; {first.release} has a different one"
             yield Assumption(
-                fact, first.chosen, f"{note} (state {package}=RELEASE)", tuple(one.release for one, _ in found)
+                fact,
+                first.chosen,
+                f"{note} (state {package}=RELEASE)",
+                tuple(candidate.release for candidate, _ in rows),
             )
 
 
-def _settings(run: Run, fields: Iterable[Field]) -> str:
-    """Some fields by their keys, for a note; those that have no key only where none has one."""
+def _format_settings(run: Run, fields: Iterable[Field]) -> str:
+    """Return fields by their keys, for a note; fields without a key only if none has one."""
     fields = sorted(fields)
-    keys = sorted({f"`{key}`" for field in fields if (key := run.spell(field)) != field}) or fields
-    return some(keys)
+    keys = sorted({f"`{key}`" for field in fields if (key := run.spell_key(field)) != field}) or fields
+    return join_names(keys)
 
 
-KINDEST: Final[Mapping[str, tuple[str, ...]]] = {
+MILDEST_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "gpu": (
         GPU,
         "launch.nodes",
@@ -245,26 +259,26 @@ KINDEST: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "disk": ("sequence.length", "batch.micro", "parallel.strategy"),
 }
-"""Resource -> the facts whose other end needs less of it."""
+"""Facts by resource whose other bound needs less of it."""
 
-_LEAST: Final[Mapping[tuple[str, str], Callable[[Iterable[Any]], Any]]] = {
-    ("gpu", GPU): roomiest,
+_MILDEST_BOUND: Final[Mapping[tuple[str, str], Callable[[Iterable[Any]], Any]]] = {
+    ("gpu", GPU): find_roomiest,
     ("gpu", "launch.nodes"): max,
     ("gpu", "launch.gpus_per_node"): max,
     ("host", "launch.nodes"): max,
     ("host", "launch.gpus_per_node"): min,
 }
-"""Which end needs least of a resource: what is sharded is small on each of many; a host serves few."""
+"""Bound that needs least of a resource: shards are small on many GPUs; a host with few GPUs serves few ranks."""
 
 
-def kindest(found: Iterable[Assumption], resources: Iterable[str]) -> dict[str, Any]:
-    """The facts at the end where least of the resources is needed, but for those that are at that end already."""
-    corner = {}
-    for one in found:
+def find_mildest_facts(assumptions: Iterable[Assumption], resources: Iterable[str]) -> dict[str, Any]:
+    """Return the facts at the bound that needs least of the resources, except facts that are there already."""
+    facts = {}
+    for assumption in assumptions:
         for resource in resources:
-            if one.others and one.fact in KINDEST[resource]:
-                end = _LEAST.get((resource, one.fact))
-                kind = one.others[0] if end is None else end((one.value, *one.others))
-                if kind != one.value:
-                    corner[one.fact] = kind
-    return corner
+            if assumption.others and assumption.fact in MILDEST_FACTS[resource]:
+                choose = _MILDEST_BOUND.get((resource, assumption.fact))
+                value = assumption.others[0] if choose is None else choose((assumption.value, *assumption.others))
+                if value != assumption.value:
+                    facts[assumption.fact] = value
+    return facts

@@ -1,4 +1,4 @@
-"""Why the memory of a run was not checked: said once, at the setting that is missing, with the one remedy."""
+"""Runs that are not estimated: report the reason once, at the missing setting, with one remedy."""
 
 from __future__ import annotations
 
@@ -9,289 +9,307 @@ from cfglint_train.documents.document import Unknown
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.lens import spelled
+from cfglint_train.frameworks.lens import format_route
 from cfglint_train.memory.layers.families import has_formula
 from cfglint_train.memory.plan_reader import MODEL
-from cfglint_train.plan.fields import named
+from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin, Place
 from cfglint_train.runs.run import Run
 
 
-def _is_replaced(text: str) -> bool:
-    """Whether a part of a text is replaced before the run."""
+def _has_placeholder(text: str) -> bool:
+    """Return whether a part of a text is replaced before the run."""
     return any(sign in text for sign in "$`{<")
 
 
-_LEADING_OUT: Final = ("/", "~", "..")
-"""How paths begin that may lead out of the repository, where models are read only on demand."""
+_OUTSIDE_PREFIXES: Final = ("/", "~", "..")
+"""Prefixes of paths that may lead outside the repository, where models are read only on demand."""
 
-ALIKE: Final = 0.9
-"""The share of a model's name that has to be the same: releases and sizes of one family differ by a character, too."""
+MIN_SIMILARITY: Final = 0.9
+"""Minimum similarity of model names: releases and sizes of a family differ by a single character."""
 _MEASURE: Final = "measure one step on your own GPU"
-_NAMED: Final = 3
-"""Files that one message names."""
-_FOLLOWS: Final[Mapping[Field, Field]] = {named("precision.params"): named("precision.compute")}
-"""A field that no key states -> the one that it is inferred from."""
-STRATEGY: Final = named("parallel.strategy")
-_TARGETS: Final = (named("method.lora_targets"), named("method.lora_target_pattern"))
-THINGS: Final[Mapping[Field, str]] = {
+_MAX_NAMED: Final = 3
+"""Maximum number of files to name in a message."""
+_INFERRED_FROM: Final[Mapping[Field, Field]] = {get_field("precision.params"): get_field("precision.compute")}
+"""Field without a key -> the field from which it is inferred."""
+STRATEGY: Final = get_field("parallel.strategy")
+_TARGETS: Final = (get_field("method.lora_targets"), get_field("method.lora_target_pattern"))
+FIELD_DESCRIPTIONS: Final[Mapping[Field, str]] = {
     "model.id": "the model",
     "method.tuning": "what is trained",
     "method.lora_rank": "the rank of the adapters",
     "method.lora_targets": "which matrices have an adapter",
-    "method.trainable_layers": "the number of layers that are trained",
+    "method.trainable_layers": "the number of trained layers",
     "method.virtual_tokens": "the number of virtual tokens",
-    "precision.params": "the format of the weights",
-    "precision.compute": "the format of the computation",
+    "precision.params": "the data type of the weights",
+    "precision.compute": "the data type of the computation",
     "optimizer.name": "the optimizer",
     "batch.micro": "the micro batch",
     "sequence.length": "the length of the samples",
     "parallel.strategy": "how the model is sharded",
     "parallel.zero_stage": "the ZeRO stage",
-    "rollout.utilization": "the share of the GPU that the engine takes",
+    "rollout.utilization": "the engine's share of the GPU",
 }
-"""What an estimate needs to know, in words, for frameworks that have no setting for it."""
+"""Inputs of an estimate in words, for frameworks that have no setting for them."""
 
 
-def thing(field: Field) -> str:
-    """What a field is called in words; empty where it has none."""
-    return _CLUSTER[field][0] if field in _CLUSTER else THINGS.get(field, "")
+def describe_field(field: Field) -> str:
+    """Return a field in words, or an empty string."""
+    return _CLUSTER_FIELDS[field][0] if field in _CLUSTER_FIELDS else FIELD_DESCRIPTIONS.get(field, "")
 
 
-class Unchecked(Frozen):
-    """What keeps a run from being estimated."""
+class NotEstimated(Frozen):
+    """The reason why a run cannot be estimated."""
 
-    why: str
-    """After the words "memory not checked: "."""
+    reason: str
+    """Text after "memory not checked: "."""
     place: Place
     remedy: str
 
 
-def unchecked(run: Run) -> Unchecked | None:
-    """Why no training step could be estimated: what has no remedy, else the first reason; None where one was."""
-    if any(phase.name == "backward" for phase in run.estimate.phases) or not trains(run):
+def explain_not_estimated(run: Run) -> NotEstimated | None:
+    """Return the reason why no training step was estimated, or None if one was; reasons without remedy come first."""
+    if any(phase.name == "backward" for phase in run.estimate.phases) or not is_training_run(run):
         return None
-    without = _without_formula(run)
-    if without is not None:
-        return without
+    unsupported = _find_unsupported(run)
+    if unsupported is not None:
+        return unsupported
     missing = run.estimate.missing
-    for one in run.parts.unresolved:
-        place = one.place or run.main.top()
-        if _is_replaced(one.path):
-            title = frameworks.load(one.framework).title
-            told = f"the {title} file of this run (`{one.path}`) cannot be determined"
-            return Unchecked(told, place, "name it by its path in the repository")
-        if one.similar:
-            names = " and ".join(f"`{path}`" for path in one.similar[:_NAMED])
-            more = f" and {len(one.similar) - _NAMED} more" if len(one.similar) > _NAMED else ""
-            told = f"`{one.path}`, which this run needs, may be any of {len(one.similar)} files: {names}{more}"
-            return Unchecked(told, place, "name it by its path in the repository")
-        if one.refused:
-            return Unchecked(f"`{one.path}`, which this run needs, is not JSON", place, "write it as JSON")
-        told = f"`{one.path}`, which this run needs, was not found"
-        return Unchecked(told, place, "commit the file, or name it by its path in the repository")
+    for file in run.inputs.unresolved:
+        place = file.place or run.main.find_top()
+        if _has_placeholder(file.path):
+            title = frameworks.load(file.framework).title
+            message = f"the {title} file of this run (`{file.path}`) cannot be determined"
+            return NotEstimated(message, place, "name it by its path in the repository")
+        if file.similar:
+            names = " and ".join(f"`{path}`" for path in file.similar[:_MAX_NAMED])
+            suffix = f" and {len(file.similar) - _MAX_NAMED} more" if len(file.similar) > _MAX_NAMED else ""
+            message = f"this run needs `{file.path}`, which may be any of {len(file.similar)} files: {names}{suffix}"
+            return NotEstimated(message, place, "name it by its path in the repository")
+        if file.is_yaml_refused:
+            message = f"this run needs `{file.path}` in JSON, but the file is YAML"
+            return NotEstimated(message, place, "write it as JSON")
+        message = f"this run needs `{file.path}`, which was not found"
+        return NotEstimated(message, place, "commit the file, or name it by its path in the repository")
     if MODEL in missing:
-        return _model(run)
+        return _explain_model(run)
     fields = [field for field in missing if field != MODEL]
-    return _field(run, _cause(run, named(fields[0]))) if fields else None
+    return _explain_field(run, _find_cause(run, get_field(fields[0]))) if fields else None
 
 
-def _without_formula(run: Run) -> Unchecked | None:
-    """What no fact makes up for, whichever facts are missing as well."""
-    for field, (value, origin) in run.reading:
-        if origin.beyond and value is None:
-            return Unchecked(origin.note, run.place(field), _MEASURE)
+def _find_unsupported(run: Run) -> NotEstimated | None:
+    """Return the reason that no further fact can remove, or None."""
+    for field, (value, origin) in run.resolved_plan:
+        if origin.is_unsupported and value is None:
+            return NotEstimated(origin.note, run.find_place(field), _MEASURE)
     if run.architecture is not None and (MODEL in run.estimate.missing or not has_formula(run.architecture)):
         kind = run.architecture.model_type
-        return Unchecked(f"no formula covers all of a {kind} model", run.place("model.id"), _MEASURE)
+        return NotEstimated(f"no formula covers all parts of a {kind} model", run.find_place("model.id"), _MEASURE)
     return None
 
 
-def _cause(run: Run, field: Field) -> Field:
-    """What keeps a field from being known: without sharding, the number of ranks does not matter."""
-    field = _FOLLOWS.get(field, field) if run.owner(field) is None and run.origin(field) is None else field
-    if field != STRATEGY or run.origin(field) is not None:
+def _find_cause(run: Run, field: Field) -> Field:
+    """Return the field that keeps another one unknown: without sharding the number of ranks does not matter."""
+    field = (
+        _INFERRED_FROM.get(field, field) if run.find_owner(field) is None and run.get_origin(field) is None else field
+    )
+    if field != STRATEGY or run.get_origin(field) is not None:
         return field
-    return next((ranks for ranks in _CLUSTER if ranks in run.reading.unreadable), field)
+    return next((ranks for ranks in _CLUSTER_FIELDS if ranks in run.resolved_plan.unreadable_fields), field)
 
 
-def trains(run: Run) -> bool:
-    """Whether the configuration is a job by itself; a companion alone states too little, and no verdict is expected."""
+def is_training_run(run: Run) -> bool:
+    """Return whether the config is a job by itself; a companion alone states too little for a verdict."""
     return run.main.role == "main" and not run.framework.is_companion
 
 
-def _model(run: Run) -> Unchecked:
-    model, place = run.plan.model.id, run.place("model.id")
-    if run.problem is not None:
-        return Unchecked(run.problem, place, "pass `--model-config FILE` with the model's `config.json`")
+def _explain_model(run: Run) -> NotEstimated:
+    model, place = run.plan.model.id, run.find_place("model.id")
+    if run.model_problem is not None:
+        return NotEstimated(run.model_problem, place, "pass `--model-config FILE` with the model's `config.json`")
     if not model and run.plan.model.architecture:
-        told = "no known model has these dimensions and kinds of layer"
-        where = run.place("model.architecture")
-        return Unchecked(told, where, "pass `--model-config FILE` with the `config.json` of the exported model")
-    setting = _called(run, "model.id")
-    if not model and run.origin("model.id") is None:
+        message = "no known model has these dimensions and kinds of layer"
+        architecture_place = run.find_place("model.architecture")
+        return NotEstimated(
+            message, architecture_place, "pass `--model-config FILE` with the `config.json` of the exported model"
+        )
+    setting = _get_setting_name(run, "model.id")
+    if not model and run.get_origin("model.id") is None:
         if run.main.document.syntax == "python":
-            told = "which model the script makes cannot be determined"
-            return Unchecked(told, place, "pass `--model-config FILE` with the model's `config.json`")
-        return Unchecked("no file names the model", place, f"state {setting}, or pass `--model-config FILE`")
-    origin = run.origin("model.id")
+            message = "which model the script makes cannot be determined"
+            return NotEstimated(message, place, "pass `--model-config FILE` with the model's `config.json`")
+        return NotEstimated("no file names the model", place, f"set {setting}, or pass `--model-config FILE`")
+    origin = run.get_origin("model.id")
     if not model and origin is not None and origin.kind == "inferred" and origin.note:
-        return Unchecked(origin.note, place, f"pass `--set {run.spell('model.id')}=NAME`")
+        return NotEstimated(origin.note, place, f"pass `--set {run.spell_key('model.id')}=NAME`")
     if not model and origin is not None and origin.kind == "user" and origin.note:
-        told = f"the value of {setting} in the launch ({origin.note}) cannot be determined"
-        return Unchecked(told, place, "write a plain value there, or pass `--model-config FILE`")
-    if not model or _is_replaced(model):
-        stated = f" ({model})" if model else _written(run, place)
-        remedy = f"state {setting} with a plain value, or pass `--model-config FILE` with the model's `config.json`"
-        return Unchecked(f"the value of {setting}{stated} cannot be determined", place, remedy)
-    remedy, told = "pass `--model-config FILE` with its `config.json`", f"`{model}` is not in the catalogue of models"
-    if _is_on_hub(model, os.path.dirname(run.main.document.path)):
+        message = f"the value of {setting} in the launch ({origin.note}) cannot be determined"
+        return NotEstimated(message, place, "write a plain value there, or pass `--model-config FILE`")
+    if not model or _has_placeholder(model):
+        quoted_value = f" ({model})" if model else _quote_source(run, place)
+        remedy = f"set {setting} to a plain value, or pass `--model-config FILE` with the model's `config.json`"
+        return NotEstimated(f"the value of {setting}{quoted_value} cannot be determined", place, remedy)
+    remedy, message = (
+        "pass `--model-config FILE` with its `config.json`",
+        f"`{model}` is not in the catalogue of models",
+    )
+    if _is_hub_model(model, os.path.dirname(run.main.document.path)):
         remedy += ", or `--online`"
-        from cfglint_train.models.lookup import near
+        from cfglint_train.models.lookup import suggest_ids
 
-        meant = near(model, 1, ALIKE)
-        told += f"; did you mean {meant[0]}?" if meant else ""
+        similar = suggest_ids(model, 1, MIN_SIMILARITY)
+        message += f"; did you mean {similar[0]}?" if similar else ""
     elif "/" in model or "\\" in model:
-        told = f"the model `{model}` is a path, and no `config.json` of the repository is there"
-        if model.startswith(_LEADING_OUT):
+        message = f"the model `{model}` is a path, but the repository has no `config.json` there"
+        if model.startswith(_OUTSIDE_PREFIXES):
             remedy += ", or `--model-folder DIR` with a folder above it"
-    return Unchecked(told, place, remedy)
+    return NotEstimated(message, place, remedy)
 
 
-def _is_on_hub(model: str, folder: str) -> bool:
-    """Whether a model may be one of the Hub, and no path: by its form, and as there is no such folder here."""
+def _is_hub_model(model: str, folder: str) -> bool:
+    """Return whether a model may be on the Hub: it has the form of an id, and no folder of that name exists here."""
     from cfglint_train.models.online import is_hub_id
 
     first = model.partition("/")[0]
     return is_hub_id(model) and not any(os.path.isdir(os.path.join(base, first)) for base in (folder, os.curdir))
 
 
-def _field(run: Run, field: Field) -> Unchecked:
-    origin, key, setting = run.origin(field), run.spell(field), _called(run, field)
-    place = run.place(field)
-    _, name = _CLUSTER.get(field, ("", ""))
-    remedy = _stating(name) if name else f"state {setting}"
-    if origin is not None and origin.kind == "assumed" and run.parts.sharding is not None and field == STRATEGY:
-        return Unchecked(origin.note, run.main.top(), "start it by its path in a script of the repository")
-    if origin is not None and field in run.parts.others:
-        return _differing(run, field, place)
-    launched = run.parts.sharding
-    if origin is not None and field == STRATEGY and launched is not None and origin == launched.origin:
+def _explain_field(run: Run, field: Field) -> NotEstimated:
+    origin, key, setting = run.get_origin(field), run.spell_key(field), _get_setting_name(run, field)
+    place = run.find_place(field)
+    _, name = _CLUSTER_FIELDS.get(field, ("", ""))
+    verb = "set" if setting.startswith("`") else "state"
+    remedy = _format_remedy(name) if name else f"{verb} {setting}"
+    if origin is not None and origin.kind == "assumed" and run.inputs.sharding is not None and field == STRATEGY:
+        return NotEstimated(origin.note, run.main.find_top(), "start it by its path in a script of the repository")
+    if origin is not None and field in run.inputs.conflicts:
+        return _explain_conflict(run, field, place)
+    launcher_sharding = run.inputs.sharding
+    if (
+        origin is not None
+        and field == STRATEGY
+        and launcher_sharding is not None
+        and origin == launcher_sharding.origin
+    ):
         if origin.note:
-            return Unchecked(f"{origin.note}, and does not start", place, "give it one of them alone")
-        told = f"how `{origin.key}` shards the model cannot be determined"
-        remedy = "give the launcher plain or quoted words, or a file of the repository (`--config_file`)"
-        return Unchecked(told, place, remedy)
+            return NotEstimated(f"{origin.note}, and does not start", place, "use only one of them")
+        message = f"how `{origin.key}` shards the model cannot be determined"
+        remedy = "pass plain or quoted words to the launcher, or a file of the repository (`--config_file`)"
+        return NotEstimated(message, place, remedy)
     if origin is not None and origin.kind == "explicit" and origin.note:
-        return Unchecked(origin.note, place, remedy if name else _MEASURE)
+        return NotEstimated(origin.note, place, remedy if name else _MEASURE)
     if origin is not None and origin.kind in ("explicit", "user"):
-        if field in _TARGETS and field not in run.reading.unreadable:
-            told = f"which matrices of the model {setting} chooses cannot be determined"
-            return Unchecked(told, place, f"name modules that the model has in {setting}, as a list")
+        if field in _TARGETS and field not in run.resolved_plan.unreadable_fields:
+            message = f"which matrices of the model {setting} chooses cannot be determined"
+            return NotEstimated(message, place, f"name modules that the model has in {setting}, as a list")
         tokens = run.plan.batch.micro_tokens if field == "batch.micro" else None
         if tokens:
-            told = f"{setting} is {tokens:,} tokens, which is no whole number of sequences"
-            return Unchecked(told, place, "state a multiple of the length of the samples")
-        stated = _written(run, place)
-        if field in _CLUSTER:
-            return Unchecked(f"{setting}{stated if _is_replaced(stated) else ''} cannot be determined", place, remedy)
+            message = f"{setting} is {tokens:,} tokens, which is not a whole number of sequences"
+            return NotEstimated(message, place, "use a multiple of the sample length")
+        quoted_value = _quote_source(run, place)
+        if field in _CLUSTER_FIELDS:
+            return NotEstimated(
+                f"{setting}{quoted_value if _has_placeholder(quoted_value) else ''} cannot be determined", place, remedy
+            )
         if origin.kind == "user" and place.document.syntax in ("shell", "python"):
-            told = f"the value of {setting} in the launch ({origin.note}) cannot be determined"
-            return Unchecked(told, place, f"write a plain value there, or pass `--set {origin.key}=VALUE`")
+            message = f"the value of {setting} in the launch ({origin.note}) cannot be determined"
+            return NotEstimated(message, place, f"write a plain value there, or pass `--set {origin.key}=VALUE`")
         if key == "fsdp_config":
-            told = f"the file of `{key}`{stated} was not found, or is not JSON"
-            return Unchecked(told, place, f"commit the file, or write its settings below `{key}`")
-        if stated and not _is_replaced(stated) and not _is_undetermined(run, field, origin):
-            told = f"the value of {setting}{stated} is unknown to cfglint"
-            return Unchecked(told, place, f"state {setting} with a value that {run.framework.title} has")
-        given = stated.strip(" ()")
-        if place.document.syntax == "python" and given.isidentifier() and given != key:
-            told = f"what the script gives as `{given}` cannot be determined"
-            return Unchecked(told, place, "make it in the script itself, of plain values")
-        return Unchecked(
-            f"the value of {setting}{stated} cannot be determined", place, f"state {setting} with a plain value"
+            message = f"the file of `{key}`{quoted_value} was not found, or is not JSON"
+            return NotEstimated(message, place, f"commit the file, or write its settings below `{key}`")
+        if quoted_value and not _has_placeholder(quoted_value) and not _is_computed(run, field, origin):
+            message = f"the value of {setting}{quoted_value} is unknown to cfglint"
+            return NotEstimated(message, place, f"set {setting} to a value that {run.framework.title} has")
+        expression = quoted_value.strip(" ()")
+        if place.document.syntax == "python" and expression.isidentifier() and expression != key:
+            message = f"what the script gives as `{expression}` cannot be determined"
+            return NotEstimated(message, place, "build it in the script itself, from plain values")
+        return NotEstimated(
+            f"the value of {setting}{quoted_value} cannot be determined", place, f"set {setting} to a plain value"
         )
     if origin is not None and origin.kind == "inferred" and origin.note:
-        return Unchecked(origin.note, place, _MEASURE)
-    if origin is None and field == STRATEGY and (open_file := _open_file(run)) is not None:
+        return NotEstimated(origin.note, place, _MEASURE)
+    if origin is None and field == STRATEGY and (open_file := _find_undetermined_file(run)) is not None:
         return open_file
     if origin is None and not name and not run.main.document.is_complete(run.main.root):
-        return Unchecked(f"{setting} may be among options that cannot be determined", place, "write all options out")
-    if setting == THINGS.get(field) and not name:
-        return Unchecked(f"{setting} does not follow from the settings of this run", place, _MEASURE)
+        return NotEstimated(f"{setting} may be among options that cannot be determined", place, "write out all options")
+    if setting == FIELD_DESCRIPTIONS.get(field) and not name:
+        return NotEstimated(f"{setting} cannot be derived from the settings of this run", place, _MEASURE)
     word = None if name else run.main.get(*key.split("."))
     if isinstance(word, str):
-        origin = run.main.origin(*key.split("."))
-        told = f"the value of `{key}` ({word}) is unknown to cfglint"
-        return Unchecked(told, origin.place or place, f"state `{key}` with a value that {run.framework.title} has")
+        origin = run.main.get_origin(*key.split("."))
+        message = f"the value of `{key}` ({word}) is unknown to cfglint"
+        return NotEstimated(message, origin.place or place, f"set `{key}` to a value that {run.framework.title} has")
     if isinstance(word, (Unknown, list)):
-        origin = run.main.origin(*key.split("."))
-        told = f"the value of `{key}` cannot be determined"
-        return Unchecked(told, origin.place or place, f"state `{key}` with a plain value")
-    return Unchecked(f"no file states {setting}", place, remedy)
+        origin = run.main.get_origin(*key.split("."))
+        message = f"the value of `{key}` cannot be determined"
+        return NotEstimated(message, origin.place or place, f"set `{key}` to a plain value")
+    if setting.startswith("`"):
+        return NotEstimated(f"{setting} is not set in any file", place, remedy)
+    return NotEstimated(f"no file states {setting}", place, remedy)
 
 
-def _is_undetermined(run: Run, field: Field, origin: Origin) -> bool:
-    """Whether a stated value only exists where the run does, as an expression of a script."""
-    owner = run.owner(field)
+def _is_computed(run: Run, field: Field, origin: Origin) -> bool:
+    """Return whether a stated value is only known during the run, such as an expression of a script."""
+    owner = run.find_owner(field)
     return owner is not None and isinstance(owner[0].get(*origin.key.split(".")), Unknown)
 
 
-def _open_file(run: Run) -> Unchecked | None:
-    """A file that the launch names by what cannot be determined."""
+def _find_undetermined_file(run: Run) -> NotEstimated | None:
+    """Return the reason that a file named by the launch cannot be determined, or None."""
     main = run.main
     for route, override in main.overrides.items():
         if isinstance(override.value, Unknown) and override.origin.place is not None:
-            named = main.altered(overrides={**main.overrides, route: override._replace(value="file")})
-            if any(one.route == route for one in run.framework.references(named)):
+            config = main.replace(overrides={**main.overrides, route: override._replace(value="file")})
+            if any(reference.route == route for reference in run.framework.references(config)):
                 key = override.origin.key
-                told = f"the file of `{key}` in the launch ({override.origin.note}) cannot be determined"
-                return Unchecked(told, override.origin.place, f"write its path there, or pass `--set {key}=FILE`")
+                message = f"the file of `{key}` in the launch ({override.origin.note}) cannot be determined"
+                return NotEstimated(message, override.origin.place, f"write its path there, or pass `--set {key}=FILE`")
     return None
 
 
-def _differing(run: Run, field: Field, place: Place) -> Unchecked:
-    """That scripts contradict each other: of the cluster, every fact in which they do."""
-    fields = [one for one in _CLUSTER if one in run.parts.others] if field in _CLUSTER else [field]
-    things: dict[str, list[str]] = {}
-    for one in fields:
-        origin = run.origin(one)
+def _explain_conflict(run: Run, field: Field, place: Place) -> NotEstimated:
+    """Return the reason that scripts contradict each other, with every cluster fact in which they do."""
+    fields = [item for item in _CLUSTER_FIELDS if item in run.inputs.conflicts] if field in _CLUSTER_FIELDS else [field]
+    settings_by_note: dict[str, list[str]] = {}
+    for item in fields:
+        origin = run.get_origin(item)
         assert origin is not None
-        things.setdefault(origin.note, []).append(_called(run, one))
-    told = "; ".join(f"{note} in {' and '.join(found)}" for note, found in things.items())
-    names = [_CLUSTER[one][1] for one in fields if one in _CLUSTER]
-    return Unchecked(told, place, _stating(*names) if names else f"state {_called(run, field)}")
+        settings_by_note.setdefault(origin.note, []).append(_get_setting_name(run, item))
+    message = "; ".join(f"{note} in {' and '.join(settings)}" for note, settings in settings_by_note.items())
+    names = [_CLUSTER_FIELDS[item][1] for item in fields if item in _CLUSTER_FIELDS]
+    return NotEstimated(message, place, _format_remedy(*names) if names else f"state {_get_setting_name(run, field)}")
 
 
-def _called(run: Run, field: Field) -> str:
-    """The setting that states a field, or would; where no setting does, what it is."""
-    if field in _CLUSTER:
-        return _CLUSTER[field][0]
-    key, owner = run.spell(field), run.owner(field)
-    has_key = owner is not None and key in map(spelled, owner[1].keys[field])
-    return THINGS.get(field, "a setting") if key == field and not has_key else f"`{key}`"
+def _get_setting_name(run: Run, field: Field) -> str:
+    """Return the setting that sets a field or could set it, or the field in words if there is none."""
+    if field in _CLUSTER_FIELDS:
+        return _CLUSTER_FIELDS[field][0]
+    key, owner = run.spell_key(field), run.find_owner(field)
+    has_key = owner is not None and key in map(format_route, owner[1].keys[field])
+    return FIELD_DESCRIPTIONS.get(field, "a setting") if key == field and not has_key else f"`{key}`"
 
 
-def _stating(*names: str) -> str:
-    """How to state facts about the cluster."""
+def _format_remedy(*names: str) -> str:
+    """Return the remedy that states cluster facts."""
     flags, facts = " ".join(f"--{name} N" for name in names), " ".join(f"{name}=N" for name in names)
     return f"pass `{flags}`, or write the comment `# cfglint: {facts}`"
 
 
-_CLUSTER: Final[Mapping[Field, tuple[str, str]]] = {
+_CLUSTER_FIELDS: Final[Mapping[Field, tuple[str, str]]] = {
     "launch.nodes": ("the number of nodes", "nodes"),
     "launch.gpus_per_node": ("the number of GPUs per node", "gpus-per-node"),
 }
-"""What no key of a configuration states: what it is called, and the flag that states it."""
+"""Fields that no key of a config sets: name in words, and the flag that states it."""
 
 
-def _written(run: Run, place: Place) -> str:
-    """What is at a place, in brackets, where that is short."""
+def _quote_source(run: Run, place: Place) -> str:
+    """Return the text at a place in parentheses, or an empty string if it is long."""
     document, span = place.document, place.span
     if document.syntax == "python":
         from cfglint_train.documents.python.script import PythonScript
 
-        span = document.whole(span) if isinstance(document, PythonScript) else span
-    text = document.text(span).strip()
+        span = document.widen_to_node(span) if isinstance(document, PythonScript) else span
+    text = document.get_text(span).strip()
     return f" ({text})" if 0 < len(text) <= 60 and "\n" not in text else ""

@@ -1,4 +1,4 @@
-"""Runs as rules see them: what a rule reads of the plan is recorded, so that no rule has to declare it."""
+"""Recorded runs: record the plan fields that a rule reads, so that no rule has to declare them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from cfglint_train.runs.run import Run
 
 
 class RecordedRun(Run):
-    """A run that records which plan fields are read, except those that are read once for all rules."""
+    """A run that records which plan fields are read, except fields that are read once for all rules."""
 
     def __init__(self, run: Run, seen: dict[Field, None]) -> None:
+        """Wrap `run` and record the fields that are read in `seen`."""
         self.__dict__.update(run.__dict__)
         self._run, self._seen = run, seen
         recorder: Any = _Recorder(run.plan, seen)
@@ -22,44 +23,46 @@ class RecordedRun(Run):
 
     @property
     def is_estimated(self) -> bool:
-        """Whether something has asked for the estimate."""
+        """True if the estimate has been computed."""
         return self._run.is_estimated
 
     @property
     def estimate(self) -> Estimate:
-        """The peaks of every phase."""
+        """Peak memory of every phase."""
         return self._run.estimate
 
-    def once(self, work: Any) -> Any:
-        """What some work makes of the run, which is shared by all rules."""
-        return self._run.once(work)
+    def compute_once(self, compute: Any) -> Any:
+        """Return the cached result of a computation, which all rules share."""
+        return self._run.compute_once(compute)
 
-    def origin(self, field: Field) -> Origin | None:
-        """Where a field's value comes from."""
+    def get_origin(self, field: Field) -> Origin | None:
+        """Return the origin of a field's value, or None."""
         self._seen[field] = None
-        return self._run.origin(field)
+        return self._run.get_origin(field)
 
-    def stated(self, field: Field) -> bool:
-        """Whether the configuration or its launch (not a default) says it."""
+    def is_stated(self, field: Field) -> bool:
+        """Return whether the config or its launch sets a field, rather than a default."""
         self._seen[field] = None
-        return self._run.stated(field)
+        return self._run.is_stated(field)
 
 
 class _Recorder:
-    """A plan or a group of its fields that notes which fields are read."""
+    """A plan, or a group of its fields, that records which fields are read."""
 
     __slots__ = ("_group", "_record", "_seen")
 
     def __init__(self, record: Any, seen: dict[Field, None], group: str = "") -> None:
+        """Wrap a record of plan fields whose names begin with `group`."""
         self._record, self._seen, self._group = record, seen, group
 
     def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the record and note it if it is a field."""
         kind = type(self._record)
-        if name not in kind._fields:  # what follows from fields is computed from them
-            own = None if name.startswith("_") else getattr(kind, name, None)
-            if isinstance(own, property) and own.fget is not None:
-                return own.fget(self)
-            return MethodType(own, self) if isinstance(own, FunctionType) else getattr(self._record, name)
+        if name not in kind._fields:  # derived from fields
+            member = None if name.startswith("_") else getattr(kind, name, None)
+            if isinstance(member, property) and member.fget is not None:
+                return member.fget(self)
+            return MethodType(member, self) if isinstance(member, FunctionType) else getattr(self._record, name)
         value = getattr(self._record, name)
         if not self._group:
             return _Recorder(value, self._seen, name)

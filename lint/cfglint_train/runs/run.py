@@ -1,7 +1,7 @@
-"""One training job as rules see it: plan, documents, architecture, hardware, releases, estimate.
+"""Runs as rules see them: plan, documents, architecture, hardware, releases and estimate of one training job.
 
-`assemble` makes it: lenses of the main configuration, then its companions, then what the launch and the user say, then
-what is assumed for lack of a statement, then what the framework infers from all that.
+`build_run` reads the main config, adds its companions, then the statements of the launch and the user, then assumptions
+for what is not stated, and lets the framework infer the rest.
 """
 
 from __future__ import annotations
@@ -15,438 +15,459 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework, Job
-from cfglint_train.frameworks.lens import Config, Lens, spelled
+from cfglint_train.frameworks.lens import Config, Lens, format_route
 from cfglint_train.hardware.catalogue import Hardware
-from cfglint_train.hardware.gpus import capacity
+from cfglint_train.hardware.gpus import parse_capacity
 from cfglint_train.memory.budget import Estimate
 from cfglint_train.models.architecture import Architecture
-from cfglint_train.plan.fields import Plan, named
+from cfglint_train.plan.fields import Plan, get_field
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Origin, Place, Value
-from cfglint_train.plan.reading import ResolvedPlan, merged
+from cfglint_train.plan.origin import FieldValue, Origin, Place
+from cfglint_train.plan.reading import ResolvedPlan, merge_plans
 from cfglint_train.plan.releases import Releases
-from cfglint_train.releases.other_releases import RELEASE, Elsewhere, elsewhere
-from cfglint_train.runs.checkpoint_world_size import written_ranks
-from cfglint_train.settings.cluster_facts import IN_SIGHT
+from cfglint_train.releases.other_releases import RELEASE, AlternativeDefaults, find_alternative_defaults
+from cfglint_train.runs.checkpoint_world_size import find_checkpoint_ranks
+from cfglint_train.settings.cluster_facts import VISIBLE_GPU_OPTIONS
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.launchers import Unread
+    from cfglint_train.frameworks.launchers import IgnoredFile
     from cfglint_train.launches.shared_output_dir import PreviousLaunch
     from cfglint_train.settings.house_rules import HouseRule
 
 ASSUMED_GPUS: Final = 8
 CONVERTER: Final = b"zero_to_fp32"
-"""DeepSpeed's program that makes whole weights of the shards of a checkpoint."""
-_DEGREES: Final[tuple[Field, ...]] = (
+"""Script of DeepSpeed that merges the shards of a checkpoint into full weights."""
+_PARALLEL_DEGREES: Final[tuple[Field, ...]] = (
     "parallel.shard_size",
     "parallel.replicas",
     "parallel.tensor",
     "parallel.pipeline",
     "parallel.context",
 )
-"""Degrees of which each multiplies the GPUs of a job."""
+"""Degrees that multiply to the number of GPUs of a job."""
 
 
 GPU: Final = "gpu"
-"""The card, among the facts of a run that are no plan fields."""
+"""Key of the GPU among the facts of a run that are not plan fields."""
 
-Made = TypeVar("Made")
+Outcome = TypeVar("Outcome")
 
 
 class Unresolved(Frozen):
-    """A file that a configuration or its launch names, and that is not there, or not in a syntax that is read."""
+    """A file named by a config or its launch that is missing or has an unsupported syntax."""
 
     framework: str
     path: str
-    """As written."""
+    """Path as written."""
     place: Place | None
-    """Where it is named."""
+    """Position where the file is named."""
     similar: tuple[str, ...] = ()
-    """Files of the repository whose paths end alike, where several do."""
-    refused: bool = False
-    """It is there as YAML, and its reader takes only JSON."""
+    """Files of the repository whose paths end the same way, if there are several."""
+    is_yaml_refused: bool = False
+    """True if the file exists as YAML but its reader accepts only JSON."""
 
 
 class CorrectedKey(Frozen):
-    """A misspelt key, and the one that it is taken for."""
+    """A misspelt key and its correction."""
 
     written: Route
-    meant: Route
+    corrected: Route
     document: Document
     rename: tuple[Change, ...]
-    """What puts its value under the right name."""
+    """Changes that move the value to the correct key."""
 
     @property
-    def words(self) -> str:
-        """How a report says it."""
-        return f"counts `{spelled(self.written)}` as `{spelled(self.meant)}`"
+    def description(self) -> str:
+        """The correction in words, for reports."""
+        return f"counts `{format_route(self.written)}` as `{format_route(self.corrected)}`"
 
 
 class RunInputs(Frozen):
-    """What a run is assembled from."""
+    """Inputs from which a run is built."""
 
     main: Config
     companions: Mapping[str, Config]
-    facts: Mapping[Field, Value]
-    """What the user or the launch says of the cluster: plan field -> value (`launch.nodes`, ...)."""
+    facts: Mapping[Field, FieldValue]
+    """Cluster facts from the user or the launch, by plan field (`launch.nodes`, ...)."""
     hardware: Hardware
     releases: Releases
-    inside: tuple[str, ...] = ()
-    """The folders that a model's has to be in to be looked at."""
+    allowed_folders: tuple[str, ...] = ()
+    """Folders that may be read to find the model."""
     model_config: Mapping[str, Any] | None = None
-    """The object of a `config.json` that the user names for the model, whatever it is called."""
+    """Contents of the `config.json` that the user names for the model, whatever its file name."""
     online: bool = False
-    """The Hub may be asked for a model that is unknown here."""
+    """True if an unknown model may be looked up on the Hub."""
     unresolved: tuple[Unresolved, ...] = ()
-    """Files that shape the run and are not there."""
+    """Files that affect the run and are missing."""
     variants: tuple[Mapping[str, Config], ...] = ()
-    """The companions of further launches, where these name other files than `companions` has."""
-    others: Mapping[Field, tuple[Any, ...]] = {}
-    """The values of facts in which launches differ; such a fact is None."""
-    sharding: Value | None = None
-    """None as a value where options of a launcher shard the model, in a way that is not read."""
-    launch_known: bool | None = None
-    """Scripts start the run, and none leaves open how it shards the model: what they do not name, they do not use. None
-    where no script starts it.
+    """Companions of further launches that name other files than `companions`."""
+    conflicts: Mapping[Field, tuple[Any, ...]] = {}
+    """Values of facts in which launches differ; the fact itself is None."""
+    sharding: FieldValue | None = None
+    """Launcher options that shard the model in a way that cfglint does not read; the value is None."""
+    is_sharding_known: bool | None = None
+    """True if every launch shows how it shards the model, so that what it does not name is not used.
+
+    None if no script starts the run.
     """
-    resumable: bool | None = None
-    """Whether the settings ask that its checkpoints allow resuming; None if unstated."""
-    require: tuple[HouseRule, ...] = ()
-    """The rules of the house that hold for it."""
-    meant: tuple[CorrectedKey, ...] = ()
-    """The misspelt keys that count as what they are meant to be."""
+    is_resumable: bool | None = None
+    """True if the settings require that checkpoints allow resuming; None if unstated."""
+    house_rules: tuple[HouseRule, ...] = ()
+    """House rules that apply to the run."""
+    corrected_keys: tuple[CorrectedKey, ...] = ()
+    """Misspelt keys that count as their correction."""
     scripts: tuple[Document, ...] = ()
-    """The scripts that start it, but for one that is its configuration."""
-    unread: tuple[Unread, ...] = ()
-    """Places where a launcher is given the configuration's file and does not read it."""
-    earlier: tuple[PreviousLaunch, ...] = ()
-    """Launches that write into its folder before it does."""
-    stands_elsewhere: bool = False
-    """All its launches give it files of settings that are configurations of runs themselves."""
-    appended: str = ""
-    """What may give all its launches further options, out of sight."""
-    refusals: Callable[[Run, Mapping[str, bytes]], frozenset[str]] | None = None
-    """What would stop a run with other texts of some files, and does not stop it now: the rules about it are above."""
+    """Scripts that start the run, except a script that is its config."""
+    ignored_files: tuple[IgnoredFile, ...] = ()
+    """Launcher options that name the config's file although the launcher ignores it."""
+    previous_launches: tuple[PreviousLaunch, ...] = ()
+    """Launches that write into the run's output folder before it does."""
+    is_checked_elsewhere: bool = False
+    """True if all launches pass settings files that are themselves configs of runs."""
+    hidden_options: str = ""
+    """Source of options that every launch may add unseen; empty if there is none."""
+    find_refusals: Callable[[Run, Mapping[str, bytes]], frozenset[str]] | None = None
+    """Function that returns the errors that other texts of some files would introduce; its rules are in a higher
+    room.
+    """
 
 
 class Run:
     """One training job."""
 
     def __init__(
-        self, parts: RunInputs, base: ResolvedPlan, reading: ResolvedPlan, architecture: Architecture | None
+        self,
+        inputs: RunInputs,
+        stated_plan: ResolvedPlan,
+        resolved_plan: ResolvedPlan,
+        architecture: Architecture | None,
     ) -> None:
-        self.parts = parts
-        self.base = base
-        """What lenses, companions and the user say, before inference: the part that a fix must leave alone."""
-        self.reading = reading
+        """Create a run from its resolved plan; use `build_run` instead."""
+        self.inputs = inputs
+        self.stated_plan = stated_plan
+        """Plan as stated by configs, launch and user, before inference; a fix must not change it."""
+        self.resolved_plan = resolved_plan
         self.architecture = architecture
-        self.plan: Plan = reading.plan()
+        self.plan: Plan = resolved_plan.build_plan()
         self._estimate: Estimate | None = None
         self._made: dict[Callable[[Run], Any], Any] = {}
-        self._corners: dict[Any, Run] = {}
-        self.is_corner = False
-        """It is the run at another admissible value of some fact: how grave a finding is there counts, no fix of it."""
-        self.meant: Run | None = None
-        """The run that the rules which estimate have judged: with misspelt keys under their right names."""
-        self.problem: str | None = None
-        """Why the model's own configuration could not be read."""
-        self.judgements: dict[Any, Any] = {}
-        """What `verdicts.judge` found out, by its question: several rules ask the same."""
+        self._scenarios: dict[Any, Run] = {}
+        self.is_scenario = False
+        """True if a fact has another admissible value; only the severity of findings counts there, not their fixes."""
+        self.corrected: Run | None = None
+        """Run with corrected keys that the estimating rules have checked."""
+        self.model_problem: str | None = None
+        """Reason why the config of the model could not be read."""
+        self.verdicts: dict[Any, Any] = {}
+        """Results of `verdicts.judge` by question, shared by several rules."""
 
     @property
     def main(self) -> Config:
-        """The configuration that the run is named after."""
-        return self.parts.main
+        """Main config, after which the run is named."""
+        return self.inputs.main
 
     @property
     def framework(self) -> Framework:
-        """The main configuration's framework."""
+        """Framework of the main config."""
         return frameworks.load(self.main.framework)
 
     @property
     def hardware(self) -> Hardware:
         """GPU, host and disk, each with its origin."""
-        return self.parts.hardware
+        return self.inputs.hardware
 
     @property
     def releases(self) -> Releases:
-        """The releases that the run is checked against."""
-        return self.parts.releases
+        """Releases against which the run is checked."""
+        return self.inputs.releases
 
     @property
     def configs(self) -> tuple[Config, ...]:
-        """The main configuration and its companions."""
+        """Main config and its companions."""
         return (self.main, *self.companions)
 
     @property
     def companions(self) -> tuple[Config, ...]:
-        """The files and sections that shape the main configuration's run, without those that only replace one."""
-        return tuple(one for one in self.parts.companions.values() if not one.document.stands_in)
+        """Files and sections that affect the run, without replacements for missing files."""
+        return tuple(config for config in self.inputs.companions.values() if not config.document.is_placeholder)
 
     @property
     def cluster(self) -> tuple[int | None, int | None]:
-        """The stated nodes of the cluster and GPUs of each, None where unstated. The job may take fewer."""
-        nodes, gpus = (self.parts.facts.get(fact) for fact in ("launch.nodes", "launch.gpus_per_node"))
+        """Stated nodes and GPUs per node, or None if unstated. The job may use fewer."""
+        nodes, gpus = (self.inputs.facts.get(fact) for fact in ("launch.nodes", "launch.gpus_per_node"))
         return None if nodes is None else nodes.value, None if gpus is None else gpus.value
 
-    def companion(self, framework: str) -> Config | None:
-        """The companion of a framework; None, too, where it only replaces a file."""
-        return next((one for one in self.companions if one.framework == framework), None)
+    def find_companion(self, framework: str) -> Config | None:
+        """Return the companion of a framework, or None if there is none or it only replaces a missing file."""
+        return next((config for config in self.companions if config.framework == framework), None)
 
     @property
     def is_estimated(self) -> bool:
-        """Whether something has asked for the estimate."""
+        """True if the estimate has been computed."""
         return self._estimate is not None
 
     @property
     def estimate(self) -> Estimate:
-        """The peaks of every phase."""
+        """Peak memory of every phase."""
         if self._estimate is None:
             from cfglint_train.memory.estimate import estimate
 
-            self._estimate = estimate(self.plan, self.architecture, self.hardware, self.reading.unreadable)
+            self._estimate = estimate(self.plan, self.architecture, self.hardware, self.resolved_plan.unreadable_fields)
         return self._estimate
 
-    def changed(self, changes: Mapping[Field, Any]) -> Run:
-        """The same job with other values of some plan fields; what follows from them is inferred anew."""
-        base = ResolvedPlan(self.base.values)
+    def replace_fields(self, changes: Mapping[Field, Any]) -> Run:
+        """Return the same job with other values of some plan fields; dependent fields are inferred again."""
+        stated_plan = ResolvedPlan(self.stated_plan.values)
         for field, value in changes.items():
-            known = base.values.get(field)
-            base.put(field, value, known.origin if known is not None else Origin("inferred", note="a fix"))
-        return _inferred(self.parts, base, self.architecture)
+            current = stated_plan.values.get(field)
+            stated_plan.put(field, value, current.origin if current is not None else Origin("inferred", note="a fix"))
+        return _infer_run(self.inputs, stated_plan, self.architecture)
 
-    def assuming(self, notes: Mapping[Field, str]) -> Run:
-        """Return the same job with fields that count as assumed, each with how to state it."""
-        base = ResolvedPlan(self.base.values)
+    def assume_fields(self, notes: Mapping[Field, str]) -> Run:
+        """Return the same job with some fields assumed, each with a note on how to state it."""
+        stated_plan = ResolvedPlan(self.stated_plan.values)
         for field, note in notes.items():
-            value, origin = base.values[field]
-            user = origin.kind == "user"
-            base.put(field, value, Origin("assumed", note=note) if user else origin._replace(assumed=note))
-        return _inferred(self.parts, base, self.architecture)
+            value, origin = stated_plan.values[field]
+            is_user_value = origin.kind == "user"
+            stated_plan.put(
+                field, value, Origin("assumed", note=note) if is_user_value else origin._replace(assumption=note)
+            )
+        return _infer_run(self.inputs, stated_plan, self.architecture)
 
-    def refused_with(self, texts: Mapping[str, bytes]) -> frozenset[str]:
-        """Return why other texts of files are refused: they would stop the job, be undone, or change nothing."""
-        return frozenset() if self.parts.refusals is None else self.parts.refusals(self, texts)
+    def find_refusals(self, texts: Mapping[str, bytes]) -> frozenset[str]:
+        """Return the reasons why other texts are refused: they stop the job, are undone, or change nothing."""
+        return frozenset() if self.inputs.find_refusals is None else self.inputs.find_refusals(self, texts)
 
-    def on(self, gpu: str) -> Run:
-        """The same job on another GPU, by its name or the size of its memory."""
-        return self._moved({GPU: gpu})
+    def replace_gpu(self, gpu: str) -> Run:
+        """Return the same job on another GPU, given by name or memory size."""
+        return self._replace_facts({GPU: gpu})
 
-    def origin(self, field: Field) -> Origin | None:
-        """Where a field's value comes from."""
-        return self.reading.origin(field)
+    def get_origin(self, field: Field) -> Origin | None:
+        """Return the origin of a field's value, or None."""
+        return self.resolved_plan.get_origin(field)
 
-    def stated(self, field: Field) -> bool:
-        """Whether the configuration or its launch (not a default) says it."""
-        return self.reading.stated(field)
+    def is_stated(self, field: Field) -> bool:
+        """Return whether the config or its launch sets a field, rather than a default."""
+        return self.resolved_plan.is_stated(field)
 
-    def place(self, *fields: Field) -> Place:
-        """Where a finding about a field points: where it is stated, else where the first stated one of the others is,
-        else the head of the main configuration. What a stand-in states, the setting that names that file states. The
-        options of another framework's launcher are no part of the configuration.
+    def find_place(self, *fields: Field) -> Place:
+        """Return the position to which a finding about `fields` points.
+
+        It is the position of the first stated field, else the top of the main config. For a value in a replacement of a
+        missing file, it is the key that names that file. Options of another framework's launcher do not count as part
+        of the config.
         """
         for field in fields:
-            origin = self.reading.origin(field)
-            if origin is not None and origin.place is not None and not self._is_launchers(origin):
-                return self._naming(origin.place.document) if origin.place.document.stands_in else origin.place
-        return self.main.top()
+            origin = self.resolved_plan.get_origin(field)
+            if origin is not None and origin.place is not None and not self._is_launcher_option(origin):
+                return (
+                    self._find_reference(origin.place.document)
+                    if origin.place.document.is_placeholder
+                    else origin.place
+                )
+        return self.main.find_top()
 
-    def _is_launchers(self, origin: Origin) -> bool:
-        """Whether something is stated by an option of a launcher that starts the main configuration."""
+    def _is_launcher_option(self, origin: Origin) -> bool:
+        """Return whether a value comes from an option of a launcher that starts the main config."""
         assert origin.place is not None
         return origin.place.document.syntax == "shell" and origin.framework not in ("", self.main.framework)
 
-    def _naming(self, document: Document) -> Place:
-        """Where the main configuration names a file."""
+    def _find_reference(self, document: Document) -> Place:
+        """Return the position at which the main config names a file."""
         references = self.framework.references(self.main)
-        named = (self.main.place(*one.route) for one in references if one.path == document.path)
-        return next(named, None) or self.main.top()
+        places = (self.main.find_place(*reference.route) for reference in references if reference.path == document.path)
+        return next(places, None) or self.main.find_top()
 
-    def spell(self, field: Field) -> str:
-        """The key that states a field, or would state it, for messages."""
-        origin, owner = self.reading.origin(field), self.owner(field)
-        stated = origin.key if origin is not None and origin.kind == "explicit" else ""
+    def spell_key(self, field: Field) -> str:
+        """Return the key that sets a field, or could set it, for messages."""
+        origin, owner = self.resolved_plan.get_origin(field), self.find_owner(field)
+        stated_key = origin.key if origin is not None and origin.kind == "explicit" else ""
         if owner is None:
-            return stated or field
+            return stated_key or field
         config, lens = owner
-        if stated in map(spelled, lens.keys[field]):
-            return stated
-        return " + ".join(map(spelled, lens.keys_in(config, field))) or stated or field
+        if stated_key in map(format_route, lens.keys[field]):
+            return stated_key
+        return " + ".join(map(format_route, lens.find_keys(config, field))) or stated_key or field
 
-    def owner(self, field: Field) -> tuple[Config, Lens] | None:
-        """The configuration that a field's value comes from, with the lens that writes it there."""
-        origin = self.reading.origin(field)
+    def find_owner(self, field: Field) -> tuple[Config, Lens] | None:
+        """Return the config from which a field's value comes, and the lens that writes it there, or None."""
+        origin = self.resolved_plan.get_origin(field)
         configs = self.configs
         if origin is not None and origin.framework:
             configs = tuple(config for config in configs if config.framework == origin.framework) or configs
         for config in configs:
-            lens = lens_for(config, field)
+            lens = find_lens(config, field)
             if lens is not None:
                 return config, lens
         return None
 
     @property
-    def elsewhere(self) -> tuple[Elsewhere, ...]:
-        """The candidate releases where none is stated and their defaults differ."""
-        return self.once(_elsewhere)
+    def alternative_defaults(self) -> tuple[AlternativeDefaults, ...]:
+        """Candidate releases with different defaults, if the release is not stated."""
+        return self.compute_once(_find_alternative_defaults)
 
-    def once(self, work: Callable[[Run], Made]) -> Made:
-        """What some work makes of this run, which never changes: done when it is first asked for."""
-        if work not in self._made:
-            self._made[work] = work(self)
-        made: Made = self._made[work]
-        return made
+    def compute_once(self, compute: Callable[[Run], Outcome]) -> Outcome:
+        """Return the cached result of `compute` for this run, which never changes."""
+        if compute not in self._made:
+            self._made[compute] = compute(self)
+        result: Outcome = self._made[compute]
+        return result
 
-    def under(self, facts: Mapping[str, Any]) -> Run:
-        """The same job where some facts (plan fields, `gpu`) have other values; what follows is inferred anew."""
+    def build_scenario(self, facts: Mapping[str, Any]) -> Run:
+        """Return the same job with other values of some facts (plan fields, `gpu`); the rest is inferred again."""
         key = tuple(sorted(facts.items()))
-        if key not in self._corners:
-            self._corners[key] = self._moved(facts)
-            self._corners[key].is_corner = True
-        return self._corners[key]
+        if key not in self._scenarios:
+            self._scenarios[key] = self._replace_facts(facts)
+            self._scenarios[key].is_scenario = True
+        return self._scenarios[key]
 
-    def _moved(self, facts: Mapping[str, Any]) -> Run:
-        parts, base = self.parts, ResolvedPlan(self.base.values)
-        stated = Origin("user", note="another admissible value")
+    def _replace_facts(self, facts: Mapping[str, Any]) -> Run:
+        inputs, stated_plan = self.inputs, ResolvedPlan(self.stated_plan.values)
+        origin = Origin("user", note="another possible value")
         for fact, value in facts.items():
             if fact == GPU:
-                name, size = capacity(value)
-                parts = parts._replace(hardware=parts.hardware._replace(gpu=name, gpu_bytes=size, gpu_origin=stated))
+                name, size = parse_capacity(value)
+                inputs = inputs._replace(hardware=inputs.hardware._replace(gpu=name, gpu_bytes=size, gpu_origin=origin))
             elif fact.startswith(RELEASE):
-                self._take_defaults(base, fact, value)
+                self._apply_defaults(stated_plan, fact, value)
             else:
-                base.put(named(fact), value, stated)
-                for field, along in _ALONG.get((fact, value), {}).items():
-                    base.put(field, along, stated)
-        return _inferred(parts, base, self.architecture)
+                stated_plan.put(get_field(fact), value, origin)
+                for field, implied in _IMPLIED.get((fact, value), {}).items():
+                    stated_plan.put(field, implied, origin)
+        return _infer_run(inputs, stated_plan, self.architecture)
 
-    def _take_defaults(self, base: ResolvedPlan, fact: str, release: str) -> None:
-        """Put the defaults of another release in the place of those that count."""
-        found = next(one for one in self.elsewhere if (one.fact, one.release) == (fact, release))
-        for field, value in found.defaults.items():
+    def _apply_defaults(self, stated_plan: ResolvedPlan, fact: str, release: str) -> None:
+        """Replace the current defaults by those of another release."""
+        alternative = next(item for item in self.alternative_defaults if (item.fact, item.release) == (fact, release))
+        for field, value in alternative.defaults.items():
             if value is None:
-                base.values.pop(field, None)
+                stated_plan.values.pop(field, None)
             else:
-                base.put(field, value.value, value.origin)
+                stated_plan.put(field, value.value, value.origin)
 
 
-def _elsewhere(run: Run) -> tuple[Elsewhere, ...]:
-    return elsewhere(run.configs, run.base)
+def _find_alternative_defaults(run: Run) -> tuple[AlternativeDefaults, ...]:
+    return find_alternative_defaults(run.configs, run.stated_plan)
 
 
-def lens_for(config: Config, field: Field) -> Lens | None:
-    """The lens of a configuration's framework that reads a field; the last one, as the last one wins."""
+def find_lens(config: Config, field: Field) -> Lens | None:
+    """Return the last lens of a config's framework that reads a field, because the last one wins, or None."""
     lenses = frameworks.load(config.framework).lenses
     return next((lens for lens in reversed(lenses) if field in lens.fields), None)
 
 
-_SHARDING: Final = (named("parallel.strategy"), named("parallel.zero_stage"))
-_ALONG: Final[Mapping[tuple[str, Any], Mapping[Field, Any]]] = {
+_SHARDING: Final = (get_field("parallel.strategy"), get_field("parallel.zero_stage"))
+_IMPLIED: Final[Mapping[tuple[str, Any], Mapping[Field, Any]]] = {
     ("parallel.strategy", "zero"): {"parallel.zero_stage": 3}
 }
-"""What another value of a fact comes with: of DeepSpeed, the stage that shards everything."""
+"""Fields implied by another value of a fact: DeepSpeed counts with the stage that shards everything."""
 
 
-def assemble(parts: RunInputs) -> Run:
-    """Make the run of its parts."""
-    own = frameworks.read(parts.main)
-    architecture, problem = _model(parts, own)
-    readings = [_adopted(parts, companions, own, architecture) for companions in (parts.companions, *parts.variants)]
-    reading, differing = merged(readings)
-    if parts.sharding is not None and reading.origin("parallel.strategy") is None:
-        reading.put("parallel.strategy", *parts.sharding)
-    for field, value in parts.facts.items():
-        if field == _GPUS and _uses_fewer(parts, reading, value):
+def build_run(inputs: RunInputs) -> Run:
+    """Return the run that follows from its inputs."""
+    own_plan = frameworks.read_config(inputs.main)
+    architecture, problem = _find_model(inputs, own_plan)
+    plans = [
+        _adopt_companions(inputs, companions, own_plan, architecture)
+        for companions in (inputs.companions, *inputs.variants)
+    ]
+    plan, conflicts = merge_plans(plans)
+    if inputs.sharding is not None and plan.get_origin("parallel.strategy") is None:
+        plan.put("parallel.strategy", *inputs.sharding)
+    for field, value in inputs.facts.items():
+        if field == _GPUS and _has_fewer_processes(inputs, plan, value):
             continue
-        reading.put(field, value.value, value.origin)
-        differing.pop(field, None)
-    for one in parts.unresolved:
-        # What it says of sharding is not known; it is not what holds where no file says anything.
-        note = f"{one.path} is not {'JSON' if one.refused else 'there'}"
-        origin = Origin("explicit", one.place, note, framework=one.framework)
+        plan.put(field, value.value, value.origin)
+        conflicts.pop(field, None)
+    for missing in inputs.unresolved:
+        # The missing file may set sharding, so the default without any file does not apply.
+        note = f"{missing.path} is not {'JSON' if missing.is_yaml_refused else 'there'}"
+        origin = Origin("explicit", missing.place, note, framework=missing.framework)
         for field in _SHARDING:
-            if reading.origin(field) is None:
-                reading.put(field, None, origin)
-    converts = any(CONVERTER in script.source for script in parts.scripts)
-    reading.put("checkpoint.converted", converts, Origin("inferred", note="the scripts that start it"))
-    run = _inferred(parts._replace(others={**differing, **parts.others}), reading, architecture)
-    ranks = written_ranks(run.reading, os.path.dirname(parts.main.document.path), parts.inside)
+            if plan.get_origin(field) is None:
+                plan.put(field, None, origin)
+    is_converted = any(CONVERTER in script.source for script in inputs.scripts)
+    plan.put("checkpoint.converted", is_converted, Origin("inferred", note="the scripts that start it"))
+    run = _infer_run(inputs._replace(conflicts={**conflicts, **inputs.conflicts}), plan, architecture)
+    ranks = find_checkpoint_ranks(run.resolved_plan, os.path.dirname(inputs.main.document.path), inputs.allowed_folders)
     if ranks is not None:
-        reading.put("checkpoint.load_ranks", ranks, Origin("inferred", note="the shards of the checkpoint"))
-        run = _inferred(run.parts, reading, architecture)
-    run.problem = problem
+        plan.put("checkpoint.load_ranks", ranks, Origin("inferred", note="the shards of the checkpoint"))
+        run = _infer_run(run.inputs, plan, architecture)
+    run.model_problem = problem
     return run
 
 
 _GPUS: Final[Field] = "launch.gpus_per_node"
 
 
-def _uses_fewer(parts: RunInputs, reading: ResolvedPlan, offered: Value) -> bool:
-    """Whether the launcher's file or option asks for fewer processes than its script has GPUs for, as where an engine
-    of vLLM gets the last one.
+def _has_fewer_processes(inputs: RunInputs, plan: ResolvedPlan, offered: FieldValue) -> bool:
+    """Return whether the launcher's file or option requests fewer processes than its script has GPUs.
 
-    Source: accelerate 1.15.0 commands/launch.py (_validate_launch_command): the number is that of the option, else of
-    the file, and only without both that of the GPUs in sight.
+    An example is a launch that leaves the last GPU to a vLLM engine. Source: accelerate 1.15.0 commands/launch.py
+    (_validate_launch_command): the number of the option wins, then that of the file, and only without both that of the
+    visible GPUs.
     """
-    asked = reading.values.get(_GPUS)
-    if asked is None or asked.value is None or asked.origin.framework not in parts.companions:
+    requested = plan.values.get(_GPUS)
+    if requested is None or requested.value is None or requested.origin.framework not in inputs.companions:
         return False
-    fewer = offered.value is not None and bool(asked.value < offered.value)
-    return fewer and offered.origin.key in IN_SIGHT and reading.stated(_GPUS)
+    is_fewer = offered.value is not None and bool(requested.value < offered.value)
+    return is_fewer and offered.origin.key in VISIBLE_GPU_OPTIONS and plan.is_stated(_GPUS)
 
 
-def _adopted(
-    parts: RunInputs, companions: Mapping[str, Config], own: ResolvedPlan, architecture: Architecture | None
+def _adopt_companions(
+    inputs: RunInputs, companions: Mapping[str, Config], own_plan: ResolvedPlan, architecture: Architecture | None
 ) -> ResolvedPlan:
-    """The reading of the main configuration with what its companions add."""
-    job = Job(parts.main, companions, parts.releases)
-    job.reading = ResolvedPlan(own.values)
+    """Return the plan of the main config with the fields that its companions add."""
+    job = Job(inputs.main, companions, inputs.releases)
+    job.plan = ResolvedPlan(own_plan.values)
     job.architecture = architecture
     for name, companion in companions.items():
-        of = frameworks.load(name)
-        frameworks.adopt(job, frameworks.read(companion), of, frameworks.load(parts.main.framework))
-    return job.reading
+        companion_framework = frameworks.load(name)
+        frameworks.adopt_companion(
+            job, frameworks.read_config(companion), companion_framework, frameworks.load(inputs.main.framework)
+        )
+    return job.plan
 
 
-def _inferred(parts: RunInputs, base: ResolvedPlan, architecture: Architecture | None) -> Run:
-    job = Job(parts.main, parts.companions, parts.releases, parts.launch_known)
-    job.reading = ResolvedPlan(base.values)
+def _infer_run(inputs: RunInputs, stated_plan: ResolvedPlan, architecture: Architecture | None) -> Run:
+    job = Job(inputs.main, inputs.companions, inputs.releases, inputs.is_sharding_known)
+    job.plan = ResolvedPlan(stated_plan.values)
     job.architecture = architecture
-    _assume(job.reading)
-    frameworks.load(parts.main.framework).infer(job)
-    return Run(parts, base, job.reading, architecture)
+    _assume_cluster(job.plan)
+    frameworks.load(inputs.main.framework).infer(job)
+    return Run(inputs, stated_plan, job.plan, architecture)
 
 
-def fewest_gpus(reading: ResolvedPlan) -> int:
-    """The GPUs that the stated degrees of parallelism need together."""
-    return prod(degree for field in _DEGREES if isinstance(degree := reading.get(field), int) and degree > 0)
+def compute_min_gpus(plan: ResolvedPlan) -> int:
+    """Return the number of GPUs that the stated degrees of parallelism need."""
+    return prod(degree for field in _PARALLEL_DEGREES if isinstance(degree := plan.get(field), int) and degree > 0)
 
 
-def _assume(reading: ResolvedPlan) -> None:
-    """Where nothing is stated, put eight GPUs per node, and as few nodes as hold the stated degrees of parallelism.
+def _assume_cluster(plan: ResolvedPlan) -> None:
+    """Set eight GPUs per node if unstated, and the fewest nodes that fit the stated degrees of parallelism.
 
-    Of replicas whose size is not stated, each has a node, as by default in OLMo-core. What is stated and cannot be read
-    stays unknown.
+    Replicas of unstated size have one node each, as by default in OLMo-core. A stated value that cannot be read stays
+    unknown.
     """
-    unreadable = reading.unreadable
-    if "launch.nodes" not in unreadable and reading.get("launch.nodes") is None:
-        nodes = -(-fewest_gpus(reading) // (reading.get("launch.gpus_per_node") or ASSUMED_GPUS))
-        if reading.get("parallel.shard_size") is None and "parallel.shard_size" not in unreadable:
-            nodes = max(nodes, reading.get("parallel.replicas") or 1)
+    unreadable = plan.unreadable_fields
+    if "launch.nodes" not in unreadable and plan.get("launch.nodes") is None:
+        nodes = -(-compute_min_gpus(plan) // (plan.get("launch.gpus_per_node") or ASSUMED_GPUS))
+        if plan.get("parallel.shard_size") is None and "parallel.shard_size" not in unreadable:
+            nodes = max(nodes, plan.get("parallel.replicas") or 1)
         note = f"{nodes} node{'s' * (nodes > 1)}; set `nodes` to be sure"
-        reading.put("launch.nodes", nodes, Origin("assumed", note=note))
-    if "launch.gpus_per_node" not in unreadable and reading.get("launch.gpus_per_node") is None:
+        plan.put("launch.nodes", nodes, Origin("assumed", note=note))
+    if "launch.gpus_per_node" not in unreadable and plan.get("launch.gpus_per_node") is None:
         note = f"{ASSUMED_GPUS} GPUs per node; set `gpus-per-node` to be sure"
-        reading.put("launch.gpus_per_node", ASSUMED_GPUS, Origin("assumed", note=note))
+        plan.put("launch.gpus_per_node", ASSUMED_GPUS, Origin("assumed", note=note))
 
 
-def _model(parts: RunInputs, reading: ResolvedPlan) -> tuple[Architecture | None, str | None]:
-    """The model's shape; without one, what kept its configuration from being read."""
-    from cfglint_train.models.find import model_of
+def _find_model(inputs: RunInputs, plan: ResolvedPlan) -> tuple[Architecture | None, str | None]:
+    """Return the model's architecture, or None and the reason why its config could not be read."""
+    from cfglint_train.models.find import find_plan_model
     from cfglint_train.models.local import UnreadableModelError
 
-    folder = os.path.dirname(parts.main.document.path)
+    folder = os.path.dirname(inputs.main.document.path)
     try:
-        return model_of(reading.get, folder, parts.inside, parts.model_config, parts.online), None
+        return find_plan_model(plan.get, folder, inputs.allowed_folders, inputs.model_config, inputs.online), None
     except UnreadableModelError as error:
         return None, str(error)

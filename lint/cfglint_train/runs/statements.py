@@ -1,4 +1,4 @@
-"""What is stated of a run outside its configuration: by flags, pragmas, settings, requirement files and its launch."""
+"""Statements about a run outside its config: flags, pragmas, settings, requirement files and the launch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.lens import Override
-from cfglint_train.plan.origin import Origin, Place, Value
+from cfglint_train.plan.origin import FieldValue, Origin, Place
 from cfglint_train.releases.requirements import Requirements
 from cfglint_train.releases.statements import ReleaseStatements
 from cfglint_train.repository.sources import Sources
@@ -20,76 +20,91 @@ from cfglint_train.settings.settings import Settings
 
 
 class CommandLine(Frozen):
-    """What flags say about the runs."""
+    """Statements of the command line about runs."""
 
     facts: Mapping[str, str] = {}
     overrides: Mapping[Route, Any] = {}
-    """Settings that the launch passes, with their values."""
+    """Settings that the launch passes, by route."""
     settings: tuple[str, ...] = ()
-    """The same as `KEY=VALUE` words, which each framework reads as its launcher does; they win."""
+    """Settings as `KEY=VALUE` words, which each framework parses like its launcher; they override `parse_overrides`."""
     model_config: Mapping[str, Any] | None = None
-    """The object of a `config.json` that holds for the model of every run."""
+    """Contents of a `config.json` that applies to the model of every run."""
     model_folders: tuple[str, ...] = ()
-    """Folders outside the repository in which models may be looked at."""
+    """Folders outside the repository in which models may be read."""
     online: bool = False
-    """The Hub may be asked for models that cfglint does not know."""
+    """True if unknown models may be looked up on the Hub."""
     cache_dir: str | None = None
-    """The folder of the cache; empty: nothing is kept. None: environment and settings decide."""
+    """Cache folder; empty to disable the cache, None to use the environment and settings."""
 
 
 class Statements:
-    """What flags, settings and requirement files say of the documents that are asked about."""
+    """Statements of flags, settings and requirement files about documents."""
 
     def __init__(self, settings_for: Callable[[str], Settings], command_line: CommandLine, roots: Roots) -> None:
+        """Create a reader of statements; `settings_for` returns the settings of a path."""
         self.settings_for = settings_for
         self.command_line = command_line
         self._requirements = Requirements(roots)
 
-    def overrides(self, framework: Framework) -> Mapping[Route, Override]:
-        """What `--set` says, as the framework reads it. Raises FactError where the framework cannot."""
+    def parse_overrides(self, framework: Framework) -> Mapping[Route, Override]:
+        """Return the settings of `--set` as the framework parses them. Raise `FactError` if it cannot."""
         settings = self.command_line.overrides
         origin = Origin("user", note="--set")
         if self.command_line.settings:
             try:
-                settings = {**settings, **framework.launching.settings(self.command_line.settings)}
+                settings = {**settings, **framework.launch_interface.parse_settings(self.command_line.settings)}
             except ValueError as error:
                 raise cluster_facts.FactError(str(error), origin) from None
         return {route: Override(value, origin._replace(key=str(route[-1]))) for route, value in settings.items()}
 
-    def of_releases(self, document: Document, sources: Sources) -> ReleaseStatements:
-        """What flags, pragmas, settings and requirement files say of releases around a document. Raises FactError."""
-        facts = {name: fact for name, fact in self.of(document).items() if name not in cluster_facts.HARDWARE_FACTS}
-        pins = self._requirements.around(document.path)
-        return ReleaseStatements(facts, pins, lambda path: sources.named(path, document.path))
+    def collect_release_statements(self, document: Document, sources: Sources) -> ReleaseStatements:
+        """Return the statements of flags, pragmas, settings and requirement files about releases for a document.
 
-    def of(
-        self, document: Document, others: Iterable[Document] = (), launch: Mapping[str, Value] | None = None
-    ) -> Mapping[str, Value]:
-        """Facts about cluster and releases for a document, the strongest source winning. Raises FactError.
+        Raise `FactError` if a fact is invalid.
+        """
+        facts = {
+            name: fact
+            for name, fact in self.collect_facts(document).items()
+            if name not in cluster_facts.HARDWARE_FACTS
+        }
+        pins = self._requirements.collect_pins(document.path)
+        return ReleaseStatements(facts, pins, lambda path: sources.format_path(path, document.path))
 
-        From the weakest: what its launch says, the settings, pragmas of the other files of its run, its own, flags.
+    def collect_facts(
+        self,
+        document: Document,
+        other_documents: Iterable[Document] = (),
+        launch: Mapping[str, FieldValue] | None = None,
+    ) -> Mapping[str, FieldValue]:
+        """Return the facts about cluster and releases for a document; the strongest source wins.
+
+        From weakest to strongest: its launch, the settings, pragmas of the other files of the run, its own pragmas,
+        flags. Raise `FactError` if a fact is invalid.
         """
         settings = self.settings_for(document.path)
         origin = Origin("user", note=os.path.basename(settings.source or "settings"))
         layers = [
             launch or {},
-            {name: Value(text, origin) for name, text in settings.facts_for(document.path).items()},
-            *(_said_in(other) for other in others),
-            _said_in(document),
-            {name: Value(text, Origin("user", note="command line")) for name, text in self.command_line.facts.items()},
+            {name: FieldValue(text, origin) for name, text in settings.collect_facts(document.path).items()},
+            *(_read_pragma_facts(other) for other in other_documents),
+            _read_pragma_facts(document),
+            {
+                name: FieldValue(text, Origin("user", note="command line"))
+                for name, text in self.command_line.facts.items()
+            },
         ]
-        stated: dict[str, Value] = {}
+        facts: dict[str, FieldValue] = {}
         for layer in layers:
-            stated = cluster_facts.overlay(stated, layer)
-        return stated
+            facts = cluster_facts.merge_facts(facts, layer)
+        return facts
 
 
-def _said_in(document: Document) -> Mapping[str, Value]:
-    """The facts in a document's pragmas, by their canonical names. Raises FactError."""
-    found: dict[str, Value] = {}
-    for fact in pragmas.pragmas(document).facts:
-        name = cluster_facts.canonical(fact.name)
+def _read_pragma_facts(document: Document) -> Mapping[str, FieldValue]:
+    """Return the facts in a document's pragmas by canonical name. Raise `FactError` if one is invalid."""
+    facts: dict[str, FieldValue] = {}
+    for fact in pragmas.read_pragmas(document).facts:
+        name = cluster_facts.find_canonical_name(fact.name)
         if name is not None:
-            found[name] = Value(fact.value, Origin("user", Place(document, fact.span), "pragma"))
-            cluster_facts.check(name, found[name])
-    return found
+            facts[name] = FieldValue(fact.value, Origin("user", Place(document, fact.span), "pragma"))
+            cluster_facts.check(name, facts[name])
+    return facts

@@ -1,6 +1,6 @@
-"""Which files are configurations, and which of them together make one run.
+"""Workspace: recognise the configs among the files, and combine them into runs.
 
-A companion that a configuration names is read although the command line does not name it.
+A companion that a config names is read even if the command line does not name it.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.evidence import ConfigEvidence
 from cfglint_train.frameworks.framework import Reference
 from cfglint_train.frameworks.lens import Config, Role
-from cfglint_train.frameworks.registry import listed
-from cfglint_train.hardware.catalogue import hardware_from
-from cfglint_train.launches.consumers import given_programs
+from cfglint_train.frameworks.registry import list_frameworks
+from cfglint_train.hardware.catalogue import build_hardware
+from cfglint_train.launches.consumers import find_consumers
 from cfglint_train.launches.launch_scripts import LaunchScripts
-from cfglint_train.mutations.section_files import with_sections
+from cfglint_train.mutations.section_files import merge_section_files
 from cfglint_train.mutations.templates import Template
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Origin, Value
-from cfglint_train.releases.resolution import companion, releases_of
+from cfglint_train.plan.origin import FieldValue, Origin
+from cfglint_train.releases.resolution import resolve_companion_releases, resolve_releases
 from cfglint_train.releases.statements import ReleaseStatements
 from cfglint_train.repository import files
 from cfglint_train.repository.documents import Documents
 from cfglint_train.repository.index import Repositories
 from cfglint_train.repository.sources import Sources
-from cfglint_train.runs.run import Run, RunInputs, Unresolved, assemble
+from cfglint_train.runs.run import Run, RunInputs, Unresolved, build_run
 from cfglint_train.runs.statements import CommandLine, Statements
 from cfglint_train.settings import cluster_facts
 from cfglint_train.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from cfglint_train.launches.launches import Launch, LauncherGiven
+    from cfglint_train.launches.launches import Launch, LauncherInput
     from cfglint_train.launches.merged_launch import MergedLaunch
-    from cfglint_train.launches.shared_output_dir import PreviousLaunch, SameFolder
+    from cfglint_train.launches.shared_output_dir import PreviousLaunch, SharedOutputDirs
 
 
 class Workspace:
-    """The files of one invocation. `texts` are laid over the disk (fixes before they are written).
+    """The files of one invocation of cfglint; `texts` replace files on disk (fixes before they are written).
 
-    `idle`: configurations that train nothing (a server, a converter) count, too, where they have the same keys.
-    `upstream`: upstream's releases count although the repository uses a fork.
+    `idle`: configs that do not train (a server, a converter) count, too, if they have the same keys. `upstream`:
+    upstream's releases count although the repository uses a fork.
     """
 
     def __init__(
@@ -56,343 +56,374 @@ class Workspace:
         idle: bool = False,
         upstream: bool = False,
     ) -> None:
+        """Create a workspace; `settings_for` returns the settings of a path."""
         self.settings_for = settings_for
         self.idle = idle
         self.upstream = upstream
         self.sources = Sources(texts or {})
         self.statements = Statements(settings_for, command_line, self.sources.roots)
-        self.repositories = Repositories(settings_for, self.sources.roots, self.sources.disk, self._cache_dir)
-        self.forks = Forks(self.sources.roots, self.repositories, self.sources.named, self._cache_dirs)
-        self.documents = Documents(self.sources, self.forks.part_of, self._is_replaced)
+        self.repositories = Repositories(settings_for, self.sources.roots, self.sources.disk, self._get_cache_folder)
+        self.forks = Forks(self.sources.roots, self.repositories, self.sources.format_path, self._get_cache_settings)
+        self.documents = Documents(self.sources, self.forks.find_enclosing_copy, self._is_replaced)
         self.scripts = LaunchScripts(self.documents, self.repositories)
         self._configs: dict[str, list[Config]] = {}
         self._templates: dict[tuple[str, Route], Template] = {}
-        self._same_folder: SameFolder | None = None
+        self._shared_output_dirs: SharedOutputDirs | None = None
 
-    def updated(self, texts: Mapping[str, bytes]) -> Workspace:
-        """The same files with new contents of some; what was read of the others is not read again."""
-        after = Workspace(self.settings_for, self.statements.command_line, idle=self.idle, upstream=self.upstream)
-        after.statements = self.statements
-        after.sources = self.sources.updated(texts)
-        after.documents = self.documents.updated(after.sources, texts)
-        after.scripts = self.scripts.updated(after.documents, texts)
-        after.repositories, after.forks = self.repositories, self.forks
-        after._configs = {path: configs for path, configs in self._configs.items() if path not in texts}
-        return after
+    def replace_files(self, texts: Mapping[str, bytes]) -> Workspace:
+        """Return the same workspace with new contents of some files; the other files are not read again."""
+        result = Workspace(self.settings_for, self.statements.command_line, idle=self.idle, upstream=self.upstream)
+        result.statements = self.statements
+        result.sources = self.sources.add_texts(texts)
+        result.documents = self.documents.replace_sources(result.sources, texts)
+        result.scripts = self.scripts.replace_files(result.documents, texts)
+        result.repositories, result.forks = self.repositories, self.forks
+        result._configs = {path: configs for path, configs in self._configs.items() if path not in texts}
+        return result
 
     def collect(self, paths: Iterable[str], force_exclude: bool = False) -> list[str]:
-        """Return the files that the arguments mean, each once: of a script that is named, also what it starts."""
-        named = list(paths)
-        collected = self.sources.collect(named, self.settings_for, force_exclude)
-        started = [file for path in named if files.is_shell_script(path) for file in self.scripts.started_by(path)]
-        if started:
-            collected = self.sources.collect(started, self.settings_for, force_exclude=True)
-        for folder in self.sources.ignoring_in_part():
-            from cfglint_train.repository.gitignore import MOST_PATTERNS
+        """Return the files that the arguments name, each once, including files that a named script starts."""
+        arguments = list(paths)
+        collected = self.sources.collect(arguments, self.settings_for, force_exclude)
+        started_files = [
+            file for path in arguments if files.is_shell_script(path) for file in self.scripts.list_started_files(path)
+        ]
+        if started_files:
+            collected = self.sources.collect(started_files, self.settings_for, force_exclude=True)
+        for folder in self.sources.list_truncated_ignores():
+            from cfglint_train.repository.gitignore import MAX_PATTERNS
 
-            path = self.sources.named(os.path.join(folder, ".gitignore"), ".")
-            self.documents.ignore(path, f"only its first {MOST_PATTERNS:,} patterns count")
+            path = self.sources.format_path(os.path.join(folder, ".gitignore"), ".")
+            self.documents.ignore(path, f"only its first {MAX_PATTERNS:,} patterns count")
         return collected
 
-    def configs_in(self, path: str) -> list[Config]:
-        """The configurations that are in a file (several in a shell script)."""
+    def read_configs(self, path: str) -> list[Config]:
+        """Return the configs in a file; a shell script may have several."""
         if path not in self._configs:
-            document = self.documents.document(path)
+            document = self.documents.read_document(path)
             self._configs[path] = [] if document is None else self._recognise(document)
-            if path in self.documents.starting or path in self.documents.launching:
-                from cfglint_train.launches.unread import note_starts
+            if path in self.documents.starting_scripts or path in self.documents.launching_scripts:
+                from cfglint_train.launches.unread import note_unread_runs
 
-                index = self.repositories.index(path)
-                note_starts(path, self._configs[path], self.documents, self.scripts, index, self._reads)
+                index = self.repositories.get_index(path)
+                note_unread_runs(path, self._configs[path], self.documents, self.scripts, index, self._is_read)
         return self._configs[path]
 
-    def _is_named(self, role: str | None, framework: frameworks.Framework, path: str) -> bool:
-        """Whether a run of a role that cannot be read is named at its program."""
+    def _is_reported_at_program(self, role: str | None, framework: frameworks.Framework, path: str) -> bool:
+        """Return whether a run that cannot be read is reported at its program, given its role."""
         if role not in ("program", "handed"):
             return role == "unread"
-        from cfglint_train.launches.unread import is_named
+        from cfglint_train.launches.unread import is_reported_at_program
 
-        return is_named(role, path, self.repositories.index(path), framework, self.scripts)
+        return is_reported_at_program(role, path, self.repositories.get_index(path), framework, self.scripts)
 
-    def _reads(self, path: str) -> bool:
-        """Whether a file is the main configuration of a run, or one that is named as not read; a Python program also
-        where it trains no language model.
+    def _is_read(self, path: str) -> bool:
+        """Return whether a file is the main config of a run, or is reported as unread.
+
+        A Python program counts even if it trains no language model.
         """
-        document = self.documents.document(path)
+        document = self.documents.read_document(path)
         if document is None:
             return False
         names = (name for name in self.documents.candidates[path] if not frameworks.load(name).is_companion)
-        read = (None, "unread", "other", "handed") if document.syntax == "python" else (None, "unread")
-        return any(one.role in read for name in names for one in frameworks.recognise(name, document))
+        roles = (None, "unread", "other", "handed") if document.syntax == "python" else (None, "unread")
+        return any(match.role in roles for name in names for match in frameworks.recognise(name, document))
 
     def _recognise(self, document: Document) -> list[Config]:
-        best: tuple[int, str, list[frameworks.Found]] = (0, "", [])
+        best: tuple[int, str, list[frameworks.RecognisedConfig]] = (0, "", [])
         for name in self.documents.candidates[document.path]:
-            found = frameworks.recognise(name, document)
-            score = max((one.score for one in found), default=0)
+            matches = frameworks.recognise(name, document)
+            score = max((match.score for match in matches), default=0)
             if score > best[0]:
-                best = (score, name, found)
-        _, name, found = best if best[2] else self._trained_with(document)
-        if not found:
+                best = (score, name, matches)
+        _, name, matches = best if best[2] else self._identify_framework(document)
+        if not matches:
             self.documents.skip(document.path, "its keys belong to no known configuration", document.source)
             return []
-        if document.syntax == "python" and document.path not in self.sources.asked:
-            copy = self.forks.package_of(document.path)
+        if document.syntax == "python" and document.path not in self.sources.named_paths:
+            copy = self.forks.find_enclosing_package(document.path)
             if copy:
                 self.documents.ignore(document.path, f"it is a module of the copy in `{copy}`")
                 return []
-        replacing = self._replacing(document, name)
-        if replacing:
-            self.documents.skip(document.path, f"{replacing} replaces its trainers", tool=replacing)
+        replacing_package = self._find_replacing_package(document, name)
+        if replacing_package:
+            self.documents.skip(document.path, f"{replacing_package} replaces its trainers", tool=replacing_package)
             return []
         framework = frameworks.load(name)
-        reader = self._own_reader(framework, document)
+        reader = self._find_custom_reader(framework, document)
         if reader:
             self.documents.note_run(document, None, f"`{reader}` reads its settings in its own way")
             return []
-        all_count = self.idle and framework.keys is not None and framework.keys.idle_too
-        training = [one for one in found if one.role is None or all_count]
-        unread = [one for one in found if self._is_named(one.role, framework, document.path)]
-        for one in unread:
-            self.documents.note_run(document, one.at, one.why)
+        include_idle = self.idle and framework.keys is not None and framework.keys.migrates_idle_files
+        training = [match for match in matches if match.role is None or include_idle]
+        unread = [match for match in matches if self._is_reported_at_program(match.role, framework, document.path)]
+        for match in unread:
+            self.documents.note_run(document, match.span, match.reason)
         if not training:
             if not unread:
-                self.documents.skip(document.path, found[0].why, document.source)
+                self.documents.skip(document.path, matches[0].reason, document.source)
             return []
         framework.prepare(document)
         role: Role = "companion" if framework.is_companion else "main"
-        overrides = self.statements.overrides(framework)
-        stated = self._stated(framework, document)
+        overrides = self.statements.parse_overrides(framework)
+        statements = self._collect_release_statements(framework, document)
         configs = [
-            Config(name, document, releases_of(framework, document, one.root, stated), one.root, role, overrides)
-            for one in training
+            Config(
+                name,
+                document,
+                resolve_releases(framework, document, match.root, statements),
+                match.root,
+                role,
+                overrides,
+            )
+            for match in training
         ]
         for config in configs:
-            self._settle(config, stated)
+            self._collect_evidence(config, statements)
         return configs
 
     def _is_replaced(self, path: str, mark: str) -> bool:
-        """Whether a script replaces a mark in the repository of a file."""
-        from cfglint_train.mutations.replaced_texts import ReplacedTexts  # few files have such marks
+        """Return whether a script replaces a placeholder in the repository of a file."""
+        from cfglint_train.mutations.replaced_texts import ReplacedPlaceholders  # few files have placeholders
 
-        return self.repositories.index(path).once(ReplacedTexts).has(mark)
+        return self.repositories.get_index(path).compute_once(ReplacedPlaceholders).is_replaced(mark)
 
-    def _replacing(self, document: Document, name: str) -> str:
-        """The package that replaces what a Python file trains with; empty where there is none."""
-        packages = listed()[name].replaced_by
-        if not packages or document.syntax != "python" or not self.sources.roots.around(document.path)[1]:
+    def _find_replacing_package(self, document: Document, name: str) -> str:
+        """Return the package that replaces the trainers of a Python file, or an empty string."""
+        packages = list_frameworks()[name].replaced_by
+        if not packages or document.syntax != "python" or not self.sources.roots.find_root(document.path)[1]:
             return ""
-        from cfglint_train.forks.replaced import replacing
+        from cfglint_train.forks.replaced import find_replacing_package
 
-        return replacing(document.path, self.repositories.index(document.path), packages)
+        return find_replacing_package(document.path, self.repositories.get_index(document.path), packages)
 
-    def _own_reader(self, framework: frameworks.Framework, document: Document) -> str:
-        """The program of the repository that reads a file with keys of a library's; empty where the library may."""
-        if document.syntax != "yaml" or framework.keys is None or not framework.keys.library:
+    def _find_custom_reader(self, framework: frameworks.Framework, document: Document) -> str:
+        """Return the repository's program that reads a file with a library's keys, or an empty string."""
+        if document.syntax != "yaml" or framework.keys is None or not framework.keys.is_library:
             return ""
-        return self.scripts.assigned(document.path)
+        return self.scripts.find_assigning_program(document.path)
 
-    def _trained_with(self, document: Document) -> tuple[int, str, list[frameworks.Found]]:
-        """The framework that trains with a file which no keys distinguish."""
+    def _identify_framework(self, document: Document) -> tuple[int, str, list[frameworks.RecognisedConfig]]:
+        """Return score, name and match of the framework that trains with a file whose keys are ambiguous."""
         names = self.documents.candidates[document.path] if document.syntax in ("yaml", "json") else ()
-        own = [name for name in names if listed()[name].trains is not None]
-        if not own:
+        candidates = [name for name in names if list_frameworks()[name].training_pattern is not None]
+        if not candidates:
             return 0, "", []
-        from cfglint_train.launches.framework_by_command import trained_with  # most files are recognised by their keys
+        from cfglint_train.launches.framework_by_command import identify_framework  # most files are recognised by keys
 
-        name, command = trained_with(own, self.scripts.likely(document.path), self._program)
-        return (1, name, [frameworks.Found((), 1, f"`{command}` is given the file")]) if name else (0, "", [])
+        name, command = identify_framework(candidates, self.scripts.find_likely_uses(document.path), self._read_program)
+        return (
+            (1, name, [frameworks.RecognisedConfig((), 1, f"`{command}` is given the file")]) if name else (0, "", [])
+        )
 
-    def _program(self, script: Document, named: str) -> Document | None:
-        """The Python program that a script starts by its path; None where the repository has none."""
-        path = self.sources.find(named, script.path)
-        return None if path is None else self.documents.document(path)
+    def _read_program(self, script: Document, stated_path: str) -> Document | None:
+        """Return the parsed Python program that a script starts by its path, or None if the repository has none."""
+        path = self.sources.find(stated_path, script.path)
+        return None if path is None else self.documents.read_document(path)
 
-    def _stated(self, framework: frameworks.Framework, document: Document) -> ReleaseStatements:
-        """The statements about releases around a main configuration: by flags, settings and requirement files, by a
-        copy of its framework, else by the commands of the repository. Where its scripts install another release than
-        its requirement files name, neither counts.
+    def _collect_release_statements(self, framework: frameworks.Framework, document: Document) -> ReleaseStatements:
+        """Return the statements about releases for a main config.
+
+        They come from flags, settings and requirement files, from a copy of its framework, else from commands of the
+        repository. If scripts install another release than the requirement files name, neither counts.
         """
-        stated = self.statements.of_releases(document, self.sources)
-        if self.upstream or framework.listed.tree is None:
-            return stated
-        stated = self.forks.stated(framework.listed, document.path, stated)
-        package = framework.listed.package
-        if package in stated.facts or not self.sources.roots.around(document.path)[1]:
-            return stated
-        from cfglint_train.releases.pins.commands import installed
-        from cfglint_train.releases.pins.search import opposed
+        statements = self.statements.collect_release_statements(document, self.sources)
+        if self.upstream or framework.manifest.layout is None:
+            return statements
+        statements = self.forks.add_copy_release(framework.manifest, document.path, statements)
+        package = framework.manifest.package
+        if package in statements.facts or not self.sources.roots.find_root(document.path)[1]:
+            return statements
+        from cfglint_train.releases.pins.commands import find_installed_pins
+        from cfglint_train.releases.pins.search import resolve_pin_conflicts
 
-        by_files = package in stated.pins and stated.pins[package].is_told
-        found = installed(self.repositories.index(document.path), document.path, package, only_run=by_files)
-        if not found:
-            return stated
-        pins = opposed(stated.pins, found)
-        if not by_files:
-            pins = {**found, **{name: one for name, one in pins.items() if one.is_told or name not in found}}
-        return ReleaseStatements(stated.facts, pins, stated.named)
+        is_pinned_by_files = package in statements.pins and statements.pins[package].is_specified
+        installed_pins = find_installed_pins(
+            self.repositories.get_index(document.path), document.path, package, only_run=is_pinned_by_files
+        )
+        if not installed_pins:
+            return statements
+        pins = resolve_pin_conflicts(statements.pins, installed_pins)
+        if not is_pinned_by_files:
+            pins = {
+                **installed_pins,
+                **{name: pin for name, pin in pins.items() if pin.is_specified or name not in installed_pins},
+            }
+        return ReleaseStatements(statements.facts, pins, statements.named)
 
-    def _cache_dir(self, path: str) -> str | None:
-        """The folder of the cache for what is around a file."""
-        from cfglint_train.foundation.cache import folder_of  # where something is kept
+    def _get_cache_folder(self, path: str) -> str | None:
+        """Return the cache folder for the surroundings of a file, or None."""
+        from cfglint_train.foundation.cache import find_cache_folder  # only if something is cached
 
-        return folder_of(*self._cache_dirs(path))
+        return find_cache_folder(*self._get_cache_settings(path))
 
-    def _cache_dirs(self, path: str) -> tuple[str | None, str | None]:
-        """The folder of the cache by flags, and by the settings for a path."""
+    def _get_cache_settings(self, path: str) -> tuple[str | None, str | None]:
+        """Return the cache folder in flags, and in the settings for a path."""
         return self.statements.command_line.cache_dir, self.settings_for(path).cache_dir
 
-    def _settle(self, config: Config, stated: ReleaseStatements) -> None:
-        """State the evidence about a configuration: the launches that start it, the vocabulary that counts, and who
-        handles its settings before its framework does.
-        """
+    def _collect_evidence(self, config: Config, statements: ReleaseStatements) -> None:
+        """Set the evidence of a config: its launches, its vocabulary, and programs that change its settings first."""
         document, place = config.document, (config.document.path, config.root)
-        found = ConfigEvidence(self.scripts.commands(config))
+        evidence = ConfigEvidence(self.scripts.list_commands(config))
         if document.syntax == "shell":
             from cfglint_train.mutations.command_options import CommandOptions
 
-            found = found._replace(mutations=CommandOptions(document, config.root, self.scripts))
+            evidence = evidence._replace(mutations=CommandOptions(document, config.root, self.scripts))
         elif document.syntax in ("yaml", "json"):
             if place not in self._templates:
                 self._templates[place] = Template(config, self.scripts)
-            found = found._replace(mutations=self._templates[place])
+            evidence = evidence._replace(mutations=self._templates[place])
             if config.role == "main":
-                found = found._replace(programs=given_programs(document.path, self.scripts))
-        config.evidence = found
+                evidence = evidence._replace(programs=find_consumers(document.path, self.scripts))
+        config.evidence = evidence
         if not self.upstream:
-            config.evidence = collect_evidence(config, stated.pins, self.forks, self.scripts)
+            config.evidence = collect_evidence(config, statements.pins, self.forks, self.scripts)
 
-    def run(self, main: Config) -> Run:
-        """The run of a main configuration. Raises FactError where a stated fact is invalid."""
-        launch = self._launch(main)
-        adding = self._adding(main) if main.document.syntax == "shell" else launch
-        if adding is not None:
-            main = main.altered(overrides={**adding.overrides, **main.overrides})
-            main.launched, main.starts = adding.given, adding.places
-        main = with_sections(main, self.sources, self.repositories)
-        named = [self._companions(main, one) for one in (launch.launchers if launch is not None else (None,))]
-        variants = [companions for companions, _ in named]
-        unresolved = {one.framework: one for _, missing in named for one in missing}
-        recipes = self._recipes(main)
+    def resolve_run(self, main: Config) -> Run:
+        """Return the run of a main config. Raise `FactError` if a stated fact is invalid."""
+        launch = self._merge_launches(main)
+        caller_launch = self._merge_caller_launches(main) if main.document.syntax == "shell" else launch
+        if caller_launch is not None:
+            main = main.replace(overrides={**caller_launch.overrides, **main.overrides})
+            main.launch_overrides, main.launches = caller_launch.launch_overrides, caller_launch.invocations
+        main = merge_section_files(main, self.sources, self.repositories)
+        companions_by_launcher = [
+            self._find_companions(main, item) for item in (launch.launchers if launch is not None else (None,))
+        ]
+        variants = [companions for companions, _ in companions_by_launcher]
+        unresolved = {item.framework: item for _, missing in companions_by_launcher for item in missing}
+        recipes = self._find_recipes(main)
         for recipe, path in recipes.items():
             if path is None:
                 unresolved[main.framework] = Unresolved(main.framework, recipe, None)
-        documents = [one.document for companions in variants for one in companions.values()]
-        launching = launch.documents if launch is not None else ()
-        others = [*launching, *(one for one in documents if one is not main.document)]
-        stated = self.statements.of(main.document, others, launch.facts if launch is not None else None)
-        if not {"gpu", "gpu-memory"} & stated.keys():
-            stated = {**self._named(main.document.path), **self._asked_for(main.document.path), **stated}
-        cluster: dict[Field, Value] = {}
-        disagreed: dict[Field, tuple[Any, ...]] = {}
+        documents = [item.document for companions in variants for item in companions.values()]
+        launch_scripts = launch.documents if launch is not None else ()
+        other_documents = [*launch_scripts, *(item for item in documents if item is not main.document)]
+        facts = self.statements.collect_facts(
+            main.document, other_documents, launch.facts if launch is not None else None
+        )
+        if not {"gpu", "gpu-memory"} & facts.keys():
+            facts = {
+                **self._read_path_gpus(main.document.path),
+                **self._read_requested_gpus(main.document.path),
+                **facts,
+            }
+        cluster: dict[Field, FieldValue] = {}
+        conflicts: dict[Field, tuple[Any, ...]] = {}
         for name, field in cluster_facts.CLUSTER_FACTS.items():
-            if name in stated:
-                cluster[field] = cluster_facts.counted(name, stated[name])
-            if launch is not None and name in launch.others and stated[name] is launch.facts[name]:
-                disagreed[field] = launch.others[name]
+            if name in facts:
+                cluster[field] = cluster_facts.convert_count(name, facts[name])
+            if launch is not None and name in launch.conflicts and facts[name] is launch.facts[name]:
+                conflicts[field] = launch.conflicts[name]
         if launch is not None and launch.environment:
-            scripts = " and ".join(one.path for one in launch.documents)
-            cluster["launch.environment"] = Value(
+            scripts = " and ".join(item.path for item in launch.documents)
+            cluster["launch.environment"] = FieldValue(
                 tuple(sorted(launch.environment.items())), Origin("user", note=scripts)
             )
-        if launch is not None and launch.meets is not None:
-            cluster["launch.meets"] = launch.meets
-        elif launch is None and self.scripts.may_give(main, "--main_process_ip"):
-            note = f"what starts `{os.path.basename(main.document.path)}` may give the address"
-            cluster["launch.meets"] = Value(None, Origin("assumed", note=note))
-        known = {name: stated[name] for name in cluster_facts.HARDWARE_FACTS if name in stated}
-        hardware = hardware_from({name: fact for name, fact in known.items() if fact.value is not None})
-        said = self.statements.command_line
-        return assemble(
+        if launch is not None and launch.rendezvous is not None:
+            cluster["launch.meets"] = launch.rendezvous
+        elif launch is None and self.scripts.can_add_option(main, "--main_process_ip"):
+            note = f"the script that starts `{os.path.basename(main.document.path)}` may set the address"
+            cluster["launch.meets"] = FieldValue(None, Origin("assumed", note=note))
+        hardware_facts = {name: facts[name] for name in cluster_facts.HARDWARE_FACTS if name in facts}
+        hardware = build_hardware({name: fact for name, fact in hardware_facts.items() if fact.value is not None})
+        command_line = self.statements.command_line
+        return build_run(
             RunInputs(
                 main,
                 variants[0],
                 cluster,
                 hardware,
                 main.releases,
-                (*self.sources.roots.inside(main.document.path), *said.model_folders),
-                said.model_config,
-                said.online,
+                (*self.sources.roots.list_allowed_folders(main.document.path), *command_line.model_folders),
+                command_line.model_config,
+                command_line.online,
                 unresolved=tuple(unresolved.values()),
                 variants=tuple(variants[1:]),
-                others=disagreed,
-                sharding=launch.sharding if launch is not None else self._sharding(main),
-                launch_known=None if launch is None else launch.known,
-                resumable=self.settings_for(main.document.path).resumable,
-                require=self.settings_for(main.document.path).required_of(main.document.path, main.framework),
+                conflicts=conflicts,
+                sharding=launch.sharding if launch is not None else self._guess_sharding(main),
+                is_sharding_known=None if launch is None else launch.is_sharding_known,
+                is_resumable=self.settings_for(main.document.path).resumable,
+                house_rules=self.settings_for(main.document.path).list_house_rules(main.document.path, main.framework),
                 scripts=launch.documents if launch is not None and main.document.syntax != "shell" else (),
-                unread=tuple(self.scripts.unread(main)),
-                earlier=self._earlier(main, launch),
-                appended=self.scripts.appended(main),
-                stands_elsewhere=bool(recipes) and all(path and self.configs_in(path) for path in recipes.values()),
+                ignored_files=tuple(self.scripts.find_ignored_files(main)),
+                previous_launches=self._find_previous_launches(main, launch),
+                hidden_options=self.scripts.describe_hidden_options(main),
+                is_checked_elsewhere=bool(recipes)
+                and all(path and self.read_configs(path) for path in recipes.values()),
             )
         )
 
-    def _recipes(self, main: Config) -> dict[str, str | None]:
-        """The files that its launches give a program as its settings, each with the file that it means, if any."""
-        beside, found = main.document.path, dict[str, str | None]()
-        for stated in frameworks.load(main.framework).launching.recipes(main):
-            path = self.sources.find(stated, beside) or self.repositories.index(beside).by_tail(stated, beside)
-            found[stated] = None if path is None else self.sources.named(path, beside)
-        return found
+    def _find_recipes(self, main: Config) -> dict[str, str | None]:
+        """Return the settings files that launches pass to a program, each with its path in the repository or None."""
+        referring_file, recipes = main.document.path, dict[str, str | None]()
+        for stated_path in frameworks.load(main.framework).launch_interface.list_recipes(main):
+            path = self.sources.find(stated_path, referring_file) or self.repositories.get_index(
+                referring_file
+            ).find_by_suffix(stated_path, referring_file)
+            recipes[stated_path] = None if path is None else self.sources.format_path(path, referring_file)
+        return recipes
 
-    def _named(self, path: str) -> Mapping[str, Value]:
-        """The GPUs that a path names below the root of its repository."""
-        from cfglint_train.launches.named_cards import named
+    def _read_path_gpus(self, path: str) -> Mapping[str, FieldValue]:
+        """Return the GPUs named in a path below the root of its repository."""
+        from cfglint_train.launches.named_cards import read_path_gpus
 
-        root, _ = self.sources.roots.around(path)
-        return named(os.path.relpath(os.path.abspath(path), root))
+        root, _ = self.sources.roots.find_root(path)
+        return read_path_gpus(os.path.relpath(os.path.abspath(path), root))
 
-    def _asked_for(self, path: str) -> Mapping[str, Value]:
-        """The GPUs that the file of a scheduler or a cloud asks for, which names a configuration."""
-        if not self.sources.roots.around(path)[1]:
+    def _read_requested_gpus(self, path: str) -> Mapping[str, FieldValue]:
+        """Return the GPUs requested by a scheduler or cloud file that names a config."""
+        if not self.sources.roots.find_root(path)[1]:
             return {}
-        from cfglint_train.launches.job_files import asked_for
+        from cfglint_train.launches.job_files import read_requested_gpus
 
-        return asked_for(self.repositories.index(path), path)
+        return read_requested_gpus(self.repositories.get_index(path), path)
 
-    def _sharding(self, main: Config) -> Value | None:
-        """That it cannot be determined, where no script is seen to start a configuration, and launchers shard those
-        beside it or what a script that names it starts by a variable.
+    def _guess_sharding(self, main: Config) -> FieldValue | None:
+        """Return an undetermined sharding if no visible launch starts a config but its siblings may be sharded.
+
+        The siblings are files beside it, or files that a script naming it starts by a variable.
         """
         if main.role != "main" or main.document.syntax == "shell":
             return None
-        naming = self.scripts.naming(main)
-        if naming is not None:
-            note = f"`{naming}` names it, and starts something by a variable with a launcher that may shard the model"
-            return Value(None, Origin("assumed", note=note))
-        beside = self.scripts.beside(main)
-        if beside is None:
+        script_path = self.scripts.find_sharding_script(main)
+        if script_path is not None:
+            launcher = "a launcher that may shard the model"
+            note = f"`{script_path}` names it and starts a program from a variable with {launcher}"
+            return FieldValue(None, Origin("assumed", note=note))
+        sibling = self.scripts.find_sharded_sibling(main)
+        if sibling is None:
             return None
-        script, name = beside
+        script, name = sibling
         note = f"no script starts it, and `{script}` starts `{name}` beside it with a launcher that may shard the model"
-        return Value(None, Origin("assumed", note=note))
+        return FieldValue(None, Origin("assumed", note=note))
 
-    def _launch(self, main: Config) -> MergedLaunch | None:
-        """What the scripts that start a configuration say of it."""
-        return _together(self.scripts.starts(main))
+    def _merge_launches(self, main: Config) -> MergedLaunch | None:
+        """Return all launches of a config combined, or None."""
+        return _merge_if_any(self.scripts.find_launches(main))
 
-    def _adding(self, main: Config) -> MergedLaunch | None:
-        """What the scripts that start the script that a configuration is add to its options."""
-        return _together(self.scripts.argued(main)) if main.role == "main" else None
+    def _merge_caller_launches(self, main: Config) -> MergedLaunch | None:
+        """Return the options that callers add to the command that is a config, combined, or None."""
+        return _merge_if_any(self.scripts.find_caller_launches(main)) if main.role == "main" else None
 
-    def _earlier(self, main: Config, launch: MergedLaunch | None) -> tuple[PreviousLaunch, ...]:
-        """The launches before those of a configuration that write into its folder."""
-        is_own = main.document.syntax == "shell"
-        several = is_own and (len(self.configs_in(main.document.path)) > 1 or b"for " in main.document.source)
-        if main.role != "main" or not (several if is_own else launch):
+    def _find_previous_launches(self, main: Config, launch: MergedLaunch | None) -> tuple[PreviousLaunch, ...]:
+        """Return the launches that write into a config's output folder before its own launch."""
+        is_command = main.document.syntax == "shell"
+        has_several = is_command and (len(self.read_configs(main.document.path)) > 1 or b"for " in main.document.source)
+        if main.role != "main" or not (has_several if is_command else launch):
             return ()
-        if self._same_folder is None:
-            from cfglint_train.launches.shared_output_dir import SameFolder
+        if self._shared_output_dirs is None:
+            from cfglint_train.launches.shared_output_dir import SharedOutputDirs
 
-            self._same_folder = SameFolder(self.scripts, self.configs_in)
-        return self._same_folder.earlier(main, self.repositories.index(main.document.path))
+            self._shared_output_dirs = SharedOutputDirs(self.scripts, self.read_configs)
+        return self._shared_output_dirs.find_previous(main, self.repositories.get_index(main.document.path))
 
-    def _companions(
-        self, main: Config, launcher: LauncherGiven | None
+    def _find_companions(
+        self, main: Config, launcher: LauncherInput | None
     ) -> tuple[dict[str, Config], tuple[Unresolved, ...]]:
-        """The files and sections that shape the run of a main configuration, by framework, and those that are not
-        there. `launcher` is what its launcher is given.
+        """Return the files and sections that affect the run, by framework, and those that are missing.
+
+        `launcher` is the input of its launcher.
         """
         companions: dict[str, Config] = {}
         unresolved: dict[str, Unresolved] = {}
@@ -403,103 +434,125 @@ class Workspace:
             owner, reference = waiting.pop(0)
             if reference.framework in companions:
                 continue
-            given = launcher if launcher is not None and reference.framework == launcher.framework else None
-            config = self._companion(owner, reference) if given is None else self._launched(owner, reference, given)
+            launcher_input = launcher if launcher is not None and reference.framework == launcher.framework else None
+            config = (
+                self._find_companion(owner, reference)
+                if launcher_input is None
+                else self._build_launcher_config(owner, reference, launcher_input)
+            )
             if config is not None and reference.overrides:
-                config = config.altered(overrides={**config.overrides, **reference.overrides})
+                config = config.replace(overrides={**config.overrides, **reference.overrides})
             if config is not None:
                 companions[reference.framework] = config
-                waiting += [(config, more) for more in frameworks.load(reference.framework).references(config)]
-            elif reference.path is not None and not (given is not None and given.assumed):
-                place = owner.origin(*reference.route).place if reference.route else given and given.place
-                similar = self._similar(reference.path, owner.document.path)
-                is_refused = self._refused(owner, reference)
-                one = Unresolved(reference.framework, reference.path, place, similar, is_refused)
-                unresolved.setdefault(reference.framework, one)
-        return companions, tuple(one for name, one in unresolved.items() if name not in companions)
+                waiting += [
+                    (config, next_reference)
+                    for next_reference in frameworks.load(reference.framework).references(config)
+                ]
+            elif reference.path is not None and not (launcher_input is not None and launcher_input.assumption):
+                place = (
+                    owner.get_origin(*reference.route).place
+                    if reference.route
+                    else launcher_input and launcher_input.place
+                )
+                similar = self._find_similar_files(reference.path, owner.document.path)
+                is_refused = self._is_yaml_refused(owner, reference)
+                missing = Unresolved(reference.framework, reference.path, place, similar, is_refused)
+                unresolved.setdefault(reference.framework, missing)
+        return companions, tuple(missing for name, missing in unresolved.items() if name not in companions)
 
-    def _launched(self, owner: Config, reference: Reference, given: LauncherGiven) -> Config | None:
-        """The configuration that a launcher has: its file, and its options above that."""
-        if given.path is not None:
-            config = self._companion(owner, reference)
+    def _build_launcher_config(self, owner: Config, reference: Reference, launcher: LauncherInput) -> Config | None:
+        """Return the config of a launcher: its file, overridden by its options."""
+        if launcher.path is not None:
+            config = self._find_companion(owner, reference)
         else:
-            from cfglint_train.launches.bundled_files import GivenDocument  # few launches shard by options alone
+            from cfglint_train.launches.bundled_files import (
+                LauncherOptionsDocument,
+            )  # few launches shard by options alone
 
-            config = self._config(owner, reference, GivenDocument(owner.document.path, b"{}"), ())
+            config = self._build_companion(owner, reference, LauncherOptionsDocument(owner.document.path, b"{}"), ())
         if config is None:
             return None
-        config = config.altered(overrides=dict(given.settings))
-        config.assumed = config.assumed or given.assumed
+        config = config.replace(overrides=dict(launcher.settings))
+        config.assumption = config.assumption or launcher.assumption
         return config
 
-    def _companion(self, owner: Config, reference: Reference) -> Config | None:
+    def _find_companion(self, owner: Config, reference: Reference) -> Config | None:
         if reference.path is None:
-            return self._config(owner, reference, owner.document, owner.root + reference.route)
-        stated, beside = reference.path, owner.document.path
-        path, assumed = self.sources.find(stated, beside), ""
-        if path is None and "$" not in stated and "{" not in stated:
-            path = self.repositories.index(beside).by_tail(stated, beside)
+            return self._build_companion(owner, reference, owner.document, owner.root + reference.route)
+        stated_path, referring_file = reference.path, owner.document.path
+        path, assumption = self.sources.find(stated_path, referring_file), ""
+        if path is None and "$" not in stated_path and "{" not in stated_path:
+            path = self.repositories.get_index(referring_file).find_by_suffix(stated_path, referring_file)
             if path is None:
-                return self._shipped(owner, reference)
-            path = self.sources.named(path, beside)
-            assumed = f"`{stated}` is `{path}` of this repository; name it by that path to be sure"
-        read = self.documents.document if "yaml" in _syntaxes(reference) else self.documents.json
-        document = None if path is None else read(path)
-        return None if document is None else self._config(owner, reference, document, (), assumed)
+                return self._find_replacement(owner, reference)
+            path = self.sources.format_path(path, referring_file)
+            assumption = f"`{stated_path}` is `{path}` of this repository; name it by that path to be sure"
+        read_document = self.documents.read_document if "yaml" in _get_syntaxes(reference) else self.documents.read_json
+        document = None if path is None else read_document(path)
+        return None if document is None else self._build_companion(owner, reference, document, (), assumption)
 
-    def _refused(self, owner: Config, reference: Reference) -> bool:
-        """Whether a file that is not read is there, as YAML, and its reader wants strict JSON."""
-        if "yaml" in _syntaxes(reference) or not frameworks.load(owner.framework).traits.strict_json:
+    def _is_yaml_refused(self, owner: Config, reference: Reference) -> bool:
+        """Return whether an unread file exists as YAML although its reader requires strict JSON."""
+        if "yaml" in _get_syntaxes(reference) or not frameworks.load(owner.framework).traits.strict_json:
             return False
         path = self.sources.find(str(reference.path), owner.document.path)
         return path is not None and path.endswith((".yaml", ".yml"))
 
-    def _similar(self, stated: str, beside: str) -> tuple[str, ...]:
-        found = self.repositories.index(beside).with_tail(stated, beside)
-        return tuple(self.sources.named(path, beside) for path in found) if len(found) > 1 else ()
+    def _find_similar_files(self, stated_path: str, referring_file: str) -> tuple[str, ...]:
+        paths = self.repositories.get_index(referring_file).list_by_suffix(stated_path, referring_file)
+        return tuple(self.sources.format_path(path, referring_file) for path in paths) if len(paths) > 1 else ()
 
-    def _shipped(self, owner: Config, reference: Reference) -> Config | None:
-        """The file of that name that a script writes, else the one that the owner's framework ships."""
-        from cfglint_train.launches.bundled_files import shipped, written  # only where a file is not there
+    def _find_replacement(self, owner: Config, reference: Reference) -> Config | None:
+        """Return the companion from the file that a script writes, else from the file that the framework bundles."""
+        from cfglint_train.launches.bundled_files import (
+            find_bundled_file,
+            find_written_file,
+        )  # only if a file is missing
 
-        stated = str(reference.path)
-        place, document = written(self.scripts.naming_file(stated, owner.document.path), stated)
+        stated_path = str(reference.path)
+        place, document = find_written_file(
+            self.scripts.find_scripts_naming(stated_path, owner.document.path), stated_path
+        )
         if place:
-            note = f"`{stated}` is what {place} writes; add it to the repository to be sure"
-            return None if document is None else self._config(owner, reference, document, (), note)
-        host = frameworks.load(owner.framework)
-        document = shipped(host, stated, owner.release)
+            note = f"`{stated_path}` is the file that {place} writes; add it to the repository to be sure"
+            return None if document is None else self._build_companion(owner, reference, document, (), note)
+        owner_framework = frameworks.load(owner.framework)
+        document = find_bundled_file(owner_framework, stated_path, owner.release)
         if document is None:
             return None
-        note = f"`{document.path}` is the file that {host.title} ships; add it to the repository to be sure"
-        return self._config(owner, reference, document, (), note)
+        note = f"`{document.path}` is the file that {owner_framework.title} ships; add it to the repository to be sure"
+        return self._build_companion(owner, reference, document, (), note)
 
-    def _config(
-        self, owner: Config, reference: Reference, document: Document, root: Route, assumed: str = ""
+    def _build_companion(
+        self, owner: Config, reference: Reference, document: Document, root: Route, assumption: str = ""
     ) -> Config:
-        """A companion's configuration, checked against the releases of its owner."""
+        """Return the config of a companion, checked against the releases of its owner."""
         framework = frameworks.load(reference.framework)
         if document is not owner.document:
             framework.prepare(document)
-        host = frameworks.load(owner.framework)
-        stated = self.statements.of_releases(owner.document if document.stands_in else document, self.sources)
-        releases = companion(owner.releases, host, framework, document, root, stated)
-        assumed = assumed or owner.assumed or (owner.origin(*reference.route).assumed if reference.route else "")
-        config = Config(reference.framework, document, releases, root, "companion", assumed=assumed)
-        if not document.stands_in:
-            self._settle(config, stated)
+        owner_framework = frameworks.load(owner.framework)
+        statements = self.statements.collect_release_statements(
+            owner.document if document.is_placeholder else document, self.sources
+        )
+        releases = resolve_companion_releases(owner.releases, owner_framework, framework, document, root, statements)
+        assumption = (
+            assumption or owner.assumption or (owner.get_origin(*reference.route).assumption if reference.route else "")
+        )
+        config = Config(reference.framework, document, releases, root, "companion", assumption=assumption)
+        if not document.is_placeholder:
+            self._collect_evidence(config, statements)
         return config
 
 
-def _syntaxes(reference: Reference) -> Collection[str]:
-    """The syntaxes of the files of a framework."""
-    return listed()[reference.framework].clues.keys()
+def _get_syntaxes(reference: Reference) -> Collection[str]:
+    """Return the syntaxes in which a framework's files may be."""
+    return list_frameworks()[reference.framework].clues.keys()
 
 
-def _together(starts: list[Launch]) -> MergedLaunch | None:
-    """What the places that start a configuration come to; None where there are none."""
-    if not starts:
+def _merge_if_any(launches: list[Launch]) -> MergedLaunch | None:
+    """Return launches combined, or None if there are none."""
+    if not launches:
         return None
-    from cfglint_train.launches.merged_launch import together
+    from cfglint_train.launches.merged_launch import merge_launches
 
-    return together(starts)
+    return merge_launches(launches)

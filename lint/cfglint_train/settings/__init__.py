@@ -1,1 +1,1 @@
-"""Settings: what the user stated."""
+"""Settings and facts that the user states."""

@@ -1,6 +1,6 @@
-"""Facts that people state about the cluster and the releases: their names, what they may say, which source wins.
+"""Facts that the user states about the cluster and the releases: names, valid values and precedence.
 
-They come from flags, pragma comments, settings and launch scripts; their readers ask here.
+Facts come from flags, pragma comments, settings and launch scripts; the readers of all of them use this module.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Final, TypeVar
 from cfglint_train.frameworks import registry
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.plan.origin import FieldValue, Origin
 
 CLUSTER_FACTS: Final[Mapping[str, Field]] = {"nodes": "launch.nodes", "gpus-per-node": "launch.gpus_per_node"}
-"""Facts that plan fields hold."""
+"""Facts that are plan fields."""
 
-IN_SIGHT: Final = frozenset(("CUDA_VISIBLE_DEVICES", "--gpus-per-node", "--gres", "--gpus", "-G"))
-"""By these a script says how many GPUs its programs may use; how many they do use is for the launcher to say."""
+VISIBLE_GPU_OPTIONS: Final = frozenset(("CUDA_VISIBLE_DEVICES", "--gpus-per-node", "--gres", "--gpus", "-G"))
+"""Options by which a script limits the GPUs that its programs may use; the launcher decides how many they do use."""
 
 HARDWARE_FACTS: Final = (*CLUSTER_FACTS, "gpu", "gpu-memory", "host-memory", "disk")
 _COUNTS: Final = ("nodes", "gpus-per-node")
@@ -30,64 +30,65 @@ _Stated = TypeVar("_Stated")
 
 
 class FactError(UsageError):
-    """An invalid stated fact; carries where it was stated."""
+    """An invalid stated fact, with the place where it was stated."""
 
     def __init__(self, message: str, origin: Origin) -> None:
+        """Keep the message and the origin of the fact."""
         super().__init__(message)
         self.message = message
         self.origin = origin
 
 
-def canonical(name: str) -> str | None:
-    """The fact that a name means; None where there is no such fact."""
-    return name if name in HARDWARE_FACTS else registry.spellings().get(name)
+def find_canonical_name(name: str) -> str | None:
+    """Return the fact that a name refers to, or None if there is no such fact."""
+    return name if name in HARDWARE_FACTS else registry.map_spellings().get(name)
 
 
-def spellings() -> tuple[str, ...]:
-    """Every name by which a fact can be stated."""
-    return (*HARDWARE_FACTS, *registry.spellings())
+def list_spellings() -> tuple[str, ...]:
+    """Return every name by which a fact can be stated."""
+    return (*HARDWARE_FACTS, *registry.map_spellings())
 
 
-def check(name: str, fact: Value) -> None:
-    """Raise FactError where the value of a fact (by its canonical name) is invalid."""
+def check(name: str, fact: FieldValue) -> None:
+    """Raise FactError if the value of a fact (given by its canonical name) is invalid."""
     if name in _COUNTS:
-        count(name, fact)
+        parse_count(name, fact)
     elif name in HARDWARE_FACTS:
-        from cfglint_train.hardware.catalogue import UnknownHardware, hardware_from
+        from cfglint_train.hardware.catalogue import UnknownHardware, build_hardware
 
         try:
-            hardware_from({name: fact})
+            build_hardware({name: fact})
         except UnknownHardware as error:
             raise FactError(str(error), fact.origin) from None
     elif re.fullmatch(_RELEASE, str(fact.value), re.ASCII) is None:
         raise FactError(f"{name}={fact.value} is not a release; write it like {name}=2.8.0", fact.origin)
     else:
-        from cfglint_train.settings.existing_releases import missing
+        from cfglint_train.settings.existing_releases import describe_missing_release
 
-        problem = missing(name, str(fact.value))
+        problem = describe_missing_release(name, str(fact.value))
         if problem is not None:
             raise FactError(problem, fact.origin)
 
 
-def count(name: str, fact: Value) -> int:
-    """The number that `nodes` or `gpus-per-node` states. Raises FactError."""
+def parse_count(name: str, fact: FieldValue) -> int:
+    """Parse the number that `nodes` or `gpus-per-node` states; raise FactError if it is invalid."""
     text = str(fact.value)
-    # Nine digits are more than any cluster has, and less than Python refuses to convert.
+    # Nine digits are more than any cluster has, and fewer than Python refuses to convert.
     if re.fullmatch(r"0*[1-9][0-9]{0,8}", text) is None:
         raise FactError(f"{name} must be a positive integer, not {text!r}", fact.origin)
     return int(text)
 
 
-def counted(name: str, fact: Value) -> Value:
-    """A fact with the number that it states; None stays unknown. Raises FactError."""
-    return fact if fact.value is None else fact._replace(value=count(name, fact))
+def convert_count(name: str, fact: FieldValue) -> FieldValue:
+    """Convert the text of a fact to a number; None stays unknown. Raise FactError if it is invalid."""
+    return fact if fact.value is None else fact._replace(value=parse_count(name, fact))
 
 
-def overlay(weaker: Mapping[str, _Stated], stronger: Mapping[str, _Stated]) -> dict[str, _Stated]:
-    """Facts of two sources, the stronger one winning.
+def merge_facts(weaker: Mapping[str, _Stated], stronger: Mapping[str, _Stated]) -> dict[str, _Stated]:
+    """Merge the facts of two sources; the stronger one wins.
 
-    A stronger source that names another GPU does not mean it with the memory that a weaker source gives: `gpu-memory`
-    goes with it.
+    If the stronger source names another GPU, `gpu-memory` of the weaker source is dropped because it belongs to the
+    other GPU.
     """
     result = dict(weaker)
     if "gpu" in stronger:

@@ -1,4 +1,4 @@
-"""What is wrong with a settings file, at its line and column."""
+"""Errors in a settings file, with their line and column."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from cfglint_train.settings.files import DISK, Files
 
 
 class SettingsError(UsageError):
-    """The settings cannot be used; the message names the file and the place."""
+    """An error in the settings; the message names the file and the place."""
 
     def __init__(self, message: str, frame: tuple[str, ...] = ()) -> None:
+        """Keep the lines that show the error."""
         super().__init__(message)
         self.frame = frame
-        """The line that is wrong, with a mark below it."""
+        """The wrong line, with a marker below it."""
 
 
-def syntax_error(path: str, text: str, message: str) -> SettingsError:
-    """What is wrong with the TOML, at its place."""
-    found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.S)
-    if found is None:
-        return SettingsError(f"{told(path)}: {message}")
+def build_syntax_error(path: str, text: str, message: str) -> SettingsError:
+    """Build the error about invalid TOML at its place."""
+    match = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.S)
+    if match is None:
+        return SettingsError(f"{format_path(path)}: {message}")
     from cfglint_train.settings import positions
 
-    place = positions.at(text, int(found[2]), int(found[3]))
-    return SettingsError(f"{told(path)}:{place.line}:{place.column}: {found[1]}", place.frame)
+    place = positions.build_position(text, int(match[2]), int(match[3]))
+    return SettingsError(f"{format_path(path)}:{place.line}:{place.column}: {match[1]}", place.frame)
 
 
-def wrong(path: str, key: str, problem: str, files: Files = DISK) -> SettingsError:
-    """The error about a setting, with its place where that is found."""
+def build_setting_error(path: str, key: str, problem: str, files: Files = DISK) -> SettingsError:
+    """Build the error about a setting, with its place if that can be found."""
     from cfglint_train.settings import positions
 
     try:
@@ -38,13 +39,13 @@ def wrong(path: str, key: str, problem: str, files: Files = DISK) -> SettingsErr
     except (OSError, UnicodeDecodeError):
         place = None
     else:
-        place = positions.of_key(text, key)
+        place = positions.find_key(text, key)
     if place is None:
-        return SettingsError(f"{told(path)}: {problem}")
-    return SettingsError(f"{told(path)}:{place.line}:{place.column}: {problem}", place.frame)
+        return SettingsError(f"{format_path(path)}: {problem}")
+    return SettingsError(f"{format_path(path)}:{place.line}:{place.column}: {problem}", place.frame)
 
 
-def told(path: str) -> str:
-    """The path for a message: from the working directory where the file is below it."""
+def format_path(path: str) -> str:
+    """Format a path for a message: relative if the file is below the working directory."""
     relative = os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative

@@ -1,4 +1,4 @@
-"""Where settings files are read from: the disk, or a commit."""
+"""Sources of settings files: the disk, or a commit."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from cfglint_train.foundation.typed import Final, Protocol
 
 
 class Files(Protocol):
-    """Where settings files are read from. Paths are those of the disk."""
+    """A source of settings files; paths are those of the disk."""
 
     def has(self, path: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether a file exists."""
 
     def read(self, path: str) -> bytes:
-        """Its content. Raises OSError."""
+        """Read a file; raise OSError if that fails."""
 
 
 class _Disk(Frozen):
-    """Settings files as they are on the disk."""
+    """Settings files on the disk."""
 
     def has(self, path: str) -> bool:
         return os.path.isfile(path)

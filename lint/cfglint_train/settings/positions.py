@@ -1,98 +1,101 @@
-"""Where a setting is in its file: looked for only where it is wrong, since the TOML reader keeps no places."""
+"""Positions of settings in their file, searched only for error messages because the TOML parser keeps none."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 
-from cfglint_train.foundation.credentials import shortened
+from cfglint_train.foundation.credentials import shorten
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
-_MOST_READINGS: Final = 200
-"""Beginnings of a file that are read before the search is given up."""
-_LONGEST: Final = 120
-"""Characters of a line that are shown."""
+_MAX_READINGS: Final = 200
+"""Maximum number of prefixes of a file that are parsed before the search is abandoned."""
+_MAX_LINE: Final = 120
+"""Maximum number of characters of a line that are shown."""
 _STEP: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[\d+\]|[^.\[\]]+")
 
 Route = tuple[str | int, ...]
 
 
 class SettingPosition(Frozen):
-    """A place in a settings file, and the line with a mark below it."""
+    """A position in a settings file, and the line with a marker below it."""
 
     line: int
     column: int
     frame: tuple[str, ...]
 
 
-def at(text: str, line: int, column: int, width: int = 1) -> SettingPosition:
-    """A place that is known."""
+def build_position(text: str, line: int, column: int, width: int = 1) -> SettingPosition:
+    """Return the position with the line that it is on."""
     lines = text.split("\n")
-    shown = shortened(lines[line - 1].rstrip("\r").expandtabs(1), _LONGEST) if line <= len(lines) else ""
-    marks = "^" * max(1, min(width, len(shown) - column + 1))
-    return SettingPosition(line, column, (f"{line:>4} | {shown}", f"     | {' ' * (column - 1)}{marks}"))
+    excerpt = shorten(lines[line - 1].rstrip("\r").expandtabs(1), _MAX_LINE) if line <= len(lines) else ""
+    marks = "^" * max(1, min(width, len(excerpt) - column + 1))
+    return SettingPosition(line, column, (f"{line:>4} | {excerpt}", f"     | {' ' * (column - 1)}{marks}"))
 
 
-def of_key(text: str, key: str) -> SettingPosition | None:
-    """The place of a setting by the name that messages give it: `overrides[0].hardware.gpu`."""
-    return of_route(text, tuple(map(_step, _STEP.findall(key))))
+def find_key(text: str, key: str) -> SettingPosition | None:
+    """Find a setting by the name that messages use: `overrides[0].hardware.gpu`."""
+    return find_route(text, tuple(map(_parse_step, _STEP.findall(key))))
 
 
-def of_route(text: str, route: Route) -> SettingPosition | None:
-    """The place of a setting, or of the innermost table around it that is there; None where none is."""
-    while route and not _has(_read(text), route):
+def find_route(text: str, route: Route) -> SettingPosition | None:
+    """Find a setting, or the innermost existing table around it; return None if there is none."""
+    while route and not _has_route(_parse(text), route):
         route = route[:-1]
-    number = _line(text, route) if route else None
+    number = _find_line(text, route) if route else None
     if number is None:
         return None
     line = text.split("\n")[number - 1]
     start, width = len(line) - len(line.lstrip()), 1
     end = start
     for step in route:
-        found = re.compile(rf"(?<![\w-])[\"']?{re.escape(str(step))}[\"']?(?![\w-])").search(line, end)
-        if found is not None and isinstance(step, str):
-            start, end = found.span()
+        match = re.compile(rf"(?<![\w-])[\"']?{re.escape(str(step))}[\"']?(?![\w-])").search(line, end)
+        if match is not None and isinstance(step, str):
+            start, end = match.span()
             width = end - start
-    return at(text, number, start + 1, width)
+    return build_position(text, number, start + 1, width)
 
 
-def _step(text: str) -> str | int:
+def _parse_step(text: str) -> str | int:
     if text.startswith("["):
         return int(text[1:-1])
     return text[1:-1] if text[0] in "'\"" else text
 
 
-def _line(text: str, route: Route) -> int | None:
-    """The first line of a setting: the file is read up to a line, and the shortest beginning that has it wins."""
+def _find_line(text: str, route: Route) -> int | None:
+    """Return the first line of a setting, the one after the longest prefix of the file that parses without it.
+
+    Return None if the search takes too long.
+    """
     lines = text.split("\n")
-    without, having = 0, len(lines)
-    left = _MOST_READINGS
-    middle = having // 2
-    while without < middle < having:
+    lines_without, lines_with = 0, len(lines)
+    readings_left = _MAX_READINGS
+    middle = lines_with // 2
+    while lines_without < middle < lines_with:
         table = None
-        for end in (*range(middle, without, -1), *range(middle + 1, having)):
-            left -= 1
-            if left < 0:
+        for end in (*range(middle, lines_without, -1), *range(middle + 1, lines_with)):
+            readings_left -= 1
+            if readings_left < 0:
                 return None
-            table = _read("\n".join(lines[:end]))
+            table = _parse("\n".join(lines[:end]))
             if table is not None:
-                without, having = (without, end) if _has(table, route) else (end, having)
+                lines_without, lines_with = (lines_without, end) if _has_route(table, route) else (end, lines_with)
                 break
         if table is None:
             break
-        middle = (without + having) // 2
-    return without + 1
+        middle = (lines_without + lines_with) // 2
+    return lines_without + 1
 
 
-def _read(text: str) -> dict[str, Any] | None:
+def _parse(text: str) -> dict[str, Any] | None:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _has(table: Any, route: Route) -> bool:
+def _has_route(table: Any, route: Route) -> bool:
     for step in route:
         try:
             table = table[step]

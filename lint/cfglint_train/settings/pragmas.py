@@ -1,4 +1,4 @@
-"""Comments for cfglint: facts about the cluster, and suppressions.
+"""Pragmas, which are comments for cfglint: facts about the cluster, and suppressions.
 
 # cfglint: nodes=64 gpus-per-node=8 gpu=A100-80GB host-memory=480GiB torch=2.2
 # cfglint: ignore[MEM001] the cluster has patched drivers     (this line; alone on its line, also the next one)
@@ -13,7 +13,7 @@ from collections.abc import Set
 from cfglint_train.documents.document import BOM, Comment, Document, Position, Span
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.settings.settings import selects
+from cfglint_train.settings.settings import measure_precision
 
 MARK: Final = b"cfglint:"
 _PRAGMA: Final = r"(?:^|\s)(?:#|//|/\*|<!--)\s*cfglint:[ \t]*(?P<body>.*?)\s*(?:\*/|-->)?$"
@@ -22,7 +22,7 @@ _FACT: Final = r"([a-z][a-z0-9_-]*)=(?:\"([^\"]*)\"|([^\s,]+)),?"
 
 
 class PragmaFact(Frozen):
-    """One `name=value` of a pragma."""
+    """A `name=value` of a pragma."""
 
     name: str
     value: str
@@ -30,38 +30,41 @@ class PragmaFact(Frozen):
 
 
 class Suppression(Frozen):
-    """`ignore[...]` or `file-ignore[...]`: the codes that it silences, each with its span."""
+    """A comment `ignore[...]` or `file-ignore[...]` with the codes that it silences, each with its span."""
 
     first: int
-    """The line it is on."""
+    """Line of the comment."""
     last: int
-    """The last line that it covers. A comment alone on its line covers what starts on the next line that is no comment:
-    a whole command of a shell script, a whole text of several lines, a fenced block of a read-me file."""
+    """Last line that it covers.
+
+    A comment alone on its line also covers the construct that starts on the next line without a comment: a whole shell
+    command, a whole multi-line text, or a fenced block of a README.
+    """
     whole_file: bool
     codes: tuple[tuple[str, Span], ...]
     comment: Comment
 
 
 class Pragmas(Frozen):
-    """All pragmas of a document; `malformed` are unknown cfglint comments."""
+    """The pragmas of a document; `malformed` are unknown cfglint comments."""
 
     facts: tuple[PragmaFact, ...] = ()
     suppressions: tuple[Suppression, ...] = ()
     malformed: tuple[Comment, ...] = ()
 
 
-NOTHING: Final = Pragmas()
+NO_PRAGMAS: Final = Pragmas()
 
 
-def pragmas(document: Document) -> Pragmas:
-    """The pragmas of a document. Costs one substring search where there are none."""
+def read_pragmas(document: Document) -> Pragmas:
+    """Read the pragmas of a document; costs one substring search if there are none."""
     if MARK not in document.source:
-        return NOTHING
+        return NO_PRAGMAS
     facts: list[PragmaFact] = []
     suppressions: list[Suppression] = []
     malformed: list[Comment] = []
-    comments = document.comments()
-    alone = {document.position(comment.span.start).line for comment in comments if _alone(document, comment)}
+    comments = document.list_comments()
+    comment_lines = {document.locate(comment.span.start).line for comment in comments if _is_alone(document, comment)}
     for comment in comments:
         match = re.search(_PRAGMA, comment.text, re.S)
         if match is None:
@@ -70,31 +73,33 @@ def pragmas(document: Document) -> Pragmas:
         base = comment.span.start + len(comment.text[: match.start("body")].encode())
         suppression = re.match(_SUPPRESSION, body)
         if suppression is not None:
-            codes = _codes(suppression["codes"], base + len(body[: suppression.start("codes")].encode()))
+            codes = _parse_codes(suppression["codes"], base + len(body[: suppression.start("codes")].encode()))
             if codes:
-                suppressions.append(_suppression(document, comment, suppression["kind"] == "file-ignore", codes, alone))
+                suppressions.append(
+                    _build_suppression(document, comment, suppression["kind"] == "file-ignore", codes, comment_lines)
+                )
             else:
                 malformed.append(comment)
             continue
-        found = list(re.finditer(_FACT, body))
+        fact_matches = list(re.finditer(_FACT, body))
         rest = re.sub(_FACT, "", body).strip()
-        if not found or rest:
+        if not fact_matches or rest:
             malformed.append(comment)
             continue
-        for fact in found:
+        for fact in fact_matches:
             start = base + len(body[: fact.start()].encode())
             text = fact[0].removesuffix(",")
             facts.append(PragmaFact(fact[1], fact[2] or fact[3] or "", Span(start, start + len(text.encode()))))
     return Pragmas(tuple(facts), tuple(suppressions), tuple(malformed))
 
 
-def start_of(comment: Comment) -> int:
-    """Where a comment starts to address cfglint: remarks may stand before."""
+def find_pragma_start(comment: Comment) -> int:
+    """Return the offset at which a comment starts to address cfglint; other remarks may precede."""
     match = re.search(_PRAGMA, comment.text, re.S)
     return comment.span.start + (0 if match is None else len(comment.text[: match.start()].encode()))
 
 
-def _codes(text: str, base: int) -> tuple[tuple[str, Span], ...]:
+def _parse_codes(text: str, base: int) -> tuple[tuple[str, Span], ...]:
     result = []
     for match in re.finditer(r"[^\s,]+", text):
         start = base + len(text[: match.start()].encode())
@@ -102,27 +107,27 @@ def _codes(text: str, base: int) -> tuple[tuple[str, Span], ...]:
     return tuple(result)
 
 
-def _suppression(
-    document: Document, comment: Comment, whole_file: bool, codes: tuple[tuple[str, Span], ...], alone: Set[int]
+def _build_suppression(
+    document: Document, comment: Comment, whole_file: bool, codes: tuple[tuple[str, Span], ...], comment_lines: Set[int]
 ) -> Suppression:
-    line = last = document.position(comment.span.start).line
-    if line in alone:
+    line = last = document.locate(comment.span.start).line
+    if line in comment_lines:
         last += 1
-        while last in alone:
+        while last in comment_lines:
             last += 1
-        last = document.extent(last)[1]
+        last = document.find_extent(last)[1]
     return Suppression(line, last, whole_file, codes, comment)
 
 
-def _alone(document: Document, comment: Comment) -> bool:
-    """Whether nothing but the comment is on its line."""
-    start = document.line_starts[document.position(comment.span.start).line - 1]
+def _is_alone(document: Document, comment: Comment) -> bool:
+    """Return whether a comment is alone on its line."""
+    start = document.line_starts[document.locate(comment.span.start).line - 1]
     return not document.source[start : comment.span.start].removeprefix(BOM).strip()
 
 
-def silencing(suppression: Suppression, code: str, name: str, start: Position, end: Position) -> list[Span]:
-    """The codes of a suppression (their spans) that silence a finding, whatever they select rules by."""
-    here = start.line <= suppression.last and suppression.first <= end.line
-    if not (here or suppression.whole_file):
+def find_silencing_codes(suppression: Suppression, code: str, name: str, start: Position, end: Position) -> list[Span]:
+    """Return the spans of a suppression's codes that silence a finding."""
+    is_in_range = start.line <= suppression.last and suppression.first <= end.line
+    if not (is_in_range or suppression.whole_file):
         return []
-    return [span for stated, span in suppression.codes if selects((stated,), code, name) >= 0]
+    return [span for selector, span in suppression.codes if measure_precision((selector,), code, name) >= 0]

@@ -1,4 +1,4 @@
-"""A settings file while it is read: values are checked by type, and errors have the places of their keys."""
+"""Reader of a settings file: check the types of values, and report errors at the places of their keys."""
 
 from __future__ import annotations
 
@@ -10,160 +10,163 @@ from cfglint_train.foundation import globs, regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.globs import Glob
 from cfglint_train.foundation.typed import Any, Final, Literal
-from cfglint_train.foundation.wording import did_you_mean
-from cfglint_train.frameworks.registry import spellings
-from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.foundation.wording import suggest_name
+from cfglint_train.frameworks.registry import map_spellings
+from cfglint_train.plan.origin import FieldValue, Origin
 from cfglint_train.settings import cluster_facts
-from cfglint_train.settings.error import SettingsError, told, wrong
+from cfglint_train.settings.error import SettingsError, build_setting_error, format_path
 from cfglint_train.settings.files import Files
 
-_MOST_PATTERNS: Final = 5000
-"""Patterns of paths in one file: each is compiled, and compared with each path."""
+_MAX_PATTERNS: Final = 5000
+"""Maximum number of path patterns in a file, because each is compiled and compared with each path."""
 
 Level = Literal["error", "warning", "info", "off"]
 LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "info", "off")
-"""What a rule can be set to: a severity, the gravest first, or off."""
+"""Levels that a rule can be set to: a severity, gravest first, or off."""
 
 
 class SelectorSource(Frozen):
-    """Where a selector of rules stands, for the complaint where it selects none."""
+    """The place of a rule selector, for the error if it selects no rule."""
 
     source: str
     key: str
     selector: str
     path: str = ""
-    """The file."""
+    """Path of the settings file."""
 
 
 class Reader:
-    """One settings file while it is read; every complaint names it and the key."""
+    """Reads one settings file; every error names the file and the key."""
 
     def __init__(self, path: str, files: Files) -> None:
+        """Prepare to read the tables of the file at `read_path`."""
         self.source, self.files = path, files
-        self.told = told(path)
+        self.display_path = format_path(path)
         self.prefix = "tool.cfglint." if os.path.basename(path) == "pyproject.toml" else ""
         self.root = os.path.dirname(os.path.abspath(path))
         self.selectors: list[SelectorSource] = []
         self.patterns = 0
 
-    def error(self, key: str, problem: str) -> SettingsError:
-        """The error about a key."""
-        return wrong(self.source, self.prefix + key, f"{self.prefix}{key} {problem}", self.files)
+    def build_error(self, key: str, problem: str) -> SettingsError:
+        """Build the error about a key."""
+        return build_setting_error(self.source, self.prefix + key, f"{self.prefix}{key} {problem}", self.files)
 
-    def only(self, table: Mapping[str, Any], known: Iterable[str], where: str = "") -> None:
-        """Complain of the first key that does not exist."""
-        names = sorted(known)
+    def check_keys(self, table: Mapping[str, Any], valid_names: Iterable[str], where: str = "") -> None:
+        """Raise SettingsError for the first key that does not exist."""
+        names = sorted(valid_names)
         for key in table:
             if key not in names:
-                hint = did_you_mean(key, names, f"known: {', '.join(names)}")
+                hint = suggest_name(key, names, f"known: {', '.join(names)}")
                 full = f"{self.prefix}{where}{key}"
-                raise wrong(self.source, full, f"unknown setting {full}; {hint}", self.files)
+                raise build_setting_error(self.source, full, f"unknown setting {full}; {hint}", self.files)
 
-    def table(self, key: str, value: Any) -> dict[str, Any]:
-        """A table."""
+    def read_table(self, key: str, value: Any) -> dict[str, Any]:
+        """Read a table."""
         if not isinstance(value, dict):
-            raise self.error(key, f"must be a table, not {value!r}")
+            raise self.build_error(key, f"must be a table, not {value!r}")
         return value
 
-    def tables(self, key: str, value: Any) -> list[dict[str, Any]]:
-        """A list of tables."""
+    def read_tables(self, key: str, value: Any) -> list[dict[str, Any]]:
+        """Read a list of tables."""
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self.error(key, f"must be a list of tables ([[{self.prefix}{key}]]), not {value!r}")
+            raise self.build_error(key, f"must be a list of tables ([[{self.prefix}{key}]]), not {value!r}")
         return value
 
-    def strings(self, key: str, value: Any) -> tuple[str, ...]:
-        """A list of strings."""
+    def read_strings(self, key: str, value: Any) -> tuple[str, ...]:
+        """Read a list of strings."""
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(key, f"must be a list of strings, not {value!r}")
+            raise self.build_error(key, f"must be a list of strings, not {value!r}")
         return tuple(value)
 
-    def globs(self, key: str, value: Any) -> tuple[Glob, ...]:
-        """A list of patterns of paths."""
-        return tuple(self.glob(key, text) for text in self.strings(key, value))
+    def read_globs(self, key: str, value: Any) -> tuple[Glob, ...]:
+        """Read a list of path patterns."""
+        return tuple(self.read_glob(key, text) for text in self.read_strings(key, value))
 
-    def glob(self, key: str, text: str) -> Glob:
-        """One pattern of paths."""
+    def read_glob(self, key: str, text: str) -> Glob:
+        """Read a path pattern."""
         self.patterns += 1
-        if self.patterns > _MOST_PATTERNS:
-            raise self.error(key, f"has too many path patterns: at most {_MOST_PATTERNS:,} in one file")
+        if self.patterns > _MAX_PATTERNS:
+            raise self.build_error(key, f"has too many path patterns: at most {_MAX_PATTERNS:,} in one file")
         try:
             globs.check(text.removeprefix("!"))
         except ValueError as error:
-            raise self.error(key, f"is not a path pattern: it {error}") from None
+            raise self.build_error(key, f"is not a path pattern: it {error}") from None
         return Glob(text, self.root)
 
-    def codes(self, key: str, value: Any) -> tuple[str, ...]:
-        """Selectors of rules; whether there are such rules is for those to say who know them."""
-        found = self.strings(key, value)
-        self.selectors += [SelectorSource(self.told, self.prefix + key, selector, self.source) for selector in found]
-        return found
+    def read_selectors(self, key: str, value: Any) -> tuple[str, ...]:
+        """Read rule selectors; whether they select any rule is checked later."""
+        selectors = self.read_strings(key, value)
+        self.selectors += [
+            SelectorSource(self.display_path, self.prefix + key, selector, self.source) for selector in selectors
+        ]
+        return selectors
 
-    def choice(self, key: str, value: Any, known: tuple[str, ...]) -> Any:
-        """One of some words."""
-        if value not in known:
-            hint = did_you_mean(str(value), known)
-            raise self.error(key, f"must be one of {', '.join(known)}, not {value!r}{hint and f'; {hint}'}")
+    def read_choice(self, key: str, value: Any, choices: tuple[str, ...]) -> Any:
+        """Read a word that must be one of some choices."""
+        if value not in choices:
+            hint = suggest_name(str(value), choices)
+            raise self.build_error(key, f"must be one of {', '.join(choices)}, not {value!r}{hint and f'; {hint}'}")
         return value
 
-    def levels(self, key: str, value: Any) -> dict[str, Level]:
-        """The levels of rules, by selector."""
-        table = self.table(key, value)
-        self.codes(key, list(table))
-        return {selector: self.choice(f"{key}.{selector}", level, LEVELS) for selector, level in table.items()}
+    def read_levels(self, key: str, value: Any) -> dict[str, Level]:
+        """Read the levels of rules, by selector."""
+        table = self.read_table(key, value)
+        self.read_selectors(key, list(table))
+        return {selector: self.read_choice(f"{key}.{selector}", level, LEVELS) for selector, level in table.items()}
 
-    def address(self, key: str, value: Any) -> str:
-        """The address of rules' pages."""
-        web = isinstance(value, str) and value.startswith(("https://", "http://")) and value.isprintable()
-        if not web or not ("{code}" in value or "{name}" in value):
-            raise self.error(key, f"must be an address with {{code}} or {{name}} in it, not {value!r}")
+    def read_address(self, key: str, value: Any) -> str:
+        """Read the URL of rule pages."""
+        is_url = isinstance(value, str) and value.startswith(("https://", "http://")) and value.isprintable()
+        if not is_url or not ("{code}" in value or "{name}" in value):
+            raise self.build_error(key, f"must be a URL with {{code}} or {{name}} in it, not {value!r}")
         return str(value)
 
-    def path(self, key: str, value: Any) -> str:
-        """A path, counted from the folder of the settings file."""
+    def read_path(self, key: str, value: Any) -> str:
+        """Read a path relative to the folder of the settings file; return it absolute."""
         if not isinstance(value, str) or not value:
-            raise self.error(key, f"must be a path, not {value!r}")
-        return os.path.abspath(os.path.join(self.root, regular_files.at_home(value)))
+            raise self.build_error(key, f"must be a path, not {value!r}")
+        return os.path.abspath(os.path.join(self.root, regular_files.expand_home(value)))
 
-    def boolean(self, key: str, value: Any) -> bool:
-        """A truth value."""
+    def read_boolean(self, key: str, value: Any) -> bool:
+        """Read a boolean."""
         if not isinstance(value, bool):
-            raise self.error(key, f"must be true or false, not {value!r}")
+            raise self.build_error(key, f"must be true or false, not {value!r}")
         return value
 
-    def seconds(self, key: str, value: Any) -> float:
-        """A time."""
+    def read_seconds(self, key: str, value: Any) -> float:
+        """Read a positive number of seconds."""
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < inf:
-            raise self.error(key, f"must be a positive number, not {value!r}")
+            raise self.build_error(key, f"must be a positive number, not {value!r}")
         return float(value)
 
-    def facts(self, table: Mapping[str, Any], where: str = "") -> dict[str, str]:
-        """`[hardware]` and `[releases]` of a table, as facts."""
-        hardware = self.table(f"{where}hardware", table.get("hardware", {}))
-        self.only(hardware, cluster_facts.HARDWARE_FACTS, f"{where}hardware.")
-        releases = self.table(f"{where}releases", table.get("releases", {}))
-        packages = spellings()
-        self.only(releases, packages, f"{where}releases.")
-        found = {}
+    def read_facts(self, table: Mapping[str, Any], where: str = "") -> dict[str, str]:
+        """Read `[hardware]` and `[releases]` of a table as facts."""
+        hardware = self.read_table(f"{where}hardware", table.get("hardware", {}))
+        self.check_keys(hardware, cluster_facts.HARDWARE_FACTS, f"{where}hardware.")
+        releases = self.read_table(f"{where}releases", table.get("releases", {}))
+        packages = map_spellings()
+        self.check_keys(releases, packages, f"{where}releases.")
+        facts = {}
         for name, value in hardware.items():
             key = f"{where}hardware.{name}"
             if isinstance(value, bool) or not isinstance(value, (str, int)):
-                raise self.error(key, f"must be a number or a string, not {value!r}")
-            found[name] = self.fact(key, name, str(value))
+                raise self.build_error(key, f"must be a number or a string, not {value!r}")
+            facts[name] = self.check_fact(key, name, str(value))
         for name, value in releases.items():
             key = f"{where}releases.{name}"
             if not isinstance(value, str):
-                raise self.error(key, f"must be a release in quotes, not {value!r}")
-            found[packages[name]] = self.fact(key, packages[name], value)
-        return found
+                raise self.build_error(key, f"must be a release in quotes, not {value!r}")
+            facts[packages[name]] = self.check_fact(key, packages[name], value)
+        return facts
 
-    def fact(self, key: str, name: str, text: str) -> str:
-        """The text of a fact that can be used."""
+    def check_fact(self, key: str, name: str, text: str) -> str:
+        """Check the text of a fact and return it; raise SettingsError if it is invalid."""
         try:
-            cluster_facts.check(name, Value(text, Origin("user", note=self.told)))
+            cluster_facts.check(name, FieldValue(text, Origin("user", note=self.display_path)))
         except cluster_facts.FactError as error:
             full, problem = self.prefix + key, error.message.removeprefix(f"{name}: ")
-            said = (
+            message = (
                 f"{full}{problem.removeprefix(name)}" if problem.startswith(f"{name} must ") else f"{full}: {problem}"
             )
-            raise wrong(self.source, full, said, self.files) from None
+            raise build_setting_error(self.source, full, message, self.files) from None
         return text

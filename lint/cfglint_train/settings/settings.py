@@ -1,7 +1,7 @@
-"""Settings: `cfglint.toml`, or `[tool.cfglint]` in pyproject.toml, nearest to each file; flags lie over them.
+"""Settings: the `cfglint.toml`, or `[tool.cfglint]` in pyproject.toml, nearest to each file; flags override them.
 
-The names are ruff's where ruff has one. A setting that does not exist is an error: a linter's configuration that is
-silently ignored would be the very mistake that cfglint is for.
+Names follow ruff if ruff has the setting. An unknown setting is an error: a linter's configuration that is silently
+ignored would be exactly the kind of mistake that cfglint looks for.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.globs import Glob, Spot, lies_in, meets_any, spot
+from cfglint_train.foundation.globs import Glob, GlobPath, is_any_match, is_covered, split_path
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, Literal
 from cfglint_train.settings import cluster_facts
-from cfglint_train.settings.error import SettingsError, syntax_error, told
+from cfglint_train.settings.error import SettingsError, build_syntax_error, format_path
 from cfglint_train.settings.files import DISK, Files
 
 if TYPE_CHECKING:
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
     from cfglint_train.settings.reader import Level, Reader, SelectorSource
 
 NAMES: Final = ("cfglint.toml", ".cfglint.toml", "pyproject.toml")
-"""Files that hold settings; in one folder the first of them counts."""
+"""Names of settings files; the first one in a folder counts."""
 
 FORMATS: Final = (
     "text", "concise", "grouped", "json", "json-lines", "github", "gitlab", "html", "junit", "markdown", "rdjson",
     "sarif",
 )  # fmt: skip
-"""The output formats; `reports/formats.py` lists what writes them."""
+"""Output formats; `reports/formats.py` lists the functions that write them."""
 
 _MAX_BYTES: Final = 2**20
-"""The largest settings file that is read."""
+"""Maximum size of a settings file."""
 
 FailOn = Literal["error", "warning", "info", "never"]
 FAIL_ON: Final[tuple[FailOn, ...]] = ("error", "warning", "info", "never")
 
 BASELINE: Final = "cfglint-baseline.json"
-"""The file of accepted findings, unless a person names another."""
+"""Default name of the file of accepted findings."""
 
 DEFAULT_EXCLUDE: Final = tuple(Glob(name, "") for name in (
     ".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", "site-packages", ".tox", ".nox",
@@ -62,7 +62,7 @@ _OTHERS: Final = (
 
 
 class PathOverride(Frozen):
-    """`[[overrides]]`: facts and ignores for some paths."""
+    """An entry of `[[overrides]]`: facts and ignores for some paths."""
 
     paths: tuple[Glob, ...]
     facts: Mapping[str, str]
@@ -70,13 +70,13 @@ class PathOverride(Frozen):
 
 
 class Settings(Frozen):
-    """What one settings file (or none) says, completed by defaults."""
+    """The content of a settings file (or none), completed by defaults."""
 
     root: str
-    """The folder of the settings file: what is below it is its own."""
+    """Folder of the settings file; patterns are relative to it."""
     source: str | None = None
     extended: tuple[str, ...] = ()
-    """The files that this one extends."""
+    """Files that this one extends."""
     select: tuple[str, ...] = ("ALL",)
     ignore: tuple[str, ...] = ()
     fixable: tuple[str, ...] = ("ALL",)
@@ -90,97 +90,98 @@ class Settings(Frozen):
     overrides: tuple[PathOverride, ...] = ()
     output_format: str | None = None
     rule_url: str | None = None
-    """The address of a rule's page, with `{code}` or `{name}` in it; links in terminals and reports lead there."""
+    """URL of a rule's page, with `{code}` or `{name}` in it; terminals and reports link to it."""
     fix: bool = False
     apply_unsafe: bool = False
     force_exclude: bool = False
     respect_gitignore: bool = True
-    """A walk leaves out what git ignores."""
+    """True if a walk omits files that git ignores."""
     severity: Mapping[str, Level] = {}
-    """Selector of rules -> the level of their findings."""
+    """Selector of rules -> level of their findings."""
     fail_on: FailOn = "warning"
-    """The mildest severity that makes the exit code 1; never: no finding does."""
+    """Mildest severity that makes the exit code 1; with never, no finding does."""
     fail_on_assumed: bool = False
-    """Findings that rest on an assumption count, too."""
+    """True if findings that rely on an assumption count too."""
     require_checked: bool = False
-    """Runs whose memory could not be checked count as well."""
+    """True if runs whose memory could not be checked count as well."""
     resumable: bool | None = None
-    """Whether runs must be able to resume from their checkpoints; None if unstated, which counts as true."""
+    """True if runs must be able to resume from their checkpoints; None if unstated, which counts as true."""
     require: tuple[HouseRule, ...] = ()
-    """The rules of the house (HSE001)."""
+    """House rules (HSE001)."""
     max_cpu_seconds: float | None = None
-    """Processor time of a whole run; None: without end."""
+    """Processor time of a whole run, or None if unlimited."""
     baseline: str | None = None
-    """The file of accepted findings, absolute."""
+    """Absolute path of the file of accepted findings."""
     cache_dir: str | None = None
-    """The folder of the cache, absolute; None: the usual one."""
+    """Absolute path of the cache folder, or None for the default."""
     selectors: tuple[SelectorSource, ...] = ()
-    """Every selector of rules with the place where it is."""
+    """Every rule selector with its place."""
 
     @property
-    def off(self) -> tuple[str, ...]:
-        """The selectors of rules that are off for every file."""
+    def disabled_selectors(self) -> tuple[str, ...]:
+        """Selectors of rules that are off for every file."""
         return (*self.ignore, *(selector for selector, level in self.severity.items() if level == "off"))
 
-    def level(self, code: str, name: str) -> Level | None:
-        """The level that the settings give a rule; None where they leave it its own."""
-        selector = most_precise(self.severity, code, name)
+    def find_level(self, code: str, name: str) -> Level | None:
+        """Return the level that the settings give a rule, or None if they do not change it."""
+        selector = find_most_precise(self.severity, code, name)
         return None if selector is None else self.severity[selector]
 
-    def facts_for(self, path: str) -> Mapping[str, str]:
-        """The facts that hold for a file: the general ones, overridden by every matching override in order."""
-        found = self.facts
-        for override in self._overrides(path):
-            found = cluster_facts.overlay(found, override.facts)
-        return found
+    def collect_facts(self, path: str) -> Mapping[str, str]:
+        """Return the facts for a file: the general ones, overridden by every matching override in order."""
+        facts = self.facts
+        for override in self._list_overrides(path):
+            facts = cluster_facts.merge_facts(facts, override.facts)
+        return facts
 
-    def ignored(self, path: str) -> tuple[str, ...]:
-        """Selectors that are off for a file in particular."""
+    def list_ignored(self, path: str) -> tuple[str, ...]:
+        """Return the selectors that are off for this file in particular."""
         if not self.per_file_ignores and not self.overrides:
             return ()
-        place = spot(path, self.root)
-        found = [codes for glob, codes in self.per_file_ignores if _speaks_of(glob, place)]
-        found += [override.ignore for override in self._overrides(path)]
-        return tuple(code for codes in found for code in codes)
+        place = split_path(path, self.root)
+        selectors = [codes for glob, codes in self.per_file_ignores if _is_match(glob, place)]
+        selectors += [override.ignore for override in self._list_overrides(path)]
+        return tuple(code for codes in selectors for code in codes)
 
-    def required_of(self, path: str, framework: str) -> tuple[HouseRule, ...]:
-        """The rules of the house for a configuration of a framework."""
+    def list_house_rules(self, path: str, framework: str) -> tuple[HouseRule, ...]:
+        """Return the house rules for a configuration of a framework."""
         if not self.require:
             return ()
-        place = spot(path, self.root)
+        place = split_path(path, self.root)
         return tuple(
             rule
             for rule in self.require
-            if (not rule.paths or any(lies_in(place, glob) for glob in rule.paths))
+            if (not rule.paths or any(is_covered(place, glob) for glob in rule.paths))
             and (not rule.frameworks or framework in rule.frameworks)
         )
 
-    def _overrides(self, path: str) -> list[PathOverride]:
+    def _list_overrides(self, path: str) -> list[PathOverride]:
         if not self.overrides:
             return []
-        place = spot(path, self.root)
-        return [override for override in self.overrides if any(lies_in(place, glob) for glob in override.paths)]
+        place = split_path(path, self.root)
+        return [override for override in self.overrides if any(is_covered(place, glob) for glob in override.paths)]
 
-    def excluded(self, path: str) -> bool:
-        """Whether a named file is excluded: it or a folder above it, up to the settings' own."""
-        place = spot(path, self.root)
-        return any(lies_in(place, glob) for glob in self.exclude)
+    def is_excluded(self, path: str) -> bool:
+        """Return whether a named file, or a folder above it up to the root of the settings, is excluded."""
+        place = split_path(path, self.root)
+        return any(is_covered(place, glob) for glob in self.exclude)
 
-    def passed_over(self, path: str) -> bool:
-        """Whether a walk leaves out a file or folder, the folders above it having been asked before."""
-        return meets_any(path, self.root, self.exclude)
+    def is_skipped(self, path: str) -> bool:
+        """Return whether a walk skips a file or folder; the folders above it were checked before."""
+        return is_any_match(path, self.root, self.exclude)
 
 
-def _speaks_of(glob: Glob, place: Spot) -> bool:
-    """`!pattern` of per-file-ignores means every file but those."""
+def _is_match(glob: Glob, place: GlobPath) -> bool:
+    """Return whether a pattern of per-file-ignores matches; `!pattern` matches every other file."""
     if glob.text.startswith("!"):
-        return not lies_in(place, glob._replace(text=glob.text[1:]))
-    return lies_in(place, glob)
+        return not is_covered(place, glob._replace(text=glob.text[1:]))
+    return is_covered(place, glob)
 
 
-def selects(selectors: Iterable[str], code: str, name: str) -> int:
-    """Return how precisely the selectors mean a rule: -1 not at all, 0 by ALL, else the length of the family, code or
-    name.
+def measure_precision(selectors: Iterable[str], code: str, name: str) -> int:
+    """Return how precisely the selectors match a rule.
+
+    The result is -1 if none matches, 0 for ALL, else the length of the family, code or name.
     """
     best = -1
     for selector in selectors:
@@ -192,98 +193,103 @@ def selects(selectors: Iterable[str], code: str, name: str) -> int:
     return best
 
 
-def most_precise(selectors: Iterable[str], code: str, name: str) -> str | None:
-    """The selector that means a rule most precisely; None where none means it."""
-    meaning = [selector for selector in selectors if selects((selector,), code, name) >= 0]
-    return max(meaning, key=lambda selector: selects((selector,), code, name), default=None)
+def find_most_precise(selectors: Iterable[str], code: str, name: str) -> str | None:
+    """Return the selector that matches a rule most precisely, or None if none does."""
+    matching = [selector for selector in selectors if measure_precision((selector,), code, name) >= 0]
+    return max(matching, key=lambda selector: measure_precision((selector,), code, name), default=None)
 
 
 def load_settings(path: str, files: Files = DISK) -> Settings:
-    """Read a settings file: a `cfglint.toml`, or a pyproject.toml with `[tool.cfglint]`.
+    """Load a settings file: a `cfglint.toml`, or a pyproject.toml with `[tool.cfglint]`.
 
-    Raises SettingsError for a file that cannot be read, and for every setting that does not exist or has a wrong type.
+    Raise SettingsError for a file that cannot be read, an unknown setting, or a value of the wrong type.
     """
-    table = _table(path, files)
+    table = _read_table(path, files)
     if table is None:
-        raise SettingsError(f"{told(path)}: there is no [tool.cfglint] in it")
-    return _settings(path, table, (os.path.abspath(path),), files)
+        raise SettingsError(f"{format_path(path)}: it has no [tool.cfglint] table")
+    return _build_settings(path, table, (os.path.abspath(path),), files)
 
 
-def discover(directory: str, known: dict[str, Settings | None], files: Files = DISK) -> Settings | None:
-    """The settings nearest to a directory, upwards; `known` remembers what was found where. Raises SettingsError."""
+def discover(directory: str, settings_by_folder: dict[str, Settings | None], files: Files = DISK) -> Settings | None:
+    """Discover the settings nearest to a directory, upwards; raise SettingsError if they are invalid.
+
+    Results are stored in `settings_by_folder`.
+    """
     directory = os.path.abspath(directory)
-    above: list[str] = []
-    while directory not in known:
-        above.append(directory)
-        found = _standing_in(directory, files)
+    visited: list[str] = []
+    while directory not in settings_by_folder:
+        visited.append(directory)
+        settings = _find_in(directory, files)
         parent = os.path.dirname(directory)
-        if found is not None or parent == directory:
-            known[directory] = found
+        if settings is not None or parent == directory:
+            settings_by_folder[directory] = settings
             break
         directory = parent
-    for folder in above:
-        known[folder] = known[directory]
-    return known[directory]
+    for folder in visited:
+        settings_by_folder[folder] = settings_by_folder[directory]
+    return settings_by_folder[directory]
 
 
-def _standing_in(directory: str, files: Files) -> Settings | None:
+def _find_in(directory: str, files: Files) -> Settings | None:
     for name in NAMES:
         path = os.path.join(directory, name)
         if files.has(path):
-            table = _table(path, files)
+            table = _read_table(path, files)
             if table is not None:
-                return _settings(path, table, (path,), files)
+                return _build_settings(path, table, (path,), files)
     return None
 
 
-def _table(path: str, files: Files) -> dict[str, Any] | None:
-    """The settings' table of a file; None for a pyproject.toml without one."""
+def _read_table(path: str, files: Files) -> dict[str, Any] | None:
+    """Return the settings table of a file, or None for a pyproject.toml without one."""
     try:
         source = files.read(path)
     except OSError as error:
-        raise SettingsError(f"{told(path)}: {error.strerror or error}") from None
+        raise SettingsError(f"{format_path(path)}: {error.strerror or error}") from None
     pyproject = os.path.basename(path) == "pyproject.toml"
-    # Read as TOML only where a table or key may be ours: repositories that merely depend on cfglint name it as well.
+    # Parse as TOML only if a table or key may be ours: repositories that merely depend on cfglint mention it as well.
     if pyproject and (b"cfglint" not in source or not re.search(rb"cfglint[\"']?\s*[\].=]", source)):
         return None
     if len(source) > _MAX_BYTES:
-        raise SettingsError(f"{told(path)}: larger than {_MAX_BYTES >> 20} MiB, too large for settings")
+        raise SettingsError(f"{format_path(path)}: larger than {_MAX_BYTES >> 20} MiB, too large for settings")
     from cfglint_train.foundation import toml
 
     try:
-        table: Any = toml.loads(source.decode("utf-8-sig"))
+        table: Any = toml.parse(source.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = source.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"{told(path)}: not UTF-8: byte 0x{source[error.start]:02x} (at line {line})") from None
+        raise SettingsError(
+            f"{format_path(path)}: not UTF-8: byte 0x{source[error.start]:02x} (at line {line})"
+        ) from None
     except ValueError as error:
-        raise syntax_error(path, source.decode("utf-8-sig"), str(error)) from None
+        raise build_syntax_error(path, source.decode("utf-8-sig"), str(error)) from None
     except RecursionError:
-        raise SettingsError(f"{told(path)}: nested too deeply") from None
+        raise SettingsError(f"{format_path(path)}: nested too deeply") from None
     if pyproject:
         tool = table.get("tool")
         table = tool.get("cfglint") if isinstance(tool, dict) else None
         if table is None:
             return None
     if not isinstance(table, dict):
-        raise SettingsError(f"{told(path)}: tool.cfglint must be a table, not {table!r}")
+        raise SettingsError(f"{format_path(path)}: tool.cfglint must be a table, not {table!r}")
     return table
 
 
-def _settings(path: str, table: Mapping[str, Any], chain: tuple[str, ...], files: Files) -> Settings:
+def _build_settings(path: str, table: Mapping[str, Any], chain: tuple[str, ...], files: Files) -> Settings:
     from cfglint_train.settings.reader import Reader  # most files have no settings
 
     reader = Reader(path, files)
-    reader.only(table, (*_SELECTORS, *_GLOBS, *_BOOLEANS, *_OTHERS))
+    reader.check_keys(table, (*_SELECTORS, *_GLOBS, *_BOOLEANS, *_OTHERS))
     base = Settings(reader.root, path)
     if "extend" in table:
-        base = _extended(reader, table["extend"], chain, files)
-    codes = {key: reader.codes(key, table[key]) for key in _SELECTORS if key in table}
-    globs = {key: reader.globs(key, table[key]) for key in _GLOBS if key in table}
-    flags = {key: reader.boolean(key, table[key]) for key in _BOOLEANS if key in table}
-    ignores = reader.table("per-file-ignores", table.get("per-file-ignores", {}))
-    chosen = {
-        key: reader.choice(key, table[key], known)
-        for key, known in (("output-format", FORMATS), ("fail-on", FAIL_ON))
+        base = _load_extended(reader, table["extend"], chain, files)
+    codes = {key: reader.read_selectors(key, table[key]) for key in _SELECTORS if key in table}
+    globs = {key: reader.read_globs(key, table[key]) for key in _GLOBS if key in table}
+    flags = {key: reader.read_boolean(key, table[key]) for key in _BOOLEANS if key in table}
+    ignores = reader.read_table("per-file-ignores", table.get("per-file-ignores", {}))
+    chosen_values = {
+        key: reader.read_choice(key, table[key], choices)
+        for key, choices in (("output-format", FORMATS), ("fail-on", FAIL_ON))
         if key in table
     }
     return Settings(
@@ -298,66 +304,75 @@ def _settings(path: str, table: Mapping[str, Any], chain: tuple[str, ...], files
         unsafe_fixes=base.unsafe_fixes + codes.get("extend-unsafe-fixes", ()),
         per_file_ignores=base.per_file_ignores
         + tuple(
-            (reader.glob("per-file-ignores", pattern), reader.codes(f"per-file-ignores.{pattern!r}", listed))
-            for pattern, listed in ignores.items()
+            (
+                reader.read_glob("per-file-ignores", pattern),
+                reader.read_selectors(f"per-file-ignores.{pattern!r}", selectors),
+            )
+            for pattern, selectors in ignores.items()
         ),
         exclude=globs.get("exclude", base.exclude) + globs.get("extend-exclude", ()),
-        facts=cluster_facts.overlay(base.facts, reader.facts(table)),
-        overrides=base.overrides + tuple(_overrides(reader, table.get("overrides", []))),
-        output_format=chosen.get("output-format", base.output_format),
-        rule_url=reader.address("rule-url", table["rule-url"]) if "rule-url" in table else base.rule_url,
+        facts=cluster_facts.merge_facts(base.facts, reader.read_facts(table)),
+        overrides=base.overrides + tuple(_read_overrides(reader, table.get("overrides", []))),
+        output_format=chosen_values.get("output-format", base.output_format),
+        rule_url=reader.read_address("rule-url", table["rule-url"]) if "rule-url" in table else base.rule_url,
         fix=flags.get("fix", base.fix),
         apply_unsafe=flags.get("unsafe-fixes", base.apply_unsafe),
         force_exclude=flags.get("force-exclude", base.force_exclude),
         respect_gitignore=flags.get("respect-gitignore", base.respect_gitignore),
-        severity={**base.severity, **reader.levels("severity", table.get("severity", {}))},
-        fail_on=chosen.get("fail-on", base.fail_on),
+        severity={**base.severity, **reader.read_levels("severity", table.get("severity", {}))},
+        fail_on=chosen_values.get("fail-on", base.fail_on),
         fail_on_assumed=flags.get("fail-on-assumed", base.fail_on_assumed),
         require_checked=flags.get("require-checked", base.require_checked),
         resumable=flags.get("resumable", base.resumable),
-        require=base.require + _require(reader, table["require"], base.require) if "require" in table else base.require,
-        max_cpu_seconds=reader.seconds("max-cpu-seconds", table["max-cpu-seconds"])
+        require=base.require + _read_house_rules(reader, table["require"], base.require)
+        if "require" in table
+        else base.require,
+        max_cpu_seconds=reader.read_seconds("max-cpu-seconds", table["max-cpu-seconds"])
         if "max-cpu-seconds" in table
         else base.max_cpu_seconds,
-        cache_dir=_inside(reader, "cache-dir", table["cache-dir"]) if "cache-dir" in table else base.cache_dir,
-        baseline=_inside(reader, "baseline", table["baseline"]) if "baseline" in table else base.baseline,
+        cache_dir=_read_path_inside(reader, "cache-dir", table["cache-dir"])
+        if "cache-dir" in table
+        else base.cache_dir,
+        baseline=_read_path_inside(reader, "baseline", table["baseline"]) if "baseline" in table else base.baseline,
         selectors=(*base.selectors, *reader.selectors),
     )
 
 
-def _overrides(reader: Reader, stated: Any) -> Iterable[PathOverride]:
-    for number, entry in enumerate(reader.tables("overrides", stated)):
+def _read_overrides(reader: Reader, value: Any) -> Iterable[PathOverride]:
+    for number, entry in enumerate(reader.read_tables("overrides", value)):
         where = f"overrides[{number}]."
-        reader.only(entry, ("paths", "hardware", "releases", "ignore"), where)
+        reader.check_keys(entry, ("paths", "hardware", "releases", "ignore"), where)
         if "paths" not in entry:
-            raise reader.error(f"{where}paths", "is missing: an override needs the paths of its files")
+            raise reader.build_error(f"{where}paths", "is missing: an override must list the paths of its files")
         yield PathOverride(
-            reader.globs(f"{where}paths", entry["paths"]),
-            reader.facts(entry, where),
-            reader.codes(f"{where}ignore", entry.get("ignore", [])),
+            reader.read_globs(f"{where}paths", entry["paths"]),
+            reader.read_facts(entry, where),
+            reader.read_selectors(f"{where}ignore", entry.get("ignore", [])),
         )
 
 
-def _require(reader: Reader, stated: Any, before: tuple[HouseRule, ...]) -> tuple[HouseRule, ...]:
-    from cfglint_train.settings.house_rules import house_rules
+def _read_house_rules(reader: Reader, value: Any, inherited: tuple[HouseRule, ...]) -> tuple[HouseRule, ...]:
+    from cfglint_train.settings.house_rules import read_house_rules
 
-    return house_rules(reader, stated, before)
+    return read_house_rules(reader, value, inherited)
 
 
-def _extended(reader: Reader, stated: Any, chain: tuple[str, ...], files: Files) -> Settings:
-    other = _inside(reader, "extend", stated)
+def _load_extended(reader: Reader, value: Any, chain: tuple[str, ...], files: Files) -> Settings:
+    other = _read_path_inside(reader, "extend", value)
     if other in chain:
-        raise reader.error("extend", f"leads back to {stated}: a settings file cannot extend itself")
-    table = _table(other, files)
+        raise reader.build_error("extend", f"refers back to {value}: a settings file cannot extend itself")
+    table = _read_table(other, files)
     if table is None:
-        raise SettingsError(f"{told(other)}: there is no [tool.cfglint] in it, but {reader.told} extends it")
-    return _settings(other, table, (*chain, other), files)
+        raise SettingsError(
+            f"{format_path(other)}: it has no [tool.cfglint] table, but {reader.display_path} extends it"
+        )
+    return _build_settings(other, table, (*chain, other), files)
 
 
-def _inside(reader: Reader, key: str, stated: Any) -> str:
-    """A path that stays in the repository of the settings file; without one, in its folder."""
-    path = reader.path(key, stated)
-    folders, rooted = Roots().above(reader.root)
-    if not regular_files.is_below(path, folders[-1] if rooted else reader.root):
-        raise reader.error(key, "leads out of the repository")
+def _read_path_inside(reader: Reader, key: str, value: Any) -> str:
+    """Read a path that must be in the repository of the settings file or, without a repository, in its folder."""
+    path = reader.read_path(key, value)
+    folders, is_repository = Roots().list_folders_above(reader.root)
+    if not regular_files.is_below(path, folders[-1] if is_repository else reader.root):
+        raise reader.build_error(key, "points outside the repository")
     return path

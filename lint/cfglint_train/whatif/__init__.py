@@ -1,1 +1,1 @@
-"""Estimates of stated plans and of variations of a run."""
+"""Estimates of plans from a JSON file, and of variations of a run."""

@@ -1,7 +1,7 @@
-"""`cfglint estimate --what-if micro_batch=1,2,4 sequence=4096,8192`: the peak of a step, or of an evaluation that needs
-more, on a grid of changes.
+"""Estimate a grid of variations: `cfglint estimate --what-if micro_batch=1,2,4 sequence=4096,8192`.
 
-An axis is a plan field (`batch.micro`), one of the short names below or `gpu`; its values are written with commas.
+Each cell has the peak of a step, or of an evaluation that needs more. An axis is a plan field (`batch.micro`), one of
+the short names below, or `gpu`; its values are separated by commas.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final, Protocol
 from cfglint_train.hardware.catalogue import Hardware
-from cfglint_train.hardware.gpus import capacity
+from cfglint_train.hardware.gpus import parse_capacity
 from cfglint_train.hardware.sizes import SizeError
-from cfglint_train.memory.budget import VERDICTS, Budget, Estimate, Phase, verdict
+from cfglint_train.memory.budget import VERDICTS, Budget, Estimate, Phase, compute_verdict
 from cfglint_train.plan.fields import FIELDS, Plan
 from cfglint_train.plan.names import Field
 
@@ -37,221 +37,232 @@ NAMES: Final[Mapping[str, str]] = {
 }
 
 GPU: Final = "gpu"
-"""The axis of cards or sizes of their memory: no field of the plan, but of the hardware."""
+"""Axis of cards or memory sizes: a field of the hardware, not of the plan."""
 
-MOST: Final = 400
-"""Cells of one grid."""
+MAX_CELLS: Final = 400
+"""Maximum number of cells of a grid."""
 
 
 class Changeable(Protocol):
-    """A run, or a stated plan."""
+    """A run, or a plan from a JSON file."""
 
     @property
     def plan(self) -> Plan:
-        """What it does."""
+        """Plan of the run."""
 
     @property
     def hardware(self) -> Hardware:
-        """What it runs on."""
+        """Hardware it runs on."""
 
     @property
     def estimate(self) -> Estimate:
-        """Its peaks."""
+        """Peaks of its phases."""
 
-    def changed(self, changes: Mapping[Field, Any]) -> Any:
-        """The same with other values of some plan fields."""
+    def replace_fields(self, changes: Mapping[Field, Any]) -> Any:
+        """Return a copy with other values of some plan fields."""
 
-    def on(self, gpu: str) -> Any:
-        """The same on another GPU."""
+    def replace_gpu(self, gpu: str) -> Any:
+        """Return a copy with another GPU."""
 
 
 class Axis(Frozen):
-    """One field with the values that it takes."""
+    """One field with the values to try."""
 
     name: str
-    """As it was asked for."""
+    """Name as given by the user."""
     field: Field | None
-    """None: the GPU."""
+    """Plan field; None for the GPU."""
     values: tuple[Any, ...]
 
 
 class Cell(Frozen):
-    """One combination. Sizes are bytes."""
+    """One combination of values. Sizes are bytes."""
 
     changes: dict[str, Any]
-    """By the names of the axes."""
+    """Values by the names of the axes."""
     budget: Budget | None
-    """Of the worst phase of the step, or of the evaluation where that is worse; None where it cannot be estimated."""
+    """Budget of the worst phase of the step, or of the evaluation if that is worse; None if it cannot be estimated."""
     phase: str
     verdict: str | None
-    """fits, tight, does not fit; None without an estimate or a capacity."""
-    compared: tuple[tuple[str, Budget, str | None], ...] = ()
-    """All the phases among which it is the worst, from the best on: name, budget and verdict."""
+    """fits, tight, probably does not fit, does not fit; None without an estimate or a capacity."""
+    phases: tuple[tuple[str, Budget, str | None], ...] = ()
+    """All compared phases, from the best to the worst: name, budget and verdict."""
 
 
-def axes(words: Sequence[str]) -> list[Axis]:
-    """The axes of the command line's words. Raises UsageError."""
-    from cfglint_train.plan.typed_values import read_value
-    from cfglint_train.whatif import words as words_of
+def parse_axes(arguments: Sequence[str]) -> list[Axis]:
+    """Parse the axes of the command line. Raise UsageError for an invalid one."""
+    from cfglint_train.plan.typed_values import parse_value
+    from cfglint_train.whatif import words as allowed_words
 
-    found: list[Axis] = []
-    for word in words:
+    axes: list[Axis] = []
+    for word in arguments:
         name, sign, text = word.partition("=")
         field = NAMES.get(name.replace("-", "_"), name)
         if not sign or not text:
-            raise UsageError(f"--what-if {word}: expected AXIS=VALUE,VALUE, such as micro_batch=1,2,4")
-        if any((axis.field or GPU) == field for axis in found):
+            raise UsageError(f"--what-if {word}: expected AXIS=VALUE,VALUE, for example micro_batch=1,2,4")
+        if any((axis.field or GPU) == field for axis in axes):
             raise UsageError(f"--what-if {word}: {field} is given twice")
         if field == GPU:
-            found.append(Axis(name, None, tuple(_card(word, item) for item in text.split(","))))
+            axes.append(Axis(name, None, tuple(_parse_card(word, item) for item in text.split(","))))
             continue
         if field not in FIELDS:
             from difflib import get_close_matches
 
             near = get_close_matches(name.replace("-", "_"), [*NAMES, GPU, *FIELDS], 1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise UsageError(f"--what-if {word}: an axis is a plan field, {GPU} or one of {', '.join(NAMES)}{hint}")
+            raise UsageError(
+                f"--what-if {word}: an axis must be a plan field, {GPU} or one of {', '.join(NAMES)}{hint}"
+            )
         try:
-            values = tuple(read_value(field, item) for item in text.split(","))
-            words_of.check_axis(field, values)
+            values = tuple(parse_value(field, item) for item in text.split(","))
+            allowed_words.check_axis(field, values)
         except UsageError as error:
             raise UsageError(f"--what-if {word}: {error}") from None
-        found.append(Axis(name, field, values))
+        axes.append(Axis(name, field, values))
     cells = 1
-    for axis in found:
+    for axis in axes:
         cells *= len(axis.values)
-    if cells > MOST:
-        raise UsageError(f"--what-if: {cells} combinations are more than {MOST}")
-    return found
+    if cells > MAX_CELLS:
+        raise UsageError(f"--what-if: {cells} combinations exceed the maximum of {MAX_CELLS}")
+    return axes
 
 
-def _card(word: str, text: str) -> str:
-    """The name of a GPU in the table, or a size of memory as it is written. Raises UsageError."""
+def _parse_card(word: str, text: str) -> str:
+    """Return the name of a GPU in the table, or a size of memory as written. Raise UsageError otherwise."""
     try:
-        return capacity(text)[0] or text
+        return parse_capacity(text)[0] or text
     except SizeError as error:
         raise UsageError(f"--what-if {word}: {error}") from None
 
 
-def value_of(run: Changeable, axis: Axis) -> Any:
-    """What a run has now."""
+def get_value(run: Changeable, axis: Axis) -> Any:
+    """Return the present value of a run."""
     return run.hardware.gpu if axis.field is None else run.plan.get(axis.field)
 
 
-def _at(run: Changeable, wanted: Sequence[Axis], values: Sequence[Any]) -> Any:
-    """The run with the values of a cell."""
-    changes = {axis.field: value for axis, value in zip(wanted, values) if axis.field is not None}
-    for axis, value in zip(wanted, values):
+def _apply_values(run: Changeable, axes: Sequence[Axis], values: Sequence[Any]) -> Any:
+    """Return the run with the values of a cell."""
+    changes = {axis.field: value for axis, value in zip(axes, values) if axis.field is not None}
+    for axis, value in zip(axes, values):
         if axis.field is None:
-            run = run.on(value)
-    return run.changed(changes)
+            run = run.replace_gpu(value)
+    return run.replace_fields(changes)
 
 
-def grid(run: Changeable, wanted: Sequence[Axis]) -> Iterator[Cell]:
-    """Every combination, the last axis first to change."""
-    evaluates = any(axis.field in _OF_EVALUATION for axis in wanted)
-    for values in _product([axis.values for axis in wanted]):
-        changed = _at(run, wanted, values)
-        names = {axis.name: value for axis, value in zip(wanted, values)}
-        capacity = changed.hardware.capacity("gpu")
-        found = [
-            (phase.name, phase.gpu, verdict(phase.gpu, capacity) if capacity is not None else None)
-            for phase in _compared(changed, evaluates)
+def generate_cells(run: Changeable, axes: Sequence[Axis]) -> Iterator[Cell]:
+    """Yield every combination; the last axis varies fastest."""
+    evaluates = any(axis.field in _EVALUATION_FIELDS for axis in axes)
+    for values in _generate_combinations([axis.values for axis in axes]):
+        changed = _apply_values(run, axes, values)
+        names = {axis.name: value for axis, value in zip(axes, values)}
+        capacity = changed.hardware.get_capacity("gpu")
+        outcomes = [
+            (phase.name, phase.gpu, compute_verdict(phase.gpu, capacity) if capacity is not None else None)
+            for phase in _select_phases(changed, evaluates)
             if phase.gpu is not None
         ]
-        if not any(name in _STEP for name, _, _ in found):
+        if not any(name in _STEP_PHASES for name, _, _ in outcomes):
             yield Cell(names, None, "", None)
             continue
-        found.sort(key=lambda one: (VERDICTS.index(one[2]) if one[2] is not None else 0, one[1].expected))
-        name, budget, outcome = found[-1]
-        yield Cell(names, budget, name, outcome, tuple(found))
+        outcomes.sort(
+            key=lambda outcome_row: (
+                VERDICTS.index(outcome_row[2]) if outcome_row[2] is not None else 0,
+                outcome_row[1].expected,
+            )
+        )
+        name, budget, outcome = outcomes[-1]
+        yield Cell(names, budget, name, outcome, tuple(outcomes))
 
 
-def _compared(run: Changeable, evaluates: bool) -> list[Phase]:
-    """The phases of a step, and the evaluation where the files, or the axes, have one."""
+def _select_phases(run: Changeable, evaluates: bool) -> list[Phase]:
+    """Return the phases of a step, and the evaluation if the files or the axes enable it."""
     evaluates = evaluates or run.plan.eval.enabled is True
-    return [phase for phase in run.estimate.phases if phase.name in _STEP or (evaluates and phase.name == EVALUATION)]
+    return [
+        phase for phase in run.estimate.phases if phase.name in _STEP_PHASES or (evaluates and phase.name == EVALUATION)
+    ]
 
 
-_STEP: Final = ("forward", "backward", "optimizer step")
+_STEP_PHASES: Final = ("forward", "backward", "optimizer step")
 EVALUATION: Final = "eval"
-_OF_EVALUATION: Final[frozenset[Field]] = frozenset((
+_EVALUATION_FIELDS: Final[frozenset[Field]] = frozenset((
     "activations.fused_evaluation", "batch.eval_micro", "eval.enabled", "eval.strategy", "sequence.eval_length",
 ))  # fmt: skip
-"""Fields on which the memory of an evaluation alone rests: an axis of them asks for it."""
+"""Fields that affect only the memory of an evaluation: an axis of them includes the evaluation."""
 
 
-def _product(values: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+def _generate_combinations(values: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
     if not values:
         yield ()
         return
     for first in values[0]:
-        for rest in _product(values[1:]):
+        for rest in _generate_combinations(values[1:]):
             yield (first, *rest)
 
 
-def table(run: Changeable, wanted: Sequence[Axis], width: int | None = None) -> Iterator[str]:
-    """Yield the grid: rows for all axes but the last, columns for the last; a row for each cell if those lines are
-    longer than the terminal is wide.
+def render_table(run: Changeable, axes: Sequence[Axis], width: int | None = None) -> Iterator[str]:
+    """Yield the lines of the grid.
+
+    Rows are combinations of all axes but the last, columns are values of the last. If these lines are wider than the
+    terminal, each cell gets a row.
     """
-    cells = list(grid(run, wanted))
-    lines = list(_columns(cells, wanted))
+    cells = list(generate_cells(run, axes))
+    lines = list(_render_columns(cells, axes))
     if width is not None and max(map(len, lines)) > width:
-        heads = [", ".join(f"{name} {_shown(value)}" for name, value in cell.changes.items()) for cell in cells]
-        margin = max(map(len, heads))
-        lines = [f"  {head:<{margin}}  {_cell(cell)}" for head, cell in zip(heads, cells)]
+        labels = [", ".join(f"{name} {_format_value(value)}" for name, value in cell.changes.items()) for cell in cells]
+        margin = max(map(len, labels))
+        lines = [f"  {label:<{margin}}  {_format_cell(cell)}" for label, cell in zip(labels, cells)]
     yield from lines
-    for name in without_effect(cells, wanted):
+    for name in find_idle_axes(cells, axes):
         yield f"  {name} has no effect on this estimate"
 
 
-def _columns(cells: Sequence[Cell], wanted: Sequence[Axis]) -> Iterator[str]:
-    last = wanted[-1]
-    heads = [f"{last.name} {_shown(value)}" for value in last.values]
-    width = max(24, *(len(head) + 2 for head in heads), *(len(_cell(cell)) for cell in cells))
-    lead = [", ".join(f"{axis.name} {_shown(cells[start].changes[axis.name])}" for axis in wanted[:-1])
+def _render_columns(cells: Sequence[Cell], axes: Sequence[Axis]) -> Iterator[str]:
+    last = axes[-1]
+    heads = [f"{last.name} {_format_value(value)}" for value in last.values]
+    width = max(24, *(len(head) + 2 for head in heads), *(len(_format_cell(cell)) for cell in cells))
+    row_labels = [", ".join(f"{axis.name} {_format_value(cells[start].changes[axis.name])}" for axis in axes[:-1])
             for start in range(0, len(cells), len(last.values))]  # fmt: skip
-    margin = max((len(text) for text in lead), default=0)
+    margin = max((len(text) for text in row_labels), default=0)
     yield (f"  {'':<{margin}}" + "".join(f"  {head:<{width}}" for head in heads)).rstrip()
-    for number, text in enumerate(lead):
+    for number, text in enumerate(row_labels):
         row = cells[number * len(last.values) : (number + 1) * len(last.values)]
-        yield (f"  {text:<{margin}}" + "".join(f"  {_cell(cell):<{width}}" for cell in row)).rstrip()
+        yield (f"  {text:<{margin}}" + "".join(f"  {_format_cell(cell):<{width}}" for cell in row)).rstrip()
 
 
-def without_effect(cells: Sequence[Cell], wanted: Sequence[Axis]) -> list[str]:
-    """The axes along which no estimate differs; none where nothing could be estimated."""
+def find_idle_axes(cells: Sequence[Cell], axes: Sequence[Axis]) -> list[str]:
+    """Return the axes along which no estimate differs; empty if nothing could be estimated."""
     idle = []
-    for axis in wanted:
-        alike: dict[str, set[Any]] = {}
+    for axis in axes:
+        results_by_rest: dict[str, set[Any]] = {}
         for cell in cells:
             rest = repr({name: value for name, value in cell.changes.items() if name != axis.name})
-            figures = tuple(sorted((one.expected, one.low, one.high) for _, one, _ in cell.compared))
-            alike.setdefault(rest, set()).add((figures, cell.verdict))
-        if len(axis.values) > 1 and all(len(found) == 1 for found in alike.values()):
+            figures = tuple(sorted((budget.expected, budget.low, budget.high) for _, budget, _ in cell.phases))
+            results_by_rest.setdefault(rest, set()).add((figures, cell.verdict))
+        if len(axis.values) > 1 and all(len(results) == 1 for results in results_by_rest.values()):
             idle.append(axis.name)
     return idle if any(cell.budget is not None for cell in cells) else []
 
 
-def _cell(cell: Cell) -> str:
-    """The step; behind it the evaluation, where that is worse."""
+def _format_cell(cell: Cell) -> str:
+    """Format the step, followed by the evaluation if that is worse."""
     if cell.budget is None:
-        return "not known"
+        return "unknown"
     if cell.phase != EVALUATION:
-        return _amount(cell.budget, cell.verdict)
-    *_, (_, budget, outcome) = (one for one in cell.compared if one[0] in _STEP)
-    return f"{_amount(budget, outcome)}; evaluation {_amount(cell.budget, cell.verdict).lstrip()}"
+        return _format_amount(cell.budget, cell.verdict)
+    *_, (_, budget, outcome) = (row for row in cell.phases if row[0] in _STEP_PHASES)
+    return f"{_format_amount(budget, outcome)}; evaluation {_format_amount(cell.budget, cell.verdict).lstrip()}"
 
 
-def _amount(budget: Budget, outcome: str | None) -> str:
+def _format_amount(budget: Budget, outcome: str | None) -> str:
     return f"{budget.expected / 2**30:7.1f} GiB {outcome or ''}".rstrip()
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
 
 
-def document(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """The grid as plain values; sizes in bytes."""
+def build_document(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Return the grid as plain values; sizes are bytes."""
     return [
         {
             "changes": cell.changes,

@@ -1,8 +1,9 @@
-"""A plan that is stated as JSON rather than read from a configuration: `cfglint estimate --plan FILE.json`.
+"""Plans from a JSON file instead of a configuration: `cfglint estimate --plan FILE.json`.
 
-The object holds plan fields, either by group (`{"batch": {"micro": 4}}`) or by dotted name (`{"batch.micro": 4}`), and
-beside them `hardware` (gpu, gpu-memory, host-memory, disk) and, for a model that the catalogue does not know,
-`model_config` (the object of its config.json). `docs/plan-file.md` lists the fields; it is made from `plan/fields.py`.
+The object holds plan fields, either by group (`{"batch": {"micro": 4}}`) or by dotted name (`{"batch.micro": 4}`). It
+may also have `hardware` (gpu, gpu-memory, host-memory, disk) and, for a model that the catalogue does not have,
+`model_config` (the object of its config.json). `docs/plan-file.md`, which is generated from `plan/fields.py`, lists the
+fields.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.hardware.catalogue import Hardware, UnknownHardware, hardware_from
-from cfglint_train.hardware.gpus import capacity
+from cfglint_train.hardware.catalogue import Hardware, UnknownHardware, build_hardware
+from cfglint_train.hardware.gpus import parse_capacity
 from cfglint_train.memory.budget import Estimate
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.certainty import Assumption
 from cfglint_train.plan.fields import FIELDS, Plan
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.origin import Origin, Value
-from cfglint_train.plan.typed_values import field_named, field_value
+from cfglint_train.plan.origin import FieldValue, Origin
+from cfglint_train.plan.typed_values import convert_value, parse_field
 from cfglint_train.settings.cluster_facts import CLUSTER_FACTS, HARDWARE_FACTS
 from cfglint_train.whatif import words
 
@@ -32,8 +33,8 @@ MODEL_CONFIG: Final = "model_config"
 HARDWARE: Final = "hardware"
 
 
-class Planned(Frozen):
-    """A stated plan with its estimate; reports show it like a run."""
+class StatedPlan(Frozen):
+    """A plan from a JSON file with its estimate. Reports treat it like a run."""
 
     path: str
     plan: Plan
@@ -43,52 +44,53 @@ class Planned(Frozen):
 
     @property
     def title(self) -> str:
-        """What is behind the path in a report."""
+        """Text after the path in a report."""
         return "a stated plan"
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """The GPU, where it is not named; what a plan does not state is not assumed."""
+        """The GPU, if it is not named. Other facts that a plan does not state are not assumed."""
         origin = self.hardware.gpu_origin
         return (Assumption("gpu", self.hardware.gpu, origin.note),) if origin.kind == "assumed" else ()
 
     @property
-    def judgements(self) -> dict[Any, Any]:
-        """What verdicts were asked for before: they are not kept."""
+    def verdicts(self) -> dict[Any, Any]:
+        """Cache of verdicts, which is not kept here."""
         return {}
 
-    def stated(self, field: Field) -> bool:
+    def is_stated(self, field: Field) -> bool:
         """Return whether the plan has a value for a field."""
         return self.plan.get(field) is not None
 
-    def spell(self, field: Field) -> str:
-        """A field's name in the file."""
+    def spell_key(self, field: Field) -> str:
+        """Return a field's name in the file."""
         return f'"{field}" in the plan'
 
-    def on(self, gpu: str) -> Planned:
-        """The same on another GPU, by its name or the size of its memory."""
-        name, size = capacity(gpu)
+    def replace_gpu(self, gpu: str) -> StatedPlan:
+        """Return a copy with another GPU, given by its name or the size of its memory."""
+        name, size = parse_capacity(gpu)
         hardware = self.hardware._replace(gpu=name, gpu_bytes=size)
-        return self._replace(hardware=hardware, estimate=_estimate(self.plan, self.architecture, hardware))
+        return self._replace(hardware=hardware, estimate=_estimate_plan(self.plan, self.architecture, hardware))
 
-    def changed(self, changes: Mapping[Field, Any]) -> Planned:
-        """The same with other values of some fields."""
-        plan = self.plan.with_(dict(changes))
-        return self._replace(plan=plan, estimate=_estimate(plan, self.architecture, self.hardware))
+    def replace_fields(self, changes: Mapping[Field, Any]) -> StatedPlan:
+        """Return a copy with other values of some fields."""
+        plan = self.plan.replace(dict(changes))
+        return self._replace(plan=plan, estimate=_estimate_plan(plan, self.architecture, self.hardware))
 
 
-def read(
+def read_plan_file(
     path: str,
     facts: Mapping[str, str] | None = None,
     model_config: Mapping[str, Any] | None = None,
     online: bool = False,
-) -> Planned:
-    """The plan of a file; `facts` and `model_config` are flags that win over it. `online`: the Hub may be asked for a
-    model that is unknown here. Raises UsageError and OSError.
+) -> StatedPlan:
+    """Read the plan of a file. Raise UsageError or OSError.
+
+    `facts` and `model_config` are flags that override the file. `online`: an unknown model may be looked up on the Hub.
     """
     source = regular_files.read_anywhere(path)
     if len(source) > regular_files.MAX_BYTES:
-        raise UsageError(f"{path}: larger than {regular_files.MAX_BYTES >> 20} MiB, too large for a plan")
+        raise UsageError(f"{path}: a plan file can have at most {regular_files.MAX_BYTES >> 20} MiB")
     try:
         content = json.loads(source.decode("utf-8-sig", "replace"))
     except (ValueError, RecursionError) as error:
@@ -97,36 +99,36 @@ def read(
         raise UsageError(f"{path}: a plan must be a JSON object")
     if model_config is not None:
         content = {**content, MODEL_CONFIG: model_config}
-    return stated(content, path, facts or {}, online)
+    return parse_plan(content, path, facts or {}, online)
 
 
-def stated(
+def parse_plan(
     content: Mapping[str, Any], path: str = "plan", facts: Mapping[str, str] | None = None, online: bool = False
-) -> Planned:
-    """The plan of an object. Raises UsageError."""
+) -> StatedPlan:
+    """Parse the plan of an object. Raise UsageError if it is invalid."""
     try:
-        fields, rest = _flat(content)
-        given = {**rest.get(HARDWARE, {}), **(facts or {})}
+        fields, rest = _split_content(content)
+        hardware_facts = {**rest.get(HARDWARE, {}), **(facts or {})}
         for name, field in CLUSTER_FACTS.items():
-            if name in given:
-                fields[field] = _count(name, given.pop(name))
-        plan = Plan().with_({field: field_value(field, value) for field, value in fields.items()})
+            if name in hardware_facts:
+                fields[field] = _parse_count(name, hardware_facts.pop(name))
+        plan = Plan().replace({field: convert_value(field, value) for field, value in fields.items()})
         for field in fields:
-            words.check(field, (plan.get(field),))
-        hardware = _hardware(given)
+            words.check_values(field, (plan.get(field),))
+        hardware = _build_hardware(hardware_facts)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
-    architecture = _architecture(plan, rest.get(MODEL_CONFIG), path, online)
-    return Planned(path, plan, architecture, hardware, _estimate(plan, architecture, hardware))
+    architecture = _find_architecture(plan, rest.get(MODEL_CONFIG), path, online)
+    return StatedPlan(path, plan, architecture, hardware, _estimate_plan(plan, architecture, hardware))
 
 
-def _estimate(plan: Plan, architecture: Architecture | None, hardware: Hardware) -> Estimate:
+def _estimate_plan(plan: Plan, architecture: Architecture | None, hardware: Hardware) -> Estimate:
     from cfglint_train.memory.estimate import estimate
 
     return estimate(plan, architecture, hardware)
 
 
-def _flat(content: Mapping[str, Any]) -> tuple[dict[Field, Any], dict[str, dict[str, Any]]]:
+def _split_content(content: Mapping[str, Any]) -> tuple[dict[Field, Any], dict[str, dict[str, Any]]]:
     groups = {field.partition(".")[0] for field in FIELDS}
     fields: dict[Field, Any] = {}
     rest: dict[str, dict[str, Any]] = {}
@@ -135,45 +137,47 @@ def _flat(content: Mapping[str, Any]) -> tuple[dict[Field, Any], dict[str, dict[
         if key in (HARDWARE, MODEL_CONFIG):
             if not isinstance(value, dict):
                 raise UsageError(f"{key} must be an object")
-            known = {name.replace("_", "-"): item for name, item in value.items()} if key == HARDWARE else value
-            rest[key] = {**rest.get(key, {}), **known}
+            entries = {name.replace("_", "-"): item for name, item in value.items()} if key == HARDWARE else value
+            rest[key] = {**rest.get(key, {}), **entries}
         elif plain in HARDWARE_FACTS:
             rest.setdefault(HARDWARE, {})[plain] = value
         elif key in groups:
             if not isinstance(value, dict):
                 raise UsageError(f"{key} must be an object of fields")
             for name, item in value.items():
-                fields[field_named(f"{key}.{name}")] = item
+                fields[parse_field(f"{key}.{name}")] = item
         else:
-            fields[field_named(key)] = value
+            fields[parse_field(key)] = value
     return fields, rest
 
 
-def _count(name: str, value: Any) -> int:
+def _parse_count(name: str, value: Any) -> int:
     text = str(value)
     if not text.isdigit() or int(text) < 1 or int(text) > 10**6:
         raise UsageError(f"{name} must be a positive integer, not {value!r}")
     return int(text)
 
 
-def _hardware(given: Mapping[str, Any]) -> Hardware:
-    unknown = [name for name in given if name not in HARDWARE_FACTS]
+def _build_hardware(stated_facts: Mapping[str, Any]) -> Hardware:
+    unknown = [name for name in stated_facts if name not in HARDWARE_FACTS]
     if unknown:
-        raise UsageError(f"hardware has no {unknown[0]}; known: {', '.join(HARDWARE_FACTS)}")
-    facts = {name: Value(str(value), Origin("user", note="the plan")) for name, value in given.items()}
+        raise UsageError(f"hardware has no field {unknown[0]}; known: {', '.join(HARDWARE_FACTS)}")
+    facts = {name: FieldValue(str(value), Origin("user", note="the plan")) for name, value in stated_facts.items()}
     try:
-        return hardware_from(facts)
+        return build_hardware(facts)
     except UnknownHardware as error:
         raise UsageError(str(error)) from None
 
 
-def _architecture(plan: Plan, config: Mapping[str, Any] | None, path: str, online: bool = False) -> Architecture | None:
-    """The model's shape; None where it is unknown, and where a stated `model_config` is broken."""
-    from cfglint_train.models.find import model_of
+def _find_architecture(
+    plan: Plan, config: Mapping[str, Any] | None, path: str, online: bool = False
+) -> Architecture | None:
+    """Return the model's shape, or None if it is unknown or a stated `model_config` is broken."""
+    from cfglint_train.models.find import find_plan_model
     from cfglint_train.models.local import UnreadableModelError
 
     try:
-        return model_of(plan.get, os.path.dirname(path), Roots().inside(path), config, online)
+        return find_plan_model(plan.get, os.path.dirname(path), Roots().list_allowed_folders(path), config, online)
     except UnreadableModelError as error:
         raise UsageError(str(error)) from None
     except (TypeError, ValueError, ArithmeticError, LookupError):

@@ -1,7 +1,7 @@
-"""The words that a text field takes in a stated plan and as an axis: those that an estimate knows.
+"""Words that a text field may have in a plan file and as an axis: those that an estimate distinguishes.
 
-Configurations may state others, such as an attention kernel of the Hub's. An axis of them would only repeat the numbers
-of the run, or leave its cells unknown.
+Configurations may state others, such as an attention kernel of the Hub. As an axis, such words would only repeat the
+numbers of the run, or leave cells unknown.
 """
 
 from __future__ import annotations
@@ -10,47 +10,48 @@ from collections.abc import Iterable
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.wording import did_you_mean
+from cfglint_train.foundation.wording import suggest_name
 from cfglint_train.plan.names import Field
-from cfglint_train.plan.typed_values import field_type
+from cfglint_train.plan.typed_values import get_field_type
 
 _COUNTS: Final[frozenset[Field]] = frozenset((
     "batch.micro", "batch.accumulation", "batch.eval_micro", "batch.global_", "sequence.length", "sequence.eval_length",
     "launch.nodes", "launch.gpus_per_node",
 ))  # fmt: skip
-"""Numbers of which a run has one at least."""
+"""Numbers that are at least 1 in any run."""
 
 
 def check_axis(field: Field, values: Iterable[Any]) -> None:
-    """Raise UsageError for a word that no estimate knows, a text field that no estimate compares, and a number of which
-    there is one at least.
+    """Raise UsageError if a field or its values cannot be an axis.
+
+    This is the case for a word that no estimate distinguishes, a free-text field, and a count below 1.
     """
-    from cfglint_train.plan.enumerations import choices
+    from cfglint_train.plan.enumerations import list_choices
 
     values = tuple(values)
     if field in _COUNTS and any(isinstance(value, (int, float)) and value < 1 for value in values):
         raise UsageError(f"{field} must be at least 1")
-    if field_type(field) == "str" and choices(field) is None and _known(field) is None:
-        raise UsageError(f"{field} is free text, which no estimate compares; it cannot be an axis")
-    check(field, values)
+    if get_field_type(field) == "str" and list_choices(field) is None and _list_words(field) is None:
+        raise UsageError(f"{field} cannot be an axis: it is free text, which does not affect the estimate")
+    check_values(field, values)
 
 
-def check(field: Field, values: Iterable[Any]) -> None:
-    """Raise UsageError for a word that no estimate knows, of a field that is no free text."""
-    known = _known(field)
-    if known is None:
+def check_values(field: Field, values: Iterable[Any]) -> None:
+    """Raise UsageError for a word that no estimate distinguishes, unless the field is free text."""
+    allowed = _list_words(field)
+    if allowed is None:
         return
     for value in values:
-        if value is not None and value not in known:
-            hint = did_you_mean(str(value), known, f"known: {', '.join(known)}")
+        if value is not None and value not in allowed:
+            hint = suggest_name(str(value), allowed, f"known: {', '.join(allowed)}")
             raise UsageError(f"unknown value {str(value)!r} of {field}; {hint}")
 
 
-def _known(field: Field) -> tuple[str, ...] | None:
-    """The words of a text field; None where it is free text."""
+def _list_words(field: Field) -> tuple[str, ...] | None:
+    """Return the words of a text field, or None if it is free text."""
     from cfglint_train.memory.formats import QUANTIZED_BYTES
     from cfglint_train.memory.optimizers import RULES
-    from cfglint_train.plan.enumerations import choices
+    from cfglint_train.plan.enumerations import list_choices
 
     layerwise = (f"{name}_layerwise" for name, rule in RULES.items() if "projected" in rule.kind)
     words = {
@@ -62,6 +63,6 @@ def _known(field: Field) -> tuple[str, ...] | None:
         "optimizer.name": (*sorted(RULES), *layerwise),
         "activations.attention": ("eager", "sdpa", "flash", "flash3", "flex", "xformers", "sage"),
         "model.init_device": ("meta", "cpu", "cuda"),
-        "parallel.communication": choices("precision.grads"),
+        "parallel.communication": list_choices("precision.grads"),
     }  # fmt: skip
     return words.get(field)

@@ -1,1 +1,1 @@
-"""BAT, batch arithmetic."""
+"""BAT rules: batch arithmetic."""

@@ -1,12 +1,12 @@
-"""BAT001 deepspeed-batch-identity: DeepSpeed's three batch sizes do not multiply out.
+"""BAT001 deepspeed-batch-identity: DeepSpeed's three batch sizes contradict each other, so DeepSpeed stops.
 
 ## What it does
-DeepSpeed asserts train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel
-ranks. The rule reports values that satisfy this for no number of ranks, values that do not satisfy it for the stated
-number, and a file that gives only the accumulation.
+DeepSpeed asserts that train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel
+ranks. The rule reports three mistakes: values that match no number of ranks, values that do not match the stated number
+of ranks, and a file that sets only the accumulation.
 
 ## Why is this bad?
-DeepSpeed stops with an AssertionError at initialisation, on every rank, after the model was loaded.
+DeepSpeed stops with an AssertionError on every rank during initialization, after the model was loaded.
 
 ## Example
     "train_batch_size": 100,
@@ -14,10 +14,10 @@ DeepSpeed stops with an AssertionError at initialisation, on every rank, after t
     "gradient_accumulation_steps": 4
 
 ## Use instead
-Give two of the three; the third follows. Under the Hugging Face Trainer, leave all three to "auto".
+Set two of the three; DeepSpeed computes the third. With the HF Trainer, set all three to "auto".
 
 ## Fix safety
-Safe: the file could not be used. `train_batch_size` is removed, so that it follows from the other two.
+Safe: DeepSpeed would have rejected the file. The fix removes `train_batch_size`, which follows from the other two.
 
 ## References
 deepspeed 0.19.8 `runtime/config.py` (_set_batch_related_parameters, _batch_assertion).
@@ -40,74 +40,84 @@ RULE: Final = Rule("BAT001", "deepspeed-batch-identity", "error", fix="safe", de
 
 
 _UNEVEN: Final = "the batch does not come out even over the ranks"
-"""What is refused on some nodes as on any multiple of them."""
+"""Claim that is the same for any multiple of the nodes."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per file whose sizes contradict each other."""
+    """Yield a report for every file whose batch sizes contradict each other."""
     for config in run.configs:
         framework = load(config.framework)
         if framework.traits.batch_identity is not None:
-            yield from _of(run, Batch(config, framework.title, *framework.traits.batch_identity))
+            yield from _check_batch(run, BatchKeys(config, framework.title, *framework.traits.batch_identity))
 
 
-class Batch(Frozen):
-    """A configuration that states the batch in three keys, any two of which settle the third."""
+class BatchKeys(Frozen):
+    """A config that states the batch in three keys, two of them determine the third."""
 
     config: Config
     title: str
-    whole: str
+    global_batch: str
     micro: str
     accumulation: str
 
-    def report(self, message: str, fix: bool = True, claim: str | None = None) -> Report:
-        """A report at the whole batch, which the others settle."""
+    def build_report(self, message: str, with_fix: bool = True, claim: str | None = None) -> Report:
+        """Return a report at the global batch, which the other two keys determine."""
         config = self.config
-        changes: Any = ((config, (Delete((*config.root, self.whole)),)),)
-        settled = config.has(self.micro) and config.has(self.accumulation)
-        remove = Fix("safe", f"remove `{self.whole}`, which follows from the other two", keys=changes)
+        changes: Any = ((config, (Delete((*config.root, self.global_batch)),)),)
+        is_determined = config.has(self.micro) and config.has(self.accumulation)
+        removal = Fix("safe", f"remove `{self.global_batch}`, which follows from the other two", keys=changes)
         return Report(
             message,
-            config.place(self.whole) or config.top(),
-            fix=remove if fix and settled else None,
-            minimum="followed",
+            config.find_place(self.global_batch) or config.find_top(),
+            fix=removal if with_fix and is_determined else None,
+            min_certainty="followed",
             claim=claim,
         )
 
-    def product(self, micro: int | None, accumulation: int | None) -> str:
-        """The sizes on one rank that are given, as a product."""
-        named = ((self.micro, micro), (self.accumulation, accumulation))
-        return " x ".join(f"`{name}: {value}`" for name, value in named if value is not None)
+    def format_product(self, micro: int | None, accumulation: int | None) -> str:
+        """Return the stated sizes of one rank as a product."""
+        sizes = ((self.micro, micro), (self.accumulation, accumulation))
+        return " x ".join(f"`{name}: {value}`" for name, value in sizes if value is not None)
 
 
-def _of(run: Run, batch: Batch) -> Iterator[Report]:
+def _check_batch(run: Run, batch: BatchKeys) -> Iterator[Report]:
     config = batch.config
-    whole, micro, accumulation = (_count(config, key) for key in (batch.whole, batch.micro, batch.accumulation))
-    if whole is None:
-        if micro is None and accumulation is not None and not config.has(batch.whole) and not config.has(batch.micro):
-            wants = f"{batch.title} also needs `{batch.whole}` or `{batch.micro}`"
-            place = config.place(batch.accumulation) or config.top()
-            yield Report(f"`{batch.accumulation}` alone does not define the batch: {wants}", place)
+    global_batch, micro, accumulation = (
+        _read_count(config, key) for key in (batch.global_batch, batch.micro, batch.accumulation)
+    )
+    if global_batch is None:
+        if (
+            micro is None
+            and accumulation is not None
+            and not config.has(batch.global_batch)
+            and not config.has(batch.micro)
+        ):
+            requirement = f"{batch.title} also needs `{batch.global_batch}` or `{batch.micro}`"
+            place = config.find_place(batch.accumulation) or config.find_top()
+            yield Report(f"`{batch.accumulation}` alone does not define the batch: {requirement}", place)
         return
     ranks = run.plan.data_parallel
     if micro is None and accumulation is None:
-        if ranks is not None and whole % ranks:
-            message = f"`{batch.whole}` is {whole}, not a multiple of the {ranks} data-parallel ranks"
-            yield batch.report(message, fix=False, claim=_UNEVEN)
+        if ranks is not None and global_batch % ranks:
+            message = f"`{batch.global_batch}` is {global_batch}, not a multiple of the {ranks} data-parallel ranks"
+            yield batch.build_report(message, with_fix=False, claim=_UNEVEN)
         return
     step = (micro or 1) * (accumulation or 1)
-    if whole % step:
-        yield batch.report(
-            f"`{batch.whole}` is {whole}, not a multiple of {batch.product(micro, accumulation)} on any number of ranks"
+    if global_batch % step:
+        yield batch.build_report(
+            f"`{batch.global_batch}` is {global_batch}, not a multiple of {batch.format_product(micro, accumulation)} "
+            "on any number of ranks"
         )
-    elif ranks is not None and micro is not None and accumulation is not None and whole != step * ranks:
-        product = f"{batch.product(micro, accumulation)} x {ranks} ranks = {step * ranks}"
-        yield batch.report(f"`{batch.whole}` is {whole}, but {product}")
-    elif ranks is not None and whole % (step * ranks):
-        product = f"{batch.product(micro, accumulation)} x {ranks} ranks"
-        yield batch.report(f"`{batch.whole}` is {whole}, not a multiple of {product}", fix=False, claim=_UNEVEN)
+    elif ranks is not None and micro is not None and accumulation is not None and global_batch != step * ranks:
+        product = f"{batch.format_product(micro, accumulation)} x {ranks} ranks = {step * ranks}"
+        yield batch.build_report(f"`{batch.global_batch}` is {global_batch}, but {product}")
+    elif ranks is not None and global_batch % (step * ranks):
+        product = f"{batch.format_product(micro, accumulation)} x {ranks} ranks"
+        yield batch.build_report(
+            f"`{batch.global_batch}` is {global_batch}, not a multiple of {product}", with_fix=False, claim=_UNEVEN
+        )
 
 
-def _count(config: Config, key: str) -> int | None:
+def _read_count(config: Config, key: str) -> int | None:
     value = config.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -1,21 +1,27 @@
-"""BAT002 batch-not-divisible: the global batch does not come out even over the ranks.
+"""BAT002 batch-not-divisible: the global batch cannot be divided evenly among the ranks.
 
 ## What it does
-Checks the arithmetic that each framework asserts at start or silently rounds: OpenRLHF's `train.batch_size` over
-the micro batch and the ranks of *every* group of models (actor, critic, reference, reward), OLMo's
-`global_train_batch_size` over the ranks, OLMo-core's global batch over `rank_microbatch_size` x ranks and
-both over `max_sequence_length`, and GRPO's completions over groups of `num_generations` (axolotl,
-TRL), with TRL's `generation_batch_size` over the micro batches of all ranks.
-In OpenRLHF it also reports dynamic batches whose rollout holds fewer samples than one training batch, and training
-batches that do not come out even over the ranks that see different samples.
+Checks the batch arithmetic that each framework asserts at startup or silently rounds:
+
+- OpenRLHF: `train.batch_size` must be a multiple of micro batch x ranks in *every* group of models (actor, critic,
+  reference, reward).
+- OLMo: `global_train_batch_size` must be a multiple of the ranks.
+- OLMo-core: the global batch must be a multiple of `rank_microbatch_size` x ranks, and both must be multiples of
+  `max_sequence_length`.
+- GRPO in axolotl and TRL: the completions must be a multiple of `num_generations`. In TRL, `generation_batch_size` must
+  also be a multiple of micro batch x ranks.
+
+For OpenRLHF with dynamic batches, the rule also reports rollouts with fewer samples than a training batch. It also
+reports training batches that cannot be divided evenly among the data-parallel ranks.
 
 ## Why is this bad?
-OpenRLHF's engines stop with DeepSpeed's AssertionError after every model was loaded, and the group that fails need
-not be the one that trains: the reference model's engine carries the same batch. OLMo stops in its data loader. GRPO
-refuses a number of completions that its groups do not divide.
-With dynamic batches a rollout makes `samples // batch_size` optimizer steps: where that is 0, nothing is trained,
-without a message. Each rank takes `batch_size // ranks` samples of a batch: with fewer
-samples than ranks that is 0, and the first training step crashes; else the rest is left out of each step.
+OpenRLHF stops with DeepSpeed's AssertionError after it has loaded every model. The group that fails is not always the
+one that trains: the reference model's engine has the same batch size. OLMo stops in its data loader. GRPO rejects a
+number of completions that is not a multiple of the group size.
+
+With dynamic batches, a rollout leads to `samples // batch_size` optimizer steps. If that is 0, nothing is trained, and
+there is no warning. Each rank gets `batch_size // ranks` samples of a batch. If that is 0, the first training step
+crashes. Otherwise the remainder is dropped in each step.
 
 ## Example
     --train.batch_size 128 --train.micro_batch_size 4 --ref.num_gpus_per_node 6
@@ -24,12 +30,12 @@ samples than ranks that is 0, and the first training step crashes; else the rest
     --ref.num_gpus_per_node 8
 
 ## Fix safety
-Unsafe: for GRPO the smallest change is offered: more accumulation, which makes the batch larger, or another number of
+Unsafe. For GRPO, the fix is the smallest change: more accumulation, which makes the batch larger, or another number of
 completions per prompt.
 
 ## When it does not apply
-Dynamic batches (`--train.dynamic_batch_enable`) exempt the groups that train from the micro batch. Where the number of
-ranks is not stated, only OpenRLHF's own role flags are counted.
+With dynamic batches (`--train.dynamic_batch_enable`), the micro batch is not checked for the groups that train. If the
+number of ranks is not stated, the rule uses only OpenRLHF's own flags for each role.
 
 ## References
 OpenRLHF 0.11.2 `utils/deepspeed/deepspeed.py` (setup_distributed), `trainer/ppo_utils/replay_buffer.py`
@@ -48,7 +54,7 @@ from math import gcd, lcm
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.wording import counted
+from cfglint_train.foundation.wording import format_count
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
@@ -64,120 +70,132 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per group whose batch does not come out even."""
-    if run.framework.traits.batch_divides == "groups":
-        yield from _groups(run)
-        yield from _rollouts(run)
-        yield from _dynamic(run)
-    elif run.framework.traits.batch_divides is not None:
-        yield from _whole(run)
-    yield from _completions(run)
-    yield from _tokens(run)
+    """Yield a report for every group whose batch is not divisible."""
+    if run.framework.traits.batch_divisor == "groups":
+        yield from _check_groups(run)
+        yield from _check_rollouts(run)
+        yield from _check_dynamic_batches(run)
+    elif run.framework.traits.batch_divisor is not None:
+        yield from _check_global_batch(run)
+    yield from _check_completions(run)
+    yield from _check_tokens(run)
 
 
-def _completions(run: Run) -> Iterator[Report]:
-    """GRPO: the completions come out even over groups of one prompt, and over the micro batches of all ranks."""
+def _check_completions(run: Run) -> Iterator[Report]:
+    """Yield a report if GRPO completions are not divisible by the group size or the micro batches of all ranks."""
     plan = run.plan
-    completions, group = plan.rollout.completions, plan.rollout.samples_per_prompt
-    if not completions or not group or group < 2 or _rests_on_ranks(run, completions):
+    completions, group_size = plan.rollout.completions, plan.rollout.samples_per_prompt
+    if not completions or not group_size or group_size < 2 or _is_derived_from_ranks(run, completions):
         return
-    key, name = run.spell("rollout.samples_per_prompt"), run.framework.title
-    ranks = plan.data_parallel if run.stated("launch.gpus_per_node") else 1  # of one, where nothing states more
+    key, name = run.spell_key("rollout.samples_per_prompt"), run.framework.title
+    ranks = plan.data_parallel if run.is_stated("launch.gpus_per_node") else 1  # a single rank if no file states more
     unit = (plan.batch.micro or 0) * (ranks or 0)
-    if run.stated("rollout.completions") and unit and completions % unit:
-        batch = run.spell("rollout.completions")
-        wanted = _nearest(completions, lcm(unit, group))
+    if run.is_stated("rollout.completions") and unit and completions % unit:
+        batch = run.spell_key("rollout.completions")
+        nearest = _find_nearest_multiple(completions, lcm(unit, group_size))
         yield Report(
-            f"`{batch}` is {completions}, not a multiple of the {unit} sequences of a micro batch on all ranks: {name} "
-            "refuses to start",
-            run.place("rollout.completions"),
-            fix=Fix("unsafe", f"{batch}: {wanted}", {"rollout.completions": wanted}),
+            f"`{batch}` is {completions}, not a multiple of the {unit} sequences in a micro batch across all ranks: "
+            f"{name} refuses to start",
+            run.find_place("rollout.completions"),
+            fix=Fix("unsafe", f"{batch}: {nearest}", {"rollout.completions": nearest}),
             claim=_UNEVEN,
         )
-    elif completions % group:
-        stated: tuple[Field, ...] = ("rollout.completions",) if run.stated("rollout.completions") else ()
+    elif completions % group_size:
+        stated_fields: tuple[Field, ...] = ("rollout.completions",) if run.is_stated("rollout.completions") else ()
         yield Report(
-            f"`{key}` is {group}, which does not divide the {counted(completions, 'completion')} of a step: {name} "
-            "refuses to start",
-            run.place(*stated, "rollout.samples_per_prompt", "batch.accumulation"),
-            fix=_divided(run, group),
-            claim=_UNEVEN if stated else None,
+            f"`{key}` is {group_size}, which does not divide the {format_count(completions, 'completion')} of a step: "
+            f"{name} refuses to start",
+            run.find_place(*stated_fields, "rollout.samples_per_prompt", "batch.accumulation"),
+            fix=_build_smallest_fix(run, group_size),
+            claim=_UNEVEN if stated_fields else None,
         )
 
 
 _UNEVEN: Final = "the completions do not come out even"
-"""What is refused of completions that are stated: no number of GPUs makes them come out even over the groups."""
+"""Claim about stated completions: no number of GPUs makes them divisible by the group size."""
 _UNEVEN_BATCH: Final = "the batch does not come out even over the ranks"
-"""What is refused of a batch, on some nodes as on any multiple of them."""
+"""Claim about a batch that is the same for any multiple of the nodes."""
 
 
-def _rests_on_ranks(run: Run, completions: int) -> bool:
-    """Whether the completions are those of a number of GPUs that is not stated."""
+def _is_derived_from_ranks(run: Run, completions: int) -> bool:
+    """Return whether the number of completions follows from an unstated number of GPUs."""
     gpus = run.plan.launch.gpus_per_node
-    if gpus is None or run.stated("launch.gpus_per_node"):
+    if gpus is None or run.is_stated("launch.gpus_per_node"):
         return False
-    return run.changed({"launch.gpus_per_node": gpus + 1}).plan.rollout.completions != completions
+    return run.replace_fields({"launch.gpus_per_node": gpus + 1}).plan.rollout.completions != completions
 
 
-def _divided(run: Run, group: int) -> Fix | None:
-    """The smallest change with which the completions come out even, of those that the framework's files can say."""
-    found: list[tuple[float, str, Field, int]] = []
-    near = sorted(range(2, 2 * group), key=lambda number: (abs(number - group), number))
-    for field in _COUNTED:
-        present = run.plan.get(field)
-        more = range(present + 1, present + group + 1) if present else range(0)
-        values: Sequence[int] = near if field == "rollout.samples_per_prompt" else more
-        number = next((one for one in values if _is_even(run, field, one)), None)
-        if number is not None and not (field == "batch.micro" and found):
-            found.append((max(number / present, present / number), f"{run.spell(field)}: {number}", field, number))
-    found.sort(key=lambda one: (run.framework.unwritten(one[2]) is not None, one[0]))
-    if not found or run.framework.unwritten(found[0][2]) is not None:
+def _build_smallest_fix(run: Run, group_size: int) -> Fix | None:
+    """Return the smallest change that makes the completions divisible and that the framework's files can express."""
+    options: list[tuple[float, str, Field, int]] = []
+    candidates = sorted(range(2, 2 * group_size), key=lambda number: (abs(number - group_size), number))
+    for field in _ADJUSTABLE_FIELDS:
+        present_value = run.plan.get(field)
+        larger_values = range(present_value + 1, present_value + group_size + 1) if present_value else range(0)
+        values: Sequence[int] = candidates if field == "rollout.samples_per_prompt" else larger_values
+        number = next((candidate for candidate in values if _is_divisible(run, field, candidate)), None)
+        if number is not None and not (field == "batch.micro" and options):
+            options.append(
+                (
+                    max(number / present_value, present_value / number),
+                    f"{run.spell_key(field)}: {number}",
+                    field,
+                    number,
+                )
+            )
+    options.sort(key=lambda candidate: (run.framework.explain_unwritable(candidate[2]) is not None, candidate[0]))
+    if not options or run.framework.explain_unwritable(options[0][2]) is not None:
         return None
-    _, _, field, number = found[0]
-    return Fix("unsafe", ", or ".join(words for _, words, _, _ in found), {field: number})
+    _, _, field, number = options[0]
+    return Fix("unsafe", ", or ".join(words for _, words, _, _ in options), {field: number})
 
 
-_COUNTED: Final[tuple[Field, ...]] = ("batch.accumulation", "rollout.samples_per_prompt", "batch.micro")
-"""What the completions come out even with; a larger micro batch needs memory, and is for where nothing else does."""
+_ADJUSTABLE_FIELDS: Final[tuple[Field, ...]] = ("batch.accumulation", "rollout.samples_per_prompt", "batch.micro")
+"""Fields that can make the completions divisible. A larger micro batch needs memory, so it is the last resort."""
 
 
-def _is_even(run: Run, field: Field, number: int) -> bool:
-    """Whether the completions come out even over the groups once a field has another value."""
-    rollout = run.changed({field: number}).plan.rollout
+def _is_divisible(run: Run, field: Field, number: int) -> bool:
+    """Return whether the group size divides the completions after a field is changed."""
+    rollout = run.replace_fields({field: number}).plan.rollout
     return bool(rollout.completions and rollout.samples_per_prompt) and (
         rollout.completions % rollout.samples_per_prompt == 0  # type: ignore[operator]
     )
 
 
-def _tokens(run: Run) -> Iterator[Report]:
-    """OLMo-core: a batch in tokens is a whole number of sequences. The global one is a multiple of the micro batch,
-    which is one: it is refused on any number of ranks.
+def _check_tokens(run: Run) -> Iterator[Report]:
+    """Yield a report for every OLMo-core batch in tokens that is not a whole number of sequences.
+
+    The global batch must be a multiple of the micro batch, which must itself be whole, so it is rejected on any number
+    of ranks.
     """
     plan, length = run.plan, run.plan.sequence.length
-    ranks = plan.data_parallel if run.stated("launch.gpus_per_node") else 1
-    step = (plan.batch.micro or 1) * (ranks or 1)
+    ranks = plan.data_parallel if run.is_stated("launch.gpus_per_node") else 1
+    sequences_per_step = (plan.batch.micro or 1) * (ranks or 1)
     batches: tuple[tuple[Field, int | None, int], ...] = (
         ("batch.micro_tokens", plan.batch.micro_tokens, 1),
-        ("batch.global_tokens", plan.batch.global_tokens, step),
+        ("batch.global_tokens", plan.batch.global_tokens, sequences_per_step),
     )
     for field, tokens, sequences in batches:
         if not tokens or not length or tokens % length == 0:
             continue
-        key, unit = run.spell(field), run.spell("sequence.length")
-        wanted = _nearest(tokens, length * sequences) if sequences > 1 else max(1, tokens // length) * length
+        key, unit = run.spell_key(field), run.spell_key("sequence.length")
+        nearest = (
+            _find_nearest_multiple(tokens, length * sequences) if sequences > 1 else max(1, tokens // length) * length
+        )
         yield Report(
-            f"`{key}` is {tokens:,} tokens, which is not a multiple of `{unit}` ({length:,}): the run is refused",
-            run.place(field, "sequence.length"),
-            help=f"{key}: {wanted:,}",
+            f"`{key}` is {tokens:,} tokens, not a multiple of `{unit}` ({length:,}): {run.framework.title} "
+            "refuses to start",
+            run.find_place(field, "sequence.length"),
+            help=f"set `{key}` to {nearest:,}",
         )
 
 
-def _groups(run: Run) -> Iterator[Report]:
+def _check_groups(run: Run) -> Iterator[Report]:
     plan = run.plan
-    whole, micro = plan.batch.global_, plan.batch.micro
-    if whole is None or micro is None or micro < 1:
+    global_batch, micro = plan.batch.global_, plan.batch.micro
+    if global_batch is None or micro is None or micro < 1:
         return
-    groups = {f"the trained model{_on_one_node(run)}": plan.world} if not plan.model.roles else {}
+    groups = {f"the trained model{_format_node_note(run)}": plan.world_size} if not plan.model.roles else {}
     for role in plan.model.roles or ():
         if (
             role.nodes
@@ -188,100 +206,111 @@ def _groups(run: Run) -> Iterator[Report]:
             groups[f"the {role.name}'s group"] = role.nodes * role.gpus_per_node
     if not plan.model.roles and plan.batch.tokens_per_gpu:
         return
-    # OpenRLHF multiplies the batch by ring and tensor size, and DeepSpeed divides by all ranks.
-    others = (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
-    batch, each = run.spell("batch.global_"), run.spell("batch.micro")
-    scaled = f"`{batch}` is {whole}{f' x {others}' if others > 1 else ''}"
-    place = run.place("batch.global_", "batch.micro")
-    units = [micro * ranks // gcd(micro * ranks, others) for ranks in groups.values() if ranks]
+    # OpenRLHF multiplies the batch by the ring and tensor sizes, and DeepSpeed divides it by all ranks.
+    model_parallel_size = (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
+    batch, micro_key = run.spell_key("batch.global_"), run.spell_key("batch.micro")
+    scaled_batch = f"`{batch}` is {global_batch}{f' x {model_parallel_size}' if model_parallel_size > 1 else ''}"
+    place = run.find_place("batch.global_", "batch.micro")
+    units = [micro * ranks // gcd(micro * ranks, model_parallel_size) for ranks in groups.values() if ranks]
     if not units:
         return
-    wanted = f"the nearest value that divides is `{batch}: {_nearest(whole, lcm(*units))}`"
-    if (whole * others) % micro:
+    advice = f"set `{batch}` to {_find_nearest_multiple(global_batch, lcm(*units))}, the nearest valid value"
+    if (global_batch * model_parallel_size) % micro:
         yield Report(
-            f"{scaled}, not a multiple of `{each}: {micro}` on any number of ranks",
+            f"{scaled_batch}, not a multiple of `{micro_key}: {micro}` on any number of ranks",
             place,
-            minimum="followed",
-            help=wanted,
+            min_certainty="followed",
+            help=advice,
         )
         return
     for ranks in dict.fromkeys(filter(None, groups.values())):
-        if (whole * others) % (micro * ranks):
+        if (global_batch * model_parallel_size) % (micro * ranks):
             names = " and ".join(name for name, count in groups.items() if count == ranks)
             yield Report(
-                f"{scaled}, not a multiple of `{each}: {micro}` x the {ranks} ranks of {names}",
+                f"{scaled_batch}, not a multiple of `{micro_key}: {micro}` x the {ranks} ranks of {names}",
                 place,
-                minimum="followed",
-                help=wanted,
+                min_certainty="followed",
+                help=advice,
                 claim=_UNEVEN_BATCH,
             )
 
 
-def _on_one_node(run: Run) -> str:
-    """How ranks are named that are those of one node, where the number of nodes is not stated."""
-    origin = run.origin("launch.nodes")
-    return " on one node, and on any number of such nodes" if origin is None or origin.kind == "assumed" else ""
+def _format_node_note(run: Run) -> str:
+    """Return the note for ranks of one node if the number of nodes is not stated."""
+    origin = run.get_origin("launch.nodes")
+    return " on one node, or on any number of such nodes" if origin is None or origin.kind == "assumed" else ""
 
 
-def _rollouts(run: Run) -> Iterator[Report]:
-    """Dynamic batches: a rollout holds one training batch at least, else no step is made of it."""
+def _check_rollouts(run: Run) -> Iterator[Report]:
+    """Yield a report if a rollout with dynamic batches is smaller than a training batch, so no step is made."""
     plan = run.plan
-    prompts, each, whole = plan.rollout.batch, plan.rollout.samples_per_prompt, plan.batch.global_
-    if not plan.batch.tokens_per_gpu or not prompts or not each or not whole or prompts * each >= whole:
+    prompts, samples_per_prompt, global_batch = plan.rollout.batch, plan.rollout.samples_per_prompt, plan.batch.global_
+    if (
+        not plan.batch.tokens_per_gpu
+        or not prompts
+        or not samples_per_prompt
+        or not global_batch
+        or prompts * samples_per_prompt >= global_batch
+    ):
         return
-    batch, rollout = run.spell("batch.global_"), run.spell("rollout.batch")
+    batch, rollout = run.spell_key("batch.global_"), run.spell_key("rollout.batch")
     yield Report(
-        f"a rollout is {rollout} {prompts:,} x {each} = {prompts * each:,} samples, fewer than {batch} {whole:,}: with "
-        "dynamic batches no optimizer step is made, and nothing is trained",
-        run.place("rollout.batch", "batch.global_"),
-        help=f"{batch}: {prompts * each}, or more prompts per rollout",
+        f"a rollout of `{rollout}` {prompts:,} x {samples_per_prompt} = {prompts * samples_per_prompt:,} samples is "
+        f"smaller than `{batch}` {global_batch:,}: with dynamic batches, nothing is trained",
+        run.find_place("rollout.batch", "batch.global_"),
+        help=f"set `{batch}` to {prompts * samples_per_prompt}, or use more prompts per rollout",
     )
 
 
-def _dynamic(run: Run) -> Iterator[Report]:
-    """Dynamic batches: each rank of a group that trains takes the same whole number of samples."""
+def _check_dynamic_batches(run: Run) -> Iterator[Report]:
+    """Yield a report for every trained group whose ranks cannot take the same number of samples (dynamic batches)."""
     plan = run.plan
-    whole, others = plan.batch.global_, (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
-    if not plan.batch.tokens_per_gpu or not whole:
+    global_batch, model_parallel_size = plan.batch.global_, (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
+    if not plan.batch.tokens_per_gpu or not global_batch:
         return
-    key = run.spell("batch.global_")
+    key = run.spell_key("batch.global_")
     groups = [role for role in plan.model.roles or () if role.trained and role.nodes and role.gpus_per_node]
     for role in groups:
-        ranks = (role.nodes or 0) * (role.gpus_per_node or 0) // others
-        if not ranks or whole % ranks == 0:
+        ranks = (role.nodes or 0) * (role.gpus_per_node or 0) // model_parallel_size
+        if not ranks or global_batch % ranks == 0:
             continue
-        fewer = whole < ranks
-        left = "the first training step crashes" if fewer else f"{whole % ranks} are left out of each step"
+        is_too_small = global_batch < ranks
+        consequence = (
+            "the first training step crashes"
+            if is_too_small
+            else f"each step drops {format_count(global_batch % ranks, 'sample')}"
+        )
         yield Report(
-            f"`{key}` is {whole:,}, {'less than' if fewer else 'not a multiple of'} the {ranks:,} data-parallel ranks "
-            f"of the {role.name}'s group: with dynamic batches {left}",
-            run.place("batch.global_"),
-            "error" if fewer else "warning",
-            minimum="followed",
-            help=f"the nearest value that divides is `{key}: {_nearest(whole, ranks)}`",
+            f"`{key}` is {global_batch:,}, {'less than' if is_too_small else 'not a multiple of'} the {ranks:,} "
+            f"data-parallel ranks of the {role.name}'s group: with dynamic batches, {consequence}",
+            run.find_place("batch.global_"),
+            "error" if is_too_small else "warning",
+            min_certainty="followed",
+            help=f"set `{key}` to {_find_nearest_multiple(global_batch, ranks)}, the nearest valid value",
         )
 
 
-def _nearest(whole: int, unit: int) -> int:
-    """The multiple of a unit, one at least, that is nearest to a number: the smallest change that divides."""
-    below = whole // unit * unit
-    return below if below and whole - below <= unit // 2 else below + unit
+def _find_nearest_multiple(number: int, unit: int) -> int:
+    """Return the positive multiple of `unit` that is nearest to a number."""
+    lower_multiple = number // unit * unit
+    return lower_multiple if lower_multiple and number - lower_multiple <= unit // 2 else lower_multiple + unit
 
 
-def _whole(run: Run) -> Iterator[Report]:
+def _check_global_batch(run: Run) -> Iterator[Report]:
     plan, ranks = run.plan, run.plan.data_parallel
-    whole = plan.batch.global_
-    if whole is None or not ranks or not run.stated("batch.global_"):
+    global_batch = plan.batch.global_
+    if global_batch is None or not ranks or not run.is_stated("batch.global_"):
         return
     unit = ranks
-    divisor = f"the {ranks} data-parallel ranks{_on_one_node(run)}"
-    if run.framework.traits.batch_divides == "micro batches" and plan.batch.micro and plan.batch.micro > 0:
-        unit, divisor = ranks * plan.batch.micro, f"{plan.batch.micro} sequences x {divisor}"
-    if whole % unit:
+    divisor = f"the {ranks} data-parallel ranks{_format_node_note(run)}"
+    if run.framework.traits.batch_divisor == "micro batches" and plan.batch.micro and plan.batch.micro > 0:
+        unit, divisor = ranks * plan.batch.micro, f"{format_count(plan.batch.micro, 'sequence')} x {divisor}"
+    if global_batch % unit:
         yield Report(
-            f"the global batch of {whole} sequences is not a multiple of {divisor}",
-            run.place("batch.global_"),
-            minimum="followed",
-            help=f"the nearest value that divides is `{run.spell('batch.global_')}: {_nearest(whole, unit)}`",
+            f"the global batch of {global_batch} sequences is not a multiple of {divisor}",
+            run.find_place("batch.global_"),
+            min_certainty="followed",
+            help=f"set `{run.spell_key('batch.global_')}` to {_find_nearest_multiple(global_batch, unit)}, the "
+            "nearest valid value",
             claim=_UNEVEN_BATCH,
         )

@@ -1,13 +1,13 @@
-"""BAT004 learning-rate-out-of-scale: Adam takes steps as large as the weights.
+"""BAT004 learning-rate-out-of-scale: the learning rate makes Adam's steps about as large as the weights.
 
 ## What it does
-Reports a learning rate of 1e-3 and more for full fine-tuning of a pretrained model with an optimizer of the Adam kind,
-and of 1e-2 and more for LoRA: supervised fine-tuning and the losses on pairs (DPO, KTO, ORPO, ...).
+Reports a learning rate of 1e-3 or more for full fine-tuning of a pretrained model with an Adam-type optimizer. For LoRA
+the limit is 1e-2. The rule covers supervised fine-tuning and preference losses (DPO, KTO, ORPO, ...).
 
 ## Why is this bad?
-Adam moves each weight by about the learning rate in each step, whatever the gradient's size, and most weights of a
-language model are of the order of 0.02. A rate near that overwrites what the model has learned within a few steps. A
-lost exponent (`1e-5` that became `1.0`) is the usual cause.
+In each step, Adam changes every weight by about the learning rate, however small the gradient is. Most weights of a
+language model have a magnitude of about 0.02. A learning rate near that value destroys what the model has learned
+within a few steps. The usual cause is a lost exponent: `1e-5` became `1.0`.
 
 ## Example
     finetuning_type: full
@@ -17,9 +17,14 @@ lost exponent (`1e-5` that became `1.0`) is the usual cause.
     learning_rate: 1.0e-5
 
 ## When it does not apply
-Silent for pretraining, models with new weights, optimizers whose rate has another meaning (SGD, Adafactor, Prodigy,
-Muon), adapters that are trained at high rates (prompt tuning, VeRA), and models below 1e9 parameters, which are tuned
-at higher rates. A model that is not known may be one of these: only a rate of 0.1 and more is reported then.
+The rule is silent:
+
+- for pretraining, for randomly initialized models, and for models with fewer than 1e9 parameters, which are often tuned
+  at higher rates
+- for optimizers whose learning rate has another meaning (SGD, Adafactor, Prodigy, Muon)
+- for adapters that need high rates (prompt tuning, VeRA)
+
+An unknown model may be any of these, so the limit is then 0.1.
 
 ## References
 Kingma and Ba, arXiv:1412.6980, section 2.1 (the effective step is bounded by the learning rate); the initial standard
@@ -38,17 +43,18 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("BAT004", "learning-rate-out-of-scale", "warning", depends_on_unseen_flags=True)
 
 _LIMITS: Final[Mapping[str, float]] = {"full": 1e-3, "freeze": 1e-3, "lora": 1e-2}
-_USUAL: Final[Mapping[str, str]] = {"full": "1e-6 to 2e-5", "freeze": "1e-6 to 2e-5", "lora": "5e-5 to 5e-4"}
+_USUAL_RANGES: Final[Mapping[str, str]] = {"full": "1e-6 to 2e-5", "freeze": "1e-6 to 2e-5", "lora": "5e-5 to 5e-4"}
 _STAGES: Final = frozenset(("sft", "dpo", "ipo", "kto", "orpo", "simpo"))
 _ADAM: Final = frozenset(("adam", "adamw"))
-_SMALL: Final = 10**9
-_ANYWHERE: Final = 0.1
-"""More than small models, and those with new weights, are trained at (public recipes of 20M to 600M: 0.004 to 0.008).
+_MAX_SMALL_PARAMETERS: Final = 10**9
+_LIMIT_FOR_ANY_MODEL: Final = 0.1
+"""Above the rates of small models and of models with new weights (public recipes of 20M to 600M parameters: 0.004 to
+0.008).
 """
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the rate is of the size of the weights."""
+    """Yield a report if the learning rate is as large as the weights."""
     plan, model = run.plan, run.architecture
     rate, tuning = plan.optimizer.learning_rate, plan.method.tuning
     if (
@@ -59,17 +65,17 @@ def check(run: Run) -> Iterator[Report]:
         or plan.method.stage not in _STAGES
     ):
         return
-    if plan.model.from_scratch or (model is not None and model.parameters < _SMALL):
+    if plan.model.from_scratch or (model is not None and model.parameters < _MAX_SMALL_PARAMETERS):
         return
-    if rate < (_LIMITS[tuning] if model is not None else _ANYWHERE):
+    if rate < (_LIMITS[tuning] if model is not None else _LIMIT_FOR_ANY_MODEL):
         return
-    if not run.stated("optimizer.learning_rate"):
+    if not run.is_stated("optimizer.learning_rate"):
         return
-    key = run.spell("optimizer.learning_rate")
+    key = run.spell_key("optimizer.learning_rate")
     method = "LoRA" if tuning == "lora" else "full fine-tuning"
     yield Report(
-        f"`{key}` is {rate:g}, far above the usual range for {method}: AdamW changes each weight by about that much "
-        "per step, and weights are of the order of 0.02",
-        run.place("optimizer.learning_rate"),
-        help=f"usual for {method}: {_USUAL[tuning]}",
+        f"`{key}` is {rate:g}, far above the usual range for {method}: a few steps overwrite the weights",
+        run.find_place("optimizer.learning_rate"),
+        notes=("AdamW changes each weight by about the learning rate per step; weights are on the order of 0.02",),
+        help=f"use {_USUAL_RANGES[tuning]}, the usual range for {method}",
     )

@@ -1,12 +1,12 @@
-"""BAT003 warmup-exceeds-run: the warm-up has more steps than the run.
+"""BAT003 warmup-exceeds-run: the warmup is longer than the run, which never reaches the full learning rate.
 
 ## What it does
-Compares the steps of the warm-up with those that the run has at most: as stated, by its tokens, or by a limit of
-samples.
+Compares the warmup steps with the maximum number of steps of the run. That number is stated, or follows from a number
+of tokens or a sample limit.
 
 ## Why is this bad?
-The run ends before the learning rate is reached: it trains at a fraction of the rate, and the schedule behind the
-warm-up never starts. A number from another configuration, whose run was longer, is the usual cause.
+The run ends before it reaches the learning rate. It trains at a fraction of that rate, and the schedule after the
+warmup never starts. The usual cause is a number copied from the configuration of a longer run.
 
 ## Example
     warmup_steps: 500
@@ -17,9 +17,9 @@ warm-up never starts. A number from another configuration, whose run was longer,
     max_steps: 200
 
 ## When it does not apply
-Silent for a constant schedule, which takes no warm-up (KEY005), for a trial of at most 20 steps, and where OLMo before
-0.6.0 counts the steps of the checkpoint that it loads (`restore_dataloader: false`). Ignore it for a run that is
-stopped early on purpose and continued later.
+Silent for a constant schedule, which ignores the warmup (KEY005), and for trials of at most 20 steps. Silent for OLMo
+before 0.6.0 with `restore_dataloader: false`, which counts the steps of the loaded checkpoint. Ignore the rule if you
+stop a run early on purpose and continue it later.
 
 ## References
 transformers 5.8.0 `optimization.py` (get_cosine_schedule_with_warmup); ai2-olmo 0.6.0 `olmo/optim.py`
@@ -33,35 +33,35 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.plan.length import most_steps, stated_by
+from cfglint_train.plan.length import compute_max_steps, get_length_field
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
     "BAT003", "warmup-exceeds-run", "warning", needs={"optimizer.warmup_steps": ()}, depends_on_unseen_flags=True
 )
 
-_TRIAL: Final = 20
-"""Steps of a run that only shows that the job starts: tests in public repositories have 4 to 20, the shortest training
-there has 100.
+_MAX_TRIAL_STEPS: Final = 20
+"""Steps of a run that only tests whether the job starts: such tests in public repositories have 4 to 20 steps, the
+shortest training there has 100.
 """
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the warm-up outlasts the run."""
-    warmup, steps = run.plan.optimizer.warmup_steps, most_steps(run.plan)
-    if warmup is None or not steps or warmup <= steps or steps <= _TRIAL:
+    """Yield a report if the warm-up is longer than the run."""
+    warmup, steps = run.plan.optimizer.warmup_steps, compute_max_steps(run.plan)
+    if warmup is None or not steps or warmup <= steps or steps <= _MAX_TRIAL_STEPS:
         return
-    limit = stated_by(run.plan)
-    if not run.stated(limit):
+    limit = get_length_field(run.plan)
+    if not run.is_stated(limit):
         return
     if run.plan.optimizer.scheduler == "constant":
         return
-    key, whole = run.spell("optimizer.warmup_steps"), run.spell(limit)
-    most = "" if limit == "batch.steps" else "at most "
+    key, limit_key = run.spell_key("optimizer.warmup_steps"), run.spell_key(limit)
+    prefix = "" if limit == "batch.steps" else "at most "
     yield Report(
-        f"`{key}` is {warmup:,}, but the run has {most}{steps:,} steps (`{whole}`): the run ends at "
-        f"{100 * steps / warmup:.0f} % of its warm-up",
-        run.place("optimizer.warmup_steps", limit),
-        related=(Related(run.place(limit), "the run's steps"),),
-        help=f"warm up for 1 to 10 % of the run, such as `{key}: {max(1, steps // 20)}`",
+        f"`{key}` is {warmup:,}, but the run has {prefix}{steps:,} steps (`{limit_key}`): it ends at "
+        f"{100 * steps / warmup:.0f} % of the warmup",
+        run.find_place("optimizer.warmup_steps", limit),
+        related=(Related(run.find_place(limit), "the run's steps"),),
+        help=f"warm up for 1 to 10 % of the run, for example `{key}: {max(1, steps // 20)}`",
     )

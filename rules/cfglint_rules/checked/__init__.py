@@ -1,1 +1,1 @@
-"""What was not checked, and why."""
+"""CHK rules: what was not checked, and why."""

@@ -1,12 +1,14 @@
-"""CHK004 file-not-found: a script trains with a file that is not there, so that the run is not checked.
+"""CHK004 file-not-found: a script trains with a file that does not exist here, so the run is not checked.
 
 ## What it does
-Reports, once per file, a script that starts a framework with a configuration which is neither where the script says nor
-anywhere in the repository: one on another machine, one that is ignored by git, or a slip in its name. It also reports
-where `torchrun`, `accelerate launch` or `deepspeed` starts a training program with a YAML file, and neither is there.
+Reports a script that starts a framework with a configuration that is neither at the stated path nor anywhere else in
+the repository. The file may be on another machine, ignored by git, or misspelled. Each file is reported once.
+
+It also reports `torchrun`, `accelerate launch` or `deepspeed` if they start a training program with a YAML file and
+neither exists.
 
 ## Why is this bad?
-Nothing is known of the run: the repository is green because its configuration was not read.
+Nothing is known about the run. The repository passes only because the configuration was not read.
 
 ## Example
     llamafactory-cli train /data/configs/qwen_sft.yaml
@@ -15,10 +17,13 @@ Nothing is known of the run: the repository is green because its configuration w
     llamafactory-cli train configs/qwen_sft.yaml
 
 ## When it does not apply
-It never fails a run by itself; `require-checked = true` makes it count. It is silent on scripts that are a
-repository's own (`python src/train.py`), on commands that do not train, on paths that cannot be determined (`$CONFIG`:
-CHK005), on files that the script names elsewhere, too, as it may make them, and where any file of the repository has
-the name.
+This rule alone never fails a run. With `require-checked = true` it does. These are not reported:
+
+- the repository's own scripts (`python src/train.py`)
+- commands that do not train
+- paths that cannot be determined (`$CONFIG`: CHK005)
+- files that the script also names elsewhere, because it may create them
+- files whose name exists anywhere in the repository
 
 ## References
 docs/shell-scripts.md.

@@ -1,13 +1,16 @@
-"""CHK002 host-not-checked: a run offloads much to the host, and the host's memory is not stated.
+"""CHK002 host-not-checked: a run needs a lot of host memory, but the host's memory is not stated.
 
 ## What it does
-Says what a node's host needs while a run loads, trains and resumes that offloads, whose engines or training states
-sleep, or whose ranks each load the whole model, where that is more than many nodes have and no flag, setting or comment
-says how much there is.
+Reports how much host memory a node needs, if it is more than many nodes have and no flag, setting or comment states the
+capacity. It covers loading, training and resuming. The rule applies to these runs:
+
+- runs that offload to the host
+- runs whose engines or training states sleep
+- runs in which each rank loads the whole model
 
 ## Why is this bad?
-Offloading a model of 236B to six nodes takes more than 600 GiB on each of them. Whether that fits is the difference
-between a run and a killed process, and cannot be checked.
+Offloading a 236B model on six nodes needs more than 600 GiB on each node. If a node has less, the process is killed.
+cfglint cannot check this without the host's memory.
 
 ## Example
     deepspeed: zero3_bf16_cpuoffload_all.json        # 70B on one node, host memory not stated
@@ -16,8 +19,8 @@ between a run and a killed process, and cannot be checked.
     # cfglint: host-memory=1TB
 
 ## When it does not apply
-Silent below 400 GiB per node, where nothing is offloaded, sleeps or is loaded by several ranks, and where the host
-memory is stated: then HST001 compares.
+Silent below 400 GiB per node. Also silent if nothing is offloaded or sleeps, and only one rank loads the model. If the
+host memory is stated, HST001 checks whether it is enough.
 
 ## References
 docs/memory/host.md.
@@ -27,37 +30,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.host.host_memory import phases
+from cfglint_rules.host.host_memory import list_phases
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import amount, breakdown
+from cfglint_train.findings.verdicts import format_breakdown, format_size
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import LOADED_WEIGHTS, OFFLOADED, SLEEPING, SLEEPING_STATES
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("CHK002", "host-not-checked", "info", estimates=("host",), unchecked="host")
 
-_MOVED: Final = (*OFFLOADED, SLEEPING, SLEEPING_STATES, LOADED_WEIGHTS)
+_OFFLOADED_COMPONENTS: Final = (*OFFLOADED, SLEEPING, SLEEPING_STATES, LOADED_WEIGHTS)
 
-_MUCH: Final = 400 * 2**30
-"""Bytes that many nodes of eight GPUs have; less is not reported."""
+_MIN_REPORTED_BYTES: Final = 400 * 2**30
+"""Host memory in bytes that many nodes of eight GPUs have; less is not reported."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the host's need is large and its memory unknown."""
-    if run.hardware.capacity("host") is not None:
+    """Yield a report if the run needs much host memory and the capacity is unknown."""
+    if run.hardware.get_capacity("host") is not None:
         return
-    names = phases(run)
-    found = [(phase, phase.host) for phase in run.estimate.phases if phase.name in names and phase.host is not None]
-    offloading = [(phase, host) for phase, host in found if any(size and part in _MOVED for part, size in host.sizes)]
+    names = list_phases(run)
+    host_budgets = [
+        (phase, phase.host) for phase in run.estimate.phases if phase.name in names and phase.host is not None
+    ]
+    offloading = [
+        (phase, host)
+        for phase, host in host_budgets
+        if any(size and component in _OFFLOADED_COMPONENTS for component, size in host.sizes)
+    ]
     if not offloading:
         return
     phase, host = max(offloading, key=lambda pair: pair[1].expected)
-    if host.expected < _MUCH:
+    if host.expected < _MIN_REPORTED_BYTES:
         return
     yield Report(
-        f"host memory not checked: {phase.title} needs {amount(host)} on one host, and its capacity is not stated",
-        run.place("parallel.offload_optimizer", "parallel.offload_params", "model.id"),
+        f"host memory not checked: {phase.title} needs {format_size(host)} on one host, but its capacity is not stated",
+        run.find_place("parallel.offload_optimizer", "parallel.offload_params", "model.id"),
         help="set `host-memory` to the memory of one node",
-        notes=(breakdown(host),),
+        notes=(format_breakdown(host),),
     )

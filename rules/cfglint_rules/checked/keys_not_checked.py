@@ -1,11 +1,11 @@
-"""CHK003 keys-not-checked: a framework older than every release whose keys are known.
+"""CHK003 keys-not-checked: the framework is older than all releases whose keys cfglint knows.
 
 ## What it does
-Reports, once per configuration, that its keys were not checked: a flag, a setting or a requirement of the repository
-states a release older than the oldest known one.
+Reports once per configuration that its keys were not checked. This happens if a flag, a setting or a requirement in the
+repository states a release older than the oldest known one.
 
 ## Why is this bad?
-A key that such a release drops or refuses is not found. The file is green because it was not checked.
+cfglint does not find keys that such a release drops or rejects. The file passes only because its keys were not checked.
 
 ## Example
     axolotl==0.4.0                           # requirements.txt, beside an axolotl configuration
@@ -14,8 +14,8 @@ A key that such a release drops or refuses is not found. The file is green becau
     axolotl==0.12.2
 
 ## When it does not apply
-It never fails a run by itself; `require-checked = true` makes it count. What does not depend on keys (memory, batches,
-checkpoints) is checked anyway.
+This rule alone never fails a run. With `require-checked = true` it does. Checks that do not depend on keys (memory,
+batches, checkpoints) still run.
 
 ## References
 docs/releases.md.
@@ -26,25 +26,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.survey import is_older
+from cfglint_rules.vocabulary.survey import is_older_than_vocabulary
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.framework import keys_of
+from cfglint_train.frameworks.framework import get_keys
 from cfglint_train.frameworks.lens import Config
 
 RULE: Final = Rule("CHK003", "keys-not-checked", "info", scope="config", unchecked="keys")
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report where the framework is older than its vocabulary."""
-    keys = keys_of(config)
-    if keys is None or not keys.checked or not is_older(config):
+    """Yield a report if the framework is older than its vocabulary."""
+    keys = get_keys(config)
+    if keys is None or not keys.is_checked or not is_older_than_vocabulary(config):
         return
-    package, first = keys.listed.package, keys.vocabulary.releases[0]
-    window = config.releases.window(package)
-    why = f" ({' and '.join(window.why)})" if window.why else ""
+    package, oldest = keys.manifest.package, keys.vocabulary.releases[0]
+    candidates = config.releases.find_candidates(package)
+    reason = f" ({' and '.join(candidates.reasons)})" if candidates.reasons else ""
     yield Report(
-        f"keys not checked: {keys.listed.title} is older here than {first}, the oldest known release{why}",
-        config.top(),
-        help=f"pass `--release {package}={first}`, or a newer one, to check them against that release",
+        f"keys not checked: {keys.manifest.title} is older here than {oldest}, the oldest known release{reason}",
+        config.find_top(),
+        help=f"pass `--release {package}={oldest}` or newer to check them against that release",
     )

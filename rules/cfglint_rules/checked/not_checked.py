@@ -1,11 +1,14 @@
-"""CHK001 not-checked: a run whose memory could not be checked.
+"""CHK001 not-checked: the memory of a run could not be checked.
 
 ## What it does
-Reports each run that has no estimate, once, at the setting that is missing: a model that the catalogue does not have, a
-DeepSpeed or accelerate file that is not there, a value that only exists where the job runs.
+Reports each run without an estimate once, at the setting that prevents it:
+
+- a model that is not in the catalogue
+- a DeepSpeed or accelerate file that does not exist
+- a value that is only known where the job runs
 
 ## Why is this bad?
-Without an estimate no memory finding is possible: the run is green because nothing was computed.
+Without an estimate there are no memory findings. The run passes only because nothing was computed.
 
 ## Example
     base_model: example-lab/Nebula-9B-v3     # not in the catalogue, and not a folder here
@@ -14,12 +17,14 @@ Without an estimate no memory finding is possible: the run is green because noth
     cfglint --model-config nebula/config.json train.yaml
 
 ## When it does not apply
-A script whose launches all give it a recipe (`train.py --config FILE`) is not listed: the recipe is the run, and is
-checked itself. It never fails a run by itself; `require-checked = true` makes it count, whatever `ignore`
-says. `per-file-ignores` and comments still leave out single files.
+A script is not reported if all of its launches pass it a recipe (`train.py --config FILE`). The recipe is the run and
+is checked itself.
+
+This rule alone never fails a run. With `require-checked = true` it does, whatever `ignore` says. `per-file-ignores` and
+comments still exclude single files.
 
 ## References
-docs/memory/limits.md; the page of settings (`require-checked`).
+docs/memory/limits.md; the settings page (`require-checked`).
 """
 
 from __future__ import annotations
@@ -29,15 +34,15 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.runs.not_estimated import unchecked
+from cfglint_train.runs.not_estimated import explain_not_estimated
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("CHK001", "not-checked", "info", unchecked="memory")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where no training step could be estimated."""
-    found = unchecked(run)
-    if found is not None and not run.parts.stands_elsewhere:
-        # It rests on no setting: what is missing is missing at every release.
-        yield Report(f"memory not checked: {found.why}", found.place, help=found.remedy, reads=())
+    """Yield a report if no training step could be estimated."""
+    problem = explain_not_estimated(run)
+    if problem is not None and not run.inputs.is_checked_elsewhere:
+        # The report rests on no setting, because the missing one is missing at every release.
+        yield Report(f"memory not checked: {problem.reason}", problem.place, help=problem.remedy, fields_read=())

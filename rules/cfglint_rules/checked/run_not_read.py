@@ -1,16 +1,19 @@
-"""CHK005 run-not-read: a training run whose settings cannot be read, so that nothing of it is checked.
+"""CHK005 run-not-read: the settings of a training run cannot be read, so nothing about it is checked.
 
 ## What it does
-Reports a Python script that trains a causal language model and that cfglint cannot read: its model, its trainer or its
-arguments come from another module, no rule covers its trainer, or its training loop is its own. Reports a command that
-trains with a program which is not read either, once per program and script, and one with a file that is only named
-where the script is started (`llamafactory-cli train $1`), unless the repository has files of that framework.
+Reports training runs that cfglint cannot read:
 
-Commands count in shell scripts, Python programs (`subprocess.run`, `os.system`), notebooks, Makefiles, justfiles, and
-jobs in YAML. A training in the code of a notebook is reported as well: notebooks are not read.
+- A Python script that trains a causal language model with a model, trainer or arguments from another module.
+- A Python script with its own training loop, or with a trainer that no rule covers.
+- A command that trains with a program that cfglint cannot read either, once per program and script.
+- A command whose config file is only known when the script is started (`llamafactory-cli train $1`), unless the
+  repository has files of that framework.
+
+Commands count in shell scripts, Python programs (`subprocess.run`, `os.system`), notebooks, Makefiles, justfiles and
+jobs in YAML. Training in the code of a notebook is also reported, because cfglint does not read notebooks.
 
 ## Why is this bad?
-Nothing is known of the run: the repository is green because its settings were not read.
+Nothing is known about the run. The repository passes only because the settings were not read.
 
 ## Example
     from my_trainer import LLaVATrainer
@@ -21,10 +24,15 @@ Nothing is known of the run: the repository is green because its settings were n
     cfglint estimate --plan run.json         # docs/plan-file.md
 
 ## When it does not apply
-It never fails a run by itself; `require-checked = true` makes it count. It is silent on scripts and commands in which
-nothing shows that they train a causal language model: a class of such models, in the program of a command as well; a
-vocabulary or tokenizer where DeepSpeed is given a model of its own; a trainer of rewards; an option that names a model,
-the file of DeepSpeed or accelerate, or one with which the Trainer shards it (`--fsdp`).
+This rule alone never fails a run. With `require-checked = true` it does.
+
+Scripts and commands are reported only if something shows that they train a causal language model:
+
+- a class of such models, in the script or in the program that a command starts
+- a vocabulary or tokenizer, if DeepSpeed gets a custom model
+- a reward trainer
+- an option that names a model, or a DeepSpeed or accelerate file
+- an option that makes the Trainer shard the model (`--fsdp`)
 
 ## References
 docs/plan-file.md; docs/frameworks/trl.md (Python scripts); docs/shell-scripts.md.

@@ -1,1 +1,1 @@
-"""CKP, saving."""
+"""CKP rules: checkpoints."""

@@ -1,13 +1,13 @@
-"""CKP010 resumed-at-another-size: the checkpoint was written by another number of ranks, and its format needs the same.
+"""CKP010 resumed-at-another-size: the checkpoint was written by a different number of ranks and cannot be resharded.
 
 ## What it does
-Counts the shards of the checkpoint that a run resumes from, if it is in the repository, and compares their number with
-the ranks of the run.
+Counts the shards of the checkpoint that a run resumes from, if it is in the repository. Reports the run if it has a
+different number of ranks and the format does not allow that.
 
 ## Why is this bad?
-DeepSpeed saves a partition of the optimizer's states per rank and refuses to load them on another number: "The
+DeepSpeed saves one partition of the optimizer states per rank and refuses to load them on a different number: "The
 checkpoint being loaded used a DP world size of 8 but the current world size is 4". OLMo's `torch_legacy` and `local`
-checkpointers read one file per rank. The job stops after it has waited for its nodes and loaded the model.
+checkpointers read one file per rank. The job stops only after it has waited for its nodes and loaded the model.
 
 ## Example
     # cfglint: nodes=1 gpus-per-node=4
@@ -15,13 +15,15 @@ checkpointers read one file per rank. The job stops after it has waited for its 
     resume_from_checkpoint: out/checkpoint-500    # global_step500/ has the shards of 8 ranks
 
 ## Use instead
-As many ranks as before; or DeepSpeed's universal checkpoints (`ds_to_universal.py`, then `load_universal` in the
-`checkpoint` section).
+Use as many ranks as before. Alternatively, use DeepSpeed's universal checkpoints: run `ds_to_universal.py`, then set
+`load_universal` in the `checkpoint` section.
 
 ## When it does not apply
-Silent for a checkpoint that is not in the repository or cannot be counted, for FSDP's state dicts, which any number of
-ranks can read, OLMo's `torch_new` and `olmo_core`, and for runs that are asked to look for a checkpoint where there is
-none yet.
+The rule is silent:
+
+- if the checkpoint is not in the repository or its shards cannot be counted
+- for formats that any number of ranks can read: FSDP's state dicts, and OLMo's `torch_new` and `olmo_core`
+- if the run looks for a checkpoint and none exists yet
 
 ## References
 deepspeed 0.19.8 `runtime/engine.py` (_load_zero_checkpoint); ai2-olmo 0.6.0 `olmo/checkpoint.py`
@@ -43,23 +45,27 @@ _ONE_FILE_PER_RANK: Final = ("torch_legacy", "local")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the numbers differ."""
+    """Yield a report if the checkpoint was written by another number of ranks and cannot be redistributed."""
     plan = run.plan
-    written, nodes, each = plan.checkpoint.load_ranks, plan.launch.nodes, plan.launch.gpus_per_node
-    if written is None or not nodes or not each:
+    written_ranks, nodes, gpus_per_node = plan.checkpoint.load_ranks, plan.launch.nodes, plan.launch.gpus_per_node
+    if written_ranks is None or not nodes or not gpus_per_node:
         return
-    ranks = nodes * each // ((plan.parallel.tensor or 1) * (plan.parallel.pipeline or 1))
-    if ranks == written:
+    ranks = nodes * gpus_per_node // ((plan.parallel.tensor or 1) * (plan.parallel.pipeline or 1))
+    if ranks == written_ranks:
         return
-    sharded = plan.parallel.strategy == "zero" and bool(plan.parallel.zero_stage) and not plan.checkpoint.load_universal
-    if not sharded and plan.checkpoint.load_checkpointer not in _ONE_FILE_PER_RANK:
+    is_sharded = (
+        plan.parallel.strategy == "zero" and bool(plan.parallel.zero_stage) and not plan.checkpoint.load_universal
+    )
+    if not is_sharded and plan.checkpoint.load_checkpointer not in _ONE_FILE_PER_RANK:
         return
-    needs = (
-        "DeepSpeed cannot redistribute the optimizer states" if sharded else "the checkpointer reads a file per rank"
+    reason = (
+        "DeepSpeed cannot redistribute the optimizer states and stops"
+        if is_sharded
+        else "the run stops because its checkpointer needs one file per rank"
     )
     yield Report(
-        f"the run resumes on {ranks} ranks from a checkpoint that {written} ranks wrote: {needs}, and the run stops",
-        run.place("checkpoint.load_path", "checkpoint.resume_latest", "checkpoint.path"),
-        help=f"use {written} ranks"
-        + (", or convert the checkpoint with `ds_to_universal.py` and set `load_universal`" if sharded else ""),
+        f"the run resumes on {ranks} ranks from a checkpoint of {written_ranks} ranks: {reason}",
+        run.find_place("checkpoint.load_path", "checkpoint.resume_latest", "checkpoint.path"),
+        help=f"use {written_ranks} ranks"
+        + (", or convert the checkpoint with `ds_to_universal.py` and set `load_universal`" if is_sharded else ""),
     )

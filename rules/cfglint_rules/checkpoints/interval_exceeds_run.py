@@ -1,12 +1,12 @@
-"""CKP009 interval-exceeds-run: checkpoints are asked for, and the run ends before the first of them.
+"""CKP009 interval-exceeds-run: the run ends before its first checkpoint.
 
 ## What it does
-Compares the interval between checkpoints with the steps that the run has at most (rollouts in PPO), where the framework
-writes no checkpoint at the end.
+Compares the checkpoint interval with the maximum number of steps of the run (rollouts for PPO). It applies to
+frameworks that write no checkpoint at the end.
 
 ## Why is this bad?
-OpenRLHF saves where the step is a multiple of `--ckpt.save_steps`, and only the weights once training is over. With an
-interval longer than the run there is nothing to resume from: a job that is stopped or crashes starts over.
+OpenRLHF saves a checkpoint every `--ckpt.save_steps` steps. After training it saves only the weights. If the interval
+is longer than the run, there is nothing to resume from: a job that crashes or is stopped starts over.
 
 ## Example
     --ckpt.save_steps 1000 --data.max_samples 20000 --train.batch_size 128   # 156 steps
@@ -15,11 +15,13 @@ interval longer than the run there is nothing to resume from: a job that is stop
     --ckpt.save_steps 50
 
 ## When it does not apply
-Silent for the Trainer of transformers, OLMo and OLMo-core, which end with a checkpoint, and for runs of unknown length.
-An interval of more than ten times the run is a usual way to save at the end only: information.
-A data set with fewer samples than the stated limit is not seen, so that a run that it makes shorter is not reported.
-Silent for fewer than ten steps: a trial, of which nothing need be resumed. With `--ckpt.disable_ds` no checkpoint is
-written at any interval: advice about the weights that `--ckpt.save_hf` exports, else nothing.
+Silent for the HF Trainer, OLMo and OLMo-core, which write a checkpoint at the end. Silent for runs of unknown length,
+and for trials of fewer than ten steps. cfglint does not see how many samples a data set has. If the data set makes the
+run shorter than stated, the rule misses it.
+
+Some people set an interval of more than ten times the run's length to save only at the end. That is reported as info.
+With `--ckpt.disable_ds`, the run writes no checkpoints at all. If `--ckpt.save_hf` is set, the rule then reports as
+info that no weights are exported before the end. Otherwise it is silent.
 
 ## References
 OpenRLHF 0.11.2 `trainer/sft_trainer.py`, `trainer/ppo_trainer.py` (save_logs_and_checkpoints), `cli/train_sft.py`
@@ -33,37 +35,38 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.plan.length import most_steps, stated_by
+from cfglint_train.plan.length import compute_max_steps, get_length_field
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("CKP009", "interval-exceeds-run", "warning", needs={"checkpoint.strategy": ("steps",)})
 
-_SHARE: Final = 10
-"""The help proposes as many checkpoints as this; a run with fewer steps is a trial."""
-_ON_PURPOSE: Final = 10
-"""An interval of so many times the run is given to save at the end only."""
+_PROPOSED_CHECKPOINTS: Final = 10
+"""Number of checkpoints that the help proposes; a run with fewer steps is a trial."""
+_DELIBERATE_FACTOR: Final = 10
+"""An interval that is this many times longer than the run is a deliberate request to save only at the end."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where no checkpoint is ever written."""
-    saved = run.plan.checkpoint
-    if saved.final_path is None or not saved.interval:
+    """Yield a report if the run ends before its first checkpoint."""
+    checkpoint = run.plan.checkpoint
+    if checkpoint.final_path is None or not checkpoint.interval:
         return
-    steps = most_steps(run.plan)
-    if not steps or steps < _SHARE or saved.interval <= steps:
+    steps = compute_max_steps(run.plan)
+    if not steps or steps < _PROPOSED_CHECKPOINTS or checkpoint.interval <= steps:
         return
-    if saved.deepspeed_checkpoint is False and not saved.hf_export:
-        return  # nothing is written at any interval, as the run asks for
-    limit, key = stated_by(run.plan), run.spell("checkpoint.interval")
+    if checkpoint.deepspeed_checkpoint is False and not checkpoint.hf_export:
+        return  # the run requests no checkpoints at any interval
+    limit, key = get_length_field(run.plan), run.spell_key("checkpoint.interval")
     unit = "steps" if run.plan.rollout.batch is None else "rollouts"
-    lost = "checkpoint is written to resume from"
-    if saved.deepspeed_checkpoint is False:
-        lost = "weights are exported before the end"
-    wanted = saved.deepspeed_checkpoint is False or saved.interval > _ON_PURPOSE * steps
+    missing = "checkpoint is written to resume from"
+    if checkpoint.deepspeed_checkpoint is False:
+        missing = "weights are exported before the end"
+    is_deliberate = checkpoint.deepspeed_checkpoint is False or checkpoint.interval > _DELIBERATE_FACTOR * steps
     yield Report(
-        f"`{key}` is {saved.interval:,}, but the run has at most {steps:,} {unit} (`{run.spell(limit)}`): no {lost}",
-        run.place("checkpoint.interval"),
-        "info" if wanted else None,
-        related=(Related(run.place(limit), "limits the run"),) if run.stated(limit) else (),
-        help=f"save more often, such as `{key} {steps // _SHARE}`",
+        f"`{key}` is {checkpoint.interval:,}, but the run has at most {steps:,} {unit} "
+        f"(`{run.spell_key(limit)}`): no {missing}",
+        run.find_place("checkpoint.interval"),
+        "info" if is_deliberate else None,
+        related=(Related(run.find_place(limit), "limits the run"),) if run.is_stated(limit) else (),
+        help=f"save more often, for example `{key} {steps // _PROPOSED_CHECKPOINTS}`",
     )

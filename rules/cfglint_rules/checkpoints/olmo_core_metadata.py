@@ -1,15 +1,16 @@
-"""CKP001 olmo-core-checkpointer: OLMo's `olmo_core` checkpointer needs more host memory than a node has.
+"""CKP001 olmo-core-checkpointer: OLMo's `olmo_core` checkpointer needs too much host memory on large jobs.
 
 ## What it does
-Warns about `sharded_checkpointer: olmo_core` on more than 32 nodes, and reports an error where the estimate exceeds
-the host memory that is stated. Under HYBRID_SHARD it warns where ranks x shard group is more than 32 nodes have
-under FULL_SHARD.
+Warns about `sharded_checkpointer: olmo_core` on more than 32 nodes. Reports an error if the estimate exceeds the stated
+host memory. Under HYBRID_SHARD, it warns if ranks x shard group size exceeds the value for 32 nodes under FULL_SHARD.
 
 ## Why is this bad?
-With ai2-olmo-core 0.1.0 every rank gathers, from every rank, one Python object per tensor and shard, twice. The
-host memory per rank is about 1.45 to 1.75 kB x tensors x ranks per shard group x ranks: under FULL_SHARD it grows
-with the square of the job. For a 7B model (259 tensors, 8 GPUs per node) that is 197 GB per node on 32 nodes and
-819 GB on 64. The first checkpoint ends in host OOM (allenai/OLMo#788), hours after a start that looked fine.
+With ai2-olmo-core 0.1.0, every rank gathers one Python object per tensor and shard from every rank, twice. The host
+memory per rank is about 1.45 to 1.75 kB x tensors x ranks per shard group x ranks. Under FULL_SHARD it grows with the
+square of the number of ranks.
+
+For a 7B model (259 tensors, 8 GPUs per node), that is 197 GB per node on 32 nodes and 819 GB on 64. The job starts
+normally, and hours later its first checkpoint runs out of host memory (allenai/OLMo#788).
 
 ## Example
     # cfglint: nodes=64 gpus-per-node=8 host-memory=480GB
@@ -20,21 +21,22 @@ with the square of the job. For a 7B model (259 tensors, 8 GPUs per node) that i
     load_path_sharded_checkpointer: olmo_core
 
 ## Fix safety
-`local` needs no collectives and no extra GPU memory, but refuses torch 2.3 and later; it is written where the
-target torch is known to be older. Otherwise `torch_legacy` is, which works on every torch with wrapped FSDP; where
-the wrapping is not set, the fix sets it too. Both need the same number of ranks on resume.
-`load_path_sharded_checkpointer` is added where `load_path` names a sharded checkpoint, so that it can still be
-read. With `try_load_latest_save` the fix is unsafe: a restart would read the old folder with the new class.
+The fix writes `local` if the target torch is known to be older than 2.3. `local` needs no collectives and no extra GPU
+memory, but it rejects torch 2.3 and later. Otherwise the fix writes `torch_legacy`, which works on every torch with
+wrapped FSDP. If wrapping is not set, the fix sets it too. Both need the same number of ranks on resume.
 
-The fix is safe with torch 2.6 and later, too. There ai2-olmo 0.6.0 cannot read back any checkpoint, `olmo_core`
-included, unless `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` is set for the job (REL001), so nothing is lost.
+If `load_path` names a sharded checkpoint, the fix adds `load_path_sharded_checkpointer`, so that the run can still read
+it. With `try_load_latest_save` the fix is unsafe: a restart would read the old folder with the new checkpointer.
+
+The fix is also safe with torch 2.6 and later. There, ai2-olmo 0.6.0 cannot load any checkpoint, including those of
+`olmo_core`, unless the job sets `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` (REL001). The fix therefore loses nothing.
 
 ## When it does not apply
-Silent under HYBRID_SHARD with few ranks in a shard group, and under `distributed_strategy: ddp`, which saves
-unsharded checkpoints only.
+Silent under HYBRID_SHARD with few ranks per shard group. Silent under `distributed_strategy: ddp`, which saves only
+unsharded checkpoints.
 
-HYBRID_SHARD with one replica per node is the alternative (14 GB of metadata per node instead of 819): it keeps
-`olmo_core` but holds 16 bytes x parameters / GPUs per node on every GPU.
+Alternatively, keep `olmo_core` and use HYBRID_SHARD with one replica per node. That needs 14 GB of metadata per node
+instead of 819, but every GPU holds 16 bytes x parameters / GPUs per node.
 
 ## References
 ai2-olmo-core 0.1.0 `distributed/checkpoint.py` (`_get_global_save_plan_and_metadata`); ai2-olmo 0.6.0
@@ -48,8 +50,8 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import judge
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -65,72 +67,77 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "checkpoint.checkpointer"
-_NODES: Final = 32
-_GATHERED: Final = "`olmo_core` gathers metadata on every rank, which grows with the square of the ranks"
-_RESUMING: Final = (
-    "with torch 2.6 or later, ai2-olmo 0.6.0 cannot resume from any checkpointer, including olmo_core: `torch.load` "
-    "refuses the trainer state (`weights_only`) unless the job sets TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
+_MAX_NODES: Final = 32
+_GATHERING_NOTE: Final = (
+    "`olmo_core` gathers metadata on every rank; its size grows with the square of the number of ranks"
+)
+_RESUMING_NOTE: Final = (
+    "with torch 2.6 or later, ai2-olmo 0.6.0 cannot resume from any checkpoint, including `olmo_core`: `torch.load` "
+    "rejects the trainer state (`weights_only`) unless the job sets TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1"
 )
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the checkpointer is `olmo_core` and the job is large or its host too small."""
+    """Yield a report if the checkpointer is `olmo_core` and the job is large or the host's memory too small."""
     plan = run.plan
     if plan.checkpoint.checkpointer != "olmo_core" or plan.parallel.strategy == "ddp":
         return
     nodes, judgement = plan.launch.nodes, judge(run, "host", ("save",))
-    many = nodes is not None and nodes > _NODES and not _is_little(run)
-    too_much = judgement is not None and judgement.verdict == "does not fit"
-    if not many and not too_much:
+    is_large = nodes is not None and nodes > _MAX_NODES and not _has_little_metadata(run)
+    exceeds_host = judgement is not None and judgement.verdict == "does not fit"
+    if not is_large and not exceeds_host:
         return
-    save = run.estimate.phase("save")
+    save = run.estimate.find_phase("save")
     host = save.host if save is not None else None
-    needed = f"about {gib(host.expected)}" if host is not None else "a large amount"
-    available = f"; {gib(judgement.capacity)} available" if judgement is not None else ""
-    resuming = (_RESUMING,) if run.releases.at_least("torch", "2.6") is not False else ()
-    where = f"on {nodes} nodes " if nodes is not None else ""
+    needed = f"about {format_gib(host.expected)}" if host is not None else "a large amount"
+    available = f"; {format_gib(judgement.capacity)} available" if judgement is not None else ""
+    resuming_notes = (_RESUMING_NOTE,) if run.releases.is_at_least("torch", "2.6") is not False else ()
+    prefix = f"on {nodes} nodes, " if nodes is not None else ""
     yield Report(
-        f"{where}the first checkpoint needs {needed} of host memory per node{available}",
-        run.place(_FIELD),
-        "error" if too_much else "warning",
-        _fix(run),
-        help=_hybrid(run),
-        notes=(_GATHERED, *resuming),
+        f"{prefix}the first `olmo_core` checkpoint needs {needed} of host memory per node{available}",
+        run.find_place(_FIELD),
+        "error" if exceeds_host else "warning",
+        _build_fix(run),
+        help=_advise_hybrid_sharding(run),
+        notes=(_GATHERING_NOTE, *resuming_notes),
     )
 
 
-def _is_little(run: Run) -> bool:
-    """Whether ranks x shard group, with which the metadata grows, is no more than on 32 nodes under FULL_SHARD."""
+def _has_little_metadata(run: Run) -> bool:
+    """Return whether ranks x shard size is at most that of 32 nodes under FULL_SHARD.
+
+    The size of the metadata grows with this product.
+    """
     plan = run.plan
-    world, group, gpus = plan.world, plan.parallel.shard_size, plan.launch.gpus_per_node
-    if world is None or group is None or gpus is None:
+    world, shard_size, gpus = plan.world_size, plan.parallel.shard_size, plan.launch.gpus_per_node
+    if world is None or shard_size is None or gpus is None:
         return False
-    return world * group <= (_NODES * gpus) ** 2
+    return world * shard_size <= (_MAX_NODES * gpus) ** 2
 
 
-def _hybrid(run: Run) -> str | None:
-    """The advice to shard within each node; None where the run shards in groups already."""
+def _advise_hybrid_sharding(run: Run) -> str | None:
+    """Return the advice to shard within each node, or None if the run already shards in groups."""
     model, gpus, sharding = run.architecture, run.plan.launch.gpus_per_node, run.plan.parallel.sharding
     if sharding is not None and sharding.startswith("hybrid"):
         return None
     size = "16 bytes x parameters / GPUs per node"
     if model is not None and gpus:
-        size = gib(16 * model.parameters / gpus)
+        size = format_gib(16 * model.parameters / gpus)
     return (
         "alternatively, keep `olmo_core` and use HYBRID_SHARD with one replica per node, "
-        f"which costs {size} of states per GPU"
+        f"which needs {size} of states per GPU"
     )
 
 
-def _fix(run: Run) -> Fix:
+def _build_fix(run: Run) -> Fix:
     plan = run.plan
-    old_torch = run.releases.at_least("torch", "2.3") is False
-    changes: dict[Field, Any] = {_FIELD: "local" if old_torch else "torch_legacy"}
-    why = ""
-    if not old_torch and plan.parallel.wrapping == "root":
+    is_old_torch = run.releases.is_at_least("torch", "2.3") is False
+    changes: dict[Field, Any] = {_FIELD: "local" if is_old_torch else "torch_legacy"}
+    reason = ""
+    if not is_old_torch and plan.parallel.wrapping == "root":
         changes["parallel.wrapping"] = "block_and_size"
-        why = "; FSDP wraps by block, or the whole model would be gathered at once"
-    message = f"{worded(run, changes)}; needs the same number of ranks on resume{why}"
+        reason = "; without wrapping by block, FSDP would gather the whole model at once"
+    message = f"{format_changes(run, changes)}; needs the same number of ranks on resume{reason}"
     if plan.checkpoint.resume_latest:
-        return Fix("unsafe", f"{message}; a restart would read the old checkpoint with the new class", changes)
+        return Fix("unsafe", f"{message}; a restart would read the old checkpoint with the new checkpointer", changes)
     return Fix("safe", message, changes)

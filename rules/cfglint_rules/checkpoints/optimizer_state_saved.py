@@ -1,13 +1,13 @@
-"""CKP002 optimizer-state-saved: every checkpoint of a sharded full fine-tune carries the optimizer state.
+"""CKP002 optimizer-state-saved: every checkpoint of a sharded full fine-tune includes the optimizer state.
 
 ## What it does
-Says what `save_only_model` (left off) costs on a full fine-tune under ZeRO-3 or FSDP: bytes on disk per checkpoint
-and, where the full state is gathered, bytes on the host of rank 0.
+Reports the cost of leaving `save_only_model` off in a full fine-tune under ZeRO-3 or FSDP. The message gives the disk
+space per checkpoint. If the full state is gathered, it also gives the host memory on rank 0.
 
 ## Why is this bad?
-The optimizer state is six times the 16-bit weights. Fine-tunes are seldom resumed, and by default nothing is
-deleted: hiyouga/LLaMA-Factory#1014 filled a terabyte. Under FSDP with FULL_STATE_DICT the state is gathered on rank
-0's host.
+The optimizer state is six times as large as the 16-bit weights. Fine-tunes are rarely resumed, and by default no
+checkpoint is deleted: hiyouga/LLaMA-Factory#1014 filled a terabyte. Under FSDP with FULL_STATE_DICT, rank 0 gathers the
+state in host memory.
 
 ## Example
     deepspeed: ds_z3_config.json
@@ -18,16 +18,20 @@ deleted: hiyouga/LLaMA-Factory#1014 filled a terabyte. Under FSDP with FULL_STAT
     save_only_model: true
 
 ## Fix safety
-It gives up resuming from a checkpoint. Safe where the stated host memory or disk cannot hold a checkpoint with the
-optimizer state, and where the settings say `resumable = false`. Elsewhere unsafe: `--fix` prints it as a decision that
-is pending, unless the settings say `resumable = true`. Unsafe, too, where the key is explicitly false, or where the run
-resumes from another run's checkpoint. Not offered where it is asked to resume from its own, nor where the Trainer
-refuses the combination: sharded state dicts, `load_best_model_at_end`; nor under ZeRO-3 without
-`stage3_gather_16bit_weights_on_model_save`, where the whole checkpoint is written anyway; nor where the host may
-not hold that gather, as CKP003 then proposes to leave it out.
+With the fix, the run can no longer be resumed from its checkpoints.
+
+- Safe if the stated host memory or disk cannot hold a checkpoint with the optimizer state, or if the settings say
+  `resumable = false`.
+- Unsafe otherwise. `--fix` asks you to decide, unless the settings say `resumable = true`.
+- Always unsafe if the key is explicitly false, or if the run resumes from another run's checkpoint.
+
+There is no fix if the run is set to resume from its own checkpoints. The same applies if the Trainer rejects the
+combination (sharded state dicts, `load_best_model_at_end`). Under ZeRO-3, it also applies without
+`stage3_gather_16bit_weights_on_model_save`, because the whole checkpoint is then written anyway. If the host may be too
+small for that gather, CKP003 proposes to skip the gather instead.
 
 ## What it does not do
-Under ZeRO-3 it lowers neither the GPU's nor the host's peak at save: the weights are gathered in any case.
+Under ZeRO-3 the fix does not lower the peak of the GPU or the host during a save: the weights are gathered in any case.
 
 ## References
 transformers 5.8.0 `trainer.py` (`_save_checkpoint`, `_save_optimizer_and_scheduler`), `training_args.py`;
@@ -38,13 +42,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.checkpoints.resuming import resumed_by
-from cfglint_rules.checkpoints.size import one_save
+from cfglint_rules.checkpoints.resuming import find_resume_field
+from cfglint_rules.checkpoints.size import estimate_save
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.findings.verdicts import judge
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.budget import Resource
 from cfglint_train.plan.choices import FSDP
@@ -61,61 +65,71 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "checkpoint.model_only"
-_DECISION: Final = "set `resumable = false` if runs are never resumed, or `true` to keep the optimizer state"
+_ADVICE: Final = "set `resumable = false` if runs are never resumed, or `true` to keep the optimizer state"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the optimizer state is saved and need not be."""
+    """Yield a report if the optimizer state is saved and can be omitted."""
     plan = run.plan
     if plan.checkpoint.strategy == "no":
         return
-    zero3 = plan.parallel.strategy == "zero" and plan.parallel.zero_stage == 3
-    fsdp = plan.parallel.strategy in FSDP
-    if not (zero3 or fsdp) or (zero3 and plan.checkpoint.gather is False):
+    is_zero3 = plan.parallel.strategy == "zero" and plan.parallel.zero_stage == 3
+    is_fsdp = plan.parallel.strategy in FSDP
+    if not (is_zero3 or is_fsdp) or (is_zero3 and plan.checkpoint.gather is False):
         return
-    if (fsdp and plan.checkpoint.state_dict != "full") or plan.checkpoint.load_best_at_end:
+    if (is_fsdp and plan.checkpoint.state_dict != "full") or plan.checkpoint.load_best_at_end:
         return
-    before, after = one_save(run), one_save(run, {_FIELD: True})
+    before, after = estimate_save(run), estimate_save(run, {_FIELD: True})
     if before is None or after is None or before.disk is None or after.disk is None:
         return
-    saved = before.disk.expected - after.disk.expected
-    if saved <= 0:
+    optimizer_bytes = before.disk.expected - after.disk.expected
+    if optimizer_bytes <= 0:
         return
-    message = f"each checkpoint holds {gib(saved)} of optimizer state"
+    message = f"`{run.spell_key(_FIELD)}` is off: each checkpoint has {format_gib(optimizer_bytes)} of optimizer state"
     if before.host is not None and after.host is not None and before.host.expected > after.host.expected:
-        message += f", and saving it takes {gib(before.host.expected - after.host.expected)} of host memory on rank 0"
+        message += (
+            f", and saving it needs {format_gib(before.host.expected - after.host.expected)} of host memory on rank 0"
+        )
     host = judge(run, "host", ("save",))
-    dangerous = host is not None and host.verdict == "does not fit"
-    resumes = bool(plan.checkpoint.load_path or plan.checkpoint.resume_latest)
-    bound = resumes or run.stated(_FIELD)
-    gathering_fails = zero3 and host is not None and host.verdict != "fits"
-    free = run.parts.resumable is False or _is_impossible(run)
-    undecided = run.parts.resumable is None and not bound and not free
+    exceeds_host = host is not None and host.verdict == "does not fit"
+    is_resuming = bool(plan.checkpoint.load_path or plan.checkpoint.resume_latest)
+    needs_state = is_resuming or run.is_stated(_FIELD)
+    is_gathering_unsafe = is_zero3 and host is not None and host.verdict != "fits"
+    is_unneeded = run.inputs.is_resumable is False or _is_only_possible_without_state(run)
+    is_undecided = run.inputs.is_resumable is None and not needs_state and not is_unneeded
     yield Report(
         message,
-        run.place(_FIELD, "checkpoint.strategy", "checkpoint.path"),
-        "warning" if dangerous else "info",
+        run.find_place(_FIELD, "checkpoint.strategy", "checkpoint.path"),
+        "warning" if exceeds_host else "info",
         None
-        if gathering_fails or resumed_by(run) is not None
+        if is_gathering_unsafe or find_resume_field(run) is not None
         else Fix(
-            "safe" if free and not bound else "unsafe",
-            f"{worded(run, {_FIELD: True})}; the run can then no longer be resumed from its checkpoints",
+            "safe" if is_unneeded and not needs_state else "unsafe",
+            f"{format_changes(run, {_FIELD: True})}; the run can no longer resume from its checkpoints",
             {_FIELD: True},
-            decision=_DECISION if undecided else "",
+            advice=_ADVICE if is_undecided else "",
         ),
     )
 
 
-def _is_impossible(run: Run) -> bool:
-    """Whether the stated host memory or disk holds no checkpoint with the optimizer state, and one without it."""
-    places: tuple[Resource, ...] = ("host", "disk")
-    stated = [place for place in places if run.hardware.capacity(place) is not None]
-    if not stated:
+def _is_only_possible_without_state(run: Run) -> bool:
+    """Return whether the stated host memory or disk fits a checkpoint only without the optimizer state."""
+    resources: tuple[Resource, ...] = ("host", "disk")
+    stated_resources = [resource for resource in resources if run.hardware.get_capacity(resource) is not None]
+    if not stated_resources:
         return False
-    one = run.changed({"checkpoint.keep": "all"})
-    without = one.changed({_FIELD: True})
-    for place in stated:
-        now, then = judge(one, place, ("save",)), judge(without, place, ("save",))
-        if now is not None and now.verdict == "does not fit" and then is not None and then.verdict == "fits":
+    single_checkpoint = run.replace_fields({"checkpoint.keep": "all"})
+    without_state = single_checkpoint.replace_fields({_FIELD: True})
+    for resource in stated_resources:
+        verdict_with, verdict_without = (
+            judge(single_checkpoint, resource, ("save",)),
+            judge(without_state, resource, ("save",)),
+        )
+        if (
+            verdict_with is not None
+            and verdict_with.verdict == "does not fit"
+            and verdict_without is not None
+            and verdict_without.verdict == "fits"
+        ):
             return True
     return False

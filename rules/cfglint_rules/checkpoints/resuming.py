@@ -1,4 +1,4 @@
-"""Whether a run is asked to resume from checkpoints of its own."""
+"""Resuming: find out whether a run resumes from its own checkpoints."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 
-def resumed_by(run: Run) -> Field | None:
-    """The field by which the run is asked to resume from its own checkpoints; None if it is not."""
-    saved = run.plan.checkpoint
-    if saved.load_path and saved.path and f"{normpath(saved.load_path)}/".startswith(f"{normpath(saved.path)}/"):
+def find_resume_field(run: Run) -> Field | None:
+    """Return the field that makes the run resume from its own checkpoints, or None."""
+    checkpoint = run.plan.checkpoint
+    if (
+        checkpoint.load_path
+        and checkpoint.path
+        and f"{normpath(checkpoint.load_path)}/".startswith(f"{normpath(checkpoint.path)}/")
+    ):
         return "checkpoint.load_path"
-    return "checkpoint.resume_latest" if saved.resume_latest and run.stated("checkpoint.resume_latest") else None
+    return (
+        "checkpoint.resume_latest" if checkpoint.resume_latest and run.is_stated("checkpoint.resume_latest") else None
+    )

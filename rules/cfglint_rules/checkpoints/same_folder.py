@@ -1,13 +1,13 @@
-"""CKP007 same-folder: a script starts several runs that write into one folder.
+"""CKP007 same-folder: several runs of a script write to the same folder.
 
 ## What it does
-Reports a run whose folder another launch of the same script has written into before: the same file with other
-settings, another file with the same output folder, or a command in a loop that sets all but the folder.
+Reports a run whose output folder was already used by an earlier launch of the same script. There are three cases: the
+same file with other settings, another file with the same output folder, or a loop that does not change the folder.
 
 ## Why is this bad?
-One result is left of all the runs. The last one overwrites the weights of the others, and checkpoints of several runs
-lie among each other. A run that looks for its newest checkpoint finds that of the run before, goes on from its end, and
-trains nothing: a sweep then compares one model with itself.
+Only the last run's weights remain, and the checkpoints of all runs are mixed in one folder. If a run looks for the
+newest checkpoint, it finds the previous run's last one, continues from there and trains nothing. A sweep then compares
+a model with itself.
 
 ## Example
     for lr in 1e-5 2e-5 5e-5; do
@@ -20,9 +20,11 @@ trains nothing: a sweep then compares one model with itself.
     done
 
 ## When it does not apply
-Silent for launches of which only one may be run (two scripts, the branches of a condition), launches with equal
-settings, one that continues the one before, and scripts that name the folder elsewhere, move it, or change to another
-folder.
+The rule is silent:
+
+- if only one of the launches may run (two scripts, or branches of a condition)
+- for launches with equal settings, and for a launch that continues the previous one
+- if the script sets the folder elsewhere, moves it, or changes its working directory
 
 ## References
 transformers 5.23.0 `trainer.py` (_save_checkpoint, save_model); LLaMA-Factory 0.9.5 `hparams/parser.py`
@@ -46,31 +48,31 @@ _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where another launch has written into the run's folder."""
-    before, saved = run.parts.earlier, run.plan.checkpoint
-    field = next((one for one in _PATHS if run.owner(one) is not None), None)
-    if not before or field is None or run.plan.get(field) is None:
+    """Yield a report if an earlier launch wrote into the run's folder."""
+    earlier_launches, checkpoint = run.inputs.previous_launches, run.plan.checkpoint
+    field = next((item for item in _PATHS if run.find_owner(item) is not None), None)
+    if not earlier_launches or field is None or run.plan.get(field) is None:
         return
-    if saved.resume_latest and saved.strategy == "no":
+    if checkpoint.resume_latest and checkpoint.strategy == "no":
         return  # there is no checkpoint to find
-    if saved.resume_latest:
+    if checkpoint.resume_latest:
         outcome = "it resumes from the last checkpoint of the previous run"
-    elif saved.overwrite is False:
-        return  # the framework refuses a folder that is there
+    elif checkpoint.overwrite is False:
+        return  # the framework rejects an existing folder
     else:
-        outcome = "it overwrites what the previous run saved"
-    place = before[0].place
+        outcome = "it overwrites the results of the previous run"
+    place = earlier_launches[0].place
     script = basename(place.document.path)
-    if before[0].is_turn:
-        who, related = f"each iteration of the loop in {script}", "started here, in a loop"
-    elif (count := sum(one.place.document is place.document for one in before)) == 1:
-        who, related = f"{script} starts another run before this one, and each", "the previous run"
+    if earlier_launches[0].is_same_command:
+        subject, label = f"each iteration of the loop in {script} writes", "started here, in a loop"
+    elif (count := sum(item.place.document is place.document for item in earlier_launches)) == 1:
+        subject, label = f"{script} starts another run before this one, and both write", "the previous run"
     else:
-        who, related = f"{script} starts {count} runs before this one, and each", "a previous run"
-    key = run.spell(field)
+        subject, label = f"{script} starts {count} runs before this one, and all write", "a previous run"
+    key = run.spell_key(field)
     yield Report(
-        f"{who} writes to {run.plan.get(field)} (`{key}`): {outcome}",
-        run.place(field),
-        related=tuple(Related(one.place, related) for one in before),
-        help=f"give each run a folder of its own (`{key}`)",
+        f"{subject} to {run.plan.get(field)} (`{key}`): {outcome}",
+        run.find_place(field),
+        related=tuple(Related(item.place, label) for item in earlier_launches),
+        help=f"give each run its own folder (`{key}`)",
     )

@@ -1,13 +1,16 @@
 """CKP003 save-exceeds-host: saving a checkpoint needs more host memory than a node has.
 
 ## What it does
-Compares the host's peak during a save (what already is there, plus what the save stages) with the node's memory.
+Compares the host's peak memory during a save with the memory of a node. The peak includes the memory already in use and
+the buffers of the save.
 
 ## Why is this bad?
-The process is killed with exit code -9 at the first checkpoint, or at the very end of the run. What is staged
-differs by backend and is documented nowhere: ZeRO-3 gathers the 16-bit model on rank 0 (2 bytes per parameter);
-ZeRO stages 0 to 2 copy the whole model to the host on *every* rank of the node; FSDP's full state dict puts the
-model and then the optimizer state on rank 0.
+The process is killed with exit code -9 at its first checkpoint, or at the very end of the run. How much a save needs
+depends on the backend and is not documented:
+
+- ZeRO-3 gathers the 16-bit model on rank 0 (2 bytes per parameter).
+- ZeRO stages 0 to 2 copy the whole model to the host on *every* rank of the node.
+- FSDP's full state dict puts the model and then the optimizer state on rank 0.
 
 ## Example
     # cfglint: host-memory=512GB
@@ -16,16 +19,16 @@ model and then the optimizer state on rank 0.
 ## Use instead
     "stage3_gather_16bit_weights_on_model_save": false
 
-and convert afterwards with `zero_to_fp32.py`.
+Convert the checkpoint afterwards with `zero_to_fp32.py`.
 
 ## Fix safety
-Unsafe: without the gather no Hugging Face weights are written, at the end neither; under FSDP `save_only_model:
-true` gives up resuming, and is not offered to a run that resumes from its own checkpoints. Nothing is offered for ZeRO
-stages 0 to 2, where fewer ranks per node or ZeRO-3 help.
+Unsafe: without the gather, no Hugging Face weights are written, not even at the end. Under FSDP, the fix sets
+`save_only_model: true`, which gives up resuming. This fix is not offered if the run resumes from its own checkpoints.
+There is no fix for ZeRO stages 0 to 2: use fewer ranks per node, or ZeRO-3.
 
 ## When it does not apply
-Silent unless the host memory is stated (`--host-memory`, `# cfglint: host-memory=...`, settings), and where
-training does not fit the host either, or needs as much as the save (HST001).
+Silent unless the host memory is stated (`--host-memory`, `# cfglint: host-memory=...`, settings). Silent if training
+does not fit on the host either, or needs as much as the save (HST001).
 
 ## References
 deepspeed 0.19.8 `runtime/engine.py` (`_zero3_consolidated_16bit_state_dict`); accelerate 1.11.0 `accelerator.py`
@@ -36,11 +39,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.checkpoints.resuming import resumed_by
+from cfglint_rules.checkpoints.resuming import find_resume_field
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP, breakdown, judge, outcome
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.verdicts import STEP_PHASES, describe_verdict, format_breakdown, judge
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.runs.run import Run
@@ -56,29 +59,29 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the save does not fit the host."""
+    """Yield a report if the save does not fit the host."""
     if run.plan.checkpoint.checkpointer == "olmo_core":
         return  # CKP001 reports it
-    judgement, before = judge(run, "host", ("save",)), judge(run, "host", STEP)
+    judgement, step_judgement = judge(run, "host", ("save",)), judge(run, "host", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return
-    if before is not None and before.verdict == "does not fit":
-        return  # HST001 reports it; the run does not come to a checkpoint
-    if before is not None and judgement.budget.expected <= before.budget.expected:
-        return  # HST001 reports the step, which needs as much
-    fix = _fix(run)
+    if step_judgement is not None and step_judgement.verdict == "does not fit":
+        return  # HST001 reports it; the run does not reach a checkpoint
+    if step_judgement is not None and judgement.budget.expected <= step_judgement.budget.expected:
+        return  # HST001 reports the step, which needs at least as much
+    fix = _build_fix(run)
     yield Report(
-        f"saving {outcome(judgement)}",
-        run.place("checkpoint.gather", "checkpoint.state_dict", "checkpoint.strategy", "parallel.zero_stage"),
+        f"saving {describe_verdict(judgement)}",
+        run.find_place("checkpoint.gather", "checkpoint.state_dict", "checkpoint.strategy", "parallel.zero_stage"),
         judgement.severity,
         fix,
-        notes=(breakdown(judgement.budget),),
-        help=None if fix is not None else _help(run),
+        notes=(format_breakdown(judgement.budget),),
+        help=None if fix is not None else _build_help(run),
         grounds=judgement.grounds,
     )
 
 
-def _help(run: Run) -> str:
+def _build_help(run: Run) -> str:
     if run.plan.parallel.strategy in FSDP:
         return "use a sharded state dict, or hosts with more memory"
     if run.plan.parallel.zero_stage == 3:
@@ -86,13 +89,18 @@ def _help(run: Run) -> str:
     return "use fewer ranks per node, ZeRO stage 3, or hosts with more memory"
 
 
-def _fix(run: Run) -> Fix | None:
+def _build_fix(run: Run) -> Fix | None:
     checkpoint, parallel = run.plan.checkpoint, run.plan.parallel
     if parallel.strategy == "zero" and parallel.zero_stage == 3 and checkpoint.gather:
         message = "save without gathering the 16-bit weights; convert with zero_to_fp32.py afterwards"
         return Fix("unsafe", message, {"checkpoint.gather": False})
-    resumes = resumed_by(run) is not None  # CKP006 would ask for the optimizer's states again
-    if parallel.strategy in FSDP and checkpoint.state_dict == "full" and checkpoint.model_only is False and not resumes:
-        message = f"{worded(run, {'checkpoint.model_only': True})}; the run can then no longer be resumed"
+    is_resuming = find_resume_field(run) is not None  # CKP006 would ask for the optimizer state again
+    if (
+        parallel.strategy in FSDP
+        and checkpoint.state_dict == "full"
+        and checkpoint.model_only is False
+        and not is_resuming
+    ):
+        message = f"{format_changes(run, {'checkpoint.model_only': True})}; the run can no longer be resumed"
         return Fix("unsafe", message, {"checkpoint.model_only": True})
     return None

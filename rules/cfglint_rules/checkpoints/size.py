@@ -1,4 +1,4 @@
-"""The size of one checkpoint, which several rules compare."""
+"""Checkpoint size: estimate one checkpoint, for the rules that compare it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from cfglint_train.memory.budget import Phase
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
-ENOUGH: Final = 50
-"""Checkpoints that a run of unknown length is not expected to exceed."""
+MAX_EXPECTED_CHECKPOINTS: Final = 50
+"""Number of checkpoints that a run of unknown length is assumed not to exceed."""
 
 
-def one_save(run: Run, changes: Mapping[Field, Any] | None = None) -> Phase | None:
-    """The save phase with a single checkpoint on disk, under other values of some fields where asked."""
-    single: dict[Field, Any] = {
+def estimate_save(run: Run, changes: Mapping[Field, Any] | None = None) -> Phase | None:
+    """Return the save phase with a single checkpoint on disk, after optional changes of the plan."""
+    single_checkpoint: dict[Field, Any] = {
         "checkpoint.keep": 0,
         "checkpoint.keep_unsharded": 0,
         "checkpoint.rotates_first": True,
     }
-    return run.changed({**(changes or {}), **single}).estimate.phase("save")
+    return run.replace_fields({**(changes or {}), **single_checkpoint}).estimate.find_phase("save")

@@ -1,12 +1,12 @@
-"""CKP005 temporary-path: a Ray job saves into a copy of its working directory that Ray removes.
+"""CKP005 temporary-path: a Ray job saves into a temporary copy of its working directory, which Ray deletes.
 
 ## What it does
-Reports relative paths of checkpoints and weights, defaults included, where `ray job submit` is given a `working_dir`.
+Reports relative paths for checkpoints and weights, including defaults, if `ray job submit` sets a `working_dir`.
 
 ## Why is this bad?
-Ray copies `working_dir` below its session folder on the node that the job lands on, and runs the job there. A relative
-path leads into that copy: it fills the disk behind `/tmp`, and goes with the copy, which Ray removes once no job uses
-it and its cache (10 GB unless set) is full.
+Ray copies `working_dir` into its session folder on the node that runs the job, and starts the job there. A relative
+path points into that copy and fills the disk that holds `/tmp`. Once no job uses the copy and its cache (10 GB by
+default) is full, Ray deletes the copy with all checkpoints.
 
 ## Example
     ray job submit --runtime-env-json='{"working_dir": "/openrlhf"}' \
@@ -16,8 +16,8 @@ it and its cache (10 GB unless set) is full.
     --save_path /checkpoints/run1 --ckpt_path /checkpoints/run1/steps
 
 ## When it does not apply
-Silent for jobs without `working_dir`, for paths that lead out of the copy (`../ckpt` stays beside it), and for paths
-that a variable gives or that stand for one (`Your path ...`, `path_to_model/ckpt`, `SAVE_PATH/ckpt`).
+Silent for jobs without `working_dir`, and for paths outside the copy (`../ckpt` is next to it). Silent for paths from a
+variable, and for placeholders (`Your path ...`, `path_to_model/ckpt`, `SAVE_PATH/ckpt`).
 
 ## References
 ray 2.46.0 `_private/runtime_env/working_dir.py`; OpenRLHF/OpenRLHF#454, #638, #1006.
@@ -41,29 +41,28 @@ _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where a path leads into the copy."""
+    """Yield a report if a checkpoint path is inside the working copy."""
     paths = [field for field in _PATHS if _is_relative(run.plan.get(field)) and _is_used(run, field)]
     if not paths:
         return
-    named = " and ".join(_named(run, field) for field in paths)
-    copy = run.origin("launch.working_copy")
+    descriptions = " and ".join(_describe_path(run, field) for field in paths)
+    copy = run.get_origin("launch.working_copy")
     related = () if copy is None or copy.place is None else (Related(copy.place, "`working_dir` is set here"),)
     yield Report(
-        f"{named}: a relative path, inside the copy of `working_dir` that Ray deletes once no job uses it: checkpoints "
-        "are lost",
-        run.place(*paths, "launch.working_copy"),
+        f"{descriptions}, inside Ray's temporary copy of `working_dir`: checkpoints are lost when Ray deletes it",
+        run.find_place(*paths, "launch.working_copy"),
         related=related,
         help="use an absolute path on storage that all nodes share",
     )
 
 
-_STANDS_FOR: Final = re.compile(r".*\s|(?i:path[_/-]to|your)[_/-]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:/|$)")
-"""How a text begins in whose place a path is meant to be written."""
+_PLACEHOLDER: Final = re.compile(r".*\s|(?i:path[_/-]to|your)[_/-]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:/|$)")
+"""Start of a placeholder text for a path."""
 
 
 def _is_relative(path: object) -> bool:
-    """Whether a path is known and stays below the working directory."""
-    if not isinstance(path, str) or not path or _STANDS_FOR.match(path) or normpath(path).startswith(".."):
+    """Return whether a path is known and stays below the working directory."""
+    if not isinstance(path, str) or not path or _PLACEHOLDER.match(path) or normpath(path).startswith(".."):
         return False
     return not path.startswith(("/", "~", "$")) and "://" not in path
 
@@ -72,7 +71,7 @@ def _is_used(run: Run, field: Field) -> bool:
     return field != "checkpoint.path" or run.plan.checkpoint.strategy != "no"
 
 
-def _named(run: Run, field: Field) -> str:
-    """A path as it is given, or as it is by default."""
-    key, path = run.spell(field), run.plan.get(field)
-    return f"`{key}` is {path}" if run.stated(field) else f"`{key}` defaults to {path}"
+def _describe_path(run: Run, field: Field) -> str:
+    """Return a path as stated, or as it is by default."""
+    key, path = run.spell_key(field), run.plan.get(field)
+    return f"`{key}` is {path}" if run.is_stated(field) else f"`{key}` defaults to {path}"

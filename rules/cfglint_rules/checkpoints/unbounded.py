@@ -1,14 +1,15 @@
-"""CKP004 checkpoints-exceed-disk: the checkpoints that are kept do not fit the disk.
+"""CKP004 checkpoints-exceed-disk: the checkpoints that are kept do not fit on the disk.
 
 ## What it does
-Compares the checkpoints that are kept (all of them, where nothing limits them, plus the one being written) with the
-stated space, and says after how many saves it is used up. Where the best checkpoint is loaded at the end,
-a limit of one keeps two: the best and the last. Of OLMo's ephemeral checkpoints there is one beside those that are
-kept. A critic that is trained has checkpoints of its own, which count.
+Compares the checkpoints that are kept with the stated disk space, and reports after how many saves the disk is full.
+Without a limit, the run keeps every checkpoint. The one being written counts too.
+
+With `load_best_model_at_end`, a limit of one keeps two: the best and the last. OLMo keeps one ephemeral checkpoint in
+addition to the others. A trained critic writes its own checkpoints, which count as well.
 
 ## Why is this bad?
-A full checkpoint has 14 bytes per parameter: 7B is 91 GiB, 72B is 940 GiB. A save that runs out of space loses the
-run, and often the previous checkpoint with it.
+A full checkpoint has 14 bytes per parameter: 91 GiB for 7B, 940 GiB for 72B. A save that runs out of space ends the
+run, and often destroys the previous checkpoint too.
 
 ## Example
     # cfglint: disk=2TB
@@ -22,10 +23,11 @@ run, and often the previous checkpoint with it.
 Unsafe: older checkpoints are deleted during training.
 
 ## When it does not apply
-Silent unless the disk is stated (`--disk`, `# cfglint: disk=...`, settings), and where the run saves no more
-checkpoints than the disk holds: its steps, tokens, epochs or a limit of samples say how many there are at most. Where
-the length is unknown, a disk for 50 checkpoints is enough: of LLaMA-Factory's 50 examples of known length that keep
-all, one writes more.
+Silent unless the disk is stated (`--disk`, `# cfglint: disk=...`, settings). Silent if the disk holds all checkpoints
+that the run can write, given its steps, tokens, epochs or sample limit.
+
+If the run's length is unknown, a disk for 50 checkpoints is enough. Of LLaMA-Factory's 50 examples that have a known
+length and keep every checkpoint, one writes more.
 
 ## References
 transformers 4.46.3 `trainer.py` (_rotate_checkpoints); OpenRLHF 0.11.2 `trainer/ray/ppo_critic.py` (save_checkpoint);
@@ -37,13 +39,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.checkpoints.size import ENOUGH, one_save
+from cfglint_rules.checkpoints.size import MAX_EXPECTED_CHECKPOINTS, estimate_save
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report, Severity
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.checkpoint_retention import copies_of, ephemeral, limits, most_saves
+from cfglint_train.memory.checkpoint_retention import count_copies, count_ephemeral, count_saves, list_limits
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
@@ -57,40 +59,47 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the disk fills up."""
-    checkpoint, capacity = run.plan.checkpoint, run.hardware.capacity("disk")
-    field = limits(run.plan)[0]
+    """Yield a report if the checkpoints fill the disk."""
+    checkpoint, capacity = run.plan.checkpoint, run.hardware.get_capacity("disk")
+    field = list_limits(run.plan)[0]
     limit = run.plan.get(field)
     if capacity is None or checkpoint.strategy == "no" or limit is None:
         return
-    save = one_save(run)
+    save = estimate_save(run)
     if save is None or save.disk is None:
         return
-    each = save.disk.expected
-    fitting = int(capacity // each) if each else 0
-    most = most_saves(run.plan)
-    if fitting >= (ENOUGH if most is None else most):
+    size = save.disk.expected
+    fitting_count = int(capacity // size) if size else 0
+    save_count = count_saves(run.plan)
+    if fitting_count >= (MAX_EXPECTED_CHECKPOINTS if save_count is None else save_count):
         return
-    passing = ephemeral(run.plan)
-    written = passing + (0 if checkpoint.rotates_first else 1)
+    ephemeral_count = count_ephemeral(run.plan)
+    extra_count = ephemeral_count + (0 if checkpoint.rotates_first else 1)
     if limit == "all":
-        message = f"every checkpoint of {gib(each)} is kept: {gib(capacity)} of disk are full after {fitting} of them"
+        message = (
+            f"`{run.spell_key(field)}` sets no limit: every checkpoint of {format_gib(size)} is kept, and "
+            f"the disk ({format_gib(capacity)}) is full after {fitting_count}"
+        )
     else:
-        count = copies_of(run.plan, (field,))
-        if count * each <= capacity:
+        count = count_copies(run.plan, (field,))
+        if count * size <= capacity:
             return
-        best = limit == 1 and bool(checkpoint.load_best_at_end)
-        kept = 2 if best else limit
-        beside = (", an ephemeral one" if passing else "") + (" and the one being written" if written > passing else "")
-        what = f"{kept} kept checkpoints{' (the best and the last)' * best}{beside}"
-        if count == most and count < kept + written:
-            what = f"all checkpoints that the run writes ({count})"
-        message = f"{what} need {gib(count * each)} ({gib(each)} each); the disk has {gib(capacity)}"
-    keep = min(2, fitting - written)
+        keeps_best = limit == 1 and bool(checkpoint.load_best_at_end)
+        kept_count = 2 if keeps_best else limit
+        additions = (", an ephemeral one" if ephemeral_count else "") + (
+            " and the one being written" if extra_count > ephemeral_count else ""
+        )
+        subject = f"{kept_count} kept checkpoints{' (the best and the last)' * keeps_best}{additions}"
+        if count == save_count and count < kept_count + extra_count:
+            subject = f"all {count} checkpoints of the run"
+        message = (
+            f"{subject} need {format_gib(count * size)} ({format_gib(size)} each); the disk has {format_gib(capacity)}"
+        )
+    keep = min(2, fitting_count - extra_count)
     fix = (
-        Fix("unsafe", f"{worded(run, {field: keep})}; older checkpoints are deleted", {field: keep})
+        Fix("unsafe", f"{format_changes(run, {field: keep})}; older checkpoints are deleted", {field: keep})
         if keep >= 1 and keep != limit
         else None
     )
-    severity: Severity = "error" if fitting < 1 else "warning"
-    yield Report(message, run.place(field, "checkpoint.interval", "checkpoint.strategy"), severity, fix)
+    severity: Severity = "error" if fitting_count < 1 else "warning"
+    yield Report(message, run.find_place(field, "checkpoint.interval", "checkpoint.strategy"), severity, fix)

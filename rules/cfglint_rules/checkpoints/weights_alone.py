@@ -1,12 +1,12 @@
-"""CKP006 resumed-without-states: the run is to resume from checkpoints that hold no optimizer state.
+"""CKP006 resumed-without-states: the run resumes from checkpoints that have no optimizer state.
 
 ## What it does
-Reports `save_only_model` where the file asks to resume from the run's own checkpoints: from a folder below its output,
-or from the newest one that is found.
+Reports `save_only_model` if the file resumes from the run's own checkpoints: from a folder inside its output folder, or
+from the newest checkpoint.
 
 ## Why is this bad?
-Under DeepSpeed the Trainer finds no states in such a checkpoint and stops with "Can't find a valid checkpoint".
-Otherwise it goes on with a fresh optimizer and a fresh schedule, without a message.
+Under DeepSpeed, the Trainer finds no optimizer state in the checkpoint and stops with "Can't find a valid checkpoint".
+Otherwise the run continues with a fresh optimizer and a fresh schedule, without a warning.
 
 ## Example
     save_only_model: true
@@ -17,12 +17,12 @@ Otherwise it goes on with a fresh optimizer and a fresh schedule, without a mess
     save_only_model: false
 
 ## Fix safety
-Unsafe: each checkpoint grows by the optimizer's state, several times the size of the weights.
+Unsafe: each checkpoint grows by the optimizer state, which is several times as large as the weights.
 
 ## When it does not apply
-Silent for a checkpoint of another run, which may hold its states. Ignore it where this run wrote the checkpoint before
-`save_only_model` was set: it holds the states, too. LLaMA-Factory looks for a checkpoint in the output folder by
-itself, which is no wish to resume.
+Silent for another run's checkpoint, which may include the optimizer state. Ignore the rule if this run wrote the
+checkpoint before you set `save_only_model`: that checkpoint is complete. LLaMA-Factory looks in the output folder by
+itself, which does not count as a request to resume.
 
 ## References
 transformers 5.23.0 `training_args.py` (save_only_model), `integrations/deepspeed.py` (deepspeed_load_checkpoint),
@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.checkpoints.resuming import resumed_by
+from cfglint_rules.checkpoints.resuming import find_resume_field
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Related, Report
 from cfglint_train.foundation.typed import Final
@@ -50,17 +50,17 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where checkpoints lack what resuming needs."""
-    resuming = resumed_by(run)
-    if resuming is None or not run.framework.traits.runs_trainer:
+    """Yield a report if the checkpoints lack the optimizer state that resuming needs."""
+    resume_field = find_resume_field(run)
+    if resume_field is None or not run.framework.traits.runs_trainer:
         return
-    key, strategy = run.spell("checkpoint.model_only"), run.plan.parallel.strategy
+    key, strategy = run.spell_key("checkpoint.model_only"), run.plan.parallel.strategy
     if strategy is None:
         return
-    outcome = "DeepSpeed cannot resume from them" if strategy == "zero" else "the run resumes with a fresh optimizer"
+    outcome = "DeepSpeed cannot resume" if strategy == "zero" else "the run resumes with a fresh optimizer"
     yield Report(
-        f"`{key}` leaves the optimizer out of the checkpoints that `{run.spell(resuming)}` resumes from: {outcome}",
-        run.place("checkpoint.model_only"),
-        fix=Fix("unsafe", f"{key}: false, which saves the optimizer too", {"checkpoint.model_only": False}),
-        related=(Related(run.place(resuming), "resumes here"),),
+        f"`{key}` leaves out the optimizer state, but `{run.spell_key(resume_field)}` needs it: {outcome}",
+        run.find_place("checkpoint.model_only"),
+        fix=Fix("unsafe", f"{key}: false, which also saves the optimizer state", {"checkpoint.model_only": False}),
+        related=(Related(run.find_place(resume_field), "resumes here"),),
     )

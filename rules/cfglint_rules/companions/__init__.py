@@ -1,1 +1,1 @@
-"""XFL, settings in two files that contradict each other."""
+"""XFL rules: settings in two files that contradict each other."""

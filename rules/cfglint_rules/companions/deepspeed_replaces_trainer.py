@@ -1,12 +1,13 @@
-"""XFL002 deepspeed-replaces-trainer: the DeepSpeed file brings a scheduler or an optimizer of its own.
+"""XFL002 deepspeed-replaces-trainer: the DeepSpeed file has its own scheduler or optimizer.
 
 ## What it does
-Reports a `scheduler` in the DeepSpeed file beside another schedule in the training configuration, a warm-up of other
-length, and an `optimizer` beside another optimizer.
+Reports a `scheduler` in the DeepSpeed file if the training configuration has a different schedule or warmup length.
+Also reports an `optimizer` if the training configuration has a different one.
 
 ## Why is this bad?
-The Trainer uses what the DeepSpeed file has and ignores its own setting silently: `WarmupLR` never decays, where
-cosine was asked for. Where the warm-ups differ in steps it refuses to start, after the model is loaded.
+The Trainer uses the DeepSpeed file's scheduler or optimizer and silently ignores its own setting. For example,
+`WarmupLR` never decays although you asked for cosine. If the warmup steps differ, the Trainer refuses to start, after
+the model is loaded.
 
 ## Example
     # ds_config.json
@@ -18,11 +19,12 @@ cosine was asked for. Where the warm-ups differ in steps it refuses to start, af
 Remove `scheduler` from the DeepSpeed file.
 
 ## Fix safety
-Unsafe: another schedule or optimizer takes over.
+Unsafe: the run then uses a different schedule or optimizer.
 
 ## When it does not apply
-Where the training configuration states neither, only the DeepSpeed file counts. `WarmupDecayLR` is the
-linear schedule, `WarmupLR` is constant_with_warmup, `WarmupCosineLR` is cosine.
+If the training configuration states no schedule or optimizer, only the DeepSpeed file counts and nothing is reported.
+Equivalent schedules are not reported: `WarmupDecayLR` is linear, `WarmupLR` is constant_with_warmup, `WarmupCosineLR`
+is cosine.
 
 ## References
 transformers 5.23.0 `integrations/deepspeed.py` (deepspeed_optim_sched, trainer_config_finalize); deepspeed 0.19.8
@@ -37,79 +39,91 @@ from cfglint_rules.rule import Rule
 from cfglint_train.documents.document import Delete
 from cfglint_train.findings.finding import Fix, Related, Report, Severity
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.framework import read
+from cfglint_train.frameworks.framework import read_config
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.origin import Origin, Place
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("XFL002", "deepspeed-replaces-trainer", "warning", fix="unsafe")
 
-_SAME: Final[Mapping[str, frozenset[str]]] = {
+_EQUIVALENT_SCHEDULERS: Final[Mapping[str, frozenset[str]]] = {
     "WarmupLR": frozenset(("constant_with_warmup", "constant")),
     "WarmupDecayLR": frozenset(("linear",)),
     "WarmupCosineLR": frozenset(("cosine",)),
 }
-"""Schedules of DeepSpeed and what transformers calls them."""
-_COMPRESSED: Final = ("bitsandbytes", "torchao")
+"""DeepSpeed's schedulers -> their names in transformers."""
+_COMPRESSED_OPTIMIZERS: Final = ("bitsandbytes", "torchao")
 """Implementations that keep their states in fewer bits."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report for the scheduler and one for the optimizer."""
-    companion = run.companion("deepspeed")
+    """Yield a report for the scheduler and one for the optimizer."""
+    companion = run.find_companion("deepspeed")
     if companion is None or not run.framework.traits.runs_trainer:
         return
-    yield from _scheduler(run, companion)
-    yield from _optimizer(run, companion)
+    yield from _check_scheduler(run, companion)
+    yield from _check_optimizer(run, companion)
 
 
-def _scheduler(run: Run, companion: Config) -> Iterator[Report]:
+def _check_scheduler(run: Run, companion: Config) -> Iterator[Report]:
     kind = companion.get("scheduler", "type")
     if not isinstance(kind, str):
         return
     steps, warmup = companion.get("scheduler", "params", "warmup_num_steps"), run.plan.optimizer.warmup_steps
     if isinstance(steps, int) and warmup and steps != warmup:
-        key = run.spell("optimizer.warmup_steps")
+        key = run.spell_key("optimizer.warmup_steps")
         message = (
             f"`scheduler.params.warmup_num_steps` is {steps}, but `{key}` is {warmup}: the Trainer refuses to start"
         )
-        yield _report(companion, "scheduler", message, _place(run.origin("optimizer.warmup_steps")), "error")
+        yield _build_report(
+            companion, "scheduler", message, _get_place(run.get_origin("optimizer.warmup_steps")), "error"
+        )
         return
-    asked = run.plan.optimizer.scheduler
-    if asked is not None and run.stated("optimizer.scheduler") and asked not in _SAME.get(kind, frozenset()):
-        key = run.spell("optimizer.scheduler")
-        message = f"the DeepSpeed file's scheduler {kind} is used, and `{key}: {asked}` is ignored"
-        yield _report(companion, "scheduler", message, _place(run.origin("optimizer.scheduler")))
+    stated_scheduler = run.plan.optimizer.scheduler
+    if (
+        stated_scheduler is not None
+        and run.is_stated("optimizer.scheduler")
+        and stated_scheduler not in _EQUIVALENT_SCHEDULERS.get(kind, frozenset())
+    ):
+        key = run.spell_key("optimizer.scheduler")
+        message = f"the DeepSpeed file's scheduler {kind} is used, and `{key}: {stated_scheduler}` is ignored"
+        yield _build_report(companion, "scheduler", message, _get_place(run.get_origin("optimizer.scheduler")))
 
 
-def _optimizer(run: Run, companion: Config) -> Iterator[Report]:
-    kind, own = companion.get("optimizer", "type"), read(run.main)
-    asked, name = own.get("optimizer.stated_name"), own.get("optimizer.name")
-    if not isinstance(kind, str) or asked is None or name is None or not own.stated("optimizer.stated_name"):
+def _check_optimizer(run: Run, companion: Config) -> Iterator[Report]:
+    kind, main_values = companion.get("optimizer", "type"), read_config(run.main)
+    stated_name, name = main_values.get("optimizer.stated_name"), main_values.get("optimizer.name")
+    if (
+        not isinstance(kind, str)
+        or stated_name is None
+        or name is None
+        or not main_values.is_stated("optimizer.stated_name")
+    ):
         return
-    same = name == {"adam": "adamw"}.get(kind.lower(), kind.lower())
-    if not same or own.get("optimizer.implementation") in _COMPRESSED:
-        place = _place(own.origin("optimizer.stated_name"))
-        yield _report(
+    is_same = name == {"adam": "adamw"}.get(kind.lower(), kind.lower())
+    if not is_same or main_values.get("optimizer.implementation") in _COMPRESSED_OPTIMIZERS:
+        place = _get_place(main_values.get_origin("optimizer.stated_name"))
+        yield _build_report(
             companion,
             "optimizer",
-            f"the DeepSpeed file's optimizer {kind} is used, and `{asked}` of the training configuration is ignored",
+            f"the DeepSpeed file's optimizer {kind} is used, and `{stated_name}` of the training configuration is "
+            "ignored",
             place,
         )
 
 
-def _place(origin: Origin | None) -> Place | None:
+def _get_place(origin: Origin | None) -> Place | None:
     return None if origin is None else origin.place
 
 
-def _report(
-    companion: Config, section: str, message: str, other: Place | None, severity: Severity | None = None
+def _build_report(
+    companion: Config, section: str, message: str, related_place: Place | None, severity: Severity | None = None
 ) -> Report:
     changes = ((companion, (Delete((*companion.root, section)),)),)
     return Report(
         message,
-        companion.place(section) or companion.top(),
+        companion.find_place(section) or companion.find_top(),
         severity,
         Fix("unsafe", f"remove `{section}` from the DeepSpeed file", keys=changes),
-        () if other is None else (Related(other, "the training configuration"),),
+        () if related_place is None else (Related(related_place, "the training configuration"),),
     )

@@ -1,13 +1,13 @@
-"""XFL004 fp16-of-bf16-model: fp16 for a model whose weights were trained in bf16.
+"""XFL004 fp16-of-bf16-model: fp16 is used for a model that was trained in bf16.
 
 ## What it does
-Reports training in fp16 where the published weights of the model are bf16 and the GPU has bf16. A warning for models
-whose activations are known to overflow (Gemma, Qwen2 and Qwen2.5), information for all others.
+Reports training in fp16 if the published weights of the model are in bf16 and the GPU supports bf16. It is a warning
+for models whose activations are known to overflow (Gemma, Qwen2 and Qwen2.5), and an info for all others.
 
 ## Why is this bad?
-bf16 has the range of fp32; fp16 ends at 65,504. Activations of some models that were trained in bf16 go beyond that:
-the loss can become NaN or 0 after a few steps, or the loss scaler skips one step after the other. Others (Llama 3,
-Mistral) are trained in fp16 without trouble, and bf16 is only the safer format.
+bf16 has the range of fp32, but fp16 ends at 65,504. Some models that were trained in bf16 have larger activations. The
+loss can then become NaN or 0 after a few steps, or the loss scaler skips step after step. Other models (Llama 3,
+Mistral) train in fp16 without trouble, and bf16 is just the safer format.
 
 ## Example
     base_model: google/gemma-3-12b-it
@@ -17,9 +17,9 @@ Mistral) are trained in fp16 without trouble, and bf16 is only the safer format.
     bf16: true
 
 ## When it does not apply
-Silent for models whose weights are fp16 or fp32 (Llama 2), and on GPUs without bf16, where fp16 is the only 16-bit
-format. So it is where no file states the GPU, and the name of one of the run's files, or a comment there, has one
-without bf16 (T4, V100).
+Models with fp16 or fp32 weights (Llama 2) are not reported. Nor are GPUs without bf16, because fp16 is their only
+16-bit format. If no file states the GPU, a file name or comment in the run that names such a GPU (T4, V100) silences
+the rule.
 
 ## References
 Gemma: huggingface/transformers#36822, #37226. Qwen2: QwenLM/Qwen3#670, #868, hiyouga/LLaMA-Factory#4278,
@@ -40,45 +40,45 @@ from cfglint_train.runs.run import GPU, Run
 
 RULE: Final = Rule("XFL004", "fp16-of-bf16-model", "warning", needs={"precision.compute": ("fp16",)})
 
-_HAS_BF16: Final = 8.0
-_OVERFLOWING: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)
-"""Names of models whose activations go beyond the range of fp16. Qwen1.5 has Qwen2's architecture, and does not."""
+_MIN_BF16_CAPABILITY: Final = 8.0
+_OVERFLOWING_MODELS: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)
+"""Names of models whose activations exceed the range of fp16. Qwen1.5 has the architecture of Qwen2, but does not."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where fp16 is stated for a bf16 model."""
-    model, has = run.architecture, run.hardware.compute_capability
-    if model is None or model.dtype != "bf16" or run.plan.model.from_scratch or not run.stated("precision.compute"):
+    """Yield a report if fp16 is stated for a bf16 model."""
+    model, capability = run.architecture, run.hardware.compute_capability
+    if model is None or model.dtype != "bf16" or run.plan.model.from_scratch or not run.is_stated("precision.compute"):
         return
-    if (has is not None and has < _HAS_BF16) or _is_older(run):
+    if (capability is not None and capability < _MIN_BF16_CAPABILITY) or _is_old_gpu_named(run):
         return
-    key = run.spell("precision.compute")
-    told = f"`{key}` trains a bf16 model in fp16"
-    overflows = _OVERFLOWING.search(model.id) is not None
+    key = run.spell_key("precision.compute")
+    statement = f"`{key}` trains a bf16 model in fp16"
+    is_overflowing = _OVERFLOWING_MODELS.search(model.id) is not None
     yield Report(
-        f"{told}: activations above 65,504 overflow, and the loss can become NaN or 0"
-        if overflows
-        else f"{told}, whose range ends at 65,504; bf16 has that of fp32",
-        run.place("precision.compute"),
-        None if overflows else "info",
+        f"{statement}: activations above 65,504 overflow, and the loss can become NaN or 0"
+        if is_overflowing
+        else f"{statement}: its range ends at 65,504; bf16 has the range of fp32",
+        run.find_place("precision.compute"),
+        None if is_overflowing else "info",
         help="train in bf16",
-        grounds=_card(run),
+        grounds=_build_gpu_ground(run),
     )
 
 
-def _is_older(run: Run) -> bool:
-    """Whether names of files or comments name a card without bf16, where no file states the card."""
+def _is_old_gpu_named(run: Run) -> bool:
+    """Return whether file names or comments name a GPU without bf16, if no file states the GPU."""
     if run.hardware.gpu_origin.kind != "assumed":
         return False
-    from cfglint_train.launches.named_cards import oldest
+    from cfglint_train.launches.named_cards import find_oldest_capability
 
-    place = run.place("precision.compute")
-    named = oldest(dict.fromkeys((*(config.document for config in run.configs), place.document)))
-    return named is not None and named[0] < _HAS_BF16
+    place = run.find_place("precision.compute")
+    oldest_gpu = find_oldest_capability(dict.fromkeys((*(config.document for config in run.configs), place.document)))
+    return oldest_gpu is not None and oldest_gpu[0] < _MIN_BF16_CAPABILITY
 
 
-def _card(run: Run) -> tuple[Ground, ...]:
-    """What the format needs of a GPU that no file names."""
+def _build_gpu_ground(run: Run) -> tuple[Ground, ...]:
+    """Return the assumption that an unstated GPU has bf16."""
     if run.hardware.gpu_origin.kind != "assumed":
         return ()
     return (Ground(GPU, run.hardware.gpu, "assumed", "a GPU that has bf16 (Ampere or newer); set `gpu` to be sure"),)

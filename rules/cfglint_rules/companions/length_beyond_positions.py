@@ -1,12 +1,12 @@
-"""XFL005 length-beyond-positions: sequences longer than the model has positions.
+"""XFL005 length-beyond-positions: the sequences are longer than the model's positions.
 
 ## What it does
-Compares the sequence length with the positions that the model was made for (`max_position_embeddings`), where the
-rotary positions are not scaled.
+Compares the sequence length with the number of positions that the model was trained for (`max_position_embeddings`).
+This applies only if rotary positions are not scaled.
 
 ## Why is this bad?
-A model with learned positions (GPT-2, OPT) stops at the first sequence beyond its table: index out of range. A rotary
-model runs, but positions that it has never seen give attention scores that it was not trained for.
+A model with learned positions (GPT-2, OPT) stops at the first longer sequence with an index error. A rotary model runs,
+but it was never trained on the later positions, and its attention scores there are unreliable.
 
 ## Example
     model_name_or_path: meta-llama/Llama-2-7b-hf    # 4,096 positions
@@ -17,12 +17,16 @@ model runs, but positions that it has never seen give attention scores that it w
     rope_scaling: linear
 
 ## Fix safety
-Unsafe: longer samples are cut.
+Unsafe: the fix cuts longer samples.
 
 ## When it does not apply
-Silent with `rope_scaling`, for models without positions of their own (ALiBi, relative positions, recurrent layers), and
-for packed samples, each of which has positions of its own. A length of unpacked data is an upper limit: the samples may
-all be shorter.
+These are not reported:
+
+- runs with `rope_scaling`
+- models without absolute positions (ALiBi, relative positions, recurrent layers)
+- packed samples, because each sample has its own positions
+
+For unpacked data the length is an upper limit, so all samples may be shorter.
 
 ## References
 axolotl 0.18.0 `loaders/model.py` (_adjust_model_config raises the number and leaves the table);
@@ -48,27 +52,27 @@ RULE: Final = Rule(
     writes=("sequence.length",),
 )
 
-_TABLES: Final = frozenset(("wpe", "embed_positions"))
+_LEARNED_EMBEDDINGS: Final = frozenset(("wpe", "embed_positions"))
 """Names of learned position embeddings (transformers: GPT-2, OPT)."""
-_UNBOUNDED: Final = frozenset(("bloom", "mpt", "t5", "mt5", "umt5", "falcon_mamba", "mamba", "mamba2"))
-"""ALiBi, relative positions or a recurrence."""
+_UNBOUNDED_MODELS: Final = frozenset(("bloom", "mpt", "t5", "mt5", "umt5", "falcon_mamba", "mamba", "mamba2"))
+"""Model types with ALiBi, relative positions or a recurrence."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where sequences can be longer than the positions reach."""
+    """Yield a report if sequences may exceed the model's positions."""
     model, length = run.architecture, run.plan.sequence.length
     if model is None or model.context is None or length is None or length <= model.context:
         return
-    if run.plan.model.from_scratch or not run.stated("sequence.length"):
+    if run.plan.model.from_scratch or not run.is_stated("sequence.length"):
         return
-    if model.model_type in _UNBOUNDED or model.recurrent_layers:
+    if model.model_type in _UNBOUNDED_MODELS or model.recurrent_layers:
         return
-    learned = any(linear.name in _TABLES for linear in model.linears)
-    untrained = "later positions were never trained, and no RoPE scaling extends them"
-    outcome = "the first longer sample stops the run" if learned else untrained
-    key = run.spell("sequence.length")
+    has_learned_positions = any(linear.name in _LEARNED_EMBEDDINGS for linear in model.linears)
+    untrained_text = "later positions were never trained, and no RoPE scaling extends them"
+    outcome = "the first longer sample stops the run" if has_learned_positions else untrained_text
+    key = run.spell_key("sequence.length")
     yield Report(
         f"`{key}` is {length:,}, but the model has {model.context:,} positions: {outcome}",
-        run.place("sequence.length"),
-        fix=Fix("unsafe", f"{key}: {model.context}, which cuts longer samples", {"sequence.length": model.context}),
+        run.find_place("sequence.length"),
+        fix=Fix("unsafe", f"set {key}: {model.context}, which cuts longer samples", {"sequence.length": model.context}),
     )

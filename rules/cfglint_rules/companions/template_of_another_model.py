@@ -1,12 +1,12 @@
 """XFL006 template-of-another-model: a chat model is tuned with the template of another family.
 
 ## What it does
-Compares the chat template with the one that the model was tuned with, where each marks turns with special tokens of
-its family (`<|start_header_id|>`, `<|im_start|>`, `<start_of_turn>`).
+Compares the chat template with the one that the model was tuned with. Both must mark turns with special tokens of their
+family (`<|start_header_id|>`, `<|im_start|>`, `<start_of_turn>`).
 
 ## Why is this bad?
-The tokens of the other family are plain text to this model: it learns them letter by letter, and never the end-of-turn
-token by which it is served. What it was tuned for before is lost, and its answers do not end.
+The other family's tokens are plain text to this model, so it learns them as ordinary characters. It never sees the
+end-of-turn token that the server expects. The model forgets its earlier tuning, and its answers do not end.
 
 ## Example
     model_name_or_path: Qwen/Qwen2.5-7B-Instruct
@@ -16,11 +16,11 @@ token by which it is served. What it was tuned for before is lost, and its answe
     template: qwen
 
 ## Fix safety
-Unsafe: the samples are written in another way.
+Unsafe: the fix changes the format of the samples.
 
 ## When it does not apply
-Silent for base models, which may be tuned with any template, and for templates that mark turns with words (alpaca,
-vicuna) or with tokens that are commonly added (chatml).
+Base models are not reported, because any template is fine for them. Nor are templates that mark turns with words
+(alpaca, vicuna) or with commonly added tokens (chatml).
 
 ## References
 LLaMA-Factory 0.9.5 `extras/constants.py` (the template of each model), `data/template.py`, README ("please use the
@@ -47,16 +47,17 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where template and model are of two families."""
+    """Yield a report if template and model belong to different families."""
     template, model = run.plan.data.template, run.plan.model.id
     if template is None or model is None:
         return
-    own = run.framework.traits.template_of(model, template)
-    if own is None:
+    matching_template = run.framework.traits.suggest_template(model, template)
+    if matching_template is None:
         return
-    key = run.spell("data.template")
+    key = run.spell_key("data.template")
     yield Report(
-        f"`{key}: {template}` writes special tokens that {model} was not trained on; its template is `{own}`",
-        run.place("data.template"),
-        fix=Fix("unsafe", f"{key}: {own}", {"data.template": own}),
+        f"`{key}: {template}` writes special tokens that {model} was not trained on; its template is "
+        f"`{matching_template}`",
+        run.find_place("data.template"),
+        fix=Fix("unsafe", f"set {key}: {matching_template}", {"data.template": matching_template}),
     )

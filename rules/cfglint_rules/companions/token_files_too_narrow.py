@@ -1,11 +1,11 @@
-"""XFL007 token-files-too-narrow: token files of two bytes for a vocabulary that needs more.
+"""XFL007 token-files-too-narrow: the token files are read in a type that is too small for the vocabulary.
 
 ## What it does
-Reports token files read as uint16 (or uint8) where the vocabulary has more words than they can number.
+Reports token files that are read as uint16 (or uint8) if the vocabulary has more tokens than the type can number.
 
 ## Why is this bad?
-Nothing checks the files. Where they hold four bytes per token, each token is read as two, and the model learns noise;
-where they hold two, words from 65,536 on were cut off when they were written.
+Nothing checks the files. If they store four bytes per token, each token is read as two, and the model learns noise. If
+they store two bytes, token ids from 65,536 on were cut off when the files were written.
 
 ## Example
     model:
@@ -18,10 +18,10 @@ where they hold two, words from 65,536 on were cut off when they were written.
       memmap_dtype: uint32
 
 ## Fix safety
-Unsafe: the content of the files is unknown.
+Unsafe: cfglint does not know what the files contain.
 
 ## When it does not apply
-Ignore it where the vocabulary was enlarged for tokens that the files do not use.
+Ignore this rule if the vocabulary was extended with tokens that the files do not use.
 
 ## References
 ai2-olmo 0.6.0 `config.py` (DataConfig.memmap_dtype), `data/memmap_dataset.py` (_read_chunk_from_memmap);
@@ -46,20 +46,25 @@ RULE: Final = Rule(
     writes=("data.token_dtype",),
 )
 
-_NUMBERS: Final[Mapping[str, int]] = {"uint8": 2**8, "uint16": 2**16}
+_TOKEN_LIMITS: Final[Mapping[str, int]] = {"uint8": 2**8, "uint16": 2**16}
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the vocabulary is larger than the token files can number."""
+    """Yield a report if the vocabulary is too large for the token files."""
     dtype = run.plan.data.token_dtype
-    stated = dict(run.plan.model.architecture or ()).get("vocab_size")
-    words = stated if isinstance(stated, int) else None if run.architecture is None else run.architecture.vocab
-    if dtype is None or dtype not in _NUMBERS or words is None or words <= _NUMBERS[dtype]:
+    stated_size = dict(run.plan.model.architecture or ()).get("vocab_size")
+    vocab_size = (
+        stated_size if isinstance(stated_size, int) else None if run.architecture is None else run.architecture.vocab
+    )
+    if dtype is None or dtype not in _TOKEN_LIMITS or vocab_size is None or vocab_size <= _TOKEN_LIMITS[dtype]:
         return
-    key = run.spell("data.token_dtype")
-    default = "" if run.stated("data.token_dtype") else ", the default"
+    key = run.spell_key("data.token_dtype")
+    default_note = "" if run.is_stated("data.token_dtype") else ", the default"
     yield Report(
-        f"`{key}` is {dtype}{default}, which holds {_NUMBERS[dtype]:,} token ids; the vocabulary has {words:,}",
-        run.place("data.token_dtype", "model.architecture"),
-        fix=Fix("unsafe", f"{key}: uint32, if the data files are written so", {"data.token_dtype": "uint32"}),
+        f"`{key}` is {dtype}{default_note}, which holds {_TOKEN_LIMITS[dtype]:,} token ids; the vocabulary has "
+        f"{vocab_size:,}",
+        run.find_place("data.token_dtype", "model.architecture"),
+        fix=Fix(
+            "unsafe", f"set {key}: uint32, if the files contain four bytes per token", {"data.token_dtype": "uint32"}
+        ),
     )

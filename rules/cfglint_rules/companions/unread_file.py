@@ -1,11 +1,12 @@
-"""XFL003 unread-launcher-file: a launcher is given a file that it does not read.
+"""XFL003 unread-launcher-file: a launcher ignores a file that it is given.
 
 ## What it does
 Reports `accelerate launch --deepspeed_config_file` without `--use_deepspeed`.
 
 ## Why is this bad?
-accelerate chooses its DeepSpeed launcher by `--use_deepspeed`, or by a configuration file that says DEEPSPEED. Without
-either, the file is ignored and the run is plain data parallelism: every GPU holds the whole model and all its states.
+accelerate uses its DeepSpeed launcher only with `--use_deepspeed`, or with a configuration file that says DEEPSPEED.
+Without either, it ignores the file and the run uses plain data parallelism. Every GPU then holds the whole model and
+all of its states.
 
 ## Example
     accelerate launch --num_processes 8 --deepspeed_config_file ds.json train.py
@@ -14,9 +15,10 @@ either, the file is ignored and the run is plain data parallelism: every GPU hol
     accelerate launch --num_processes 8 --use_deepspeed --deepspeed_config_file ds.json train.py
 
 ## When it does not apply
-Silent for launches with `--config_file`, which may state DEEPSPEED, or with options that come from elsewhere.
-accelerate also takes a default configuration from the user's home directory, which may switch DeepSpeed on; that there
-is none is an assumption.
+Launches are not reported if they have `--config_file`, which may select DEEPSPEED, or options that come from elsewhere.
+
+accelerate also reads a default configuration in the user's home directory, which may switch DeepSpeed on. cfglint
+assumes that there is none.
 
 ## References
 accelerate 1.15.0 `commands/launch.py` (launch_command, _validate_launch_command).
@@ -34,18 +36,24 @@ from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("XFL003", "unread-launcher-file", "warning")
 
-_HOME: Final = "~/.cache/huggingface/accelerate/default_config.yaml"
-"""What `accelerate config` writes, and `accelerate launch` reads without `--config_file`."""
+_DEFAULT_CONFIG: Final = "~/.cache/huggingface/accelerate/default_config.yaml"
+"""File that `accelerate config` writes and `accelerate launch` reads without `--config_file`."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per place."""
-    for one in run.parts.unread:
+    """Yield a report for every place."""
+    for unread in run.inputs.ignored_files:
         yield Report(
-            f"`{one.option}` is ignored without `{one.switch}`: the run uses none of the settings in `{one.text}`",
-            one.place,
-            help=f"add `{one.switch}`",
+            f"`{unread.option}` is ignored without `{unread.switch}`: the run uses none of the settings in "
+            f"`{unread.text}`",
+            unread.place,
+            help=f"add `{unread.switch}`",
             grounds=(
-                Ground("launch:default", _HOME, "assumed", f"`{_HOME}` does not switch it on (add `--config_file`)"),
+                Ground(
+                    "launch:default",
+                    _DEFAULT_CONFIG,
+                    "assumed",
+                    f"`{_DEFAULT_CONFIG}` does not switch it on (add `--config_file`)",
+                ),
             ),
         )

@@ -1,1 +1,1 @@
-"""HST, host memory and disk."""
+"""HST rules: host memory."""

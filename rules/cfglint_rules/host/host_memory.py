@@ -1,28 +1,28 @@
 """HST001 host-memory-exceeded: training needs more host memory than a node has.
 
 ## What it does
-Compares the host's peak while loading, training and resuming (offloaded states of every model with their pinned
-buffers, weights that every rank loads, data workers and their batches, sleeping inference engines, states that are read
-again) with the node's memory. Saving is CKP003's.
+Compares the host's peak memory during loading, training and resuming with the memory of a node. The peak includes
+offloaded states of every model with their pinned buffers, and weights that every rank loads. It also includes data
+workers with their batches, sleeping inference engines, and states read on resume. CKP003 covers saving.
 
 ## Why is this bad?
-The kernel kills a process (exit code -9) without a line in the training log, or Ray does. Offloading moves 16 to 20
-bytes per parameter to the host, and pinned buffers are rounded up to powers of two.
+The kernel or Ray kills a process (exit code -9), and the training log does not say why. Offloading moves 16 to 20 bytes
+per parameter to the host. Pinned buffers are rounded up to powers of two.
 
 ## Example
     # cfglint: host-memory=1TB
     deepspeed: zero3_bf16_cpuoffload_all.json        # 70B: 18 bytes x 70.6e9 = 1.27 TB on one node
 
 ## Use instead
-More nodes, fewer bytes (LoRA, 8-bit states without offload), or no offload of parameters.
+Use more nodes, use smaller states (LoRA, or 8-bit states without offload), or do not offload parameters.
 
-The help names what lowers this run's need: with the same number of nodes, fewer ranks per node leave the bytes of
-offloaded and sharded states as they are.
+The help lists only remedies that lower this run's peak. For example, fewer ranks per node do not lower the bytes of
+offloaded and sharded states if the number of nodes stays the same.
 
 ## When it does not apply
-Silent unless the host memory is stated; CHK002 states what an offloading run needs otherwise. Resuming counts where the
-run is asked to resume, not where the framework looks for a checkpoint by itself. What is tight because of too many
-data workers alone is HST002's.
+Silent unless the host memory is stated. Otherwise, CHK002 says how much a run with offloading needs. Resuming counts
+only if the run is set to resume, not if the framework looks for a checkpoint by itself. If the host is tight only
+because of too many data workers, HST002 reports it.
 
 ## References
 docs/memory/host.md; axolotl #1439; OpenRLHF #171, #1013; torch 2.13 `CachingHostAllocator.h`.
@@ -32,10 +32,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.host.workers import are_the_cause, too_many
+from cfglint_rules.host.workers import has_too_many_workers, is_caused_by_workers
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import ROLLOUT, STEP, Judgement, breakdown, judge, outcome
+from cfglint_train.findings.verdicts import (
+    ROLLOUT_PHASE,
+    STEP_PHASES,
+    Judgement,
+    describe_verdict,
+    format_breakdown,
+    judge,
+)
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import OFFLOADED
 from cfglint_train.plan.names import Field
@@ -44,77 +51,105 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("HST001", "host-memory-exceeded", "error", estimates=("host",))
 
 
-PHASES: Final = ("load", *STEP, "rollout")
-"""The phases that this rule reports in any case."""
+ALWAYS_REPORTED_PHASES: Final = ("load", *STEP_PHASES, "rollout")
+"""Phases that this rule always reports."""
 
 
-def phases(run: Run) -> tuple[str, ...]:
-    """The phases that this rule reports of a run: that it finds a checkpoint of its own is not expected unasked."""
+def list_phases(run: Run) -> tuple[str, ...]:
+    """Return the phases that this rule reports for a run.
+
+    Resuming counts only if it is requested: a run is not expected to find a checkpoint of its own.
+    """
     checkpoint = run.plan.checkpoint
-    latest = checkpoint.resume_latest and run.stated("checkpoint.resume_latest")
-    return (*PHASES, "resume") if latest or checkpoint.load_path is not None else PHASES
+    is_resuming_latest = checkpoint.resume_latest and run.is_stated("checkpoint.resume_latest")
+    return (
+        (*ALWAYS_REPORTED_PHASES, "resume")
+        if is_resuming_latest or checkpoint.load_path is not None
+        else ALWAYS_REPORTED_PHASES
+    )
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where loading or training does not fit the host."""
-    judgement = judge(run, "host", phases(run))
+    """Yield a report if loading or training does not fit the host."""
+    judgement = judge(run, "host", list_phases(run))
     if judgement is None or judgement.verdict == "fits":
         return
-    if judgement.verdict != "does not fit" and too_many(run) and are_the_cause(judgement):
+    if judgement.verdict != "does not fit" and has_too_many_workers(run) and is_caused_by_workers(judgement):
         return  # HST002 reports it
     yield Report(
-        f"{judgement.phase.title} {outcome(judgement)}",
-        run.place("parallel.offload_optimizer", "parallel.offload_params", "rollout.sleep", "data.workers", "model.id"),
+        f"{judgement.phase.title} {describe_verdict(judgement)}",
+        run.find_place(
+            "parallel.offload_optimizer", "parallel.offload_params", "rollout.sleep", "data.workers", "model.id"
+        ),
         judgement.severity,
-        notes=(breakdown(judgement.budget), *_loaded(judgement)),
-        help=_help(judgement),
-        minimum=judgement.minimum,
+        notes=(format_breakdown(judgement.budget), *_explain_loading(judgement)),
+        help=_build_help(judgement),
+        min_certainty=judgement.min_certainty,
         grounds=judgement.grounds,
     )
 
 
-def _loaded(judgement: Judgement) -> tuple[str, ...]:
-    """Why every rank holds the whole model on its host."""
-    origin = judgement.run.origin("model.init_device")
+def _explain_loading(judgement: Judgement) -> tuple[str, ...]:
+    """Return the reason for which every rank holds the whole model on its host."""
+    origin = judgement.run.get_origin("model.init_device")
     return (origin.note,) if origin is not None and origin.kind == "inferred" and judgement.phase.name == "load" else ()
 
 
-_NOTICEABLE: Final = 0.95
-"""A remedy counts from here on: what is needed with it, as a share of what is needed without."""
+_MAX_REMAINING_SHARE: Final = 0.95
+"""A remedy counts if it reduces the need below this share."""
 
 
-def _help(judgement: Judgement) -> str:
-    """The remedies that lower what the phase needs, each tried by itself."""
+def _build_help(judgement: Judgement) -> str:
+    """Return the remedies that lower the need of the phase, each tried alone."""
     run, launch = judgement.run, judgement.run.plan.launch
-    tried: list[tuple[str, Field, int]] = [
+    candidates: list[tuple[str, Field, int]] = [
         ("more nodes", "launch.nodes", 2 * (launch.nodes or 1)),
         ("fewer ranks per node", "launch.gpus_per_node", max(1, (launch.gpus_per_node or 1) // 2)),
-        (f"fewer workers (`{run.spell('data.workers')}`)", "data.workers", (run.plan.data.workers or 0) // 2),
+        (f"fewer workers (`{run.spell_key('data.workers')}`)", "data.workers", (run.plan.data.workers or 0) // 2),
     ]
-    found = [remedy for remedy, fact, value in tried if _needs(judgement, run.under({fact: value})) < _NOTICEABLE]
+    resources = [
+        name
+        for name, fact, value in candidates
+        if _compute_remaining_share(judgement, run.build_scenario({fact: value})) < _MAX_REMAINING_SHARE
+    ]
+    remedies = [f"use {_join_alternatives(resources)}"] if resources else []
     if judgement.run.plan.parallel.cpu_efficient_loading is False and judgement.phase.name == "load":
-        found.append("one rank of a node to read the weights (`cpu_ram_efficient_loading`)")
+        remedies.append("let one rank per node load the weights (`cpu_ram_efficient_loading`)")
     if run.plan.model.init_device == "cpu" and judgement.phase.name == "load":
-        found.append("weights that are read straight onto the GPUs")
-    if any(size and part in OFFLOADED for part, size in judgement.budget.sizes):
-        found.append("less offloading")
-    asleep = [f"`{run.spell(field)}`" for field in _SLEEPING if run.plan.get(field) and _does_without(judgement, field)]
-    advice = [f"use {' or '.join(found)}"] * bool(found) + [f"do without {' or '.join(asleep)}"] * bool(asleep)
-    return ", or ".join(advice) or "use hosts with more memory"
+        remedies.append("load the weights directly onto the GPUs")
+    if any(size and component in OFFLOADED for component, size in judgement.budget.sizes):
+        remedies.append("offload less")
+    sleep_options = [
+        f"`{run.spell_key(field)}`"
+        for field in _SLEEP_FIELDS
+        if run.plan.get(field) and _is_better_without(judgement, field)
+    ]
+    if sleep_options:
+        remedies.append(f"disable {_join_alternatives(sleep_options)}")
+    return ", or ".join(remedies) or "use hosts with more memory"
 
 
-_SLEEPING: Final[tuple[Field, ...]] = ("rollout.train_sleep", "rollout.sleep")
+def _join_alternatives(names: list[str]) -> str:
+    """Return `a, b or c`."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
-def _does_without(judgement: Judgement, field: Field) -> bool:
-    """Whether the host needs less where something stays on the GPUs, and these may hold it."""
-    run = judgement.run.changed({field: False})
-    gpu = judge(run, "gpu", (*STEP, ROLLOUT))
-    return _needs(judgement, run) < _NOTICEABLE and gpu is not None and gpu.verdict in ("fits", "tight")
+_SLEEP_FIELDS: Final[tuple[Field, ...]] = ("rollout.train_sleep", "rollout.sleep")
 
 
-def _needs(judgement: Judgement, run: Run) -> float:
-    """What the phase needs in another run, as a share of what it needs in this one."""
-    phase = run.estimate.phase(judgement.phase.name)
+def _is_better_without(judgement: Judgement, field: Field) -> bool:
+    """Return whether the host needs less without a sleep option, and the GPUs may hold the result."""
+    run = judgement.run.replace_fields({field: False})
+    gpu = judge(run, "gpu", (*STEP_PHASES, ROLLOUT_PHASE))
+    return (
+        _compute_remaining_share(judgement, run) < _MAX_REMAINING_SHARE
+        and gpu is not None
+        and gpu.verdict in ("fits", "tight")
+    )
+
+
+def _compute_remaining_share(judgement: Judgement, run: Run) -> float:
+    """Return the need of the phase in another run, as a share of the need in this one."""
+    phase = run.estimate.find_phase(judgement.phase.name)
     budget = None if phase is None else phase.host
     return 1.0 if budget is None else budget.expected / max(1, judgement.budget.expected)

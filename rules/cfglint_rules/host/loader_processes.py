@@ -1,13 +1,13 @@
-"""HST002 too-many-loaders: the data loaders of a node are more processes than it can run at once.
+"""HST002 too-many-loaders: a node runs more data loader processes than it has hardware threads.
 
 ## What it does
-Multiplies the stated workers per rank by the ranks of a node, and reports more than 384 processes: more than any usual
-node of eight GPUs has hardware threads.
+Multiplies the stated workers per rank by the ranks of a node, and reports more than 384 processes. That is more than
+the hardware threads of any common node with eight GPUs.
 
 ## Why is this bad?
-Workers are started by every rank. Sixty-four of them on eight ranks are 512 processes that import torch and take 50 to
-400 MB each of the host, and wait for each other's CPU time: the node swaps or a process is killed, at the start or
-hours later (hiyouga/LLaMA-Factory#9531, axolotl-ai-cloud/axolotl#3069).
+Every rank starts its own workers. With 64 workers on each of eight ranks, 512 processes import torch and wait for CPU
+time. Each takes 50 to 400 MB of host memory. The node swaps, or a process is killed, at startup or hours later
+(hiyouga/LLaMA-Factory#9531, axolotl-ai-cloud/axolotl#3069).
 
 ## Example
     dataloader_num_workers: 64        # on a node of 8 GPUs
@@ -15,14 +15,16 @@ hours later (hiyouga/LLaMA-Factory#9531, axolotl-ai-cloud/axolotl#3069).
 ## Use instead
     dataloader_num_workers: 8
 
-torch itself warns where the workers of one process are more than the node has CPUs ("might get DataLoader running slow
-or even freeze"), but each rank counts its own alone.
+torch warns if one process has more workers than the node has CPUs ("might get DataLoader running slow or even freeze").
+It does not count the workers of other ranks.
 
 ## When it does not apply
-Silent up to 384 processes per node, which is a margin: no file states how many CPUs a node has. DGX H100 has 224
-hardware threads, DGX A100 256, AWS p5.48xlarge 192, Google a3-highgpu-8g 208; two processors of 96 cores have 384.
-Where the host's memory is stated and too small for so many workers, but not for 8 per rank, HST001 reports it alone;
-where it is only tight because of them, this rule does.
+Silent up to 384 processes per node. This limit leaves a margin because no file states how many CPUs a node has. A DGX
+H100 has 224 hardware threads, a DGX A100 256, an AWS p5.48xlarge 192, and a Google a3-highgpu-8g 208. Two processors
+with 96 cores each have 384.
+
+If the stated host memory is too small for the workers but enough for 8 per rank, only HST001 reports it. If it is only
+tight because of them, only this rule does.
 
 ## References
 docs/memory/host.md; transformers 5.23.0 `trainer.py` (get_train_dataloader); torch 2.13
@@ -33,32 +35,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.host.host_memory import PHASES
-from cfglint_rules.host.workers import USUAL, are_the_cause, too_many
+from cfglint_rules.host.host_memory import ALWAYS_REPORTED_PHASES
+from cfglint_rules.host.workers import USUAL_WORKERS, has_too_many_workers, is_caused_by_workers
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
 from cfglint_train.findings.verdicts import judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.calibration import table
+from cfglint_train.memory.calibration import load_table
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("HST002", "too-many-loaders", "warning", needs={"data.workers": ()})
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the stated workers of all ranks are too many."""
-    if not too_many(run):
+    """Yield a report if the stated workers of all ranks are too many."""
+    if not has_too_many_workers(run):
         return
-    judgement = judge(run, "host", PHASES)
-    if judgement is not None and judgement.verdict == "does not fit" and are_the_cause(judgement):
+    judgement = judge(run, "host", ALWAYS_REPORTED_PHASES)
+    if judgement is not None and judgement.verdict == "does not fit" and is_caused_by_workers(judgement):
         return  # HST001 reports it
-    each, workers, ranks = table().coefficients["worker"], run.plan.data.workers, run.plan.launch.gpus_per_node
-    count, capacity = (workers or 0) * (ranks or 0), run.hardware.capacity("host")
-    available = f", {gib(capacity)} available" if capacity is not None else ""
+    worker_bytes, workers, ranks = (
+        load_table().coefficients["worker"],
+        run.plan.data.workers,
+        run.plan.launch.gpus_per_node,
+    )
+    count, capacity = (workers or 0) * (ranks or 0), run.hardware.get_capacity("host")
+    available = f", {format_gib(capacity)} available" if capacity is not None else ""
     yield Report(
-        f"`{run.spell('data.workers')}` is {workers}: {count} processes load data on each node of {ranks} ranks, with "
-        f"{gib(count * each.low)} to {gib(count * each.high)} of host memory{available}",
-        run.place("data.workers"),
-        help=f"workers are started by every rank; {USUAL} are usually enough",
+        f"`{run.spell_key('data.workers')}` is {workers}: {count} processes load data on each node of {ranks} ranks "
+        f"and take {format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)} of host "
+        f"memory{available}",
+        run.find_place("data.workers"),
+        help=f"set `{run.spell_key('data.workers')}` to {USUAL_WORKERS}, which is usually enough: every rank starts "
+        "its own workers",
     )

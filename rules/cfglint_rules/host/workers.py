@@ -1,4 +1,4 @@
-"""Data workers beyond what a node can run at once, and whether they alone exceed the host's memory."""
+"""Data workers: more than a node can run at once, or enough to exceed the host's memory."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from cfglint_train.findings.verdicts import Judgement, judge
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
-THREADS: Final = 384
-"""Hardware threads of two processors of 96 cores, more than usual nodes of eight GPUs have: a margin."""
-USUAL: Final = 8
+MAX_THREADS: Final = 384
+"""Hardware threads of two processors with 96 cores, more than a usual node of eight GPUs has: a margin."""
+USUAL_WORKERS: Final = 8
 
 
-def too_many(run: Run) -> bool:
-    """Whether the stated workers of all ranks are more processes than a node can run at once."""
+def has_too_many_workers(run: Run) -> bool:
+    """Return whether the stated workers of all ranks are more processes than a node can run at once."""
     workers, ranks = run.plan.data.workers or 0, run.plan.launch.gpus_per_node or 0
-    return workers * ranks > THREADS and run.stated("data.workers")
+    return workers * ranks > MAX_THREADS and run.is_stated("data.workers")
 
 
-def are_the_cause(judgement: Judgement) -> bool:
-    """Whether the verdict is a kinder one with the usual number of workers."""
-    usual = judge(judgement.run.under({"data.workers": USUAL}), "host", (judgement.phase.name,))
-    return usual is not None and usual.verdict != judgement.verdict
+def is_caused_by_workers(judgement: Judgement) -> bool:
+    """Return whether the verdict would be milder with the usual number of workers."""
+    usual_judgement = judge(
+        judgement.run.build_scenario({"data.workers": USUAL_WORKERS}), "host", (judgement.phase.name,)
+    )
+    return usual_judgement is not None and usual_judgement.verdict != judgement.verdict

@@ -1,1 +1,1 @@
-"""The rules that a repository makes for itself."""
+"""HSE rules: house rules that a repository defines for itself."""

@@ -1,250 +1,288 @@
-"""What a run breaks of the rules of the house, and what would keep them."""
+"""House rules: find those that a run breaks, and fixes that keep them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from json import dumps
 
-from cfglint_rules.vocabulary.given_names import ITEMS, known_as
+from cfglint_rules.vocabulary.given_names import ITEM_SUFFIX, find_facts
 from cfglint_rules.vocabulary.settings import Settings
-from cfglint_rules.vocabulary.survey import context
-from cfglint_schemas.fact import Fact
+from cfglint_rules.vocabulary.survey import get_context
+from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, Route
 from cfglint_train.documents.document import MISSING, Delete, Set, Unknown
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.codec import Unreadable
-from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.frameworks.codec import UnreadableError
+from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
-from cfglint_train.settings.error import told
-from cfglint_train.settings.house_rules import HouseRule, Test, fails
+from cfglint_train.settings.error import format_path
+from cfglint_train.settings.house_rules import HouseRule, Test, is_violated
 
 
-def broken(run: Run) -> Iterator[Report]:
-    """One report for every rule that a run, or a configuration of it, breaks."""
-    for rule in run.parts.require:
+def list_broken(run: Run) -> Iterator[Report]:
+    """Yield a report for every rule that a run or its configs break."""
+    for rule in run.inputs.house_rules:
         if rule.field is not None:
-            yield from _of_field(run, rule, rule.field)
+            yield from _check_field(run, rule, rule.field)
         else:
-            yield from _of_items(run, rule) if ITEMS in rule.key else _of_key(run, rule)
+            yield from _check_items(run, rule) if ITEM_SUFFIX in rule.key else _check_key(run, rule)
 
 
-def _of_field(run: Run, rule: HouseRule, field: Field) -> Iterator[Report]:
-    """What is wrong with a field of the plan."""
-    value, owner = run.plan.get(field), run.owner(field)
-    given = run.stated(field)
-    if not given and owner is not None and _is_open(owner[0]):
+def _check_field(run: Run, rule: HouseRule, field: Field) -> Iterator[Report]:
+    """Yield a report if a plan field breaks a rule."""
+    value, owner = run.plan.get(field), run.find_owner(field)
+    is_given = run.is_stated(field)
+    if not is_given and owner is not None and _can_have_unseen_settings(owner[0]):
         return
-    asked = value if given or value is not None else MISSING
-    broken = _broken(rule, given, owner is not None, asked)
-    if broken is None:
+    tested_value = value if is_given or value is not None else MISSING
+    broken_test = _find_broken_test(rule, is_given, owner is not None, tested_value)
+    if broken_test is None:
         return
-    test, wanted = broken
-    origin = run.origin(field)
-    derived = origin is not None and origin.kind == "inferred"
-    name, key = field.removesuffix("_"), run.spell(field)
-    fix = against = None
-    if owner is not None and not derived and wanted is not None:
-        against = _against(run, rule, owner[0], key, wanted)
-        fix = Fix("unsafe", f"`{name}: {_shown(wanted)}`", {field: wanted}) if against is None else None
-    shown = f"`{name}` (`{key}`)" if given and key != field else f"`{name}`"
-    yield _report(rule, test, shown, value, run.place(field), fix, against, reads=(field,))
+    test, new_value = broken_test
+    origin = run.get_origin(field)
+    is_derived = origin is not None and origin.kind == "inferred"
+    name, key = field.removesuffix("_"), run.spell_key(field)
+    fix = conflicting_rule = None
+    if owner is not None and not is_derived and new_value is not None:
+        conflicting_rule = _find_conflicting_rule(run, rule, owner[0], key, new_value)
+        fix = (
+            Fix("unsafe", f"set `{name}: {_format_value(new_value)}`", {field: new_value})
+            if conflicting_rule is None
+            else None
+        )
+    description = f"`{name}` (`{key}`)" if is_given and key != field else f"`{name}`"
+    yield _build_report(rule, test, description, value, run.find_place(field), fix, conflicting_rule, reads=(field,))
 
 
-def _of_key(run: Run, rule: HouseRule) -> Iterator[Report]:
-    """What is wrong with a key in the configurations of a run. It must be present in the first that can have it."""
-    owed = True
+def _check_key(run: Run, rule: HouseRule) -> Iterator[Report]:
+    """Yield a report for every config whose key breaks a rule. The first config that can have the key must have it."""
+    is_required = True
     for config in run.configs:
-        keys = frameworks.keys_of(config)
+        keys = frameworks.get_keys(config)
         if keys is None:
             continue
-        names = known_as(keys.vocabulary_of(config), rule.key, context(config))
+        names = find_facts(keys.get_vocabulary(config), rule.key, get_context(config))
         settings = Settings(config, run)
-        name = next((name for name in names if settings.route(name) is not None), next(iter(names), None))
+        name = next((name for name in names if settings.find_route(name) is not None), next(iter(names), None))
         if name is None:
             continue
-        value = settings.value(name)
-        given = value is not MISSING and value is not None
-        has = owed and not given and _has(names[name]) and not _is_open(config)
-        owed = owed and not has
-        broken = _broken(rule, given, has, _loaded(config, value, rule))
-        if broken is not None and not isinstance(value, Unknown):
-            yield _at_key(run, rule, settings, name, value, *broken)
+        value = settings.get_value(name)
+        is_given = value is not MISSING and value is not None
+        is_missing_here = (
+            is_required and not is_given and _is_available(names[name]) and not _can_have_unseen_settings(config)
+        )
+        is_required = is_required and not is_missing_here
+        broken_test = _find_broken_test(rule, is_given, is_missing_here, _load_value(config, value, rule))
+        if broken_test is not None and not isinstance(value, Unknown):
+            yield _build_key_report(run, rule, settings, name, value, *broken_test)
 
 
-def _of_items(run: Run, rule: HouseRule) -> Iterator[Report]:
-    """What is wrong with a key of the items of a list (`datasets[].type`), item by item."""
-    outer, _, inner = rule.key.partition(ITEMS)
-    below = tuple(inner.removeprefix(".").split(".")) if inner else ()
+def _check_items(run: Run, rule: HouseRule) -> Iterator[Report]:
+    """Yield a report for every list item whose key (`datasets[].type`) breaks a rule."""
+    list_key, _, item_key = rule.key.partition(ITEM_SUFFIX)
+    item_route = tuple(item_key.removeprefix(".").split(".")) if item_key else ()
     for config in run.configs:
-        keys = frameworks.keys_of(config)
-        if keys is None or not known_as(keys.vocabulary_of(config), rule.key, context(config)):
+        keys = frameworks.get_keys(config)
+        if keys is None or not find_facts(keys.get_vocabulary(config), rule.key, get_context(config)):
             continue
-        found = Settings(config, run).route(outer)
-        items = None if found is None else config.value(*found)
-        for number in range(len(items) if found is not None and isinstance(items, list) else 0):
-            route = (*(found or ()), number, *below)
-            value = config.value(*route)
-            given = value is not MISSING and value is not None
-            broken = _broken(rule, given, True, _loaded(config, value, rule))
-            if broken is not None and not isinstance(value, Unknown):
-                yield _at_item(run, rule, config, route, value, *broken)
+        list_route = Settings(config, run).find_route(list_key)
+        items = None if list_route is None else config.get_value(*list_route)
+        for number in range(len(items) if list_route is not None and isinstance(items, list) else 0):
+            route = (*(list_route or ()), number, *item_route)
+            value = config.get_value(*route)
+            is_given = value is not MISSING and value is not None
+            broken_test = _find_broken_test(rule, is_given, True, _load_value(config, value, rule))
+            if broken_test is not None and not isinstance(value, Unknown):
+                yield _build_item_report(run, rule, config, route, value, *broken_test)
 
 
-def _at_item(run: Run, rule: HouseRule, config: Config, route: Route, value: Any, test: Test, wanted: Any) -> Report:
-    """What is wrong with one item; the key of the list is marked where the item has none."""
-    after = None if test == "absent" else wanted
-    others = (one for one in run.parts.require if one != rule and one.key == rule.key)
-    against = next((one for one in others if _broken(one, after is not None, True, after) is not None), None)
-    place = next((found for end in range(len(route), 0, -1) if (found := config.place(*route[:end]))), config.top())
-    change = Delete((*config.root, *route)) if test == "absent" else Set((*config.root, *route), wanted)
-    shown = f"remove `{spelled(route)}`" if test == "absent" else _setting(spelled(route), wanted)
+def _build_item_report(
+    run: Run, rule: HouseRule, config: Config, route: Route, value: Any, test: Test, new_value: Any
+) -> Report:
+    """Return the report on a list item; it marks the list's key if the item lacks the key."""
+    value_after = None if test == "absent" else new_value
+    others = (other_rule for other_rule in run.inputs.house_rules if other_rule != rule and other_rule.key == rule.key)
+    conflicting_rule = next(
+        (
+            other_rule
+            for other_rule in others
+            if _find_broken_test(other_rule, value_after is not None, True, value_after) is not None
+        ),
+        None,
+    )
+    place = next(
+        (item_place for end in range(len(route), 0, -1) if (item_place := config.find_place(*route[:end]))),
+        config.find_top(),
+    )
+    change = Delete((*config.root, *route)) if test == "absent" else Set((*config.root, *route), new_value)
+    description = (
+        f"remove `{format_route(route)}`" if test == "absent" else _format_setting(format_route(route), new_value)
+    )
     fix = None
-    if (test == "absent" or wanted is not None) and not config.override(route):
-        fix = Fix("unsafe", shown, keys=((config, (change,)),)) if against is None else None
-    return _report(rule, test, f"`{spelled(route)}`", value, place, fix, against)
+    if (test == "absent" or new_value is not None) and not config.find_override(route):
+        fix = Fix("unsafe", description, keys=((config, (change,)),)) if conflicting_rule is None else None
+    return _build_report(rule, test, f"`{format_route(route)}`", value, place, fix, conflicting_rule)
 
 
-def _has(fact: Fact) -> bool:
-    return fact.status().kind == PRESENT and not fact.open
+def _is_available(fact: KeyFact) -> bool:
+    return fact.resolve_status().kind == PRESENT and not fact.is_open
 
 
-def _is_open(config: Config) -> bool:
-    """Whether a configuration may state settings out of sight."""
-    keys = frameworks.keys_of(config)
+def _can_have_unseen_settings(config: Config) -> bool:
+    """Return whether a config may have unseen settings."""
+    keys = frameworks.get_keys(config)
     return keys is not None and not keys.is_complete(config)
 
 
-def _at_key(run: Run, rule: HouseRule, settings: Settings, name: str, value: Any, test: Test, wanted: Any) -> Report:
-    """What is wrong with a key of one configuration."""
-    config, route = settings.config, settings.home(name)
-    place = settings.place(name) or (config.origin(*route).place if config.override(route) else None) or config.top()
-    key = spelled(route)
-    fix = against = None
-    if not config.override(route) and (test == "absent" or wanted is not None):
-        against = _against(run, rule, config, key, MISSING if test == "absent" else wanted)
-        if against is None and test == "absent":
+def _build_key_report(
+    run: Run, rule: HouseRule, settings: Settings, name: str, value: Any, test: Test, new_value: Any
+) -> Report:
+    """Return the report on a key of a config."""
+    config, route = settings.config, settings.find_home(name)
+    place = (
+        settings.find_place(name)
+        or (config.get_origin(*route).place if config.find_override(route) else None)
+        or config.find_top()
+    )
+    key = format_route(route)
+    fix = conflicting_rule = None
+    if not config.find_override(route) and (test == "absent" or new_value is not None):
+        conflicting_rule = _find_conflicting_rule(run, rule, config, key, MISSING if test == "absent" else new_value)
+        if conflicting_rule is None and test == "absent":
             fix = Fix("unsafe", f"remove `{key}`", keys=((config, (Delete((*config.root, *route)),)),))
-        elif against is None:
-            fix = Fix("unsafe", _setting(key, wanted), keys=((config, (Set((*config.root, *route), wanted),)),))
-    return _report(rule, test, f"`{key}`", value, place, fix, against)
+        elif conflicting_rule is None:
+            fix = Fix(
+                "unsafe", _format_setting(key, new_value), keys=((config, (Set((*config.root, *route), new_value),)),)
+            )
+    return _build_report(rule, test, f"`{key}`", value, place, fix, conflicting_rule)
 
 
-def _against(run: Run, rule: HouseRule, config: Config, key: str, wanted: Any) -> HouseRule | None:
-    """The first other rule about the same setting that refuses what a fix would make of it (MISSING: it goes)."""
-    for one in run.parts.require:
-        if one == rule or not _is_about(run, one, config, key):
+def _find_conflicting_rule(run: Run, rule: HouseRule, config: Config, key: str, new_value: Any) -> HouseRule | None:
+    """Return the first other rule about the setting that rejects the fixed value (MISSING: removed), or None."""
+    for other_rule in run.inputs.house_rules:
+        if other_rule == rule or not _is_rule_about(run, other_rule, config, key):
             continue
-        if wanted is MISSING:
-            # The value of a field is then a default.
-            refused = one.field is not None or _broken(one, False, True, MISSING) is not None
+        if new_value is MISSING:
+            # A removed value of a field becomes a default.
+            is_refused = other_rule.field is not None or _find_broken_test(other_rule, False, True, MISSING) is not None
         else:
-            refused = _broken(one, True, True, wanted) is not None
-        if refused:
-            return one
+            is_refused = _find_broken_test(other_rule, True, True, new_value) is not None
+        if is_refused:
+            return other_rule
     return None
 
 
-def _is_about(run: Run, rule: HouseRule, config: Config, key: str) -> bool:
-    """Whether a rule asks for a key of a configuration, by any of its names or as a field of the plan."""
+def _is_rule_about(run: Run, rule: HouseRule, config: Config, key: str) -> bool:
+    """Return whether a rule is about a key of a config, by any of its names or as a plan field."""
     if rule.field is not None:
-        owner = run.owner(rule.field)
-        return owner is not None and owner[0] is config and run.spell(rule.field) == key
-    keys = frameworks.keys_of(config)
-    if keys is None or ITEMS in rule.key:
+        owner = run.find_owner(rule.field)
+        return owner is not None and owner[0] is config and run.spell_key(rule.field) == key
+    keys = frameworks.get_keys(config)
+    if keys is None or ITEM_SUFFIX in rule.key:
         return False
     settings = Settings(config, run)
-    names = known_as(keys.vocabulary_of(config), rule.key, context(config))
-    return any(spelled(settings.home(name)) == key for name in names)
+    names = find_facts(keys.get_vocabulary(config), rule.key, get_context(config))
+    return any(format_route(settings.find_home(name)) == key for name in names)
 
 
-def _setting(name: str, value: Any) -> str:
-    """A setting with its value, for a fix."""
-    return f"`{name} {_shown(value)}`" if name.startswith("-") else f"`{name}: {_shown(value)}`"
+def _format_setting(name: str, value: Any) -> str:
+    """Return a setting with its value, for a fix."""
+    return f"set `{name} {_format_value(value)}`" if name.startswith("-") else f"set `{name}: {_format_value(value)}`"
 
 
-def _report(
+def _build_report(
     rule: HouseRule,
     test: Test,
     name: str,
     value: Any,
     place: Place,
     fix: Fix | None,
-    against: HouseRule | None,
+    conflicting_rule: HouseRule | None,
     reads: tuple[Field, ...] = (),
 ) -> Report:
-    asked = dict(rule.tests)[test]
-    said = "is not set" if test == "present" else "is set" if test == "absent" else f"is {_shown(value)}"
+    demand = dict(rule.tests)[test]
+    state = "is not set" if test == "present" else "is set" if test == "absent" else f"is {_format_value(value)}"
     reason = f": {rule.message}" if rule.message else ""
-    notes = [f"the rule is `{rule.place}` of {told(rule.path)}"]
-    if against is not None:
-        notes.append(f"no fix: `{against.place}` of {told(against.path)} refuses what this rule asks for")
+    notes = [f"the rule is `{rule.place}` in {format_path(rule.path)}"]
+    if conflicting_rule is not None:
+        notes.append(
+            f"no fix: `{conflicting_rule.place}` in {format_path(conflicting_rule.path)} rejects the required value"
+        )
     return Report(
-        f"{name} {said}; a house rule {_DEMANDS[test].format(_listed(asked))}{reason}",
+        f"{name} {state}; a house rule {_DEMAND_TEMPLATES[test].format(_format_values(demand))}{reason}",
         place,
         rule.severity,
         fix,
         notes=tuple(notes),
-        reads=reads,
+        fields_read=reads,
         claim=f"{rule.path} {rule.place} {test}" if test in ("at-most", "at-least") else None,
     )
 
 
-_DEMANDS: Final[dict[Test, str]] = {
-    "equals": "asks for {}",
-    "one-of": "asks for one of {}",
+_DEMAND_TEMPLATES: Final[dict[Test, str]] = {
+    "equals": "requires {}",
+    "one-of": "requires one of {}",
     "at-most": "allows at most {}",
-    "at-least": "asks for at least {}",
-    "present": "asks for it",
+    "at-least": "requires at least {}",
+    "present": "requires it",
     "absent": "forbids it",
 }
 
 
-def _broken(rule: HouseRule, given: bool, can_be: bool, value: Any) -> tuple[Test, Any] | None:
-    """The first test that fails, and the value that would pass it where there is one.
+def _find_broken_test(rule: HouseRule, is_given: bool, can_be_given: bool, value: Any) -> tuple[Test, Any] | None:
+    """Return the first test that fails, with a value that would pass it if there is one.
 
-    `given`: the setting is stated. `can_be`: it could be, and it is known whether it is. `value`: MISSING without one.
+    `is_given`: the setting is stated. `can_be_given`: it could be, and it is known whether it is. `value` is MISSING if
+    there is none.
     """
-    pinned = dict(rule.tests).get("equals")
-    for test, wanted in rule.tests:
+    pinned_value = dict(rule.tests).get("equals")
+    for test, expected in rule.tests:
         if test == "present":
-            if not given and can_be:
-                return test, pinned
+            if not is_given and can_be_given:
+                return test, pinned_value
         elif test == "absent":
-            if given:
+            if is_given:
                 return test, None
         elif (
-            value is not MISSING and value is not None and not isinstance(value, Unknown) and fails(test, value, wanted)
+            value is not MISSING
+            and value is not None
+            and not isinstance(value, Unknown)
+            and is_violated(test, value, expected)
         ):
-            return test, None if test == "one-of" else wanted
+            return test, None if test == "one-of" else expected
     return None
 
 
-def _loaded(config: Config, value: Any, rule: HouseRule) -> Any:
-    """A value of a file as its framework takes it, where that is what the rule compares it with."""
-    kinds = {_kind(one) for _, wanted in rule.tests for one in (wanted if isinstance(wanted, tuple) else (wanted,))}
+def _load_value(config: Config, value: Any, rule: HouseRule) -> Any:
+    """Return a value as its framework reads it, if the rule compares it with a number or boolean."""
+    kinds = {
+        _get_kind(expected)
+        for _, operand in rule.tests
+        for expected in (operand if isinstance(operand, tuple) else (operand,))
+    }
     loader = frameworks.load(config.framework).loader
     for kind in ("number", "boolean"):
         if kind in kinds and isinstance(value, (str, bool) if kind == "boolean" else str):
             try:
                 return getattr(loader, kind).read(value)
-            except Unreadable:
+            except UnreadableError:
                 continue
     return value
 
 
-def _kind(value: Any) -> str:
+def _get_kind(value: Any) -> str:
     return "boolean" if isinstance(value, bool) else "number" if isinstance(value, (int, float)) else "string"
 
 
-def _listed(wanted: Any) -> str:
-    items: Iterable[Any] = wanted if isinstance(wanted, tuple) else (wanted,)
-    return ", ".join(map(_shown, items))
+def _format_values(operand: Any) -> str:
+    items: Iterable[Any] = operand if isinstance(operand, tuple) else (operand,)
+    return ", ".join(map(_format_value, items))
 
 
-def _shown(value: Any) -> str:
-    """A value as a file would have it."""
+def _format_value(value: Any) -> str:
+    """Return a value as a file would spell it."""
     return value if isinstance(value, str) else dumps(value, ensure_ascii=False, default=str)

@@ -1,18 +1,22 @@
-"""HSE001 house-rule: a run breaks a rule of the repository's own settings.
+"""HSE001 house-rule: a run breaks a rule in the repository's own settings.
 
 ## What it does
-Compares every run with the [`require`](../settings.md#require) tables of the settings. Each names a field of the plan
-(`field`, the same for every framework) or a key (`key`, as a framework spells it, flags with or without their dashes),
-and what it must be: `equals`, `one-of`, `at-most`, `at-least`, `present`, `absent`. `message` says why, `severity` is
-`error`, `warning` (the default) or `info`; `paths` and `frameworks` limit where the rule applies.
+Compares every run with the [`require`](../settings.md#require) tables in the settings. Each table names a plan field
+(`field`, the same for every framework) or a key (`key`, as a framework spells it). Flags may be written with or without
+dashes. A table then states what the value must be: `equals`, `one-of`, `at-most`, `at-least`, `present` or `absent`.
 
-`field` asks for the value that counts, defaults of the framework and derived values (the global batch) included. An
-unknown value breaks no rule. `key` asks for what a file or its launch states: a key that is not stated has no value,
-and only `present` asks for it. `[]` behind the name of a list asks for every item: `datasets[].type`, `plugins[]`.
+`message` gives the reason. `severity` is `error`, `warning` (the default) or `info`. `paths` and `frameworks` limit
+where the rule applies.
+
+`field` tests the effective value, including the framework's defaults and derived values such as the global batch. An
+unknown value breaks no rule.
+
+`key` tests only what a file or its launch states. A key that is not stated has no value, so only `present` can fail for
+it. Add `[]` to the name of a list to test every item: `datasets[].type`, `plugins[]`.
 
 ## Why is this bad?
-The run may work, but it is not what was agreed on. What a cluster, a budget or a team needs is written in one place, so
-that reviewers need not remember it.
+The run may work, but it is not what your team agreed on. With house rules, the needs of a cluster, budget or team are
+written down once, so reviewers do not have to remember them.
 
 ## Example
     [[tool.cfglint.require]]
@@ -21,17 +25,17 @@ that reviewers need not remember it.
     message = "the scratch file system holds three checkpoints of a run"
 
 ## Fix safety
-Unsafe: what is written is what the rule asks for, over a choice that can run. `equals`, `at-most` and `at-least` give a
-value, `absent` removes a key. Nothing is written where another rule refuses that value. Two rules that no value meets
-are an error of the settings, at the second one.
+Unsafe: the fix replaces a choice that can run with the value that the rule requires. `equals`, `at-most` and `at-least`
+provide a value; `absent` removes a key. There is no fix if another rule rejects that value. If no value can satisfy two
+rules, cfglint reports an error in the settings, at the second rule.
 
 ## When it does not apply
-A value that follows from something assumed (the number of GPUs) is a warning at most, and names the assumption.
-`equals` and `one-of` are then certain only where the value is the same in every case, limits where all cases exceed
-them.
+If a value follows from an assumption (the number of GPUs), the finding is at most a warning and names the assumption.
+`equals` and `one-of` are certain only if every possible case has the same value. Limits are certain only if every case
+exceeds them.
 
 ## References
-The settings of the repository. Notes name the table.
+The settings of the repository; notes in the finding name the table.
 """
 
 from __future__ import annotations
@@ -47,8 +51,8 @@ RULE: Final = Rule("HSE001", "house-rule", "warning", fix="unsafe")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report for every rule of the house that a run, or a configuration of it, breaks."""
-    if run.parts.require:
-        from cfglint_rules.house.broken import broken  # few repositories have rules of their own
+    """Yield a report for every house rule that a run or its configs break."""
+    if run.inputs.house_rules:
+        from cfglint_rules.house.broken import list_broken  # few repositories have house rules
 
-        yield from broken(run)
+        yield from list_broken(run)

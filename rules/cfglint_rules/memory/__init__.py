@@ -1,1 +1,1 @@
-"""MEM, GPU memory."""
+"""MEM rules: GPU memory."""

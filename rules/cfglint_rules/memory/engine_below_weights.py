@@ -1,12 +1,11 @@
-"""MEM008 engine-below-weights: the share of a GPU that an inference engine may take does not hold its weights.
+"""MEM008 engine-below-weights: the inference engine gets too little GPU memory for its weights.
 
 ## What it does
-Compares the 16-bit weights of the trained model, spread over the GPUs of one engine, with the share of a GPU that the
-engine may take.
+Compares the size of the model's 16-bit weights on each GPU of an engine with the memory that the engine may use there.
 
 ## Why is this bad?
-The engine loads its weights, finds no memory left for its cache, and stops with "No available memory for the cache
-blocks" before the first rollout. A share that was found on a smaller model, or on a larger GPU, is the usual cause.
+The engine loads its weights and has no memory left for its cache. It stops with "No available memory for the cache
+blocks" before the first rollout. Usually the share was chosen for a smaller model or a larger GPU.
 
 ## Example
     # cfglint: gpu=H100
@@ -16,7 +15,8 @@ blocks" before the first rollout. A share that was found on a smaller model, or 
     --actor.model_name_or_path Qwen/Qwen2.5-32B --vllm.tensor_parallel_size 4 --vllm.gpu_memory_utilization 0.5
 
 ## When it does not apply
-Silent for models whose weights are published in fewer bits, unknown models, and engines that another program starts.
+Silent for models published with fewer than 16 bits per weight, for unknown models, and for engines started by another
+program.
 
 ## References
 OpenRLHF 0.11.2 `cli/train_ppo_ray.py` (create_vllm_engines: the actor's model); vLLM `v1/core/kv_cache_utils.py`
@@ -29,32 +29,36 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("MEM008", "engine-below-weights", "error", needs={"rollout.engine": ("vllm",)}, estimates=("gpu",))
 
-_BYTES: Final = 2
-"""Of one weight in the engine."""
+_BYTES_PER_WEIGHT: Final = 2
+"""Bytes of a weight in the engine."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the share is smaller than the weights."""
-    rollout, model, card = run.plan.rollout, run.architecture, run.hardware.gpu_bytes
-    if rollout.mode not in ("colocate", "pool") or model is None or card is None:
+    """Yield a report if the engine's share is smaller than its weights."""
+    rollout, model, gpu_bytes = run.plan.rollout, run.architecture, run.hardware.gpu_bytes
+    if rollout.mode not in ("colocate", "pool") or model is None or gpu_bytes is None:
         return
     if not rollout.tensor or not rollout.utilization or model.quantization is not None:
         return
-    share, whole = rollout.utilization * card, model.parameters * _BYTES
-    if whole / rollout.tensor <= share:
+    engine_bytes, weight_bytes = rollout.utilization * gpu_bytes, model.parameters * _BYTES_PER_WEIGHT
+    if weight_bytes / rollout.tensor <= engine_bytes:
         return
-    each, tensor = gib(int(whole / rollout.tensor)), run.spell("rollout.tensor")
-    enough = next((2**n for n in range(1, 7) if whole / 2**n < share and model.heads % 2**n == 0), None)
+    weight_size, tensor = format_gib(int(weight_bytes / rollout.tensor)), run.spell_key("rollout.tensor")
+    min_tensor_size = next(
+        (2**n for n in range(1, 7) if weight_bytes / 2**n < engine_bytes and model.heads % 2**n == 0), None
+    )
     yield Report(
-        f"the weights of an engine take {each} per GPU, but `{run.spell('rollout.utilization')}` of "
-        f"{rollout.utilization:g} gives it {gib(int(share))}: it finds no memory for its cache and stops",
-        run.place("rollout.utilization", "rollout.tensor", "rollout.engine"),
-        help=f"{tensor}: {enough} or more, or a larger share" if enough else "a larger share of each GPU",
-        notes=(f"{model.parameters:,} parameters x {_BYTES} B / {tensor} {rollout.tensor}",),
+        f"the engine's weights need {weight_size} per GPU, but `{run.spell_key('rollout.utilization')}` of "
+        f"{rollout.utilization:g} allows {format_gib(int(engine_bytes))}: the engine does not start",
+        run.find_place("rollout.utilization", "rollout.tensor", "rollout.engine"),
+        help=f"set `{tensor}` to {min_tensor_size} or more, or give the engine a larger share of each GPU"
+        if min_tensor_size
+        else "give the engine a larger share of each GPU",
+        notes=(f"{model.parameters:,} parameters x {_BYTES_PER_WEIGHT} B / {tensor} {rollout.tensor}",),
     )

@@ -1,4 +1,4 @@
-"""Memory fixes: the moves that `cfglint fit` makes."""
+"""Memory fixes: the changes that `cfglint fit` makes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 
-def fitting_with(run: Run, field: Field) -> tuple[Fix | None, str | None]:
-    """The remedy of a rule about one field: the smallest change with which the step fits, where the field is in it."""
-    from cfglint_train.fitting.smallest import smallest  # with the fixer, and only where something is wrong
+def find_remedy_with(run: Run, field: Field) -> tuple[Fix | None, str | None]:
+    """Return the smallest change with which the step fits if it includes the field, as a remedy of a rule."""
+    from cfglint_train.fitting.smallest import find_smallest  # imports the fixer, needed only if something is wrong
 
-    solution = smallest(run)
+    solution = find_smallest(run)
     return solution.fix if solution is not None and field in solution.changes else None, None

@@ -1,12 +1,12 @@
-"""MEM005 group-exceeds-gpu: a model that is trained on GPUs of its own does not fit there.
+"""MEM005 group-exceeds-gpu: a model trained on its own GPUs does not fit there.
 
 ## What it does
-Estimates a step of each trained model of a job that has a group of GPUs beside the actor's (the critic),
-with the models that share its GPUs, and compares it with the GPU's memory.
+Estimates a training step for each model with its own group of GPUs (the critic, for example). It includes the models
+that share those GPUs, and compares the result with the GPU's memory.
 
 ## Why is this bad?
-The critic is often larger than the actor, as it starts from the reward model, and its group is often smaller: the job
-dies of CUDA out of memory while it makes the critic's optimizer states, after everything else was loaded.
+The critic is often larger than the actor because it starts from the reward model, and its group is often smaller. The
+job fails with CUDA out of memory when it creates the critic's optimizer states, after everything else was loaded.
 
 ## Example
     --pretrain meta-llama/Llama-3.2-1B --reward_pretrain meta-llama/Meta-Llama-3-8B-Instruct
@@ -16,9 +16,8 @@ dies of CUDA out of memory while it makes the critic's optimizer states, after e
     --critic_num_nodes 1 --critic_num_gpus_per_node 8
 
 ## When it does not apply
-Silent for groups whose model, nodes or GPUs are unknown. A critic that shares the actor's GPUs counts in MEM001. It
-only reports a group where even the lower bound of the estimate does not fit: the actor's settings are taken for the
-group.
+Silent if the group's model, nodes or GPUs are unknown. A critic that shares the actor's GPUs is part of MEM001. The
+estimate uses the actor's settings for the group, so the rule reports only if even the lower bound does not fit.
 
 ## References
 OpenRLHF 0.9.0 `cli/train_ppo_ray.py`, `trainer/ray/ppo_critic.py`; docs/memory/states.md.
@@ -30,7 +29,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -38,16 +37,16 @@ RULE: Final = Rule("MEM005", "group-exceeds-gpu", "error", needs={"model.roles":
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per trained model whose own group cannot hold it."""
+    """Yield a report for every trained model that does not fit its own GPUs."""
     capacity = run.hardware.gpu_bytes
     for role in run.plan.model.roles or ():
-        phase = run.estimate.phase(role.name) if role.trained else None
+        phase = run.estimate.find_phase(role.name) if role.trained else None
         if phase is None or phase.gpu is None or capacity is None or phase.gpu.low <= capacity:
             continue
         yield Report(
-            f"the {role.name} does not fit its group: {gib(phase.gpu.expected)} per GPU expected, "
-            f"{gib(capacity)} available",
-            run.place("model.roles", "launch.gpus_per_node"),
+            f"the {role.name} does not fit on its own GPUs: {format_gib(phase.gpu.expected)} per GPU expected, "
+            f"{format_gib(capacity)} available",
+            run.find_place("model.roles", "launch.gpus_per_node"),
             "error",
             notes=(f"{role.model} on {role.nodes} x {role.gpus_per_node} GPUs",),
             help=f"give the {role.name} more GPUs, or offload its optimizer states",

@@ -1,14 +1,15 @@
-"""MEM002 missing-activation-checkpointing: activations are kept although the step does not fit without that.
+"""MEM002 missing-activation-checkpointing: activation checkpointing is off, and the step does not fit without it.
 
 ## What it does
-Fires where activation checkpointing (gradient checkpointing) is off, the step does not fit the GPU or is tight, and
-recomputing activations lowers the peak. It is driven by the estimate, not by the absence of a key: a small model
-needs none, and LLaMA-Factory has it on by default. It is an error where the activations decide: where the estimate
-with checkpointing is below the one without, intervals included.
+Reports disabled activation checkpointing (gradient checkpointing) if the step does not fit on the GPU or is tight, and
+checkpointing lowers the peak. The rule relies on the estimate, not on a missing key: a small model needs no
+checkpointing, and LLaMA-Factory enables it by default.
+
+The finding is an error only if the estimate with checkpointing is clearly lower: the two intervals do not overlap.
 
 ## Why is this bad?
-Without checkpointing every decoder layer keeps what its backward pass needs: for Llama-3.1-8B about 200 kB per
-token and layer in bf16, against 8 kB with it. The job dies of CUDA out of memory.
+Without checkpointing, every decoder layer keeps the activations that its backward pass needs. For Llama-3.1-8B in bf16
+that is about 200 kB per token and layer, compared to 8 kB with checkpointing. The job fails with CUDA out of memory.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -21,10 +22,11 @@ token and layer in bf16, against 8 kB with it. The job dies of CUDA out of memor
     gradient_checkpointing: true
 
 ## Fix safety
-The fix is the smallest change that fits (`cfglint fit`), all of it or nothing, and is there where that includes
-activation checkpointing. Safe: the loss is the same, a step takes about a third longer. Where the step is merely tight
-(it is expected to fit), the fix is unsafe. It is not offered where the framework refuses it (MPT in axolotl, for one),
-with the reason.
+The fix is the smallest change that makes the step fit (`cfglint fit`), applied as a whole. It is offered only if that
+change includes activation checkpointing. Safe: the loss is the same, and a step takes about a third longer. Unsafe if
+the step is only tight, because it is then expected to fit.
+
+If the framework rejects checkpointing for the model (axolotl does for MPT), the message gives the reason instead.
 
 ## References
 docs/memory/activations.md; docs/fit.md; Chen et al. 2016, arXiv:1604.06174.
@@ -35,11 +37,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from cfglint_rules.memory.fitting import fitting_with
+from cfglint_rules.memory.fitting import find_remedy_with
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import SEVERITIES, Report
-from cfglint_train.findings.verdicts import STEP, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -56,31 +58,31 @@ _FIELD: Final = "activations.checkpointing"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where checkpointing is off and would help."""
-    judgement = judge(run, "gpu", STEP)
+    """Yield a report if checkpointing is off and would help."""
+    judgement = judge(run, "gpu", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return
-    from cfglint_train.fitting.moves import refusal  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.moves import explain_refusal  # imports the fixer, needed only if something is wrong
 
-    after = judge(run.changed({_FIELD: "full"}), "gpu", STEP)
-    if after is None or after.budget.expected >= judgement.budget.expected:
+    checkpointed = judge(run.replace_fields({_FIELD: "full"}), "gpu", STEP_PHASES)
+    if checkpointed is None or checkpointed.budget.expected >= judgement.budget.expected:
         return  # it would not help: the peak is elsewhere
-    saves = after.budget.high < judgement.budget.low  # else something else is what does not fit
-    severity = judgement.severity if saves else max(judgement.severity, "warning", key=SEVERITIES.index)
-    refused = refusal(run, {_FIELD: "full"})
-    place = run.place(_FIELD, "batch.micro")
-    if refused is not None:
-        message = f"the step does not fit without activation checkpointing, but {refused}"
-        yield Report(message, place, severity, minimum=judgement.minimum, grounds=judgement.grounds)
+    is_sufficient = checkpointed.budget.high < judgement.budget.low  # otherwise something else exceeds the memory
+    severity = judgement.severity if is_sufficient else max(judgement.severity, "warning", key=SEVERITIES.index)
+    reason = explain_refusal(run, {_FIELD: "full"})
+    place = run.find_place(_FIELD, "batch.micro")
+    if reason is not None:
+        message = f"the step does not fit without activation checkpointing, but {reason}"
+        yield Report(message, place, severity, min_certainty=judgement.min_certainty, grounds=judgement.grounds)
         return
-    peak = "" if after.phase.title == judgement.phase.title else f"{after.phase.title} "
+    peak = "" if checkpointed.phase.title == judgement.phase.title else f" in {checkpointed.phase.title}"
     yield Report(
-        f"activation checkpointing is off (`{run.spell(_FIELD)}`): {judgement.phase.title} needs "
-        f"{gib(judgement.budget.expected)} per GPU, {peak}{gib(after.budget.expected)} with it; "
-        f"{gib(judgement.capacity)} available",
+        f"activation checkpointing is off (`{run.spell_key(_FIELD)}`): {judgement.phase.title} needs "
+        f"{format_gib(judgement.budget.expected)} per GPU, {format_gib(judgement.capacity)} available",
         place,
         severity,
-        minimum=judgement.minimum,
-        remedy=partial(fitting_with, run, _FIELD),
+        notes=(f"with checkpointing, the peak is {format_gib(checkpointed.budget.expected)}{peak}",),
+        min_certainty=judgement.min_certainty,
+        find_remedy=partial(find_remedy_with, run, _FIELD),
         grounds=judgement.grounds,
     )

@@ -1,13 +1,14 @@
 """MEM004 replicated-model: every GPU holds the whole model, and the model is larger than a GPU.
 
 ## What it does
-Fires where weights are replicated (one GPU, data parallelism, ZeRO stages 0 to 2, a reference model outside ZeRO-3)
-and the weights alone, before any gradient or optimizer state, exceed the GPU's memory.
+Reports weights that are replicated and exceed the GPU's memory on their own, without any gradients or optimizer states.
+Weights are replicated on a single GPU, under data parallelism, and with ZeRO stages 0 to 2. A reference model outside
+ZeRO-3 is replicated too.
 
 ## Why is this bad?
-More GPUs do not help: each of them has to hold all the weights. LLaMA-Factory without `deepspeed` or `fsdp` loads
-the whole model onto every GPU (LLaMA-Factory #4253, #257); ZeRO-1 and ZeRO-2 shard gradients and optimizer states
-only (axolotl #2217).
+More GPUs do not help, because each of them has to hold all the weights. Without `deepspeed` or `fsdp`, LLaMA-Factory
+loads the whole model onto every GPU (LLaMA-Factory #4253, #257). ZeRO-1 and ZeRO-2 shard only gradients and optimizer
+states (axolotl #2217).
 
 ## Example
     model_name_or_path: Qwen/Qwen2-72B       # LoRA on 8 GPUs of 80 GB, no deepspeed
@@ -17,7 +18,7 @@ only (axolotl #2217).
     deepspeed: examples/deepspeed/ds_z3_config.json
 
 ## When it does not apply
-Quantised base weights count with their quantised size. Unknown models are left alone.
+Quantized base weights count with their quantized size. Unknown models are skipped.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -36,31 +37,34 @@ RULE: Final = Rule("MEM004", "replicated-model", "error", estimates=("gpu",))
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the replicated weights alone do not fit."""
+    """Yield a report if the replicated weights alone do not fit."""
     parallel = run.plan.parallel
-    replicated = parallel.strategy in ("none", "ddp") or (
+    is_replicated = parallel.strategy in ("none", "ddp") or (
         parallel.strategy == "zero" and parallel.zero_stage in (0, 1, 2)
     )
-    judgement = judge(run, "gpu", STEP)
-    if not replicated or judgement is None:
+    judgement = judge(run, "gpu", STEP_PHASES)
+    if not is_replicated or judgement is None:
         return
     weights = sum(size for component, size in judgement.budget.sizes if component.weights)
     if weights <= judgement.capacity:
         return
-    how = f"ZeRO stage {parallel.zero_stage} does not shard" if parallel.strategy == "zero" else "nothing shards"
+    subject = f"ZeRO stage {parallel.zero_stage} does not shard" if parallel.strategy == "zero" else "nothing shards"
     yield Report(
-        f"the weights alone do not fit: {gib(weights)} on every GPU, {gib(judgement.capacity)} available; {how} them",
-        run.place("parallel.zero_stage", "parallel.strategy", "model.id"),
+        f"the weights alone do not fit: {format_gib(weights)} on every GPU, {format_gib(judgement.capacity)} "
+        f"available; {subject} them",
+        run.find_place("parallel.zero_stage", "parallel.strategy", "model.id"),
         "error",
-        remedy=partial(_remedy, run),
+        find_remedy=partial(_find_remedy, run),
     )
 
 
-def _remedy(run: Run) -> tuple[Fix | None, str]:
-    """How to hold less on each GPU, with the settings where the run's files can state 4 bits."""
-    from cfglint_train.fitting.states import four_bits  # with the fixer, and only where something is wrong
+def _find_remedy(run: Run) -> tuple[Fix | None, str]:
+    """Return the advice to hold less on each GPU, with the settings for 4 bits if the files can express them."""
+    from cfglint_train.fitting.states import (
+        list_four_bit_settings,
+    )  # imports the fixer, needed only if something is wrong
 
-    settings = four_bits(run)
-    return None, "shard the weights with ZeRO stage 3 or FSDP, or quantise them" + (
+    settings = list_four_bit_settings(run)
+    return None, "shard the weights with ZeRO stage 3 or FSDP, or quantize them" + (
         f" (`{', '.join(settings)}`)" if settings else ""
     )

@@ -1,13 +1,13 @@
-"""MEM007 rollout-exceeds-gpu: the training step fits a GPU, and the rollout beside the training states does not.
+"""MEM007 rollout-exceeds-gpu: the training step fits on the GPU, but the rollout does not.
 
 ## What it does
-Estimates generation, and the passes that score what was generated, on GPUs that training and the inference engine
-share, and compares them with the GPU's memory. Where the training step does not fit either, MEM001 reports that alone.
+Estimates generation, and the passes that score the generated answers, on GPUs shared by training and the inference
+engine. It compares the result with the GPU's memory. If the training step does not fit either, only MEM001 reports it.
 
 ## Why is this bad?
-An engine is sized on an empty GPU: it takes its share of the whole card and does not see what training holds of it.
-The job loads, and dies of CUDA out of memory when the engine wakes up. Often only one side sleeps: the engine leaves
-the GPU while the model trains, and the training states stay there while the engine generates.
+The engine's share is a fraction of the whole card and ignores the memory that training holds. The job starts, then
+fails with CUDA out of memory when the engine wakes up. Often only one side sleeps: the engine leaves the GPU during
+training, but the training states stay there during generation.
 
 ## Example
     # cfglint: gpu=H100
@@ -17,12 +17,12 @@ the GPU while the model trains, and the training states stay there while the eng
     --train.colocate_all --vllm.enable_sleep --ds.enable_sleep --vllm.gpu_memory_utilization 0.8
 
 ## Fix safety
-Unsafe, in general: a smaller share generates fewer sequences at a time, and states that sleep go to the host and back
-in each iteration. Smaller batches of the passes that only score are safe.
+Usually unsafe. With a smaller share, the engine generates fewer sequences at a time. Sleeping training states move to
+the host and back in each iteration. Smaller batches for the scoring passes are safe.
 
 ## When it does not apply
-Silent for engines on GPUs of their own, and for engines whose share is unknown. What is merely tight is reported on a
-stated GPU only.
+Silent for engines on their own GPUs, and for engines whose share is unknown. A rollout that is only tight is reported
+only if the GPU is stated.
 
 ## References
 OpenRLHF 0.11.2 `trainer/ray/vllm_engine.py`, `trainer/ppo_trainer.py`; TideDra/lmm-r1#43; docs/memory/states.md.
@@ -35,7 +35,7 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import ROLLOUT, STEP, breakdown, judge, outcome
+from cfglint_train.findings.verdicts import ROLLOUT_PHASE, STEP_PHASES, describe_verdict, format_breakdown, judge
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -43,47 +43,51 @@ RULE: Final = Rule("MEM007", "rollout-exceeds-gpu", "error", fix="safe", estimat
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where only the rollout does not fit, or is tight on a stated GPU."""
-    judgement = judge(run, "gpu", (ROLLOUT,))
+    """Yield a report if only the rollout does not fit, or is tight on a stated GPU."""
+    judgement = judge(run, "gpu", (ROLLOUT_PHASE,))
     if judgement is None or judgement.verdict == "fits":
         return
-    step = judge(run, "gpu", STEP)
+    step = judge(run, "gpu", STEP_PHASES)
     if step is None or step.verdict != "fits":
-        return  # MEM001's fix holds the rollout, too
-    generates = judgement.phase.event == "generation"
-    what = "generation beside the training states" if generates else "scoring a micro batch of the rollout"
+        return  # MEM001's fix covers the rollout too
+    is_generation = judgement.phase.event == "generation"
+    subject = "generation alongside the training states" if is_generation else "scoring a micro batch of the rollout"
     yield Report(
-        f"{what} {outcome(judgement)}",
-        run.place(*(("rollout.utilization", "rollout.engine") if generates else ("rollout.micro",)), "model.id"),
+        f"{subject} {describe_verdict(judgement)}",
+        run.find_place(
+            *(("rollout.utilization", "rollout.engine") if is_generation else ("rollout.micro",)), "model.id"
+        ),
         judgement.severity,
-        notes=(breakdown(judgement.budget), *(_one_side(run) if generates else ())),
-        minimum=judgement.minimum,
-        remedy=partial(_remedy, run),
+        notes=(format_breakdown(judgement.budget), *(_note_one_sided_sleep(run) if is_generation else ())),
+        min_certainty=judgement.min_certainty,
+        find_remedy=partial(_find_remedy, run),
         grounds=judgement.grounds,
     )
 
 
-def _one_side(run: Run) -> tuple[str, ...]:
-    """That the engine sleeps and training does not, where it could."""
+def _note_one_sided_sleep(run: Run) -> tuple[str, ...]:
+    """Return a note if only the engine sleeps although the training states could sleep too."""
     rollout = run.plan.rollout
     if not rollout.sleep or rollout.train_sleep or run.plan.parallel.offload_optimizer == "cpu":
         return ()
+    has_key = run.find_owner("rollout.train_sleep") is not None
+    condition = f" unless `{run.spell_key('rollout.train_sleep')}` is on" if has_key else ""
     return (
-        f"only the engine sleeps ({run.spell('rollout.sleep')}); the training states stay on the GPU during "
-        f"generation unless {run.spell('rollout.train_sleep')} is on",
+        f"only the engine sleeps (`{run.spell_key('rollout.sleep')}`); the training states stay on the GPU during "
+        f"generation{condition}",
     )
 
 
-def _remedy(run: Run) -> tuple[Fix | None, str | None]:
-    """The smallest change with which step and rollout fit, or what would hold them."""
-    if run.is_corner:
+def _find_remedy(run: Run) -> tuple[Fix | None, str | None]:
+    """Return the smallest change with which step and rollout fit, or the hardware that would hold them."""
+    if run.is_scenario:
         return None, None
-    from cfglint_train.fitting.smallest import smallest_of  # with the fixer, and only where something is wrong
+    from cfglint_train.fitting.smallest import find_smallest_for  # imports the fixer, needed only if something is wrong
 
-    solution = smallest_of(run, (*STEP, ROLLOUT))
+    solution = find_smallest_for(run, (*STEP_PHASES, ROLLOUT_PHASE))
     if solution is not None:
         return solution.fix, None
-    from cfglint_train.fitting.hardware_needed import holding
+    from cfglint_train.fitting.hardware_needed import find_hardware_needed
 
-    held = holding(run)
-    return None, held.words if held else None
+    hardware = find_hardware_needed(run)
+    return None, hardware.description if hardware else None

@@ -1,14 +1,14 @@
-"""MEM003 unfused-loss: logits over a large vocabulary are materialised although they need not be.
+"""MEM003 unfused-loss: the loss holds full logits over a large vocabulary, although a fused loss is available.
 
 ## What it does
-Fires where the loss is computed from full logits and the logits alone take a quarter of the GPU, or the step fits
-only with a fused loss: with the severity of the verdict where the step does not fit or is tight, as information where
-it fits.
+Reports a loss computed from full logits in two cases: the logits take a quarter of the GPU, or the step fits only with
+a fused loss. If the step does not fit or is tight, the severity follows that verdict. If it fits, the finding is an
+info.
 
 ## Why is this bad?
-Cross-entropy over full logits costs up to 12 bytes x tokens x vocabulary in the backward pass: with a vocabulary of
-128,256 that is 1.5 MB per token, often more than all activations together once those are recomputed. A fused linear
-cross-entropy (Liger, Cut Cross-Entropy) never holds them.
+Cross-entropy over full logits costs up to 12 bytes x tokens x vocabulary in the backward pass. With a vocabulary of
+128,256 that is 1.5 MB per token, often more than all activations after checkpointing. A fused linear cross-entropy
+(Liger, Cut Cross-Entropy) never holds the full logits.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -21,16 +21,16 @@ cross-entropy (Liger, Cut Cross-Entropy) never holds them.
       - axolotl.integrations.liger.LigerPlugin
     liger_fused_linear_cross_entropy: true
 
-The key alone does nothing in axolotl: it is dropped unless the plugin is loaded, so the fix writes both.
+axolotl ignores the key unless the plugin is loaded, so the fix writes both.
 
 ## Fix safety
-The fix is the smallest change that fits (`cfglint fit`), all of it or nothing, and is there where that includes the
-fused loss. Safe: the loss is the same up to rounding. It needs the liger-kernel package. In LLaMA-Factory it only acts
-for pre-training and supervised fine-tuning, and is only offered there.
+The fix is the smallest change that makes the step fit (`cfglint fit`), applied as a whole. It is offered only if that
+change includes the fused loss. Safe: the loss is the same up to rounding. It requires the liger-kernel package.
+LLaMA-Factory supports it only for pre-training and supervised fine-tuning, so it is offered only there.
 
 ## When it does not apply
-Silent where an adapter is trained on `lm_head`: Liger's loss reads the frozen base weight there, so that the adapter
-would get no gradient.
+Silent if an adapter is trained on `lm_head`. Liger's loss reads the frozen base weight, so the adapter would get no
+gradient.
 
 ## References
 docs/memory/loss.md; docs/fit.md; Liger-Kernel, arXiv:2410.10989; Cut Cross-Entropy,
@@ -42,11 +42,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from cfglint_rules.memory.fitting import fitting_with
+from cfglint_rules.memory.fitting import find_remedy_with
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import STEP, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.memory.components import LOGITS
 from cfglint_train.runs.run import Run
@@ -61,42 +61,42 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "activations.fused_loss"
-_SHARE = 0.25
+_MIN_SHARE = 0.25
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the logits are what does not fit, or take a quarter of the GPU."""
+    """Yield a report if the logits exceed the memory, or take a quarter of the GPU."""
     if run.architecture is None:
         return
-    judgement = judge(run, "gpu", STEP)
+    judgement = judge(run, "gpu", STEP_PHASES)
     if judgement is None:
         return
     logits = sum(size for component, size in judgement.budget.sizes if component is LOGITS)
-    fits, few = judgement.verdict == "fits", logits < _SHARE * judgement.capacity
-    if fits and few:
+    is_fitting, is_small = judgement.verdict == "fits", logits < _MIN_SHARE * judgement.capacity
+    if is_fitting and is_small:
         return
-    from cfglint_train.fitting import words  # with the fixer, and only where something is wrong
-    from cfglint_train.fitting.moves import of_field
+    from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
+    from cfglint_train.fitting.moves import find_move
 
-    move = of_field(run, _FIELD)
+    move = find_move(run, _FIELD)
     if move is None:
         return
-    after = judge(run.changed(move.changes), "gpu", STEP)
-    if after is None or after.budget.expected >= judgement.budget.expected:
+    fused = judge(run.replace_fields(move.changes), "gpu", STEP_PHASES)
+    if fused is None or fused.budget.expected >= judgement.budget.expected:
         return
-    if few and after.verdict == judgement.verdict:
+    if is_small and fused.verdict == judgement.verdict:
         return
-    where = (
-        f"logits take {gib(logits)} of the {gib(judgement.budget.expected)} in {judgement.phase.title}"
+    subject = (
+        f"logits take {format_gib(logits)} of the {format_gib(judgement.budget.expected)} in {judgement.phase.title}"
         if logits
         else "the loss holds full logits"
     )
     yield Report(
-        f"{where} (vocabulary {run.architecture.vocab:,}); a fused loss avoids them: "
-        f"{', '.join(f'`{setting}`' for setting in words.settings(run, move.changes))}",
-        run.place(_FIELD, "batch.micro"),
-        "info" if fits else judgement.severity,
-        minimum="followed" if fits else judgement.minimum,
-        remedy=partial(fitting_with, run, _FIELD),
+        f"{subject} (vocabulary {run.architecture.vocab:,}); a fused loss avoids them: "
+        f"{', '.join(f'`{setting}`' for setting in words.format_settings(run, move.changes))}",
+        run.find_place(_FIELD, "batch.micro"),
+        "info" if is_fitting else judgement.severity,
+        min_certainty="followed" if is_fitting else judgement.min_certainty,
+        find_remedy=partial(find_remedy_with, run, _FIELD),
         grounds=judgement.grounds,
     )

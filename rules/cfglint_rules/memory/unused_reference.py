@@ -1,12 +1,12 @@
-"""MEM010 unused-reference: a reference model is loaded, and the coefficient of its penalty is 0.
+"""MEM010 unused-reference: the run loads a reference model, but the KL coefficient is 0.
 
 ## What it does
-Reports a reference model that the framework loads although the coefficient of the KL penalty is 0, with the memory or
-the GPUs that it takes.
+Reports a reference model that the framework loads although the KL penalty has a coefficient of 0. The message says how
+much memory or how many GPUs the model takes.
 
 ## Why is this bad?
-A reference model only serves the penalty. With a coefficient of 0 its forward pass over each answer changes nothing,
-and its weights take the memory of a whole model, or GPUs of their own.
+The reference model is used only for the KL penalty. With a coefficient of 0, its forward pass over each answer changes
+nothing. Its weights still take the memory of a whole model, or separate GPUs.
 
 ## Example
     # cfglint: openrlhf=0.5.9
@@ -17,12 +17,12 @@ and its weights take the memory of a whole model, or GPUs of their own.
     --init_kl_coef 0
 
 ## When it does not apply
-Silent for releases that load no reference model then (OpenRLHF from 0.6.0 on), and for axolotl's GRPO, whose trainer
-gets none where `beta` is 0.
+Silent for releases that skip the reference model in this case: OpenRLHF 0.6.0 and later, and axolotl's GRPO trainer if
+`beta` is 0.
 
 ## References
-OpenRLHF 0.5.9 `cli/train_ppo_ray.py` and `cli/train_ppo.py` (a reference model whatever the coefficient), 0.6.0 (none
-where `init_kl_coef` is 0), 0.11.2 (none where it is not above 0).
+OpenRLHF 0.5.9 `cli/train_ppo_ray.py` and `cli/train_ppo.py` (always loads a reference model), 0.6.0 (none if
+`init_kl_coef` is 0), 0.11.2 (none unless it is above 0).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.verdicts import STEP, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.fields import Role
 from cfglint_train.runs.run import Run
@@ -41,27 +41,28 @@ RULE: Final = Rule("MEM010", "unused-reference", "warning", needs={"model.roles"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the reference model serves nothing."""
+    """Yield a report if the reference model has no effect."""
     coefficient = run.plan.rollout.kl_coefficient
     reference = next((role for role in run.plan.model.roles or () if role.name == "reference"), None)
     if reference is None or coefficient is None or coefficient > 0:
         return
-    release, title = run.framework.traits.drops_reference, run.framework.title
+    release, title = run.framework.traits.drops_reference_since, run.framework.title
     yield Report(
-        f"the reference model {_cost(run, reference)} but has no effect: `{run.spell('rollout.kl_coefficient')}` is "
+        f"the reference model {_describe_cost(run, reference)} but has no effect: "
+        f"`{run.spell_key('rollout.kl_coefficient')}` is "
         f"{coefficient:g}",
-        run.place("rollout.kl_coefficient"),
-        help=f"{title} {release} and later load no reference model in this case" if release else None,
+        run.find_place("rollout.kl_coefficient"),
+        help=f"upgrade to {title} {release} or later, which loads no reference model in this case" if release else None,
     )
 
 
-def _cost(run: Run, reference: Role) -> str:
-    """What the model takes: GPUs of its own, or memory of the actor's."""
+def _describe_cost(run: Run, reference: Role) -> str:
+    """Return the cost of the model: GPUs of its own, or memory on the actor's."""
     actor = next((role for role in run.plan.model.roles or () if role.name == "actor"), None)
     if actor is not None and reference.pool != actor.pool and reference.nodes and reference.gpus_per_node:
         count = reference.nodes * reference.gpus_per_node
         return f"takes {count} GPU{'s' * (count > 1)}"
-    judgement = judge(run, "gpu", STEP)
-    neighbours = () if judgement is None else judgement.budget.subject.neighbours
-    size = sum(other.bytes for other in neighbours if other.role == "reference")
-    return f"takes {gib(int(size))} of each GPU" if size else "is loaded"
+    judgement = judge(run, "gpu", STEP_PHASES)
+    colocated_models = () if judgement is None else judgement.budget.setup.neighbours
+    size = sum(model.bytes for model in colocated_models if model.role == "reference")
+    return f"takes {format_gib(int(size))} of each GPU" if size else "is loaded"

@@ -1,13 +1,13 @@
-"""MEM006 upcast-experts: the experts of a mixture are not quantised, and are cast to fp32.
+"""MEM006 upcast-experts: the experts of an MoE model are not quantized, and PEFT casts them to fp32.
 
 ## What it does
-Fires where a mixture is loaded in 4 or 8 bits, its fused experts are left out of that, and PEFT casts what is left in
-16 bits to fp32. An error where the step does not fit the GPU for certain, else a warning.
+Reports an MoE model loaded in 4 or 8 bits whose fused experts stay in 16 bits and are then cast to fp32 by PEFT. The
+finding is an error if the step definitely does not fit on the GPU, and otherwise a warning.
 
 ## Why is this bad?
-From transformers 5 on the experts of a layer are one parameter, and bitsandbytes quantises linear layers only. Nearly
-all of a mixture's weights are experts: instead of half a byte each takes four, twice what plain LoRA needs.
-Qwen3-30B-A3B takes 110 GiB for its weights, with quantised experts 16 GiB.
+In transformers 5, all experts of a layer are a single parameter, but bitsandbytes quantizes only linear layers. Almost
+all weights of an MoE model are experts. Each weight takes four bytes instead of half a byte, twice as much as with
+plain LoRA. The weights of Qwen3-30B-A3B take 110 GiB, or 16 GiB with quantized experts.
 
 ## Example
     base_model: Qwen/Qwen3-30B-A3B
@@ -21,15 +21,16 @@ Qwen3-30B-A3B takes 110 GiB for its weights, with quantised experts 16 GiB.
     quantize_moe_experts: true
 
 ## Fix safety
-Unsafe: the experts learn with 4 or 8 bits. axolotl refuses the key beside `lora_target_linear`, which is then for
-you to replace.
+Unsafe: the experts are trained with 4-bit or 8-bit weights. axolotl rejects the key together with `lora_target_linear`,
+so you need to replace that key yourself.
 
 ## When it does not apply
-Under FSDP with QLoRA and under ZeRO-3 axolotl does not cast; transformers 4 has experts as linear layers.
+axolotl does not cast under ZeRO-3, or under FSDP with QLoRA. In transformers 4, experts are linear layers and are
+quantized.
 
 ## References
 PEFT 0.21.2 `utils/other.py`, `prepare_model_for_kbit_training`; axolotl 0.18.0 `loaders/model.py`,
-`_prepare_model_for_quantization`, and its page on the quantisation of experts; docs/memory/states.md.
+`_prepare_model_for_quantization`, and its page on expert quantization; docs/memory/states.md.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import STEP, Judgement, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import STEP_PHASES, Judgement, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -59,37 +60,41 @@ _FIELD: Final[Field] = "method.quantized_experts"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where experts in fp32 are a part of the model."""
+    """Yield a report if the model has experts in fp32."""
     if run.plan.method.quantized_experts:
         return
-    judgement = judge(run, "gpu", STEP)
+    judgement = judge(run, "gpu", STEP_PHASES)
     if judgement is None:
         return
-    weights = judgement.budget.subject.frozen_weights
-    after = judge(run.changed({_FIELD: True}), "gpu", STEP)
-    if after is None or not weights.fp32:
+    weights = judgement.budget.setup.frozen_weights
+    quantized = judge(run.replace_fields({_FIELD: True}), "gpu", STEP_PHASES)
+    if quantized is None or not weights.fp32:
         return
     yield Report(
-        f"the experts are cast to fp32 instead of quantised: {gib(weights.fp32 * 4)} of the "
-        f"{gib(judgement.budget.expected)} in {judgement.phase.title}, {gib(judgement.capacity)} available",
-        run.place(_FIELD, "method.quantization"),
+        f"the experts are cast to fp32 instead of being quantized: {format_gib(weights.fp32 * 4)} of the "
+        f"{format_gib(judgement.budget.expected)} in "
+        f"{judgement.phase.title}, {format_gib(judgement.capacity)} available",
+        run.find_place(_FIELD, "method.quantization"),
         judgement.severity,
-        notes=("PEFT's prepare_model_for_kbit_training casts every 16-bit weight that is not quantised to fp32",),
-        remedy=partial(_remedy, run, judgement, after),
+        notes=("PEFT's `prepare_model_for_kbit_training` casts to fp32 every 16-bit weight that is not quantized",),
+        find_remedy=partial(_find_remedy, run, judgement, quantized),
         grounds=judgement.grounds,
     )
 
 
-def _remedy(run: Run, before: Judgement, after: Judgement) -> tuple[Fix | None, str]:
-    """The experts quantised, and why that cannot be written where the files have something against it."""
-    from cfglint_train.fitting import words  # with the fixer, and only where something is wrong
-    from cfglint_train.fitting.moves import of_field, refusal
+def _find_remedy(run: Run, before: Judgement, after: Judgement) -> tuple[Fix | None, str]:
+    """Return the fix that quantizes the experts, and the reason if it cannot be written."""
+    from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
+    from cfglint_train.fitting.moves import explain_refusal, find_move
 
-    changes, key = {_FIELD: True}, run.spell(_FIELD)
-    move, why = of_field(run, _FIELD), refusal(run, changes)
-    help_ = (
-        f"set `{key}: true` to quantise them: {gib(after.budget.expected)} expected{'' if why is None else f'; {why}'}"
+    changes, key = {_FIELD: True}, run.spell_key(_FIELD)
+    move, reason = find_move(run, _FIELD), explain_refusal(run, changes)
+    advice = (
+        f"set `{key}: true` to quantize them ({format_gib(after.budget.expected)} expected)"
+        f"{'' if reason is None else f'; {reason}'}"
     )
     if move is None:
-        return None, help_
-    return Fix("unsafe", f"{key}: true ({words.drop(before, after)}); gives up: {move.gives_up}", changes), help_
+        return None, advice
+    return Fix(
+        "unsafe", f"{key}: true ({words.format_drop(before, after)}); gives up: {move.gives_up}", changes
+    ), advice

@@ -1,1 +1,1 @@
-"""PAR, parallelism."""
+"""PAR rules: parallelism."""

@@ -1,12 +1,13 @@
-"""PAR003 no-meeting-point: several nodes are started without an address at which their processes meet.
+"""PAR003 no-meeting-point: several nodes start without a rendezvous address and never find each other.
 
 ## What it does
-Looks at launches of two nodes or more: `torchrun --nnodes` without `--master_addr` or `--rdzv_endpoint`, accelerate's
-`num_machines` without `main_process_ip`, `NNODES` of LLaMA-Factory's launcher without `MASTER_ADDR`.
+Checks launches on two or more nodes. It reports `torchrun --nnodes` without `--master_addr` or `--rdzv_endpoint`, and
+accelerate's `num_machines` without `main_process_ip`. For LLaMA-Factory's launcher, it reports `NNODES` without
+`MASTER_ADDR`.
 
 ## Why is this bad?
-torchrun and LLaMA-Factory take 127.0.0.1: each node waits for the others at its own address until it gives up.
-accelerate hands the missing address on as the host name `None`. No step is trained, and all nodes are paid for.
+torchrun and LLaMA-Factory default to 127.0.0.1: each node waits for the others at its own address until it times out.
+accelerate passes the missing address on as the host name `None`. No step is trained, but you pay for all nodes.
 
 ## Example
     torchrun --nnodes 2 --nproc_per_node 8 scripts/train.py config.yaml
@@ -15,11 +16,16 @@ accelerate hands the missing address on as the host name `None`. No step is trai
     torchrun --nnodes 2 --nproc_per_node 8 --rdzv_backend c10d --rdzv_endpoint node-0:29500 scripts/train.py config.yaml
 
 ## When it does not apply
-DeepSpeed's launcher finds the first host of its hostfile by itself, also where accelerate starts it. Launches with
-options in a variable that cannot be read are left alone, and so are scripts that set `PET_MASTER_ADDR` or
-`PET_RDZV_ENDPOINT`, which torchrun reads. Where none does, the finding is a warning: a scheduler (Kubeflow) may
-set them. The rule is silent on a file of accelerate's that no script names, as the address is known once a cluster has
-assigned the nodes, and the launch may give it; and on one without `machine_rank`, which is the same on all nodes.
+The rule is silent:
+
+- for DeepSpeed's launcher, also if accelerate starts it, because it reads the first host from its hostfile
+- for launches whose options are in a variable that cfglint cannot read
+- for scripts that set `PET_MASTER_ADDR` or `PET_RDZV_ENDPOINT`, which torchrun reads
+- for an accelerate file that no script names, because the launch may add the address once a cluster has assigned the
+  nodes
+- for an accelerate file without `machine_rank`, because all nodes share it
+
+If no script sets the `PET_` variables, a scheduler such as Kubeflow may still set them. The finding is then a warning.
 
 ## References
 torch 2.13 `distributed/run.py` (get_args_parser, config_from_args: the rendezvous is `static` by default, where every
@@ -39,8 +45,8 @@ from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("PAR003", "no-meeting-point", "error", needs={"launch.meets": (False,)})
 
-# What an address alone leaves open: without it every node takes itself for the first one (rank 0).
-_BESIDE: Final = {
+# Further arguments that an address requires: without them every node considers itself the first one (rank 0).
+_FURTHER_ARGUMENTS: Final = {
     "rdzv_endpoint": "and pass `--rdzv_backend c10d`",
     "main_process_ip": "and give each node its `--machine_rank`",
     "MASTER_ADDR": "and `NODE_RANK` to the rank of each node",
@@ -48,19 +54,19 @@ _BESIDE: Final = {
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the nodes cannot find each other."""
-    nodes, origin = run.plan.launch.nodes, run.origin("launch.meets")
-    if origin is None or not nodes or nodes < 2 or not run.stated("launch.nodes"):
+    """Yield a report if the nodes cannot find each other."""
+    nodes, origin = run.plan.launch.nodes, run.get_origin("launch.meets")
+    if origin is None or not nodes or nodes < 2 or not run.is_stated("launch.nodes"):
         return
-    beside = _BESIDE.get(origin.key.lstrip("-"))
-    if beside is None:
+    further_arguments = _FURTHER_ARGUMENTS.get(origin.key.lstrip("-"))
+    if further_arguments is None:
         return
-    # What a file of the launcher leaves out, the launcher may be given.
-    unseen = origin.framework and run.parts.launch_known is None
+    # An option that a launcher's file lacks may be passed to the launcher.
+    can_be_unseen = origin.framework and run.inputs.is_sharding_known is None
     note = f"the launch has no `--{origin.key}`; set `{origin.key}` to be sure"
     yield Report(
         f"{nodes} nodes start without `{origin.key}`: they never find each other",
-        run.place("launch.meets", "launch.nodes"),
-        help=f"set `{origin.key}` to the address of the first node, {beside}",
-        grounds=(Ground("launch.meets", False, "assumed", note),) if unseen else (),
+        run.find_place("launch.meets", "launch.nodes"),
+        help=f"set `{origin.key}` to the address of the first node, {further_arguments}",
+        grounds=(Ground("launch.meets", False, "assumed", note),) if can_be_unseen else (),
     )

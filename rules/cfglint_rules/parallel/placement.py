@@ -1,12 +1,12 @@
-"""PAR001 placement-exceeds-cluster: the job asks for more GPUs than the cluster has.
+"""PAR001 placement-exceeds-cluster: the job requests more GPUs than the cluster has and waits forever.
 
 ## What it does
-Adds up the GPUs that the groups of a Ray job ask for (trained models, reference, reward, generation engines, each pool
-once) and compares them with the stated cluster.
+Adds up the GPUs that the groups of a Ray job request, and compares the sum with the stated cluster. The groups are
+trained models, reference, reward and generation engines; each pool counts once.
 
 ## Why is this bad?
-Ray does not refuse: the job waits for a placement group that the cluster can never give, without a message, until it
-is cancelled.
+Ray does not reject the job. The job waits for a placement group that the cluster can never provide, without a message,
+until it is cancelled.
 
 ## Example
     # cfglint: nodes=1 gpus-per-node=8
@@ -17,7 +17,7 @@ is cancelled.
     --colocate_all_models --vllm_enable_sleep --deepspeed_enable_sleep
 
 ## When it does not apply
-Silent where the number of nodes and GPUs is not stated. Ignore it on a cluster that grows on demand.
+Silent if the number of nodes and GPUs is not stated. Ignore the rule on a cluster that scales on demand.
 
 ## References
 OpenRLHF 0.9.0 `cli/train_ppo_ray.py`, `trainer/ray/launcher.py` (ray.get(pg.ready())); OpenRLHF/OpenRLHF#930, #566.
@@ -36,15 +36,15 @@ RULE: Final = Rule("PAR001", "placement-exceeds-cluster", "error", needs={"launc
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the cluster is too small for the job."""
+    """Yield a report if the cluster is too small for the job."""
     groups, (nodes, per_node) = run.plan.launch.groups, run.cluster
     if groups is None or nodes is None or per_node is None:
         return
-    asked = sum(gpus for _, gpus in groups)
-    if asked > nodes * per_node:
+    requested = sum(gpus for _, gpus in groups)
+    if requested > nodes * per_node:
         yield Report(
-            f"the job requests {asked} GPUs from Ray, but the cluster has {nodes * per_node}: it waits forever",
-            run.place("launch.groups"),
-            help=f"share GPUs between the models, or start {-(-asked // per_node)} nodes of {per_node} GPUs",
+            f"the job requests {requested} GPUs from Ray, but the cluster has {nodes * per_node}: it waits forever",
+            run.find_place("launch.groups"),
+            help=f"share GPUs between the models, or start {-(-requested // per_node)} nodes of {per_node} GPUs",
             notes=tuple(f"{name}: {gpus} GPUs" for name, gpus in groups),
         )

@@ -1,10 +1,10 @@
-"""PAR002 wrong-wrap-class: FSDP is to wrap a layer that the model does not have.
+"""PAR002 wrong-wrap-class: FSDP stops because it is set to wrap a layer class that the model does not have.
 
 ## What it does
-Compares the classes that FSDP is set to wrap with those of the model's layers.
+Compares the classes that FSDP is set to wrap with the classes of the model's layers.
 
 ## Why is this bad?
-accelerate looks for a module of each class once the model is loaded on every rank, and stops with "Could not find the
+accelerate looks for a module of each class after the model was loaded on every rank. It stops with "Could not find the
 transformer layer class ... in the model".
 
 ## Example
@@ -17,15 +17,15 @@ transformer layer class ... in the model".
     transformer_layer_cls_to_wrap: LlamaDecoderLayer
 
 ## Fix safety
-Safe: the run could not have started, and the model's own layers are what the key is for.
+Safe: the run could not have started, and the key is meant for the model's own layers.
 
 ## When it does not apply
-Silent for classes that no catalogued model has, and for models whose code comes from their own repository.
+Silent for classes that no model in the catalog has, and for models whose code comes from their own repository.
 
 ## References
 accelerate 1.15.0 `utils/fsdp_utils.py` (fsdp2_prepare_auto_wrap_policy), `utils/dataclasses.py` (set_auto_wrap_policy);
-PEFT 0.21.2 `utils/other.py` (fsdp_auto_wrap_policy). The classes of 5.23.0 are those of transformers 4.41.2, 4.46.3 and
-4.57.3, too (`lint/cfglint_train/models/blocks.json`).
+PEFT 0.21.2 `utils/other.py` (fsdp_auto_wrap_policy). The class names are the same in transformers 4.41.2, 4.46.3,
+4.57.3 and 5.23.0 (`lint/cfglint_train/models/blocks.json`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.models.blocks import blocks_of, is_layer
+from cfglint_train.models.blocks import get_layer_classes, is_layer
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule(
@@ -49,21 +49,21 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where a class belongs to another family."""
+    """Yield a report if a class belongs to another model family."""
     classes, model = run.plan.parallel.wrapped_classes, run.architecture
-    blocks = None if model is None else blocks_of(model.model_type)
+    blocks = None if model is None else get_layer_classes(model.model_type)
     if not classes or model is None or blocks is None:
         return
-    own = (*blocks.decoder, *blocks.beside)
-    wrong = [name for name in classes if name not in own and is_layer(name)]
-    if not wrong:
+    model_classes = (*blocks.decoder, *blocks.encoders)
+    wrong_classes = [name for name in classes if name not in model_classes and is_layer(name)]
+    if not wrong_classes:
         return
-    kept = tuple(name for name in classes if name not in wrong)
-    meant = tuple(dict.fromkeys((*kept, *blocks.decoder)))
-    key = run.spell("parallel.wrapped_classes")
+    kept_classes = tuple(name for name in classes if name not in wrong_classes)
+    new_classes = tuple(dict.fromkeys((*kept_classes, *blocks.decoder)))
+    key = run.spell_key("parallel.wrapped_classes")
     yield Report(
-        f"`{key}` names {', '.join(wrong)}, which {model.id} does not have: FSDP stops once the model is loaded; "
-        f"its layers are {', '.join(blocks.decoder)}",
-        run.place("parallel.wrapped_classes"),
-        fix=Fix("safe", f"{key}: {','.join(meant)}", {"parallel.wrapped_classes": meant}),
+        f"`{key}` names {', '.join(wrong_classes)}, which {model.id} does not have: FSDP stops after loading",
+        run.find_place("parallel.wrapped_classes"),
+        notes=(f"the model's layers are {', '.join(blocks.decoder)}",),
+        fix=Fix("safe", f"{key}: {','.join(new_classes)}", {"parallel.wrapped_classes": new_classes}),
     )

@@ -1,1 +1,1 @@
-"""REL, releases that cannot work together."""
+"""REL rules: releases that cannot work together."""

@@ -1,12 +1,12 @@
 """REL004 gpu-lacks-kernel: the stated GPU is too old for the number format or the attention kernel.
 
 ## What it does
-Compares the compute capability of the stated GPU with what the run asks for: FlashAttention 2 and bf16 need 8.0
+Compares the compute capability of the stated GPU with the needs of the run. FlashAttention 2 and bf16 need 8.0
 (Ampere), FP8 needs 8.9 (Ada, Hopper).
 
 ## Why is this bad?
-FlashAttention 2 and FP8 stop the run once the model is loaded. bf16 is refused too, or emulated in software where torch
-can, many times slower than fp16.
+FlashAttention 2 and FP8 stop the run after the model is loaded. bf16 is rejected as well, or torch emulates it in
+software, many times slower than fp16.
 
 ## Example
     # cfglint: gpu=V100-32GB
@@ -18,10 +18,10 @@ can, many times slower than fp16.
     fp16: true
 
 ## Fix safety
-Safe where no packing depends on the kernel: the run could not have started.
+Safe if no packing depends on the kernel, because the run could not have started.
 
 ## When it does not apply
-Silent where no GPU is stated.
+Silent if no GPU is stated.
 
 ## References
 transformers 5.23.0 `modeling_utils.py` (FlashAttention 2 asks for compute capability 8.0), `training_args.py` ("Your
@@ -48,30 +48,30 @@ ADA: Final = 8.9
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per kernel or format that the GPU does not have."""
-    has = run.hardware.compute_capability
-    if has is None or run.hardware.gpu_origin.kind == "assumed":
+    """Yield a report for every kernel or format that the GPU lacks."""
+    capability = run.hardware.compute_capability
+    if capability is None or run.hardware.gpu_origin.kind == "assumed":
         return
-    card = f"{run.hardware.gpu} has {has}"
-    compute, key = run.plan.precision.compute, run.spell("precision.compute")
-    if run.plan.activations.attention == "flash" and has < AMPERE:
-        kernel, packed = run.spell("activations.attention"), run.plan.sequence.packing is not False
+    gpu_text = f"{run.hardware.gpu} has {capability}"
+    compute, key = run.plan.precision.compute, run.spell_key("precision.compute")
+    if run.plan.activations.attention == "flash" and capability < AMPERE:
+        kernel, is_packed = run.spell_key("activations.attention"), run.plan.sequence.packing is not False
         yield Report(
-            f"FlashAttention 2 (`{kernel}`) needs compute capability 8.0 (Ampere), but {card}: the run is refused",
-            run.place("activations.attention"),
-            fix=None if packed else Fix("safe", "use sdpa attention", {"activations.attention": "sdpa"}),
-            help="use sdpa, without packing" if packed else None,
+            f"FlashAttention 2 (`{kernel}`) needs compute capability 8.0 (Ampere), but {gpu_text}: the run is refused",
+            run.find_place("activations.attention"),
+            fix=None if is_packed else Fix("safe", "use sdpa attention", {"activations.attention": "sdpa"}),
+            help="use sdpa, without packing" if is_packed else None,
         )
-    if compute == "bf16" and has < AMPERE and run.stated("precision.compute"):
+    if compute == "bf16" and capability < AMPERE and run.is_stated("precision.compute"):
         yield Report(
-            f"`{key}`: bf16 needs compute capability 8.0 (Ampere), but {card}: it is refused or slowly emulated",
-            run.place("precision.compute"),
+            f"`{key}`: bf16 needs compute capability 8.0 (Ampere), but {gpu_text}: it is refused or slowly emulated",
+            run.find_place("precision.compute"),
             "warning",
-            help="use fp16 with a model trained in fp16, or a GPU from Ampere on",
+            help="use fp16 with a model trained in fp16, or an Ampere or newer GPU",
         )
-    if compute == "fp8" and has < ADA:
+    if compute == "fp8" and capability < ADA:
         yield Report(
-            f"`{key}`: FP8 needs compute capability 8.9 (Ada), but {card}: the run is refused",
-            run.place("precision.compute"),
-            help="train in bf16" if has >= AMPERE else "use fp16 or fp32, or a GPU from Ada on",
+            f"`{key}`: FP8 needs compute capability 8.9 (Ada), but {gpu_text}: the run is refused",
+            run.find_place("precision.compute"),
+            help="train in bf16" if capability >= AMPERE else "use fp16 or fp32, or an Ada or newer GPU",
         )

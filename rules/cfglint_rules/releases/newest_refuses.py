@@ -1,14 +1,18 @@
-"""REL002 newest-refuses: a configuration that only older releases of its framework accept.
+"""REL002 newest-refuses: only older releases of the framework accept this configuration.
 
 ## What it does
-The release is not stated, and the configuration has keys that the newest one refuses. Then it is checked against the
-newest release that accepts them all, and this is reported once per file, with the keys: a warning where a fresh
-installation gets the release that refuses them, information where the requirements keep to older ones. For
-LLaMA-Factory the same is reported for the newest transformers that it allows, whose training arguments are its keys.
+Applies if the release is not stated and the newest release rejects keys of the configuration. cfglint then checks the
+file against the newest release that accepts all of its keys, and reports this once per file with the rejected keys.
+
+It is a warning if a fresh installation gets the release that rejects them. It is an info if the requirements limit the
+framework to older releases.
+
+LLaMA-Factory's keys include the training arguments of transformers. The rule therefore also reports files that the
+newest transformers it allows would reject.
 
 ## Why is this bad?
-The file works on the release that its author used. With a fresh installation, or the next upgrade, the framework stops
-at these keys, after the job has waited for its GPUs.
+The file works with the release that its author used. After a fresh installation or the next upgrade, the framework
+stops at these keys. By then the job has waited for its GPUs.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -24,10 +28,11 @@ at these keys, after the job has waited for its GPUs.
       - auto_wrap
 
 ## When it does not apply
-State the release that runs the configuration: with a pragma, in the settings, or by a pin in requirements.txt,
-pyproject.toml, a lock file or a Dockerfile. OLMo-core's scripts choose classes, whose arguments Python itself
-checks. `cfglint migrate --to axolotl=0.21.0` rewrites the keys. OpenRLHF's scripts have KEY002 for this. Keys that
-are dropped silently are no evidence, and KEY002 reports them, too.
+State the release that runs the configuration: with a pragma, in the settings, or with a pin in requirements.txt,
+pyproject.toml, a lock file or a Dockerfile. To rewrite the keys instead, run `cfglint migrate --to axolotl=0.21.0`.
+
+OLMo-core scripts are not reported, because Python itself checks the arguments of the classes they use. For OpenRLHF
+scripts, KEY002 reports this. Keys that are silently dropped do not count here; KEY002 reports them.
 
 ## References
 docs/releases.md.
@@ -41,59 +46,75 @@ from collections.abc import Iterator
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Related, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.wording import counted
+from cfglint_train.foundation.wording import format_count
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.framework import Framework
 from cfglint_train.frameworks.key_usage import ReleaseHint
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.plan.certainty import freshly_installed
+from cfglint_train.plan.certainty import assume_fresh_install
 from cfglint_train.plan.origin import Place
 
 RULE: Final = Rule("REL002", "newest-refuses", "warning", scope="config", rests_on_release=True)
 
 
 def check(config: Config) -> Iterator[Report]:
-    """At most one report for the framework's release, and one for that of transformers."""
+    """Yield a report for the framework's release, and one for that of a secondary package."""
     framework = frameworks.load(config.framework)
     keys = framework.keys
-    if keys is None or not config.evidence.is_upstream or keys.outdated(config) is not None:
+    if keys is None or not config.evidence.is_upstream or keys.report_outdated(config) is not None:
         return
-    own, beside = framework.listed.package, keys.listed.beside
-    for package in (own,) if beside is None else (own, beside):
-        fresh = None if _is_checkout(config, framework) else config.releases.fresh.get(package)
-        newest = fresh or _newest(config, framework, package)
-        found = keys.told(config.document, config.root, newest, None if package == own else beside) if newest else None
-        if found is not None and newest != config.releases.known[package].version:
-            yield _report(config, package, framework.title if package == own else package, newest, found, bool(fresh))
+    framework_package, secondary = framework.manifest.package, keys.manifest.companion_package
+    for package in (framework_package,) if secondary is None else (framework_package, secondary):
+        fresh_release = None if _is_checkout(config, framework) else config.releases.fresh_releases.get(package)
+        newest = fresh_release or _find_newest(config, framework, package)
+        hint = (
+            keys.infer_release(
+                config.document, config.root, newest, None if package == framework_package else secondary
+            )
+            if newest
+            else None
+        )
+        if hint is not None and newest != config.releases.by_package[package].version:
+            yield _build_report(
+                config,
+                package,
+                framework.title if package == framework_package else package,
+                newest,
+                hint,
+                bool(fresh_release),
+            )
 
 
 def _is_checkout(config: Config, framework: Framework) -> bool:
-    """Whether a script starts the configuration with a file of the framework's source, which may be at any release."""
-    programs = (one.partition(" ")[0] for one in config.evidence.commands)
-    return any(one.endswith(".py") and re.fullmatch("|".join(framework.listed.entries), one) for one in programs)
+    """Return whether a script runs the config with a file of the framework's source, which may be at any release."""
+    programs = (program.partition(" ")[0] for program in config.evidence.commands)
+    return any(
+        program.endswith(".py") and re.fullmatch("|".join(framework.manifest.program_patterns), program)
+        for program in programs
+    )
 
 
-def _newest(config: Config, framework: Framework, package: str) -> str:
-    """The newest known release of a package that is not stated; empty where nothing narrows it."""
-    known, keys = config.releases.known.get(package), framework.keys
-    # An extra of the repository, too, is no more than a hint.
-    if known is None or known.origin.kind != "inferred" or keys is None:
+def _find_newest(config: Config, framework: Framework, package: str) -> str:
+    """Return the newest known release of an unstated package, or an empty string if no file restricts it."""
+    release, keys = config.releases.by_package.get(package), framework.keys
+    # An extra of the repository is also only a hint.
+    if release is None or release.origin.kind != "inferred" or keys is None:
         return ""
-    if package == framework.listed.package:
+    if package == framework.manifest.package:
         return keys.vocabulary.newest
-    return framework.installed(config.release).get(package) or keys.vocabulary.packages[package][-1]
+    return framework.list_installed(config.release).get(package) or keys.vocabulary.packages[package][-1]
 
 
-def _report(config: Config, package: str, title: str, newest: str, found: ReleaseHint, is_fresh: bool) -> Report:
-    first, *others = found.refused
+def _build_report(config: Config, package: str, title: str, newest: str, hint: ReleaseHint, is_fresh: bool) -> Report:
+    first, *others = hint.refused_keys
     place = Place(config.document, first.entry.key.span)
-    held = config.releases.known[package]
-    more = f"; {counted(len(others), 'more key')}" if others else ""
+    checked_release = config.releases.by_package[package]
+    more = f"; {format_count(len(others), 'more key')}" if others else ""
     return Report(
-        f"{title} {newest} refuses this file ({first}{more}); it is checked against {held.version}",
+        f"{title} {newest} refuses this file ({first}{more}); it is checked against {checked_release.version}",
         place,
         "warning" if is_fresh else "info",
         related=tuple(Related(Place(config.document, other.entry.key.span), f"{other}") for other in others),
         help=f"set `{package}=RELEASE`, or rewrite the file with `cfglint migrate --to {package}={newest}`",
-        grounds=(freshly_installed(package, newest),) if is_fresh else (),
+        grounds=(assume_fresh_install(package, newest),) if is_fresh else (),
     )

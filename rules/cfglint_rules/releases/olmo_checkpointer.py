@@ -1,18 +1,24 @@
-"""REL001 olmo-checkpointer-release: OLMo's checkpointer cannot work with the installed torch or ai2-olmo-core.
+"""REL001 olmo-checkpointer-release: OLMo's checkpointer does not work with the installed torch or ai2-olmo-core.
 
 ## What it does
-Reports, where the releases are stated: `local` with torch 2.3 or later, `torch_new` with torch 2.3 or later (it
-saves but cannot load), `olmo_core` with ai2-olmo-core 1.0 or later, and torch 2.6 or later, with which no checkpoint
-can be read back. The last is an error where the run reads one (`load_path`, or the checkpoint that is saved and
-loaded before the first step), a warning where it may (`try_load_latest_save`), and advice elsewhere.
+Reports these combinations, if the releases are stated:
+
+- `local` with torch 2.3 or newer
+- `torch_new` with torch 2.3 or newer, which saves but cannot load
+- `olmo_core` with ai2-olmo-core 1.0 or newer
+- any checkpointer with torch 2.6 or newer, which cannot read the checkpoints back
+
+The last one is an error if the run reads a checkpoint: `load_path`, or the checkpoint that is saved and loaded before
+the first step. It is a warning if the run may read one (`try_load_latest_save`), otherwise an info.
 
 ## Why is this bad?
-`local` raises NotImplementedError at the first save. `torch_new` fails when a checkpoint is read back, by default
-right after the one that is written before training. `olmo_core` with a later core says "Checkpoint for step 0
-already exists" on an empty folder, and with `save_overwrite: true` its ranks race for the folder.
+`local` raises NotImplementedError at the first save. `torch_new` fails when it reads a checkpoint back. By default,
+that happens right after the save before training. `olmo_core` with a newer core says "Checkpoint for step 0 already
+exists" although the folder is empty. With `save_overwrite: true`, its ranks race for the folder.
 
-Every checkpoint has a pickle with the trainer's state, in which numpy's random state is. ai2-olmo reads it by
-`torch.load` without `weights_only`, which is on by default since torch 2.6 and refuses it (UnpicklingError).
+Every checkpoint contains a pickle of the trainer's state, including numpy's random state. ai2-olmo reads it with
+`torch.load` and does not set `weights_only`. Since torch 2.6, `weights_only` is on by default and rejects the pickle
+(UnpicklingError).
 
 ## Example
     # cfglint: torch=2.5.1
@@ -22,16 +28,17 @@ Every checkpoint has a pickle with the trainer's state, in which numpy's random 
     sharded_checkpointer: torch_legacy
 
 ## Fix safety
-Safe for `local` and `torch_new`, which cannot work: `torch_legacy` takes their place. Where FSDP is not wrapped,
-the fix wraps it by block, else the whole model would be gathered on the GPU. It is unsafe with
-`try_load_latest_save`, as a restart would read the old folder with the new class. For `olmo_core` there is none:
-ai2-olmo-core 0.1.0 can also be pinned. For torch 2.6 and later there is none either: the job needs
-`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` in its environment.
+`local` and `torch_new` cannot work, so replacing them with `torch_legacy` is safe. If FSDP wraps only the root module,
+the fix wraps by block instead. Otherwise the whole model would be gathered on the GPU. The fix is unsafe with
+`try_load_latest_save`, because a restart would read the old folder with the new class.
+
+There is no fix for `olmo_core`: use `torch_legacy`, or pin ai2-olmo-core 0.1.0. There is none for torch 2.6 and newer
+either: set `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` in the job's environment.
 
 ## When it does not apply
-Silent where no release is stated. The finding about torch 2.6 is not made where the script that starts the
-configuration sets `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`, nor where the repository's copy of OLMo reads with
-`weights_only=False`, as OLMo's source behind 0.6.0 does.
+Silent if no release is stated. The finding about torch 2.6 is not reported if the launch script sets
+`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`. Nor is it reported if the repository's copy of OLMo reads with `weights_only=False`,
+as OLMo's source after 0.6.0 does.
 
 ## References
 ai2-olmo 0.6.0 `checkpoint.py` (LocalShardedCheckpointer, RemoteFileSystemReader, load_state_dict), `train.py`
@@ -44,7 +51,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report, Severity
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -60,74 +67,84 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "checkpoint.checkpointer"
-_BROKEN: Final = {
+_BROKEN_CHECKPOINTERS: Final = {
     "local": "raises NotImplementedError at its first save",
     "torch_new": "saves but cannot load: its reader lacks methods that torch has called since 2.3",
 }
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the stated releases rule the checkpointer out, and one where they rule resuming out."""
+    """Yield a report if the stated releases rule out the checkpointer, and one if they rule out resuming."""
     checkpointer = run.plan.checkpoint.checkpointer
     torch, core = run.releases.get("torch"), run.releases.get("olmo_core")
-    if checkpointer in _BROKEN and run.releases.stated("torch") and run.releases.at_least("torch", "2.3"):
+    if (
+        checkpointer in _BROKEN_CHECKPOINTERS
+        and run.releases.is_stated("torch")
+        and run.releases.is_at_least("torch", "2.3")
+    ):
         yield Report(
-            f"the `{checkpointer}` checkpointer {_BROKEN[checkpointer]} (torch {torch})",
-            run.place(_FIELD),
-            fix=_fix(run),
+            f"the `{checkpointer}` checkpointer {_BROKEN_CHECKPOINTERS[checkpointer]} (torch {torch})",
+            run.find_place(_FIELD),
+            fix=_build_fix(run),
         )
-    elif checkpointer == "olmo_core" and run.releases.stated("olmo_core") and run.releases.at_least("olmo_core", "1.0"):
-        overwrites = run.plan.checkpoint.overwrite is True
-        what = (
+    elif (
+        checkpointer == "olmo_core"
+        and run.releases.is_stated("olmo_core")
+        and run.releases.is_at_least("olmo_core", "1.0")
+    ):
+        is_overwriting = run.plan.checkpoint.overwrite is True
+        consequence = (
             "its ranks race for the checkpoint's folder"
-            if overwrites
+            if is_overwriting
             else "every save fails: the folder already exists"
         )
         yield Report(
-            f"with ai2-olmo-core {core}, {what}",
-            run.place(_FIELD),
-            "warning" if overwrites else "error",
+            f"with ai2-olmo-core {core}, {consequence}",
+            run.find_place(_FIELD),
+            "warning" if is_overwriting else "error",
             help="use `torch_legacy`, or ai2-olmo-core==0.1.0, which ai2-olmo 0.6.0 pins; both work with every release",
         )
-    if run.releases.stated("torch") and run.releases.at_least("torch", "2.6"):
-        yield from _unreadable(run)
+    if run.releases.is_stated("torch") and run.releases.is_at_least("torch", "2.6"):
+        yield from _report_unreadable(run)
 
 
 _VARIABLE: Final = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 
-def _unreadable(run: Run) -> Iterator[Report]:
-    """One report where no checkpoint can be read back."""
+def _report_unreadable(run: Run) -> Iterator[Report]:
+    """Yield a report if no checkpoint can be read back."""
     checkpoint = run.plan.checkpoint
     if dict(run.plan.launch.environment or ()).get(_VARIABLE, "").lower() in ("1", "y", "yes", "true"):
         return
     copy = run.main.evidence.vocabulary
-    if copy is not None and copy.code.passes("load_state_dict", "load", "weights_only") == frozenset((False,)):
+    if copy is not None and copy.code.find_passed_values("load_state_dict", "load", "weights_only") == frozenset(
+        (False,)
+    ):
         return
     severity: Severity
     fields: tuple[Field, ...]
     if checkpoint.load_path:
-        severity, fields, when = "error", ("checkpoint.load_path",), "so `load_path` stops it"
+        severity, fields, consequence = "error", ("checkpoint.load_path",), "so `load_path` stops the run"
     elif checkpoint.at_start and checkpoint.resume_latest is not True:
-        severity, fields, when = "error", ("checkpoint.at_start",), "and it reads one before the first step"
+        severity, fields, consequence = "error", ("checkpoint.at_start",), "and the run reads one before the first step"
     elif checkpoint.resume_latest:
-        severity, fields, when = "warning", ("checkpoint.resume_latest",), "so a restart begins from step 0"
+        severity, fields, consequence = "warning", ("checkpoint.resume_latest",), "so a restart begins from step 0"
     elif checkpoint.strategy not in (None, "no"):
-        severity, fields, when = "info", (), "so it cannot be resumed later"
+        severity, fields, consequence = "info", (), "so the run cannot be resumed later"
     else:
         return
     yield Report(
-        f"the run cannot read back any checkpoint, {when}: `torch.load` of torch {run.releases.get('torch')} refuses "
-        "the trainer state (`weights_only`)",
-        run.place(*fields, _FIELD, "checkpoint.path"),
+        f"torch {run.releases.get('torch')} refuses to load the trainer state of any checkpoint (`weights_only`), "
+        f"{consequence}",
+        run.find_place(*fields, _FIELD, "checkpoint.path"),
         severity,
         help=f"set {_VARIABLE}=1 for the job if you trust its checkpoints, or use torch below 2.6",
     )
 
 
-def _fix(run: Run) -> Fix:
+def _build_fix(run: Run) -> Fix:
     changes: dict[Field, Any] = {_FIELD: "torch_legacy"}
     if run.plan.parallel.wrapping == "root":
         changes["parallel.wrapping"] = "block_and_size"
-    resumes = run.plan.checkpoint.resume_latest is True
-    return Fix("unsafe" if resumes else "safe", worded(run, changes), changes)
+    is_resuming = run.plan.checkpoint.resume_latest is True
+    return Fix("unsafe" if is_resuming else "safe", format_changes(run, changes), changes)

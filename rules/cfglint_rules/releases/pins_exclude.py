@@ -1,12 +1,12 @@
-"""REL003 pins-exclude-each-other: requirement files ask for packages that cannot be installed together.
+"""REL003 pins-exclude-each-other: the pinned packages cannot be installed together.
 
 ## What it does
-Compares the pins of a repository with what the pinned release of the framework itself requires, and reports a package
-that is pinned to releases which that one excludes.
+Compares the repository's pins with the requirements of the pinned framework release. Reports a package if those
+requirements exclude its pin.
 
 ## Why is this bad?
-pip refuses to install both, so one of the pins is not what runs. cfglint, too, then checks the configuration against a
-release that may not be there.
+pip refuses to install both, so at least one pin does not describe what runs. cfglint may then check the configuration
+against a release that is not installed.
 
 ## Example
     llamafactory==0.9.5
@@ -17,8 +17,8 @@ release that may not be there.
     transformers==5.6.0
 
 ## When it does not apply
-Extras require nothing of those who do not install them, and a lock file in which both stand was resolved, overrides
-included. Where a flag, a pragma or the settings state one of the releases, its pin does not count.
+Extras require nothing unless they are installed. A lock file that contains both was resolved, including overrides, so
+it is not reported. If a flag, a pragma or the settings state one of the releases, its pin does not count.
 
 ## References
 `lint/cfglint_train/frameworks/*/requires.json`, from the requirements of each release.
@@ -37,13 +37,13 @@ RULE: Final = Rule("REL003", "pins-exclude-each-other", "warning", rests_on_rele
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per package whose pin the framework's own requirements exclude."""
+    """Yield a report for every package whose pin the framework's own requirements exclude."""
     title = run.framework.title
-    for one in run.releases.exclusions:
+    for exclusion in run.releases.exclusions:
         yield Report(
-            f"`{one.package}{one.stated}` cannot be installed with {title} {one.release}, "
-            f"which requires `{one.package}{one.wanted}`",
-            one.place,
-            related=(Related(one.other, f"{title} is pinned here"),),
+            f"`{exclusion.package}{exclusion.pin}` cannot be installed with {title} {exclusion.release}, "
+            f"which requires `{exclusion.package}{exclusion.requirement}`",
+            exclusion.place,
+            related=(Related(exclusion.framework_place, f"{title} is pinned here"),),
             help="pin releases that can be installed together",
         )

@@ -1,1 +1,1 @@
-"""SEC, code and secrets."""
+"""SEC rules: code and secrets."""

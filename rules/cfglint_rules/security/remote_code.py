@@ -1,29 +1,32 @@
-"""SEC001 trust-remote-code: the model repository may run its own Python on the training nodes.
+"""SEC001 trust-remote-code: the model repository may run its own Python code on the training nodes.
 
 ## What it does
-Reports `trust_remote_code: true` (and OpenRLHF's equivalents where they exist).
+Reports `trust_remote_code: true` and the equivalent flags of OpenRLHF.
 
 ## Why is this bad?
-Anyone who can push to the model repository runs code on every node, with the job's credentials, and can change it
-between two runs of the same configuration unless a revision is pinned. Most models that once needed it have a class
-in transformers today.
+Anyone who can push to the model repository can run code on every node with the job's credentials. Unless a revision is
+pinned, that code can change between two runs of the same configuration. Most models that once needed this now have a
+class in transformers.
 
 ## Example
     trust_remote_code: true
 
 ## Use instead
-Leave it out, or pin the revision that was reviewed:
+Remove it, or pin the revision that you reviewed:
 
     trust_remote_code: true
     revision_of_model: 3f2c1e...
 
 ## When it does not apply
-Silent where the framework trusts every repository by itself and leaves nothing to set (OpenRLHF before its flag).
+Silent if the framework always trusts every repository and has no setting for it (OpenRLHF before it added the flag).
 
 ## Fix safety
-Offered only where every release of transformers that the run may use (stated, pinned, or required by the framework's
-release) has a class of its own for the model. Unsafe: the remote code and the class may differ in detail. What the
-framework would switch on without the key (axolotl's fused LoRA kernels) is switched off in the same fix.
+A fix is offered only if every transformers release that the run may use has its own class for the model. Those releases
+are stated, pinned, or required by the framework's release. The fix is unsafe, because the remote code and the class may
+differ in detail.
+
+If the framework would switch on another feature without the key (axolotl's fused LoRA kernels), the same fix switches
+it off.
 """
 
 from __future__ import annotations
@@ -32,10 +35,10 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import release_key
-from cfglint_train.models.lookup import first_release
+from cfglint_train.foundation.versions import parse_release
+from cfglint_train.models.lookup import get_first_release
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
@@ -49,49 +52,58 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "model.trust_remote_code"
-_FOLLOWING: Final[tuple[Field, ...]] = ("method.lora_kernels",)
-"""What frameworks decide by it where nothing states it."""
+_DEPENDENT_FIELDS: Final[tuple[Field, ...]] = ("method.lora_kernels",)
+"""Fields whose defaults frameworks derive from it."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where remote code is trusted without a pinned revision."""
-    if _is_pinned(run) or not run.stated(_FIELD):
+    """Yield a report if remote code is trusted without a pinned revision."""
+    if _is_pinned(run) or not run.is_stated(_FIELD):
         return
-    model = run.architecture
-    known = None if model is None or model.remote_code else first_release(model.outer_type)
-    if model is not None and known is not None and _all_know(run, known):
-        changes: dict[Field, Any] = {_FIELD: False, **_kept(run)}
+    model, key = run.architecture, run.spell_key(_FIELD)
+    first_release_with_class = None if model is None or model.remote_code else get_first_release(model.outer_type)
+    if (
+        model is not None
+        and first_release_with_class is not None
+        and _is_always_supported(run, first_release_with_class)
+    ):
+        changes: dict[Field, Any] = {_FIELD: False, **_find_dependent_values(run)}
         yield Report(
-            f"the model's repository may run its own code without need: transformers supports {model.model_type}",
-            run.place(_FIELD),
-            fix=Fix("unsafe", worded(run, changes), changes),
+            f"`{key}` lets the model repository run its own code, but transformers supports {model.model_type} "
+            "without it",
+            run.find_place(_FIELD),
+            fix=Fix("unsafe", format_changes(run, changes), changes),
         )
     else:
-        without = f"{model.outer_type} has a class in transformers from {known} on" if model and known else None
+        note = (
+            f"{model.outer_type} has a class in transformers since {first_release_with_class}"
+            if model and first_release_with_class
+            else None
+        )
         yield Report(
-            "the model's repository may run its own code, and its revision is not pinned",
-            run.place(_FIELD),
+            f"`{key}` lets the model repository run its own code, and its revision is not pinned",
+            run.find_place(_FIELD),
             help="pin the revision whose code you reviewed",
-            notes=() if without is None else (without,),
+            notes=() if note is None else (note,),
         )
 
 
 def _is_pinned(run: Run) -> bool:
-    """Whether a revision is stated that is not the newest one."""
-    return run.stated("model.revision") and run.plan.model.revision not in (None, "", "main")
+    """Return whether a revision other than the newest one is stated."""
+    return run.is_stated("model.revision") and run.plan.model.revision not in (None, "", "main")
 
 
-def _all_know(run: Run, first: str) -> bool:
-    """Whether every release of transformers that the run may use is the given one or newer."""
-    if "transformers" not in run.releases.known:
+def _is_always_supported(run: Run, first: str) -> bool:
+    """Return whether every release of transformers that the run may use is at least `first`."""
+    if "transformers" not in run.releases.by_package:
         return False
-    candidates = run.releases.window("transformers")
-    return (candidates.stated or not candidates.before) and all(
-        release_key(one) >= release_key(first) for one in candidates.releases
+    candidates = run.releases.find_candidates("transformers")
+    return (candidates.is_stated or not candidates.is_too_old) and all(
+        parse_release(release) >= parse_release(first) for release in candidates.releases
     )
 
 
-def _kept(run: Run) -> dict[Field, Any]:
-    """What would change with the key, with the values that hold now."""
-    plan, without = run.plan, run.changed({_FIELD: False}).plan
-    return {field: plan.get(field) for field in _FOLLOWING if plan.get(field) != without.get(field)}
+def _find_dependent_values(run: Run) -> dict[Field, Any]:
+    """Return the present values of the fields that would change together with the key."""
+    plan, without_remote_code = run.plan, run.replace_fields({_FIELD: False}).plan
+    return {field: plan.get(field) for field in _DEPENDENT_FIELDS if plan.get(field) != without_remote_code.get(field)}

@@ -1,32 +1,40 @@
-"""SEC002 secret-in-configuration: a credential is in the file.
+"""SEC002 secret-in-configuration: the file contains a credential.
 
 ## What it does
-Recognises the tokens of over a hundred services by their published shape: Hugging Face, Weights & Biases, GitHub,
-GitLab, OpenAI, Anthropic, AWS, Azure (account keys, signed addresses), Google, Slack and Discord (tokens, webhooks),
-Telegram, Modal, Docker, npm, PyPI, JSON web tokens and others. It also reports a W&B key (40 hexadecimal digits) behind
-`wandb login`, `--use_wandb` or a name of it, passwords in addresses, private keys (PEM), what follows `Bearer`, and
-values of keys that say what they are: any literal of eight characters or more behind a key that ends in `password`,
-`passwd`, `passphrase` or `secret`, what is no word behind one that ends in `_pass`, and a value that looks generated
-behind one that ends in `token`, `api_key` or `access_key`. It reads keys, flags, exported
-variables and comments alike, also in the scripts that start a configuration. A value over several lines or with escapes
-is judged as it is read. The value itself is never printed: every output masks it.
+Recognises the tokens of more than a hundred services by their published format. Among them are Hugging Face, Weights &
+Biases, GitHub, GitLab, OpenAI, Anthropic, AWS, Azure (account keys, signed addresses), and Google. Others are Slack,
+Discord (tokens, webhooks), Telegram, Modal, Docker, npm, PyPI and JSON web tokens.
+
+It also reports:
+
+- a W&B key (40 hexadecimal digits) after `wandb login`, `--use_wandb` or one of W&B's names for it
+- passwords in addresses, private keys (PEM), and tokens after `Bearer`
+- any literal of eight characters or more, if its key ends in `password`, `passwd`, `passphrase` or `secret`
+- a value that is not a word, if its key ends in `_pass`
+- a value that looks generated, if its key ends in `token`, `api_key` or `access_key`
+
+It reads keys, flags, exported variables and comments, also in the scripts that start a configuration. Multi-line and
+escaped values are judged as they are parsed. Every output masks the value itself.
 
 ## Why is this bad?
-Configurations are committed, copied into run folders and uploaded with checkpoints and experiment trackers. A token
-in them is public as soon as one of those is.
+Configurations are committed, copied into run folders, and uploaded with checkpoints and experiment trackers. As soon as
+one of these is public, so is the token.
 
 ## Example
     wandb_api_key: 0123456789abcdef0123456789abcdef01234567
 
 ## Use instead
-Put it into the environment (`WANDB_API_KEY`, `HF_TOKEN`) or the service's own login, and revoke the one that
+Put the credential in the environment (`WANDB_API_KEY`, `HF_TOKEN`) or use the service's own login. Revoke the one that
 leaked.
 
 ## When it does not apply
-Placeholders (`<token>`, `xxx`, `your-key-here`, `${WANDB_API_KEY}`), paths, names of variables and of secrets that are
-kept elsewhere (`vault:...`, `secret: wandb-login`), tokens of a vocabulary (`pad_token: "<pad>"`), booleans and `true`
-for "use the login" are no secrets, nor are commits: 40 hexadecimal digits count only behind a name that W&B reads its
-key by.
+These are not credentials:
+
+- placeholders (`<token>`, `xxx`, `your-key-here`, `${WANDB_API_KEY}`)
+- paths, names of variables, and names of secrets that are stored elsewhere (`vault:...`, `secret: wandb-login`)
+- vocabulary tokens (`pad_token: "<pad>"`)
+- booleans, such as `true` for "use the login"
+- commit hashes: 40 hexadecimal digits count only after a name from which W&B reads its key
 """
 
 from __future__ import annotations
@@ -47,86 +55,104 @@ from cfglint_train.plan.origin import Place
 
 RULE: Final = Rule("SEC002", "secret-in-configuration", "error", scope="config", reported_by_engine="secret")
 
-# A key of that kind anywhere in the text; without it no mapping is walked.
+# Clues for keys of credentials anywhere in the text; without them no mapping is searched.
 _KEY_WORDS: Final = (b"key", b"token", b"secret", b"pass", b"pwd")
 _KEY_CLUE: Final = rb"(?:key|token|secret|passw(?:or)?d|passphrase|pass|pwd)[\"']?[ \t]*[:=,}\r\n]"
-_MOST: Final = 1_000
-"""Credentials of one file that are looked for."""
-_LONG: Final = 8
-"""Characters from which a part of a credential is masked wherever it is shown."""
+_MAX_CREDENTIALS: Final = 1_000
+"""Credentials per file that are searched for."""
+_MIN_MASKED_LENGTH: Final = 8
+"""Minimum length in characters of a part that is masked alone; of a shorter one, the whole line is masked."""
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report per credential."""
+    """Return a report for every credential."""
     return reports(config.document, config.root)
 
 
 def reports(document: Document, root: Route = ()) -> Iterator[Report]:
-    """One report per credential in a document, such as a script that starts a configuration."""
-    return (_report(document, one.span, one.what) for one in _found(document, root))
+    """Return a report for every credential in a document, such as a script that starts a config."""
+    return (
+        _build_report(document, credential.span, credential.description)
+        for credential in _find_credentials(document, root)
+    )
 
 
 def values(document: Document) -> Iterator[str]:
-    """The text of every credential in a document, for those who must not show it: as it is read, and by line."""
-    for one in _found(document, ()):
-        if one.text is not None:
-            yield one.text
-        written = document.text(one.span)
-        if "\n" not in written:
-            yield written.strip("\"'")
+    """Yield the text of every credential in a document, as it is read and by line, for masking."""
+    for credential in _find_credentials(document, ()):
+        if credential.text is not None:
+            yield credential.text
+        source_text = document.get_text(credential.span)
+        if "\n" not in source_text:
+            yield source_text.strip("\"'")
             continue
-        begin = document.source.rfind(b"\n", 0, one.span.start) + 1
-        lines = document.source[begin : document.line_end(one.span.end)].decode("utf-8", "replace").split("\n")
-        for part, line in zip(written.split("\n"), lines, strict=True):
-            # What is short may be part of any word, so the whole line is what must not be shown.
-            yield part.strip() if len(part.strip()) >= _LONG else line.strip()
+        start = document.source.rfind(b"\n", 0, credential.span.start) + 1
+        lines = (
+            document.source[start : document.find_line_end(credential.span.end)].decode("utf-8", "replace").split("\n")
+        )
+        for part, line in zip(source_text.split("\n"), lines, strict=True):
+            # A short part may be part of any word, so the whole line is masked.
+            yield part.strip() if len(part.strip()) >= _MIN_MASKED_LENGTH else line.strip()
 
 
 class _Credential(Frozen):
     """A credential in a document."""
 
     span: Span
-    what: str
+    description: str
     text: str | None = None
-    """What it is read as, where that is not what is written."""
+    """Value as it is read, if that differs from the text."""
 
 
 @lru_cache(maxsize=1024)
-def _found(document: Document, root: Route) -> tuple[_Credential, ...]:
-    """Credentials by their shape anywhere in the text, and those below a route by their key."""
-    return tuple(islice(_search(document, root), _MOST))
+def _find_credentials(document: Document, root: Route) -> tuple[_Credential, ...]:
+    """Return credentials by shape anywhere in the text, and below a route by key."""
+    return tuple(islice(_search_credentials(document, root), _MAX_CREDENTIALS))
 
 
-def _search(document: Document, root: Route) -> Iterator[_Credential]:
-    found: set[Span] = set()
-    for scalar in _escaped(document, root) if b"\\" in document.source else ():
-        written = document.text(scalar.span)
-        for start, end in credentials.spans(scalar.text):
-            if scalar.text[start:end] not in written:
-                found.add(scalar.span)
+def _search_credentials(document: Document, root: Route) -> Iterator[_Credential]:
+    spans: set[Span] = set()
+    for scalar in _list_escaped(document, root) if b"\\" in document.source else ():
+        source_text = document.get_text(scalar.span)
+        for start, end in credentials.find_credentials(scalar.text):
+            if scalar.text[start:end] not in source_text:
+                spans.add(scalar.span)
                 yield _Credential(scalar.span, "a credential", scalar.text[start:end])
                 break
-    named = [one for one in _named(document, root) if not any(_overlap(one.span, known) for known in found)]
-    for start, end in sorted(credentials.spans(document.source.decode("latin-1"))):  # a character is a byte
+    keyed = [
+        credential
+        for credential in _search_by_key(document, root)
+        if not any(_is_overlapping(credential.span, known_span) for known_span in spans)
+    ]
+    for start, end in sorted(
+        credentials.find_credentials(document.source.decode("latin-1"))
+    ):  # latin-1: one character per byte
         span = Span(start, end)
-        # Where a part of a value looks like a credential, and its key says that all of it is one, all of it is.
-        part = any(_overlap(span, one.span) and one.text != document.text(span) for one in named)
-        if not part and not any(_overlap(span, known) for known in found):
-            found.add(span)
+        # If part of a value looks like a credential, and its key marks all of it as one, the whole value is one.
+        is_part = any(
+            _is_overlapping(span, credential.span) and credential.text != document.get_text(span)
+            for credential in keyed
+        )
+        if not is_part and not any(_is_overlapping(span, known_span) for known_span in spans):
+            spans.add(span)
             yield _Credential(span, "a credential")
-    yield from (one for one in named if not any(_overlap(one.span, known) for known in found))
+    yield from (
+        credential
+        for credential in keyed
+        if not any(_is_overlapping(credential.span, known_span) for known_span in spans)
+    )
 
 
-def _named(document: Document, root: Route) -> Iterator[_Credential]:
-    """The values below a route that are credentials by their key: whole, whatever characters they hold."""
+def _search_by_key(document: Document, root: Route) -> Iterator[_Credential]:
+    """Yield the values below a route that are credentials by their key, as a whole."""
     lowered = document.source.lower()
     if not any(word in lowered for word in _KEY_WORDS) or re.search(_KEY_CLUE, lowered) is None:
         return
-    for route, mapping in document.mappings():
+    for route, mapping in document.list_mappings():
         if route[: len(root)] != root:
             continue
         scalars = {entry.name: follow(entry.value) for entry in mapping.entries if entry.name is not None}
-        variable = scalars.get("name")  # of the environment, as Kubernetes lists them
+        variable = scalars.get("name")  # an environment variable in a Kubernetes list
         if isinstance(variable, Scalar) and "value" in scalars:
             scalars[variable.text] = scalars["value"]
         for name, value in scalars.items():
@@ -134,27 +160,27 @@ def _named(document: Document, root: Route) -> Iterator[_Credential]:
                 yield _Credential(value.span, f"the value of {name}", value.text)
 
 
-def _escaped(document: Document, root: Route) -> Iterator[Scalar]:
-    """The values below a route that are read as something else than what is written, such as one over two lines."""
-    for route, mapping in document.mappings():
+def _list_escaped(document: Document, root: Route) -> Iterator[Scalar]:
+    """Yield the values below a route that are read differently from how they are written, such as across two lines."""
+    for route, mapping in document.list_mappings():
         if route[: len(root)] == root:
             waiting = [entry.value for entry in mapping.entries]
             while waiting:
                 node = follow(waiting.pop())
                 if isinstance(node, Sequence):
                     waiting += node.items
-                elif isinstance(node, Scalar) and "\\" in document.text(node.span):
+                elif isinstance(node, Scalar) and "\\" in document.get_text(node.span):
                     yield node
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
+def _is_overlapping(span: Span, other: Span) -> bool:
+    return span.start < other.end and other.start < span.end
 
 
-def _report(document: Document, span: Span, what: str) -> Report:
+def _build_report(document: Document, span: Span, description: str) -> Report:
     return Report(
-        f"{what} is in the file as plain text",
+        f"{description} is in the file as plain text",
         Place(document, span),
         help="revoke it, and read the new one from the environment",
-        secret=True,
+        is_secret=True,
     )

@@ -1,1 +1,1 @@
-"""SYN, the text itself."""
+"""SYN rules: the text itself."""

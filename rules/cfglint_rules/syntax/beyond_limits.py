@@ -1,32 +1,32 @@
-"""SYN008 beyond-limits: the file is larger, or takes longer, than what is read of one file.
+"""SYN008 beyond-limits: the file is too large or takes too long to read.
 
 ## What it does
-Reports the first place at which a file goes beyond one of the limits that keep a lint short, whatever a repository
-holds:
+Reports the first place where a file exceeds one of these limits. They keep linting fast, whatever a repository
+contains:
 
-| limit | of one file |
+| limit | per file |
 |---|---|
-| size | 8 MiB; 512 KiB of YAML with tabs, tags, anchors and the like, on which loaders differ |
-| lines | 100,000; 20,000 of a shell or Python script |
-| keys and values | 50,000, with each alias counted as what it stands for; 10,000 keys |
-| levels inside each other | 100 |
+| size | 8 MiB; 512 KiB of YAML with tabs, tags, anchors and other syntax on which loaders differ |
+| lines | 100,000; 20,000 in a shell or Python script |
+| keys and values | 50,000, with every alias expanded; 10,000 keys |
+| nesting levels | 100 |
 | words of one command | 1,000 |
 | configurations and launches | 100 |
 | findings of one configuration or run | 200 |
-| comments that silence findings | 200 |
+| suppression comments | 200 |
 | processor time | 10 seconds |
 
-Where `max-cpu-seconds` limits the CPU time of the whole run, the files that were not checked by then are one finding at
+An alias inside its own anchor exceeds every limit. Only files that contain a framework's own keys are reported.
+
+`max-cpu-seconds` limits the CPU time of the whole run. Files that were not checked in time are reported together, at
 the first of them.
 
-Where not all files of a repository count for its configurations (500,000 that git tracks, 50,000 without git's list, or
-512 MiB to search), information at one of them names the bound.
-
-An alias inside its own anchor is beyond every limit. Only files that contain a framework's own keys are reported.
+There are also limits for the whole repository: 500,000 files that git tracks (50,000 without git), and 512 MiB to
+search. If one is exceeded, cfglint reports an info that names it, at one of the affected files.
 
 ## Why is this bad?
-What is beyond was not checked. The largest configuration that is known has 312 kB and 2,800 values, so that a larger
-one is most likely data under the name of a configuration.
+Everything beyond the limit was not checked. The largest known configuration is 312 kB and has 2,800 values. A larger
+file is most likely data with the name of a configuration file.
 
 ## Example
     a: &a [x, x, x, x, x, x, x, x, x]
@@ -34,7 +34,7 @@ one is most likely data under the name of a configuration.
     # ... and six more of these
 
 ## When it does not apply
-The limit on time needs a timer that Windows does not have; there, the other limits bound it.
+The time limit needs a timer that Windows does not have. On Windows only the other limits apply.
 """
 
 from __future__ import annotations

@@ -1,45 +1,53 @@
-"""SYN007 broken-command: a command line that does not reach its program as it was meant.
+r"""SYN007 broken-command: bash cuts off or changes a training command.
 
 ## What it does
-Reports, for the training commands of a shell script (OpenRLHF, `llamafactory-cli train`, `trl sft` and the like): flags
-that bash runs as a command of their own, because the command above ended before them, also where it starts a file of
-settings or a Python script with a Trainer; settings (`lr=1e-5`) of which it makes a variable there; white space behind
-a backslash, in an array, too; words that belong to no flag; quotes that reach the program as characters, because a
-variable or heredoc holds them; and carriage returns.
+Checks the training commands of shell scripts (OpenRLHF, `llamafactory-cli train`, `trl sft` and others). Commands that
+start a config file or a Python script with a Trainer are checked too. The rule reports:
+
+- flags that bash runs as a separate command, because the command above them has already ended
+- settings (`lr=1e-5`) that bash then reads as a variable assignment
+- white space after a backslash, including inside an array
+- words that do not belong to any flag
+- quotes that a variable or heredoc passes to the program as literal characters
+- carriage returns
 
 ## Why is this bad?
-Bash starts the training without the flags that were cut off, complains about a command that does not exist, and that
-line is easily overlooked: the run trains with defaults. A stray word (white space behind a backslash is one) or a
-carriage return stops the program's parser, once the job has waited for its GPUs, and a quoted path is looked for with
-its quotes.
+Bash starts the training without the flags that were cut off. Its complaint about an unknown command is easy to miss,
+and the run trains with defaults. A stray word or a carriage return stops the program's parser, after the job has waited
+for its GPUs. White space after a backslash also becomes a stray word. A path with literal quotes is not found.
 
 ## Example
-    deepspeed --module openrlhf.cli.train_sft \\
+    deepspeed --module openrlhf.cli.train_sft \
       --pretrain meta-llama/Llama-3.1-8B
-      --zero_stage 3 \\
+      --zero_stage 3 \
       --max_len 4096
 
 ## Use instead
-    deepspeed --module openrlhf.cli.train_sft \\
-      --pretrain meta-llama/Llama-3.1-8B \\
-      --zero_stage 3 \\
+    deepspeed --module openrlhf.cli.train_sft \
+      --pretrain meta-llama/Llama-3.1-8B \
+      --zero_stage 3 \
       --max_len 4096
 
 ## Fix safety
-White space behind a backslash is removed: safely where the framework refuses it as a word, so that the run could not
-have started; unsafe where a script may run without the options that follow, as it then trains with them. Where the next
-line does not continue the command, the backslash is removed with it; where the next line begins with a variable,
-nothing is.
+The fix removes white space after a backslash:
+
+- Safe if the framework rejects the white space as a word, because the run could not have started.
+- Unsafe if the script may run without the options that follow, because it then trains with them.
+
+If the next line does not continue the command, the fix removes the backslash as well. If the next line begins with a
+variable, there is no fix.
 
 ## When it does not apply
-Words that cannot be determined (they come from the environment or another command) are left alone, and so are the
-values of flags that no release has, and a value that the framework itself replaces (OpenRLHF's `--input_template ""`).
-An assignment that the script uses, that is not indented like an argument, or that is no setting of the framework is a
-variable.
+These are not reported:
+
+- words that cannot be determined, because they come from the environment or another command
+- values of flags that exist in no release
+- values that the framework itself replaces (OpenRLHF's `--input_template ""`)
+- assignments that the script uses, that are not indented like an argument, or that are not a setting of the framework
 
 ## References
-Bash manual, 3.1.2.1 (a backslash continues a line only directly before the line's end), 3.5.7 (word splitting takes
-quotes that come from an expansion as characters); argparse refuses what no argument takes.
+Bash manual, 3.1.2.1 (a backslash continues a line only directly before the end of the line) and 3.5.7 (after an
+expansion, word splitting treats quotes as ordinary characters); argparse rejects words that match no argument.
 """
 
 from __future__ import annotations
@@ -55,24 +63,24 @@ RULE: Final = Rule("SYN007", "broken-command", "error", scope="config", particul
 
 
 def check(config: Config) -> Iterable[Report]:
-    """What bash makes of the command that a configuration is, or of those that start it."""
-    if config.document.syntax != "shell" and not config.starts:
+    """Return the reports on the commands of a config, as bash reads them."""
+    if config.document.syntax != "shell" and not config.launches:
         return ()
-    from cfglint_rules.syntax.cut_commands import reports
+    from cfglint_rules.syntax.cut_commands import report_cut_commands
 
-    return reports(config)
+    return report_cut_commands(config)
 
 
-def cut_off_note(config: Config) -> str:
+def format_cut_off_note(config: Config) -> str:
     """Return a note if bash ends a command of a run before all of its options, else an empty text."""
-    own = ((config.document, int(config.root[0])),) if config.document.syntax == "shell" else ()
-    for script, number in own or config.starts:
-        from cfglint_train.documents.shell.cuts import cut_off
+    commands = ((config.document, int(config.root[0])),) if config.document.syntax == "shell" else ()
+    for script, number in commands or config.launches:
+        from cfglint_train.documents.shell.cuts import find_detached_options
         from cfglint_train.documents.shell.script import ShellScript
 
         assert isinstance(script, ShellScript)
-        first = next(cut_off(script, script.invocations[number]), None)
+        first = next(find_detached_options(script, script.invocations[number]), None)
         if first is not None:
-            where = f"bash cuts off the command before `{first.program}` ({RULE.code})"
-            return f"{where}, so that the fix goes by a command that lacks options: mend that first"
+            location = f"bash cuts off the command before `{first.program}` ({RULE.code})"
+            return f"{location}, so the fix rests on an incomplete command: repair the command first"
     return ""

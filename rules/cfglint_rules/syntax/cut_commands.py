@@ -1,4 +1,4 @@
-"""Commands that bash does not run as they were meant: what SYN007 reports."""
+"""Cut commands: find commands that bash does not run as intended, for SYN007."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from json import loads
 
 from cfglint_train.documents.document import Edit, Span
 from cfglint_train.documents.shell.cuts import (
-    backslash_at_the_end,
-    comment_behind_backslash,
-    cut_off,
-    cut_setting,
-    follows,
-    line_above,
-    space_behind_backslash,
+    find_detached_options,
+    find_detached_setting,
+    find_line_above,
+    find_space_after_backslash,
+    find_trailing_backslash,
+    has_comment_after_backslash,
+    is_continued,
 )
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
@@ -25,183 +25,200 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.origin import Place
 
-_ELSEWHERE: Final = "end the line before it with a backslash, in the script that has it"
-_SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
+_HELP_FOR_OTHER_SCRIPT: Final = "end the line before it with a backslash, in the script that has it"
+_SCRIPT_EXTENSIONS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 
 
-def reports(config: Config) -> Iterator[Report]:
-    """One report per cut-off command, word and quoted text; one per script for its line ends."""
+def report_cut_commands(config: Config) -> Iterator[Report]:
+    """Yield a report for every command, word and quoted text that is cut, and one per script for its line ends."""
     document = config.document
     if not isinstance(document, ShellDocument):
-        for script, number in config.starts:  # what other texts show is an example
-            if isinstance(script, ShellDocument) and script.path.endswith(_SCRIPTS):
-                yield from _ends(config, script, script.invocations[number])
+        for script, number in config.launches:  # commands in other texts are examples
+            if isinstance(script, ShellDocument) and script.path.endswith(_SCRIPT_EXTENSIONS):
+                yield from _report_ends(config, script, script.invocations[number])
         return
     invocation = document.invocations[int(config.root[0])]
     if b"\r\n" in document.source and frameworks.recognise(config.framework, document)[0].root == config.root:
-        yield _carriage_return(document)
+        yield _report_carriage_return(document)
     title = frameworks.load(config.framework).title
-    for word in _strays(config, invocation):
+    for word in _list_leftovers(config, invocation):
         yield Report(f"`{word.text}` is not the value of any flag: {title} stops", Place(document, word.span))
-    yield from _ends(config, document, invocation)
-    if not invocation.nests and not any(one.nests for one in document.enclosing(invocation)):
-        yield from _quotes(config, document, invocation)
+    yield from _report_ends(config, document, invocation)
+    if not invocation.nests and not any(outer.nests for outer in document.list_launchers(invocation)):
+        yield from _report_quotes(config, document, invocation)
 
 
-def _carriage_return(document: ShellDocument) -> Report:
-    at = document.source.index(b"\r\n")
+def _report_carriage_return(document: ShellDocument) -> Report:
+    start = document.source.index(b"\r\n")
     return Report(
         "the lines of this script end in a carriage return: bash reads it as part of the last word",
-        Place(document, Span(at, at + 1)),
+        Place(document, Span(start, start + 1)),
         help="convert it with dos2unix, and add `*.sh text eol=lf` to .gitattributes",
     )
 
 
-def _strays(config: Config, invocation: Invocation) -> Iterator[Word]:
-    """The first of each row of words that the framework's parser refuses."""
-    keys = frameworks.keys_of(config)
-    refused = set() if keys is None else {id(word) for word in keys.strays(config)}
-    told = {id(word) for word in keys.given_to_switches(config)} if keys is not None and refused else set()
-    before = False
+def _list_leftovers(config: Config, invocation: Invocation) -> Iterator[Word]:
+    """Yield the first of each sequence of words that the framework's parser refuses."""
+    keys = frameworks.get_keys(config)
+    refused = set() if keys is None else {id(word) for word in keys.find_leftovers(config)}
+    known_ids = {id(word) for word in keys.find_switch_values(config)} if keys is not None and refused else set()
+    was_leftover = False
     for word in invocation.words:
-        stray = id(word) in refused
-        if stray and not before and id(word) not in told and not word.text.isspace():
+        is_leftover = id(word) in refused
+        if is_leftover and not was_leftover and id(word) not in known_ids and not word.text.isspace():
             yield word
-        before = stray
+        was_leftover = is_leftover
 
 
-def _ends(config: Config, document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
-    """Where a command ends before it was meant to: at white space that the framework refuses, else by what follows."""
-    keys = frameworks.keys_of(config)
+def _report_ends(config: Config, document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
+    """Yield the reports on places where a command ends too early.
+
+    If the framework rejects white space after a backslash, that place is reported, else the lines after the command.
+    """
+    keys = frameworks.get_keys(config)
     blanks = [
         word
         for index, word in enumerate(invocation.words)
-        if document.is_lost(word) and keys is not None and keys.refuses_blank(config, invocation, index)
+        if document.is_lost_blank(word) and keys is not None and keys.is_blank_fatal(config, invocation, index)
     ]
     for word in blanks:
-        yield _blank(config, document, word, invocation)
+        yield _report_blank(config, document, word, invocation)
     if any(word.span.start >= invocation.span.start for word in blanks):
-        return  # the cut is reported where it happens
-    cuts = list(_cuts(document, invocation))
+        return  # the cut is reported at its cause
+    cuts = list(_report_cuts(document, invocation))
     yield from cuts
-    setting = cut_setting(document, invocation)
+    setting = find_detached_setting(document, invocation)
     if setting is None or not _is_setting(config, setting[0]):
         return
     name, span = setting
-    if all(line_above(document, one.place.span.start) != line_above(document, span.start) for one in cuts):
-        does = f"sets a variable `{name}`" if name.isidentifier() else f"runs `{name}=...` as a separate command"
+    if all(
+        find_line_above(document, report.place.span.start) != find_line_above(document, span.start) for report in cuts
+    ):
+        effect = f"sets a variable `{name}`" if name.isidentifier() else f"runs `{name}=...` as a separate command"
         yield Report(
-            f"bash {does}: the command above has ended, and trains without it",
+            f"bash {effect}: the command above has ended, and trains without it",
             Place(document, span),
-            fix=_joined(document, line_above(document, span.start), "unsafe"),
-            help=_cause(document, span.start),
+            fix=_build_joining_fix(document, find_line_above(document, span.start), "unsafe"),
+            help=_explain_cause(document, span.start),
         )
 
 
 def _is_setting(config: Config, name: str) -> bool:
-    """Whether a name on a line of its own is that of an option, or of a setting of a framework whose launches give
-    settings in that way.
+    """Return whether a name at the start of a line is an option or a setting of the framework.
+
+    Settings count only if the framework's launches pass them in this form.
     """
-    keys = frameworks.keys_of(config)
+    keys = frameworks.get_keys(config)
     if name.startswith("--") or keys is None:
         return name.startswith("--")
-    if not any(override.given is not None and override.given.prefix for _, override in config.launched):
+    if not any(override.argument is not None and override.argument.prefix for _, override in config.launch_overrides):
         return False
     route = tuple(name.split("."))
-    return keys.vocabulary_of(config).fact(route, keys.release(config), keys.context(config)) is not None
+    return (
+        keys.get_vocabulary(config).find_fact(route, keys.get_release(config), keys.build_context(config)) is not None
+    )
 
 
-def _goes_on(config: Config, document: ShellDocument, word: Word, invocation: Invocation) -> bool | None:
-    """Whether the next line goes on with the command, as an option or a setting; None where that is not known."""
-    setting = cut_setting(document, invocation)
-    if setting is not None and line_above(document, setting[1].start).start <= word.span.start < setting[1].start:
+def _is_continued(config: Config, document: ShellDocument, word: Word, invocation: Invocation) -> bool | None:
+    """Return whether the next line continues the command with an option or setting, or None if that is unknown."""
+    setting = find_detached_setting(document, invocation)
+    if setting is not None and find_line_above(document, setting[1].start).start <= word.span.start < setting[1].start:
         return _is_setting(config, setting[0])
-    return follows(document, invocation, word.span.start)
+    return is_continued(document, invocation, word.span.start)
 
 
-def _blank(config: Config, document: ShellDocument, word: Word, invocation: Invocation) -> Report:
-    """White space behind a backslash: in the command itself it also ends it, in an array it does not."""
-    then = "the command ends here, and" if word.span.start >= invocation.span.start else "it becomes a word, and"
-    rest = Span(word.span.start, document.line_end(word.span.start))
-    what = "the comment" if comment_behind_backslash(document, Span(rest.start - 1, rest.end)) else "the white space"
-    help_ = f"remove {what}; a backslash continues a line only as its last character"
-    goes_on = _goes_on(config, document, word, invocation)
-    fix = _joined(document, rest, "safe") if goes_on else None
-    if goes_on is False:
-        fix = _ended(document, Span(document.source.rfind(b"\n", 0, rest.start) + 1, rest.end))
-        help_ = "remove the backslash: the next line does not continue the command"
+def _report_blank(config: Config, document: ShellDocument, word: Word, invocation: Invocation) -> Report:
+    """Return the report on white space after a backslash, which ends a command but not an array."""
+    consequence = "the command ends here, and" if word.span.start >= invocation.span.start else "it becomes a word, and"
+    rest = Span(word.span.start, document.find_line_end(word.span.start))
+    removable = (
+        "the comment" if has_comment_after_backslash(document, Span(rest.start - 1, rest.end)) else "the white space"
+    )
+    help_text = f"remove {removable}; a backslash continues a line only as its last character"
+    is_continued = _is_continued(config, document, word, invocation)
+    fix = _build_joining_fix(document, rest, "safe") if is_continued else None
+    if is_continued is False:
+        fix = _build_ending_fix(document, Span(document.source.rfind(b"\n", 0, rest.start) + 1, rest.end))
+        help_text = "remove the backslash: the next line does not continue the command"
     title = frameworks.load(config.framework).title
-    message = f"white space follows this backslash: {then} {title} stops"
-    return Report(message, Place(document, word.span), fix=fix, help=help_)
+    message = f"white space follows this backslash: {consequence} {title} stops"
+    return Report(message, Place(document, word.span), fix=fix, help=help_text)
 
 
-def _ended(document: ShellDocument, line: Span) -> Fix | None:
-    """The fix that lets a command end at its line; None where a comment follows the backslash."""
-    end = backslash_at_the_end(document, line)
+def _build_ending_fix(document: ShellDocument, line: Span) -> Fix | None:
+    """Return the fix that removes the backslash at the end of a command, or None if a comment follows it."""
+    end = find_trailing_backslash(document, line)
     if end is None:
         return None
-    return Fix("safe", "remove the backslash, which continues nothing", texts=((document, Edit(end, "")),))
+    return Fix("safe", "remove the trailing backslash", texts=((document, Edit(end, "")),))
 
 
-def _joined(document: ShellDocument, line: Span, applicability: Applicability) -> Fix | None:
-    """The fix that lets a backslash end its line; None where no white space follows one there."""
-    space = space_behind_backslash(document, line)
+def _build_joining_fix(document: ShellDocument, line: Span, applicability: Applicability) -> Fix | None:
+    """Return the fix that removes white space after a backslash, or None if there is none."""
+    space = find_space_after_backslash(document, line)
     if space is None:
         return None
-    return Fix(applicability, "remove the white space behind the backslash", texts=((document, Edit(space, "")),))
+    return Fix(applicability, "remove the white space after the backslash", texts=((document, Edit(space, "")),))
 
 
-def _cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
-    """Flags behind the command that bash takes for commands of their own."""
-    blank = any(document.is_lost(word) for word in invocation.words)  # most parsers refuse that word
-    ends = "and gets a word of white space" if blank else "and trains without it"
-    for one in cut_off(document, invocation):
-        name = one.head[0]
-        fix = _joined(document, line_above(document, name.span.start), "unsafe")
+def _report_cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
+    """Yield a report for every flag after a command that bash runs as a separate command."""
+    has_blank = any(document.is_lost_blank(word) for word in invocation.words)  # most parsers reject that word
+    consequence = "and gets a word of white space" if has_blank else "and trains without it"
+    for command in find_detached_options(document, invocation):
+        name = command.head[0]
+        fix = _build_joining_fix(document, find_line_above(document, name.span.start), "unsafe")
         yield Report(
-            f"bash runs `{name.text}` as a separate command: the command above has ended, {ends}",
+            f"bash runs `{name.text}` as a separate command: the command above has ended, {consequence}",
             Place(document, name.span),
             fix=fix,
-            help=_cause(document, name.span.start) if _is_own(document, name) else _ELSEWHERE,
+            help=_explain_cause(document, name.span.start)
+            if _is_written_here(document, name)
+            else _HELP_FOR_OTHER_SCRIPT,
         )
 
 
-def _is_own(document: ShellDocument, word: Word) -> bool:
-    """Whether an option is written where it is reported, and not in a script that is read there."""
+def _is_written_here(document: ShellDocument, word: Word) -> bool:
+    """Return whether an option is written at the reported place, and not in a script that this one reads."""
     start = word.span.start
     return document.source[start : start + 2].lstrip(b"\"'")[:1] == b"-"
 
 
-def _cause(document: ShellDocument, start: int) -> str:
-    """What ended the command above a place."""
-    line = line_above(document, start)
-    above = document.source[line.start : line.end]
-    if comment_behind_backslash(document, line):
-        return "remove the comment behind the backslash above: only as the last character it continues a line"
-    if space_behind_backslash(document, line) is not None:
-        return "remove the white space behind the backslash above: only as the last character it continues a line"
-    if not above.strip():
-        return "remove the empty line, which ends the command"
-    if above.lstrip().startswith(b"#"):
-        return "move the comment above the command, which it ends"
+def _explain_cause(document: ShellDocument, start: int) -> str:
+    """Return the advice for the cause that ends the command above a place."""
+    line = find_line_above(document, start)
+    line_above_text = document.source[line.start : line.end]
+    reason = "a backslash continues a line only as its last character"
+    if has_comment_after_backslash(document, line):
+        return f"remove the comment after the backslash above: {reason}"
+    if find_space_after_backslash(document, line) is not None:
+        return f"remove the white space after the backslash above: {reason}"
+    if not line_above_text.strip():
+        return "remove the empty line: it ends the command"
+    if line_above_text.lstrip().startswith(b"#"):
+        return "move the comment above the command: here it ends the command"
     return "end the line above with a backslash"
 
 
 def _is_json(text: str) -> bool:
-    """Whether a word is a JSON object or list, whose quotes are meant to be characters."""
+    """Return whether a word is a JSON object or list, whose quotes are intended."""
     try:
         return text[:1] in ("{", "[") and isinstance(loads(text), (dict, list))
     except (ValueError, RecursionError):
         return False
 
 
-def _quotes(config: Config, document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
-    """Words whose quotes came out of a variable or heredoc, where bash takes them for characters."""
-    title, keys = frameworks.load(config.framework).title, frameworks.keys_of(config)
+def _report_quotes(config: Config, document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
+    """Yield a report for every word with quotes from a variable or heredoc, which bash reads as characters."""
+    title, keys = frameworks.load(config.framework).title, frameworks.get_keys(config)
     flag = ""
     for word in invocation.words:
-        quoted = word.known and any(part.names and re.search(b"[\"']", part.text) for part in word.fragments)
-        if quoted and not _is_json(word.text) and not (keys is not None and keys.puts_right(config, flag, word.text)):
+        is_quoted = word.is_known and any(part.names and re.search(b"[\"']", part.text) for part in word.fragments)
+        if (
+            is_quoted
+            and not _is_json(word.text)
+            and not (keys is not None and keys.is_value_corrected(config, flag, word.text))
+        ):
             yield Report(
                 f"{title} receives these quotes as characters: bash does not interpret quotes in a variable or heredoc",
                 Place(document, word.span),

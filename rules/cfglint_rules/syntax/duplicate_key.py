@@ -1,12 +1,14 @@
 """SYN003 duplicate-key: a mapping has the same key twice.
 
 ## What it does
-Reports a key that one mapping has more than once, at its second occurrence; the others are related places.
+Reports a key that occurs more than once in a mapping. The finding is at the second occurrence and links to the others.
 
 ## Why is this bad?
-What happens depends on the loader. PyYAML (axolotl, accelerate, LLaMA-Factory before 0.9.4) and Python's `json`
-silently keep the last value, so that editing the first one does nothing. OmegaConf (LLaMA-Factory since 0.9.4, OLMo)
-and DeepSpeed's own loader refuse the file: there it is an error.
+The loader decides what happens:
+
+- PyYAML (axolotl, accelerate, LLaMA-Factory before 0.9.4) and Python's `json` silently keep the last value. Editing the
+  first one has no effect.
+- OmegaConf (LLaMA-Factory since 0.9.4, OLMo) and DeepSpeed's own loader reject the file. The finding is then an error.
 
 ## Example
     micro_batch_size: 4
@@ -14,11 +16,16 @@ and DeepSpeed's own loader refuse the file: there it is an error.
     micro_batch_size: 1
 
 ## When it does not apply
-Where the candidate releases differ, it is a warning that names the first one that refuses the file, with the same
-value twice only if the newest refuses it.
-Where the same value stands twice and nothing refuses it, it is information. Options of a script that are given under
-two conditions (an `if` and its `else`) are no duplicates. Nor is an option that only looks like the beginning of
-another one (`--model_name`), where the repository's own program declares it.
+If the candidate releases differ, the finding is a warning that names the first release that rejects the file. If the
+values are also the same, it is a warning only if the newest release rejects the file.
+
+If the values are the same and no release rejects the file, the finding is an info.
+
+Two cases are not duplicates:
+
+- options that a script sets under different conditions (an `if` and its `else`)
+- an option that looks like an abbreviation of another one (`--model_name`) but that a program in the repository
+  declares
 
 ## References
 omegaconf 2.3.0 `_utils.py` (OmegaConfLoader); LLaMA-Factory 0.9.3 and 0.9.4 `hparams/parser.py` (read_args); deepspeed
@@ -31,86 +38,88 @@ import re
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.effect_by_release import EffectByRelease, across, window_of
+from cfglint_rules.vocabulary.effect_by_release import EffectByRelease, compute_effects, find_candidate_releases
 from cfglint_rules.vocabulary.survey import REFUSED
 from cfglint_train.documents.document import Document, Entry, Route
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.findings.finding import Related, Report, Severity
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.mutations.mutations import mutations_of
+from cfglint_train.mutations.mutations import get_mutations
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
 
 RULE: Final = Rule("SYN003", "duplicate-key", "warning", scope="config")
 
-_LAST: Final = "the last one wins"
+_LAST_WINS: Final = "the last one wins"
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report per key, at its second occurrence."""
+    """Yield a report for every duplicate key, at its second occurrence."""
     document = config.document
-    repeated: dict[tuple[Route, str | None], list[Entry]] = {}
-    for route, again, first in document.duplicate_keys():
+    entries_by_key: dict[tuple[Route, str | None], list[Entry]] = {}
+    for route, duplicate, first in document.find_duplicate_keys():
         if route[: len(config.root)] == config.root:
-            repeated.setdefault((route, again.name), [first]).append(again)
-    for entries in repeated.values():
-        same = [one for one in entries if not _is_another(config, one)]
-        if len(same) < 2:
+            entries_by_key.setdefault((route, duplicate.name), [first]).append(duplicate)
+    for entries in entries_by_key.values():
+        duplicates = [entry for entry in entries if not _is_program_option(config, entry)]
+        if len(duplicates) < 2:
             continue
-        first, second, *more = same
-        outcome, severity, grounds = _outcome(config, _differ(document, (first, second, *more)))
+        first, second, *more = duplicates
+        outcome, severity, grounds = _describe_outcome(config, _has_different_values(document, (first, second, *more)))
         related = (
             Related(Place(document, first.key.span), "first here"),
-            *(Related(Place(document, one.key.span), "and here") for one in more),
+            *(Related(Place(document, entry.key.span), "and here") for entry in more),
         )
         message = f"duplicate key `{second.name}`; {outcome}"
         yield Report(message, Place(document, second.key.span), severity, related=related, grounds=grounds)
 
 
-def _is_another(config: Config, entry: Entry) -> bool:
-    """Whether an option that looks like the beginning of a longer one is an option of the user's own program."""
+def _is_program_option(config: Config, entry: Entry) -> bool:
+    """Return whether an abbreviated-looking option is an option of the user's own program."""
     if config.document.syntax != "shell":
         return False
-    spelled = config.document.text(entry.key.span).strip().lstrip("-").replace("-", "_")
-    return spelled != entry.name and mutations_of(config).is_own((spelled,))
+    option_name = config.document.get_text(entry.key.span).strip().lstrip("-").replace("-", "_")
+    return option_name != entry.name and get_mutations(config).is_custom((option_name,))
 
 
-def _differ(document: Document, entries: tuple[Entry, ...]) -> bool:
-    written = (document.text(entry.value.span) for entry in entries)
-    if document.syntax == "shell":  # `$NAME` and `"${NAME}"` are one expansion
-        written = (re.sub(r"\$\{(\w+)\}", r"$\1", text).strip('"') for text in written)
-    return len(set(written)) > 1
+def _has_different_values(document: Document, entries: tuple[Entry, ...]) -> bool:
+    texts = (document.get_text(entry.value.span) for entry in entries)
+    if document.syntax == "shell":  # `$NAME` and `"${NAME}"` are the same expansion
+        texts = (re.sub(r"\$\{(\w+)\}", r"$\1", text).strip('"') for text in texts)
+    return len(set(texts)) > 1
 
 
-def _outcome(config: Config, differ: bool) -> tuple[str, Severity, tuple[Ground, ...]]:
-    """What the loader does with the file, how grave that is, and the releases that this rests on."""
-    document, refused = config.document, _refused(config)
-    if refused is None:
-        return _LAST, "warning" if differ else "info", ()
+def _describe_outcome(config: Config, is_different: bool) -> tuple[str, Severity, tuple[Ground, ...]]:
+    """Return the loader's reaction to the file, its severity, and the releases that this rests on."""
+    document, refusal = config.document, _find_refusal(config)
+    if refusal is None:
+        return _LAST_WINS, "warning" if is_different else "info", ()
     loader = document.dialect.name if isinstance(document, YamlDocument) else load(config.framework).title
-    if refused.agreed and config.evidence.fork is None:
-        return f"{loader} refuses the file", "error", refused.grounds
-    framework, grounds = load(config.framework), refused.grounds
+    if refusal.is_uniform and config.evidence.fork is None:
+        return f"{loader} refuses the file", "error", refusal.grounds
+    framework, grounds = load(config.framework), refusal.grounds
     fork = config.evidence.fork
     if fork is not None:
         grounds = (Ground("fork", str(fork), "assumed", f"upstream's loader: {fork}", fork.source),)
-    if not framework.traits.refuses_duplicates:
+    if not framework.traits.refuses_duplicates_since:
         return f"{loader} refuses the file", "warning", grounds
-    outcome = f"since {framework.title} {framework.traits.refuses_duplicates} {loader} refuses the file, before {_LAST}"
-    return outcome, "warning" if differ or refused.counting == REFUSED else "info", grounds
+    first = f"{framework.title} {framework.traits.refuses_duplicates_since}"
+    outcome = f"since {first} {loader} refuses the file; before that, {_LAST_WINS}"
+    return outcome, "warning" if is_different or refusal.current_effect == REFUSED else "info", grounds
 
 
-def _refused(config: Config) -> EffectByRelease | None:
-    """Where the candidate releases refuse a duplicate; None where the last one wins at all of them."""
+def _find_refusal(config: Config) -> EffectByRelease | None:
+    """Return the effects for the candidate releases, or None if the last value wins for all of them."""
     framework = load(config.framework)
-    since = framework.traits.refuses_duplicates
+    since = framework.traits.refuses_duplicates_since
     if since is None or config.role != "main" or config.document.syntax == "shell":
         return None
-    first = release_key(since) if since else None
-    found = across(
-        window_of(config), lambda release: REFUSED if first is None or release_key(release) >= first else "dropped"
+    first_refusing = parse_release(since) if since else None
+    effects = compute_effects(
+        find_candidate_releases(config),
+        lambda release: REFUSED if first_refusing is None or parse_release(release) >= first_refusing else "dropped",
     )
-    return found if REFUSED in found.effects else None
+    return effects if REFUSED in effects.effects else None

@@ -1,11 +1,11 @@
-"""SYN006 malformed-pragma: a cfglint comment that is unknown and has no effect.
+"""SYN006 malformed-pragma: a cfglint comment is not valid and has no effect.
 
 ## What it does
-Reports `# cfglint: ...` comments that are neither facts (`nodes=64 gpu=A100-80GB torch=2.2`) nor a suppression
-(`ignore[CODE]`, `file-ignore[CODE]`), facts whose name is unknown, and suppressions of codes that do not exist.
+Reports `# cfglint: ...` comments that are neither facts (`nodes=64 gpu=A100-80GB torch=2.2`) nor suppressions
+(`ignore[CODE]`, `file-ignore[CODE]`). It also reports unknown facts and suppressions of unknown codes.
 
 ## Why is this bad?
-A fact that is not understood is not used: the estimate silently rests on an assumption.
+cfglint does not use a fact that it does not understand. The estimate then silently rests on an assumption.
 
 ## Example
     # cfglint: node=64              # the fact is called nodes
@@ -33,30 +33,34 @@ RULE: Final = Rule("SYN006", "malformed-pragma", "warning", scope="file", report
 
 
 def check(document: Document) -> Iterator[Report]:
-    """One report per comment, fact or code that is not understood."""
-    found = pragmas.pragmas(document)
-    for comment in found.malformed:
+    """Yield a report for every invalid comment, unknown fact and unknown code."""
+    pragmas_found = pragmas.read_pragmas(document)
+    for comment in pragmas_found.malformed:
         yield Report(
-            "unknown cfglint comment, which has no effect", Place(document, comment.span), help=_form(comment.text)
+            "unknown cfglint comment: it has no effect",
+            Place(document, comment.span),
+            help=_suggest_form(comment.text),
         )
-    for fact in found.facts:
-        if cluster_facts.canonical(fact.name) is None:
+    for fact in pragmas_found.facts:
+        if cluster_facts.find_canonical_name(fact.name) is None:
             yield Report(
-                f"unknown fact `{fact.name}` in a cfglint comment", Place(document, fact.span), help=_nearest(fact.name)
+                f"unknown fact `{fact.name}` in a cfglint comment",
+                Place(document, fact.span),
+                help=_suggest_fact(fact.name),
             )
-    for suppression in found.suppressions:
+    for suppression in pragmas_found.suppressions:
         for code, span in suppression.codes:
-            if not registry.meant(code):
+            if not registry.match_selector(code):
                 yield Report(
                     f"unknown rule {code} in a cfglint comment",
                     Place(document, span),
-                    help=registry.unknown(code).partition("; ")[2],
+                    help=registry.describe_unknown(code).partition("; ")[2],
                 )
 
 
-def _form(text: str) -> str:
-    """The forms of a comment, that which seems to be meant first."""
-    codes = [code for code in re.findall(r"[A-Z]{3}\d{0,3}\b", text) if registry.meant(code)]
+def _suggest_form(text: str) -> str:
+    """Return the valid forms of a comment; only the intended one if it can be recognised."""
+    codes = [code for code in re.findall(r"[A-Z]{3}\d{0,3}\b", text) if registry.match_selector(code)]
     kind = "file-ignore" if "file" in text else "ignore"
     if codes:
         return f"did you mean `# cfglint: {kind}[{', '.join(codes)}]`?"
@@ -66,9 +70,13 @@ def _form(text: str) -> str:
     )
 
 
-def _nearest(name: str) -> str:
+def _suggest_fact(name: str) -> str:
     from difflib import get_close_matches
 
-    longer = [known for known in cluster_facts.spellings() if known.startswith(name.lower())]
-    near = longer or get_close_matches(name.lower().replace("_", "-"), cluster_facts.spellings(), 1)
-    return f"did you mean {near[0]}?" if near else f"known facts: {', '.join(cluster_facts.spellings())}"
+    completions = [fact for fact in cluster_facts.list_spellings() if fact.startswith(name.lower())]
+    suggestions = completions or get_close_matches(name.lower().replace("_", "-"), cluster_facts.list_spellings(), 1)
+    return (
+        f"did you mean {suggestions[0]}?"
+        if suggestions
+        else f"known facts: {', '.join(cluster_facts.list_spellings())}"
+    )

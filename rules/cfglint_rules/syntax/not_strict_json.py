@@ -1,13 +1,14 @@
-"""SYN004 not-strict-json: a DeepSpeed file is no strict JSON, and the Trainer or accelerate opens it.
+"""SYN004 not-strict-json: a DeepSpeed file is not strict JSON, but the Trainer or accelerate opens it.
 
 ## What it does
-Reports comments, trailing and missing commas, unquoted keys and the like in a DeepSpeed JSON that a configuration
-for the Hugging Face Trainer (axolotl, LLaMA-Factory, TRL) or accelerate names, and a YAML file in its place.
+Reports comments, trailing or missing commas, unquoted keys and similar syntax in a DeepSpeed JSON file. It applies if a
+configuration for accelerate or the Hugging Face Trainer (axolotl, LLaMA-Factory, TRL) names the file. A YAML file in
+its place is reported too.
 
 ## Why is this bad?
-DeepSpeed opens its configuration with hjson, which takes all of that. The Trainer and accelerate open the same file
-with `json.load` and stop with a JSONDecodeError. A file of accelerate (`deepspeed_config: ...`) belongs to
-`accelerate launch --config_file`.
+DeepSpeed reads its configuration with hjson, which accepts all of that. The Trainer and accelerate read the same file
+with `json.load` and stop with a JSONDecodeError. Pass an accelerate file (`deepspeed_config: ...`) to `accelerate
+launch --config_file` instead.
 
 ## Example
     {
@@ -15,8 +16,8 @@ with `json.load` and stop with a JSONDecodeError. A file of accelerate (`deepspe
     }
 
 ## When it does not apply
-A DeepSpeed file that no such configuration names is read as DeepSpeed reads it. A file called `.yaml` whose text is
-JSON is read. Duplicate keys are reported as SYN003.
+If no such configuration names the DeepSpeed file, cfglint reads it the way DeepSpeed does. A `.yaml` file that contains
+JSON is fine. Duplicate keys are reported as SYN003.
 
 ## References
 accelerate 0.21.0 and 1.14.0 `utils/deepspeed.py` (HfDeepSpeedConfig); deepspeed 0.19.8 `runtime/config.py`
@@ -37,18 +38,18 @@ RULE: Final = Rule("SYN004", "not-strict-json", "error")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per place that strict JSON refuses, and per YAML file."""
+    """Yield a report for every place that strict JSON rejects, and for every YAML file."""
     if not run.framework.traits.strict_json:
         return
     for companion in run.companions:
         if companion.document.syntax == "json":
             for problem in companion.document.problems:
-                message = f"{problem.message}: {run.framework.title}, which reads this file with `json.load`, stops"
+                message = f"{problem.message}: {run.framework.title} reads this file with `json.load` and stops"
                 yield Report(message, Place(companion.document, problem.span))
-    for one in run.parts.unresolved:
-        if one.refused:
+    for unresolved in run.inputs.unresolved:
+        if unresolved.is_yaml_refused:
             yield Report(
-                f"`{one.path}` is YAML: {run.framework.title}, which reads this file with `json.load`, stops",
-                one.place or run.main.top(),
-                help="write its settings as JSON; a file of accelerate goes to `accelerate launch --config_file`",
+                f"`{unresolved.path}` is YAML: {run.framework.title} reads this file with `json.load` and stops",
+                unresolved.place or run.main.find_top(),
+                help="write its settings as JSON; pass an accelerate file to `accelerate launch --config_file`",
             )

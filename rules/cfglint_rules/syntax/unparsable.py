@@ -1,24 +1,30 @@
-"""SYN002 unparsable: the text is not the YAML, JSON or Python that its name says, or its framework refuses it.
+"""SYN002 unparsable: the text is not valid YAML, JSON or Python, or the framework's loader rejects it.
 
 ## What it does
-Reports the first place at which the text cannot be parsed: line and column, in one line. Only files that contain a
-framework's own keys are reported; a template of something else is left alone.
+Reports the first place where the text cannot be parsed, with its line and column. Only files that contain a framework's
+own keys are reported. Templates of other tools are left alone.
 
-Of YAML it also reports what cfglint can read and the framework's own loader refuses: a tab between tokens, a tag that
-is not standard, an anchor that is given twice, a merge (`<<`) of something that is no mapping, a date that does not
-exist, the value `=`, a list or mapping as a key, a comment right behind `|`. No fix is written into such a file.
+It also reports YAML that cfglint can read but the framework's own loader rejects:
+
+- a tab between tokens, or a comment directly after `|`
+- a non-standard tag, or an anchor that is defined twice
+- a merge (`<<`) of something other than a mapping
+- a date that does not exist, or the value `=`
+- a list or mapping as a key
+
+cfglint writes no fixes into such a file.
 
 ## Why is this bad?
-The launcher stops at the same place, after the job was scheduled.
+The launcher stops at the same place, after the job has been scheduled.
 
 ## Example
     micro_batch_size: 2
      sequence_len: 2048      # one space too many
 
 ## When it does not apply
-Never for files that are no training configuration. What only some of the loaders refuse that may read the file is a
-warning: LLaMA-Factory uses PyYAML before 0.9.4 and OmegaConf since, and OmegaConf takes tabs since 2.4, as it reads
-with libyaml then.
+Files that are not training configurations are never reported. If only some of the loaders that may read the file reject
+it, the finding is a warning. For example, LLaMA-Factory used PyYAML before 0.9.4 and OmegaConf since then. OmegaConf
+2.4 and newer accept tabs, because they use libyaml.
 
 ## References
 PyYAML 6.0 `scanner.py`, `composer.py` and `constructor.py` (`yaml.safe_load`); omegaconf 2.3.0 `_utils.py` and 2.4.0
@@ -40,24 +46,24 @@ RULE: Final = Rule("SYN002", "unparsable", "error", scope="config", reported_by_
 
 
 def check(config: Config) -> Iterator[Report]:
-    """Report where the framework's loader stops; what no loader can parse, the engine itself reports."""
+    """Yield a report if the framework's loader rejects the file; the engine reports files that no loader can parse."""
     if config.document.syntax != "yaml":
         return
-    from cfglint_train.frameworks.refused_yaml import refusals  # only where a file is YAML
+    from cfglint_train.frameworks.refused_yaml import find_refusals  # needed only for YAML
 
-    found = refusals(config)
-    refused = [one for one in found if one is not None]
-    if not refused:
+    loader_refusals = find_refusals(config)
+    actual_refusals = [refusal for refusal in loader_refusals if refusal is not None]
+    if not actual_refusals:
         return
-    first = refused[-1]
+    last_refusal = actual_refusals[-1]
     grounds: tuple[Ground, ...] = ()
     fork = config.evidence.fork
     if fork is not None:
         grounds = (Ground("fork", str(fork), "assumed", f"upstream's loader: {fork}", fork.source),)
-    certain = len(refused) == len(found) and not grounds
+    is_certain = len(actual_refusals) == len(loader_refusals) and not grounds
     yield Report(
-        f"{first.loader} refuses the file: {first.message}",
-        Place(config.document, first.span),
-        "error" if certain else "warning",
+        f"{last_refusal.loader} refuses the file: {last_refusal.message}",
+        Place(config.document, last_refusal.span),
+        "error" if is_certain else "warning",
         grounds=grounds,
     )

@@ -1,10 +1,10 @@
 """SYN001 unreadable-file: the file cannot be read at all.
 
 ## What it does
-Reports a file that was named but cannot be opened, or whose bytes are not UTF-8.
+Reports a file that you named if it cannot be opened, and any file that is not valid UTF-8.
 
 ## Why is this bad?
-Nothing in it was checked. The framework will fail in the same place, or worse, read something else.
+Nothing in the file was checked. The framework will fail at the same place or, worse, read something else.
 
 ## Example
 A YAML file saved as Latin-1:
@@ -12,7 +12,7 @@ A YAML file saved as Latin-1:
     output_dir: ./modèle        # 0xe8 is not UTF-8
 
 ## When it does not apply
-Files found while walking a folder are only read where their name says YAML, JSON, shell or Python.
+When cfglint walks a folder, it reads only files whose name marks them as YAML, JSON, shell or Python.
 """
 
 from __future__ import annotations

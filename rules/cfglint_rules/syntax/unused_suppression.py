@@ -1,20 +1,20 @@
-"""SYN005 unused-suppression: a comment silences a finding that is not there.
+"""SYN005 unused-suppression: a comment suppresses a finding that does not occur.
 
 ## What it does
-Reports each code of an `ignore[...]` or `file-ignore[...]` comment that silenced nothing.
+Reports each code in an `ignore[...]` or `file-ignore[...]` comment that suppressed nothing.
 
 ## Why is this bad?
-A suppression that outlives its reason hides the next finding of the same rule.
+A suppression that is no longer needed hides the next finding of the same rule.
 
 ## Example
     micro_batch_size: 1   # cfglint: ignore[MEM001]   (the step fits since the batch was lowered)
 
 ## Fix safety
-Safe: the code goes, and the comment with it where it was the last one. No setting changes.
+Safe: no setting changes. The fix removes the code, and the whole comment if it has no other code.
 
 ## When it does not apply
-Codes that do not exist are reported as malformed-pragma (SYN006) instead. A code whose rule is switched off, or that
-could not check the file, is left alone.
+Unknown codes are reported as malformed-pragma (SYN006) instead. A code is left alone if its rule is switched off or
+could not check the file.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ def reports(
     used: Collection[tuple[str, Span]],
     enabled: Collection[str],
 ) -> Iterator[Report]:
-    """One report per code that no finding of the document needed.
+    """Yield a report for every code in a comment that no finding of the document needed.
 
-    `used` holds (path, span) of those that did. A rule that is not among the `enabled` did not look, so that it is
-    unknown whether there is something to silence.
+    `used` holds (path, span) of the codes that were needed. Codes of rules that are not in `enabled` are skipped,
+    because these rules did not run.
     """
     for suppression in suppressions:
         for code, span in suppression.codes:
-            rules = registry.meant(code)
+            rules = registry.match_selector(code)
             if rules and rules.issubset(enabled) and (document.path, span) not in used:
                 message = f"remove {code} from the comment" if len(suppression.codes) > 1 else "remove the comment"
-                fix = Fix("safe", message, texts=((document, _removal(document, suppression, span)),))
+                fix = Fix("safe", message, texts=((document, _build_removal(document, suppression, span)),))
                 yield Report(f"unused suppression: no {code} finding here", Place(document, span), fix=fix)
 
 
-def _removal(document: Document, suppression: pragmas.Suppression, span: Span) -> Edit:
-    """The edit that takes a code out of a comment; the whole comment where that has no other code."""
-    spans = [place for _, place in suppression.codes]
+def _build_removal(document: Document, suppression: pragmas.Suppression, span: Span) -> Edit:
+    """Return the edit that removes a code from a comment, or the whole comment if it has no other code."""
+    spans = [code_span for _, code_span in suppression.codes]
     number = spans.index(span)
     if len(spans) > 1:
-        last = number == len(spans) - 1
-        return Edit(Span(spans[number - 1].end, span.end) if last else Span(span.start, spans[number + 1].start), "")
+        is_last = number == len(spans) - 1
+        return Edit(Span(spans[number - 1].end, span.end) if is_last else Span(span.start, spans[number + 1].start), "")
     source, comment = document.source, suppression.comment
-    start, end = pragmas.start_of(comment), comment.span.end
+    start, end = pragmas.find_pragma_start(comment), comment.span.end
     line = source.rfind(b"\n", 0, start) + 1
-    if not source[line:start].removeprefix(BOM).strip():  # it stands alone: its line goes
+    if not source[line:start].removeprefix(BOM).strip():  # the comment is alone on its line, which is removed
         newline = source.find(b"\n", end)
         start, end = line + (len(BOM) if source[line:].startswith(BOM) else 0), newline + 1 or len(source)
     else:

@@ -1,1 +1,1 @@
-"""PRF, what makes a run slower than it need be."""
+"""PRF rules: settings that make a run slower than necessary."""

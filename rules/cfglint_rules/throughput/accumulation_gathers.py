@@ -1,12 +1,14 @@
-"""PRF007 accumulation-gathers: sharded weights are gathered for each of several micro batches, and fewer would fit.
+"""PRF007 accumulation-gathers: sharded weights are gathered for every micro batch, and larger micro batches would fit.
 
 ## What it does
-Estimates a run with sharded weights (FSDP, ZeRO-3) on a stated GPU with larger micro batches and the same effective
-batch, and reports the largest one that fits where it saves a quarter or more of the bytes between ranks.
+Checks runs with sharded weights (FSDP, ZeRO-3) on a stated GPU. It estimates larger micro batches with the same
+effective batch, and reports the largest one that fits. The rule is silent if that saves less than a quarter of the
+traffic between ranks.
 
 ## Why is this bad?
-Each micro batch gathers all weights for its forward and its backward pass, and reduces its gradients unless FSDP defers
-that to the last one. Eight micro batches of one sequence move eight times as much as one micro batch of eight.
+Each micro batch gathers all weights for its forward and its backward pass. It also reduces its gradients, unless FSDP
+defers that to the last micro batch. Eight micro batches of one sequence move eight times as many bytes as one micro
+batch of eight.
 
 ## Example
     # cfglint: gpu=H100 nodes=1 gpus-per-node=8
@@ -18,13 +20,13 @@ that to the last one. Eight micro batches of one sequence move eight times as mu
     gradient_accumulation_steps: 2
 
 ## Fix safety
-Unsafe: it replaces a choice that works, and samples that are padded to the longest of a larger batch carry more
-padding. The effective batch stays as it is. Free memory is offered once, in the order PRF005, PRF006, PRF007, PRF008,
-so that all these fixes together fit. A file that several runs share is not rewritten.
+Unsafe: it replaces a setting that works. Samples that are padded to the longest in a larger batch also carry more
+padding. The effective batch stays the same. PRF005, PRF006, PRF007 and PRF008 share the free memory in this order, so
+that all their fixes fit together. A file that several runs share is not changed.
 
 ## When it does not apply
-Silent where no file states the GPU or the number of ranks, on one rank, where weights are not sharded, and for batches
-that are filled up to a number of tokens.
+Silent on a single rank, if the GPU or the number of ranks is not stated, and if weights are not sharded. Silent for
+batches that are filled up to a number of tokens.
 
 ## References
 ZeRO, arXiv:1910.02054, section 7 (what each stage communicates); PyTorch FSDP, arXiv:2304.11277, section 3.3.4
@@ -37,8 +39,8 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -53,21 +55,25 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where a larger micro batch fits."""
+    """Yield a report if a larger micro batch fits."""
     if (run.plan.batch.accumulation or 1) < 2:
         return
-    from cfglint_train.fitting import speedups  # with the fixer, and only where gradients are accumulated
+    from cfglint_train.fitting import speedups  # imports the fixer, needed only if gradients are accumulated
 
-    offer = speedups.gain(run, "accumulation")
+    offer = speedups.find_speedup(run, "accumulation")
     if offer is None:
         return
-    before, after = speedups.between_ranks(offer.before), speedups.between_ranks(offer.after)
+    before, after = speedups.compute_rank_traffic(offer.before), speedups.compute_rank_traffic(offer.after)
     yield Report(
-        f"sharded weights are gathered for each of {offer.before.batch.accumulation} micro batches per step, and "
-        f"{offer.after.batch.accumulation} of larger size would fit: {gib(offer.expected)} expected per GPU, "
-        f"{gib(run.hardware.gpu_bytes or 0)} available",
-        run.place("batch.accumulation", "batch.micro"),
-        minimum="followed",
-        fix=Fix("unsafe", worded(run, offer.changes), offer.changes, measured=True),
-        notes=(f"estimated gain: {gib(int(after))} instead of {gib(int(before))} from other ranks per GPU and step",),
+        f"weights are gathered for each of {offer.before.batch.accumulation} micro batches per step; "
+        f"{offer.after.batch.accumulation} larger {'one' if offer.after.batch.accumulation == 1 else 'ones'} would "
+        f"fit: {format_gib(offer.expected)} expected per GPU, "
+        f"{format_gib(run.hardware.gpu_bytes or 0)} available",
+        run.find_place("batch.accumulation", "batch.micro"),
+        min_certainty="followed",
+        fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
+        notes=(
+            f"estimated gain: {format_gib(int(after))} instead of {format_gib(int(before))} received from other "
+            "ranks per GPU and step",
+        ),
     )

@@ -1,11 +1,11 @@
-"""PRF004 eager-attention: attention scores are materialised over long sequences.
+"""PRF004 eager-attention: eager attention stores the scores of long sequences in full.
 
 ## What it does
-Reports eager attention for sequences of 2,048 tokens and more, with the size of the scores of one layer.
+Reports eager attention for sequences of 2,048 tokens or more, with the size of the attention scores per layer.
 
 ## Why is this bad?
-Eager attention holds heads x length x length scores per sequence and layer (6 bytes each in bf16: the fp32 softmax
-and its 16-bit copy); flash and memory-efficient kernels hold a row's statistics instead, and are faster.
+Eager attention stores heads x length x length scores per sequence and layer. In bf16 each score takes 6 bytes: the fp32
+softmax and its 16-bit copy. Flash and memory-efficient kernels store only statistics per row, and are faster.
 
 ## Example
     attn_implementation: eager
@@ -15,8 +15,9 @@ and its 16-bit copy); flash and memory-efficient kernels hold a row's statistics
     attn_implementation: flash_attention_2      # or sdpa
 
 ## When it does not apply
-Silent for Gemma 2 and gpt-oss, whose soft-capped or sink attention is trained eagerly on purpose, and for Gemma 3
-where transformers may be older than 4.57: 4.50 to 4.56 ask for eager attention in training.
+Silent for Gemma 2 and gpt-oss, which are trained with eager attention on purpose because of soft-capping or attention
+sinks. Silent for Gemma 3 if transformers may be older than 4.57: releases 4.50 to 4.56 recommend eager attention for
+training.
 
 ## References
 transformers 4.50.0 to 4.56.0 `models/gemma3/modeling_gemma3.py` and `gemma3n` (forward); not in 4.57.1.
@@ -28,53 +29,54 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.documents.document import CannotEdit
-from cfglint_train.findings.draft import changes_of
+from cfglint_train.findings.draft import list_key_changes
 from cfglint_train.findings.finding import Report
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("PRF004", "eager-attention", "warning", needs={"activations.attention": ("eager",)})
 
 _FIELD: Final = "activations.attention"
-_LONG: Final = 2048
-_ON_PURPOSE: Final = frozenset(("gemma2", "gpt_oss"))
-_RECOMMENDED: Final = frozenset(("gemma3", "gemma3_text", "gemma3n", "gemma3n_text"))
-_RECOMMENDED_BEFORE: Final = "4.57"
-"""Of transformers, which asks for eager attention when it trains one of them."""
+_MIN_LENGTH: Final = 2048
+_EAGER_MODELS: Final = frozenset(("gemma2", "gpt_oss"))
+_FORMERLY_EAGER_MODELS: Final = frozenset(("gemma3", "gemma3_text", "gemma3n", "gemma3n_text"))
+_NOT_RECOMMENDED_SINCE: Final = "4.57"
+"""First release of transformers that no longer asks for eager attention when it trains one of these models."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where eager attention meets long sequences."""
+    """Yield a report if eager attention is used with long sequences."""
     plan, model = run.plan, run.architecture
     length, micro = plan.sequence.length, plan.batch.micro
-    if model is None or model.model_type in _ON_PURPOSE:
+    if model is None or model.model_type in _EAGER_MODELS:
         return
-    newer = run.main.releases.certain("transformers", _RECOMMENDED_BEFORE)
-    if model.model_type in _RECOMMENDED and newer is not True:
+    is_newer = run.main.releases.is_certainly_at_least("transformers", _NOT_RECOMMENDED_SINCE)
+    if model.model_type in _FORMERLY_EAGER_MODELS and is_newer is not True:
         return
-    if length is None or micro is None or length < _LONG:
+    if length is None or micro is None or length < _MIN_LENGTH:
         return
     scores = 6 * model.heads * length * length * micro
-    most = "up to " if plan.sequence.padding == "longest" else ""
+    prefix = "up to " if plan.sequence.padding == "longest" else ""
     yield Report(
-        f"eager attention holds {most}{gib(scores)} of attention scores per layer ({length:,} tokens x {micro})",
-        run.place(_FIELD, "sequence.length"),
-        help=_fused(run),
+        f"eager attention holds {prefix}{format_gib(scores)} of attention scores per layer ({length:,} "
+        f"tokens x {micro})",
+        run.find_place(_FIELD, "sequence.length"),
+        help=_advise_fused_kernel(run),
         notes=(
-            f"estimated gain: {gib(scores * model.layers)} of scores are no longer written to the GPU's memory and "
-            f"read again in each forward pass ({model.layers} layers)",
+            f"estimated gain: each forward pass no longer writes {format_gib(scores * model.layers)} of scores to GPU "
+            f"memory and reads them back ({model.layers} layers)",
         ),
     )
 
 
-def _fused(run: Run) -> str | None:
-    """How the run's files switch a fused kernel on; None where they cannot."""
+def _advise_fused_kernel(run: Run) -> str | None:
+    """Return the advice to switch on a fused kernel, or None if the run's files cannot."""
     for kernel in ("sdpa", "flash"):
         try:
-            changes_of(run, {_FIELD: kernel})
+            list_key_changes(run, {_FIELD: kernel})
         except CannotEdit:
             continue
-        return f"use a fused kernel: {worded(run, {_FIELD: kernel})}"
+        return f"use a fused kernel: {format_changes(run, {_FIELD: kernel})}"
     return None

@@ -1,12 +1,12 @@
-"""PRF002 eval-batch-default: evaluation runs with a larger batch than training because it is not set.
+"""PRF002 eval-batch-default: the evaluation batch size is not set, and its default is larger than the training batch.
 
 ## What it does
-Fires where evaluation is on, its batch size is the framework's default (8 for the Hugging Face Trainer), and that
-is larger than the training micro batch. That it does not fit is MEM011.
+Reports enabled evaluation if its batch size is the framework's default (8 for the HF Trainer) and exceeds the training
+micro batch. If the evaluation does not fit, MEM011 reports it.
 
 ## Why is this bad?
-The evaluation forward pass materialises full logits: 8 sequences of 8,192 tokens over a vocabulary of 152,064 are
-56 GiB. A run that trains well dies at its first evaluation.
+The forward pass of an evaluation holds full logits: 56 GiB for 8 sequences of 8,192 tokens and a vocabulary of 152,064.
+Training runs well, then the job fails at its first evaluation.
 
 ## Example
     per_device_train_batch_size: 1
@@ -17,8 +17,8 @@ The evaluation forward pass materialises full logits: 8 sequences of 8,192 token
     per_device_eval_batch_size: 1
 
 ## Fix safety
-Safe: evaluation gives the same loss in smaller batches. The fix takes the training batch, or half of it and so on where
-an evaluation does not fit with that as the training step does; none where no batch does.
+Safe: evaluation gives the same loss with smaller batches. The fix starts from the training batch and halves it until an
+evaluation fits as well as the training step. If no batch fits, there is no fix.
 
 ## References
 transformers 5.8.0 `training_args.py` (per_device_eval_batch_size defaults to 8).
@@ -31,8 +31,8 @@ from functools import partial
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.verdicts import EVALUATION, judge
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.verdicts import EVALUATION_PHASE, judge
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -48,24 +48,26 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the default is larger than the training batch."""
-    plan, origin = run.plan, run.origin("batch.eval_micro")
+    """Yield a report if the default evaluation batch is larger than the training batch."""
+    plan, origin = run.plan, run.get_origin("batch.eval_micro")
     if origin is None or origin.kind != "default":
         return
     evaluation, micro = plan.batch.eval_micro, plan.batch.micro
     if evaluation is None or micro is None or evaluation <= micro:
         return
-    judgement = judge(run, "gpu", (EVALUATION,))
-    size = f": it needs {gib(judgement.budget.expected)} per GPU" if judgement is not None else ""
+    judgement = judge(run, "gpu", (EVALUATION_PHASE,))
+    size = f": evaluation needs {format_gib(judgement.budget.expected)} per GPU" if judgement is not None else ""
     yield Report(
-        f"evaluation defaults to {evaluation} sequences at a time, and training has {micro}{size}",
-        run.place("eval.strategy", "batch.micro"),
-        remedy=partial(_remedy, run),
+        f"`{run.spell_key('batch.eval_micro')}` defaults to {evaluation}, but the training batch is {micro}{size}",
+        run.find_place("eval.strategy", "batch.micro"),
+        find_remedy=partial(_find_remedy, run),
     )
 
 
-def _remedy(run: Run) -> tuple[Fix | None, str | None]:
-    """The training batch, or half of it and so on where an evaluation does not fit with that."""
-    from cfglint_train.fitting.evaluation import smaller_batch  # with the fixer, and only where something is wrong
+def _find_remedy(run: Run) -> tuple[Fix | None, str | None]:
+    """Return the training batch as evaluation batch, halved until the evaluation fits."""
+    from cfglint_train.fitting.evaluation import (
+        find_smaller_batch,
+    )  # imports the fixer, needed only if something is wrong
 
-    return smaller_batch(run), None
+    return find_smaller_batch(run), None

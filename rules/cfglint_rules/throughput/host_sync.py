@@ -1,15 +1,18 @@
 """PRF003 host-sync-every-step: a setting makes the host wait for the GPU on every step.
 
 ## What it does
-Reports a cache that is emptied on every step (`torch_empty_cache_steps: 1`, `gc_steps: 1`), and ranks that agree on
-every step whether the run was cancelled (`canceled_check_interval: 1` of OLMo). `include_num_input_tokens_seen` (the
-count is gathered from all ranks for every micro batch) is information.
+Reports a cache that is emptied on every step (`torch_empty_cache_steps: 1`, `gc_steps: 1`). Reports ranks that
+synchronize on every step to check for cancellation (OLMo's `canceled_check_interval: 1`).
+`include_num_input_tokens_seen`, which gathers a count from all ranks for every micro batch, is reported as info.
 
 ## Why is this bad?
-A GPU stays busy while the host runs ahead; each of these stops the host until the GPU has caught up. The Trainer's own
-check for NaN does so for every micro batch as well, so that a count adds little more than its exchange. Emptying the
-cache also makes the allocator ask the driver for everything again: transformers states about 10 % of the step. It gives
-back what no tensor uses, so it lowers the peak where that memory is in pieces too small to be used, and nowhere else.
+A GPU stays busy as long as the host runs ahead. Each of these settings stops the host until the GPU catches up. The
+Trainer's own check for NaN does the same for every micro batch, so counting tokens adds little more than its
+communication.
+
+Emptying the cache also forces the allocator to request all memory from the driver again. The transformers docs put the
+cost at about 10 % of the step. The peak drops only if free memory is fragmented, because the cache returns only blocks
+that no tensor uses.
 
 ## Example
     torch_empty_cache_steps: 1
@@ -17,11 +20,11 @@ back what no tensor uses, so it lowers the peak where that memory is in pieces t
 ## Use instead
     torch_empty_cache_steps: 50
 
-Or no such key, if the run fits without it.
+Or remove the key, if the run fits without it.
 
 ## When it does not apply
-Silent for metrics that are logged on every step (`logging_steps: 1`): one number is read for each of them. OLMo-core
-asks whether it was cancelled in a thread of its own.
+Silent for metrics that are logged on every step (`logging_steps: 1`): each metric reads only one number. Silent for
+OLMo-core, which checks for cancellation in a separate thread.
 
 ## References
 transformers 5.23.0 `trainer.py` (_track_num_input_tokens, logging_nan_inf_filter, torch_empty_cache_steps); ai2-olmo
@@ -43,25 +46,28 @@ RULE: Final = Rule("PRF003", "host-sync-every-step", "warning")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per setting."""
+    """Yield a report for every setting that makes the host wait."""
     logging = run.plan.logging
     if logging.count_tokens:
         yield Report(
-            "input tokens are counted over all ranks for every micro batch: the host waits for one exchange more",
-            run.place("logging.count_tokens"),
+            f"`{run.spell_key('logging.count_tokens')}` counts tokens across all ranks for every micro batch: the host "
+            "waits each time",
+            run.find_place("logging.count_tokens"),
             "info",
-            help=f"leave out `{run.spell('logging.count_tokens')}` unless the count is needed",
+            help=f"remove `{run.spell_key('logging.count_tokens')}` unless you need the count",
         )
     if logging.empty_cache_interval == 1:
         yield Report(
-            "the CUDA cache is emptied on every step: steps get slower, and only fragmentation may shrink",
-            run.place("logging.empty_cache_interval"),
-            help=f"leave out `{run.spell('logging.empty_cache_interval')}` if the run fits without it, "
-            "or empty the cache on every 50th step",
+            f"`{run.spell_key('logging.empty_cache_interval')}` empties the CUDA cache on every step: steps are "
+            "slower, and only fragmentation may shrink",
+            run.find_place("logging.empty_cache_interval"),
+            help=f"remove `{run.spell_key('logging.empty_cache_interval')}` if the run fits without it, "
+            "or empty the cache every 50 steps",
         )
     if logging.cancel_check_interval == 1 and run.framework.traits.waits_for_cancel:
         yield Report(
-            "all ranks agree on every step whether the run was cancelled: each step waits for the slowest of them",
-            run.place("logging.cancel_check_interval"),
-            help=f"{run.spell('logging.cancel_check_interval')}: 50, the default",
+            f"`{run.spell_key('logging.cancel_check_interval')}` makes all ranks check for cancellation on every "
+            "step: each step waits for the slowest rank",
+            run.find_place("logging.cancel_check_interval"),
+            help=f"set `{run.spell_key('logging.cancel_check_interval')}` to 50, the default",
         )

@@ -1,15 +1,15 @@
-"""PRF001 metrics-every-step: statistics of every parameter are collected on each step.
+"""PRF001 metrics-every-step: collecting statistics of every parameter on each step slows down training.
 
 ## What it does
-Reports OLMo's `optimizer.metrics_log_interval: 1` (or unset) where W&B is on, and OLMo-core's
-`metrics_collect_interval` below its default of 5. The message gives the number of host-device synchronisations per
+Reports OLMo's `optimizer.metrics_log_interval: 1` (or unset) if W&B is enabled, and OLMo-core's
+`metrics_collect_interval` below its default of 5. The message gives the number of host-device synchronizations per
 step.
 
 ## Why is this bad?
-A GPU stays busy while the host runs ahead and fills its queue; every `.item()` makes the host wait until the queue
-is empty. OLMo reads 16 statistics per parameter tensor with AdamW and 8 with LionW: for a 7B model (259 tensors) under
-AdamW that is 4,144 `.item()` calls per step, of the order of 0.1 s. AI2's own launch scripts override the shipped 1 by
-10.
+A GPU stays busy as long as the host runs ahead and fills its queue. Every `.item()` makes the host wait until the queue
+is empty. OLMo reads 16 statistics per parameter tensor with AdamW, and 8 with LionW. For a 7B model (259 tensors) with
+AdamW, that is 4,144 `.item()` calls per step, which takes on the order of 0.1 s. AI2's own launch scripts replace the
+default of 1 with 10.
 
 ## Example
     optimizer:
@@ -22,7 +22,7 @@ AdamW that is 4,144 `.item()` calls per step, of the order of 0.1 s. AI2's own l
       metrics_log_interval: 10
 
 ## Fix safety
-Safe: the optimisation is the same, the statistics are logged on every tenth step.
+Safe: training does not change, and the statistics are logged on every tenth step.
 
 ## References
 ai2-olmo 0.6.0 `train.py`, `optim.py`; ai2-olmo-core 3.0.0 `train/trainer.py` (metrics_collect_interval).
@@ -34,7 +34,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -46,24 +46,25 @@ _FIELD: Final = "logging.metrics_interval"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the interval is shorter than it need be."""
-    logging, metrics = run.plan.logging, run.framework.traits.metrics
-    if metrics is None or logging.metrics_interval is None or logging.metrics_interval >= metrics.enough:
+    """Yield a report if metrics are collected more often than necessary."""
+    logging, metrics = run.plan.logging, run.framework.traits.metrics_cost
+    if metrics is None or logging.metrics_interval is None or logging.metrics_interval >= metrics.negligible_interval:
         return
     if logging.metrics_enabled is False:
         return
-    often = "on every step" if logging.metrics_interval == 1 else f"every {logging.metrics_interval} steps"
-    if metrics.statistics is None:
-        cost = f"metrics are collected {often}: a host-device synchronisation each time"
+    key = run.spell_key(_FIELD)
+    frequency = "on every step" if logging.metrics_interval == 1 else f"every {logging.metrics_interval} steps"
+    if metrics.synchronizations is None:
+        cost = f"`{key}` collects metrics {frequency}: a host-device synchronization each time"
     else:
-        each = metrics.statistics.get(run.plan.optimizer.name or "")
+        syncs_per_tensor = metrics.synchronizations.get(run.plan.optimizer.name or "")
         tensors = run.architecture.tensors if run.architecture is not None else None
-        if each is None:
-            count = "several host-device synchronisations per tensor"
+        if syncs_per_tensor is None:
+            count = "several host-device synchronizations per tensor"
         elif tensors:
-            count = f"{each * tensors:,} host-device synchronisations"
+            count = f"{syncs_per_tensor * tensors:,} host-device synchronizations"
         else:
-            count = f"{each} host-device synchronisations per tensor"
-        cost = f"parameter statistics {often}: {count} each time"
-    better = metrics.better
-    yield Report(cost, run.place(_FIELD), fix=Fix("safe", worded(run, {_FIELD: better}), {_FIELD: better}))
+            count = f"{syncs_per_tensor} host-device synchronizations per tensor"
+        cost = f"`{key}` collects parameter statistics {frequency}: {count} each time"
+    better = metrics.suggested_interval
+    yield Report(cost, run.find_place(_FIELD), fix=Fix("safe", format_changes(run, {_FIELD: better}), {_FIELD: better}))

@@ -1,13 +1,13 @@
-"""PRF005 needless-checkpointing: activations are recomputed, and the run fits without that.
+"""PRF005 needless-checkpointing: activations are recomputed, although the run fits without that.
 
 ## What it does
-Estimates a run on a stated GPU without activation checkpointing, and reports where every phase still fits, with a third
-of the GPU to spare. The note says what share of the arithmetic of a step is saved.
+Estimates the run on a stated GPU without activation checkpointing. Reports checkpointing if every phase still fits with
+a third of the GPU to spare. The note gives the share of a step's computation that you save.
 
 ## Why is this bad?
-Checkpointing keeps the inputs of each layer and repeats its forward pass before the backward pass. That is one forward
-pass of four where all weights are trained, and one of three where an adapter is: time that buys memory which is not
-needed here.
+Checkpointing keeps only the inputs of each layer and repeats the layer's forward pass before its backward pass. The
+extra forward pass is a quarter of the step's computation if all weights are trained, and a third with an adapter. This
+time buys memory that the run does not need.
 
 ## Example
     # cfglint: gpu=H100
@@ -19,13 +19,13 @@ needed here.
     gradient_checkpointing: false
 
 ## Fix safety
-Unsafe: it replaces a choice that works. Loss, data and resuming stay as they are. Free memory is offered
-once, in the order PRF005, PRF006, PRF007, PRF008, so that all these fixes together fit. A file that several runs share
-is not rewritten.
+Unsafe: it replaces a setting that works. The loss, the data and resuming are not affected. PRF005, PRF006, PRF007 and
+PRF008 share the free memory in this order, so that all their fixes fit together. A file that several runs share is not
+changed.
 
 ## When it does not apply
-Silent where no file states the GPU, for models whose images the estimate does not count, and for savings below a fifth
-of a step's arithmetic.
+Silent if the GPU is not stated, and for models whose images the estimate does not cover. Silent if the fix would save
+less than a fifth of a step's computation.
 
 ## References
 Chen et al. 2016, arXiv:1604.06174 (one more forward pass); transformers docs, perf_train_gpu_one (v4.21): 7.75
@@ -38,8 +38,8 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -48,24 +48,24 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "activations.checkpointing"
-_LEAST: Final = 0.2
-"""The share of a step's arithmetic that is worth saying."""
+_MIN_SHARE: Final = 0.2
+"""Smallest share of a step's arithmetic that is reported."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where the run fits without checkpointing."""
+    """Yield a report if the run fits without checkpointing."""
     if run.plan.activations.checkpointing in (None, "none"):
         return
-    from cfglint_train.fitting import speedups  # with the fixer, and only where activations are recomputed
+    from cfglint_train.fitting import speedups  # imports the fixer, needed only if activations are recomputed
 
-    share, offer = speedups.recomputation(run), speedups.gain(run, "checkpointing")
-    if offer is None or share < _LEAST:
+    share, offer = speedups.compute_recomputation(run), speedups.find_speedup(run, "checkpointing")
+    if offer is None or share < _MIN_SHARE:
         return
     yield Report(
-        f"activations are recomputed (`{run.spell(_FIELD)}`), and the run fits without that: "
-        f"{gib(offer.expected)} expected per GPU, {gib(run.hardware.gpu_bytes or 0)} available",
-        run.place(_FIELD),
-        minimum="followed",
-        fix=Fix("unsafe", worded(run, offer.changes), offer.changes, measured=True),
-        notes=(f"estimated gain: {100 * share:.0f} % of the arithmetic of a step, the forward pass that is repeated",),
+        f"activations are recomputed (`{run.spell_key(_FIELD)}`), but the run fits without that: "
+        f"{format_gib(offer.expected)} expected per GPU, {format_gib(run.hardware.gpu_bytes or 0)} available",
+        run.find_place(_FIELD),
+        min_certainty="followed",
+        fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
+        notes=(f"estimated gain: {100 * share:.0f} % of the computation of a step (the repeated forward pass)",),
     )

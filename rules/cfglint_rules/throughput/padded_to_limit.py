@@ -1,12 +1,13 @@
-"""PRF009 padded-to-limit: every sample is padded to the longest length that is allowed.
+"""PRF009 padded-to-limit: every sample is padded to the maximum length, and padding costs as much as real tokens.
 
 ## What it does
-Reports samples that are neither packed nor padded to the longest of their batch, but to the limit
-(`pad_to_sequence_len: true` without `sample_packing` in axolotl). The note says what that costs by the mean length.
+Reports samples that are padded to the length limit instead of being packed or padded to the longest in their batch. An
+example is axolotl's `pad_to_sequence_len: true` without `sample_packing`. The note says how the cost depends on the
+mean length.
 
 ## Why is this bad?
-Padding is computed like any other token and counts for nothing. With a limit of 4,096 tokens and samples of 1,024,
-three quarters of the arithmetic of a step are spent on padding. Packed samples fill the same rows.
+Padding is computed like any other token but adds nothing to training. With a limit of 4,096 tokens and samples of
+1,024, three quarters of the computation is spent on padding. Packing fills the same rows with real tokens.
 
 ## Example
     sequence_len: 4096
@@ -19,14 +20,20 @@ three quarters of the arithmetic of a step are spent on padding. Packed samples 
     pad_to_sequence_len: false
 
 ## Fix safety
-Unsafe: it replaces a choice that works (lengths that do not change keep the memory constant). The loss is the same,
-because padding is masked. `sample_packing: true` saves more where the framework packs this kind of data; it puts more
+Unsafe: it replaces a setting that works, and constant lengths keep memory use constant. The loss is the same because
+padding is masked. `sample_packing: true` saves more if the framework can pack this kind of data, but it puts more
 samples into a step.
 
 ## When it does not apply
-Silent for packed data, compiled models (each new length is compiled again), several ranks per sequence, limits below
-1,024 tokens, and stages other than supervised fine-tuning, whose trainers pad in their own ways. Short samples under a
-long limit that are padded to the longest of their batch are not reported: only the data shows how long they are.
+The rule is silent:
+
+- for packed data, for compiled models (each new length triggers a recompilation), and for sequences split over several
+  ranks
+- for limits below 1,024 tokens
+- for stages other than supervised fine-tuning, whose trainers have their own padding
+
+Samples that are padded to the longest in their batch are not reported, even if the limit is far too long: only the data
+shows how long they are.
 
 ## References
 axolotl 0.21.0 `core/builders/causal.py` (pad_to_sequence_len: pad_to_multiple_of is the whole length).
@@ -38,7 +45,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
@@ -53,26 +60,26 @@ RULE: Final = Rule(
 )
 
 _FIELD: Final = "sequence.padding"
-_LEAST: Final = 1024
-"""Tokens of a limit below which most samples come near it."""
+_MIN_LIMIT: Final = 1024
+"""Length limit in tokens below which most samples come close to it."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where samples are padded to the limit."""
+    """Yield a report if samples are padded to the limit."""
     length = run.plan.sequence.length
-    if run.plan.method.stage != "sft" or not length or length < _LEAST:
+    if run.plan.method.stage != "sft" or not length or length < _MIN_LIMIT:
         return
     if run.plan.activations.compile or (run.plan.parallel.context or 1) > 1:
         return
     quarter = length // 4
     changes: dict[Field, Any] = {_FIELD: "longest"}
     yield Report(
-        f"every sample is padded to `{run.spell('sequence.length')}` of {length:,} tokens (`{run.spell(_FIELD)}`), and "
-        "padding is computed like any other token",
-        run.place(_FIELD),
-        fix=Fix("unsafe", worded(run, changes), changes),
+        f"`{run.spell_key(_FIELD)}` pads every sample to `{run.spell_key('sequence.length')}` ({length:,} tokens): "
+        "padding costs as much as real tokens",
+        run.find_place(_FIELD),
+        fix=Fix("unsafe", format_changes(run, changes), changes),
         notes=(
-            f"estimated gain: 1 - mean length / {length:,} of the arithmetic of a step; 75 % where samples have "
+            f"estimated gain: 1 - mean length / {length:,} of the computation of a step; 75 % if samples have "
             f"{quarter:,} tokens",
         ),
     )

@@ -1,14 +1,14 @@
-"""PRF006 sharded-across-nodes: weights are gathered over the network, and a copy per node would fit.
+"""PRF006 sharded-across-nodes: weights are gathered over the network, although a copy per node would fit.
 
 ## What it does
-Estimates a run on several stated nodes with a stated GPU whose weights are sharded over all ranks. Where it also fits
-with the weights sharded inside each node (FSDP's hybrid sharding, `zero_hpz_partition_size` of DeepSpeed), and that
-saves a quarter or more of the bytes between nodes, it reports the bytes before and after.
+Checks runs that shard weights over all ranks of several nodes, if the nodes and the GPU are stated. It estimates the
+run with weights sharded only within each node: FSDP's hybrid sharding, or DeepSpeed's `zero_hpz_partition_size`. It
+reports the traffic before and after if the run still fits and at least a quarter of the traffic between nodes is saved.
 
 ## Why is this bad?
-Full sharding gathers each layer's weights for the forward and for the backward pass, and between nodes that goes over
-a network which is several times slower than the links inside a node. With a copy per node only gradients cross it
-(FSDP), or only the gathering of the forward pass (ZeRO++).
+Full sharding gathers the weights of each layer for the forward and the backward pass. Between nodes, this traffic uses
+a network that is several times slower than the links within a node. With a copy per node, only gradients cross the
+network (FSDP), or only the gather of the forward pass (ZeRO++).
 
 ## Example
     # cfglint: gpu=H100 nodes=2 gpus-per-node=8
@@ -18,15 +18,19 @@ a network which is several times slower than the links inside a node. With a cop
     {"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}
 
 ## Fix safety
-Unsafe: it replaces a choice that works, and checkpoints of FSDP's sharded format may not be resumed with another
-sharding. Free memory is offered once, in the order PRF005, PRF006, PRF007, PRF008, so that all these fixes together
-fit. A file that several runs share is not rewritten.
+Unsafe: it replaces a setting that works. A run with another sharding may not be able to resume from FSDP's sharded
+checkpoints. PRF005, PRF006, PRF007 and PRF008 share the free memory in this order, so that all their fixes fit
+together. A file that several runs share is not changed.
 
 ## When it does not apply
-Silent where no file states the GPU or the number of nodes, where the host's memory is not stated and saving or loading
-would need more of it (checkpoints in shards), and for settings that cannot be rewritten alone: the FSDP1 section of
-axolotl, `fsdp` of LLaMA-Factory and TRL, and FSDP2 in accelerate's file, whose `parallelism_config` must multiply to
-the number of GPUs.
+The rule is silent:
+
+- if the GPU or the number of nodes is not stated
+- if saving or loading sharded checkpoints would need more host memory, and the host memory is not stated
+- for settings that cannot be changed on their own: axolotl's FSDP1 section, and `fsdp` in LLaMA-Factory and TRL
+
+FSDP2 in accelerate's file is another such case, because the sizes in its `parallelism_config` must multiply to the
+number of GPUs.
 
 ## References
 PyTorch FSDP, arXiv:2304.11277, section 3.2.2 (hybrid sharding); ZeRO++, arXiv:2306.10209, section 3.2 (hpZ);
@@ -39,8 +43,8 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
-from cfglint_train.foundation.sizes import gib
+from cfglint_train.findings.wording import format_changes
+from cfglint_train.foundation.sizes import format_gib
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -55,20 +59,23 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where a copy per node fits."""
+    """Yield a report if a copy per node fits."""
     if (run.plan.launch.nodes or 1) < 2:
         return
-    from cfglint_train.fitting import speedups  # with the fixer, and only where there are several nodes
+    from cfglint_train.fitting import speedups  # imports the fixer, needed only with several nodes
 
-    offer = speedups.gain(run, "hybrid")
+    offer = speedups.find_speedup(run, "hybrid")
     if offer is None:
         return
-    before, after = speedups.between_nodes(offer.before), speedups.between_nodes(offer.after)
+    before, after = speedups.compute_node_traffic(offer.before), speedups.compute_node_traffic(offer.after)
     yield Report(
-        f"weights are gathered over {offer.before.ranks.nodes} nodes, and a copy per node fits: {gib(offer.expected)} "
-        f"expected per GPU, {gib(run.hardware.gpu_bytes or 0)} available",
-        run.place("parallel.sharding", "parallel.zero_stage", "parallel.strategy"),
-        minimum="followed",
-        fix=Fix("unsafe", worded(run, offer.changes), offer.changes, measured=True),
-        notes=(f"estimated gain: {gib(int(after))} instead of {gib(int(before))} from other nodes per node and step",),
+        f"weights are gathered across {offer.before.ranks.nodes} nodes, but a copy per node would fit: "
+        f"{format_gib(offer.expected)} expected per GPU, {format_gib(run.hardware.gpu_bytes or 0)} available",
+        run.find_place("parallel.sharding", "parallel.zero_stage", "parallel.strategy"),
+        min_certainty="followed",
+        fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
+        notes=(
+            f"estimated gain: {format_gib(int(after))} instead of {format_gib(int(before))} received from other "
+            "nodes per node and step",
+        ),
     )

@@ -1,12 +1,13 @@
-"""PRF008 small-bucket: gradients are reduced in pieces that are too small for the links.
+"""PRF008 small-bucket: gradients are reduced in buckets that are too small to use the links well.
 
 ## What it does
 Reports a stated `reduce_bucket_size` that holds less than half of 25 MiB, the default of torch's
-DistributedDataParallel, where a bucket of 25 MiB fits a stated GPU. The note counts the collectives per backward pass.
+DistributedDataParallel. The rule reports it only if a bucket of 25 MiB fits on the stated GPU. The note counts the
+collectives per backward pass.
 
 ## Why is this bad?
-Each bucket is one collective, and a small one costs the latency of all ranks for few bytes. With 1,000,000 elements a
-model of 7 billion parameters makes 7,600 of them in each backward pass.
+Each bucket is one collective. A small bucket costs the full latency of all ranks for only a few bytes. With 1,000,000
+elements per bucket, a model of 7 billion parameters needs 7,600 collectives in each backward pass.
 
 ## Example
     # cfglint: gpu=H100
@@ -16,13 +17,13 @@ model of 7 billion parameters makes 7,600 of them in each backward pass.
     {"zero_optimization": {"stage": 2, "reduce_bucket_size": 13107200}}
 
 ## Fix safety
-Unsafe: it replaces a choice that works. Loss, data and resuming stay as they are. Free memory is offered
-once, in the order PRF005, PRF006, PRF007, PRF008, so that all these fixes together fit. A file that several runs share
-is not rewritten.
+Unsafe: it replaces a setting that works. The loss, the data and resuming are not affected. PRF005, PRF006, PRF007 and
+PRF008 share the free memory in this order, so that all their fixes fit together. A file that several runs share is not
+changed.
 
 ## When it does not apply
-Silent for sizes that no file states (`auto`), where no file states the GPU, and for models (or adapters) that fit into
-one bucket.
+Silent if the size is not stated (`auto`), if the GPU is not stated, and for models or adapters that fit into a single
+bucket.
 
 ## References
 torch 2.9 `nn/parallel/distributed.py` (bucket_cap_mb, 25 MiB); PyTorch Distributed, arXiv:2006.15704, section 5.2
@@ -35,7 +36,7 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_train.findings.finding import Fix, Report
-from cfglint_train.findings.wording import worded
+from cfglint_train.findings.wording import format_changes
 from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
@@ -53,21 +54,23 @@ _FIELD: Final = "parallel.reduce_bucket"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report where larger buckets fit."""
+    """Yield a report if larger buckets fit."""
     size = run.plan.parallel.reduce_bucket
-    if not size or not run.stated(_FIELD):
+    if not size or not run.is_stated(_FIELD):
         return
-    from cfglint_train.fitting import speedups  # with the fixer, and only where a size is stated
+    from cfglint_train.fitting import speedups  # imports the fixer, needed only if a size is stated
 
-    offer = speedups.gain(run, "bucket")
+    offer = speedups.find_speedup(run, "bucket")
     if offer is None:
         return
-    trained, wanted = offer.before.weights.trained, offer.changes[_FIELD]
+    trained, proposed = offer.before.weights.trained, offer.changes[_FIELD]
     yield Report(
-        f"`{run.spell(_FIELD)}` of {size:,} elements makes {-(-trained // size):,} collectives in each backward pass; "
-        f"{-(-trained // wanted):,} would do",
-        run.place(_FIELD),
-        minimum="followed",
-        fix=Fix("unsafe", worded(run, offer.changes), offer.changes, measured=True),
-        notes=(f"estimated gain: the latency of {trained // size - trained // wanted:,} collectives per micro batch",),
+        f"`{run.spell_key(_FIELD)}` of {size:,} elements causes {-(-trained // size):,} collectives per backward pass; "
+        f"{-(-trained // proposed):,} would be enough",
+        run.find_place(_FIELD),
+        min_certainty="followed",
+        fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
+        notes=(
+            f"estimated gain: the latency of {trained // size - trained // proposed:,} collectives per micro batch",
+        ),
     )

@@ -1,1 +1,1 @@
-"""KEY, keys that a framework does not know, drops or refuses."""
+"""KEY rules: keys that a framework does not have, drops or rejects."""

@@ -1,7 +1,8 @@
-"""What becomes of something at every candidate release, and how grave that is.
+"""Effects by release: the effect of a key or value for every candidate release, and its severity.
 
-What all of the candidate releases refuse is an error. Where they differ, the one that counts decides, which a fresh
-installation gets: what it takes is information, what it refuses or ignores a warning that names the releases.
+An error requires that all candidate releases reject it. If they differ, the effective release decides, which a fresh
+installation gets: if it accepts the setting, the report is an info; if it rejects or ignores it, a warning that names
+the releases.
 """
 
 from __future__ import annotations
@@ -9,9 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
-from cfglint_rules.vocabulary.survey import REFUSED, KeyOccurrence, context, keys_of, target, vocabulary
-from cfglint_rules.vocabulary.values import shown
-from cfglint_schemas.fact import Fact
+from cfglint_rules.vocabulary.survey import (
+    REFUSED,
+    KeyOccurrence,
+    get_checked_keys,
+    get_context,
+    get_target_release,
+    get_vocabulary,
+)
+from cfglint_rules.vocabulary.values import format_value
+from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT
 from cfglint_train.documents.document import Route
 from cfglint_train.findings.finding import Severity
@@ -20,13 +28,13 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.certainty import Ground
-from cfglint_train.plan.releases import Window
+from cfglint_train.plan.releases import PossibleReleases
 
-FINE: Final = "fine"
-"""The effect of what a release takes as it is meant."""
+ACCEPTED: Final = "fine"
+"""Effect of a setting that a release accepts as intended."""
 
-_SHORT: Final = {
-    FINE: "accepted",
+_EFFECT_PHRASES: Final = {
+    ACCEPTED: "accepted",
     "mapped": "accepted",
     "nothing": "accepted but ignored",
     "dropped": "silently ignored",
@@ -36,156 +44,171 @@ _SHORT: Final = {
 
 
 class EffectByRelease(Frozen):
-    """The effects at some releases."""
+    """Effects for a range of releases."""
 
-    runs: tuple[tuple[str, tuple[str, ...]], ...]
-    """Effect and releases, in the order of the releases; neighbours differ."""
-    window: Window
+    spans: tuple[tuple[str, tuple[str, ...]], ...]
+    """Effect and releases, in release order; adjacent effects differ."""
+    candidates: PossibleReleases
 
     @property
     def effects(self) -> frozenset[str]:
-        """What becomes of it somewhere."""
-        return frozenset(effect for effect, _ in self.runs)
+        """Distinct effects."""
+        return frozenset(effect for effect, _ in self.spans)
 
     @property
-    def agreed(self) -> bool:
-        """Whether all releases do the same."""
-        return len(self.runs) == 1
+    def is_uniform(self) -> bool:
+        """True if all releases have the same effect."""
+        return len(self.spans) == 1
 
     @property
     def grounds(self) -> tuple[Ground, ...]:
-        """The releases that a finding about it rests on."""
-        return grounds(self.window, self.agreed and not self.window.before)
+        """Releases that a finding about it rests on."""
+        return build_release_grounds(self.candidates, self.is_uniform and not self.candidates.is_too_old)
 
     @property
-    def counting(self) -> str:
-        """The effect at the release that counts."""
-        chosen = self.window.chosen
-        return next((effect for effect, releases in self.runs if chosen in releases), self.runs[-1][0])
+    def current_effect(self) -> str:
+        """Effect for the effective release."""
+        chosen = self.candidates.chosen
+        return next((effect for effect, releases in self.spans if chosen in releases), self.spans[-1][0])
 
-    def milder(self, severity: Severity) -> Severity:
-        """What is so grave at the release that counts, by all releases."""
-        if self.counting in (FINE, "mapped"):
+    def limit_severity(self, severity: Severity) -> Severity:
+        """Return the severity after taking all candidate releases into account."""
+        if self.current_effect in (ACCEPTED, "mapped"):
             return "info"
-        certain = self.effects == {REFUSED} and not self.window.before  # an older one may take it
-        return "warning" if severity == "error" and not certain else severity
+        is_certain = self.effects == {REFUSED} and not self.candidates.is_too_old  # earlier ones may accept it
+        return "warning" if severity == "error" and not is_certain else severity
 
-    def said(self) -> str:
-        """`it is refused since 0.17.1, silently ignored before`; the newest releases first."""
-        (effect, releases), *older = reversed(self.runs)
+    def describe(self) -> str:
+        """Return `it is refused since 0.17.1, silently ignored before`; the newest releases come first."""
+        (effect, releases), *older = reversed(self.spans)
         if not older:
-            return f"it is {_SHORT[effect]}"
-        parts = [f"it is {_SHORT[effect]} since {releases[0]}"]
-        for place, (other, between) in enumerate(older, 1):
-            when = "before" if place == len(older) else f"from {between[0]} to {between[-1]}"
-            parts.append(f"{_SHORT[other]} {when}")
+            return f"it is {_EFFECT_PHRASES[effect]}"
+        parts = [f"it is {_EFFECT_PHRASES[effect]} since {releases[0]}"]
+        for position, (other, span) in enumerate(older, 1):
+            period = "before" if position == len(older) else f"from {span[0]} to {span[-1]}"
+            parts.append(f"{_EFFECT_PHRASES[other]} {period}")
         return ", ".join(parts)
 
 
-def across(window: Window, effect_at: Callable[[str], str]) -> EffectByRelease:
-    """The effects at the releases of a window."""
-    grouped = groupby(window.releases, key=effect_at)
-    return EffectByRelease(tuple([(effect, tuple(run)) for effect, run in grouped]), window)
+def compute_effects(candidates: PossibleReleases, find_effect: Callable[[str], str]) -> EffectByRelease:
+    """Return the effects for the candidate releases."""
+    grouped = groupby(candidates.releases, key=find_effect)
+    return EffectByRelease(tuple([(effect, tuple(span)) for effect, span in grouped]), candidates)
 
 
-def assumed_setting(name: str, value: Any, assumed: str) -> Ground:
-    """A setting whose value rests on an assumption."""
-    said = f"`{name}`"
-    note = assumed if assumed.startswith(said) else f"{said}: {assumed}"
-    return Ground(f"setting:{name}", shown(value), "assumed", note)
+def build_setting_ground(name: str, value: Any, assumption: str) -> Ground:
+    """Return the ground for a setting whose value rests on an assumption."""
+    prefix = f"`{name}`"
+    note = assumption if assumption.startswith(prefix) else f"{prefix}: {assumption}"
+    return Ground(f"setting:{name}", format_value(value), "assumed", note)
 
 
-def grounds(window: Window, agreed: bool) -> tuple[Ground, ...]:
-    """The releases of a window as what a finding rests on: assumed where they differ. Nothing where one is stated."""
-    if window.stated:
+def build_release_grounds(candidates: PossibleReleases, is_uniform: bool) -> tuple[Ground, ...]:
+    """Return the candidate releases as a ground: assumed if their effects differ, none if a release is stated."""
+    if candidates.is_stated:
         return ()
-    first, last = window.releases[0], window.releases[-1]
-    between = first if first == last else f"{first} to {last}"
+    first, last = candidates.releases[0], candidates.releases[-1]
+    release_range = first if first == last else f"{first} to {last}"
     note = (
-        " and ".join(window.why)
-        if agreed
-        else f"{window.package} {between} (set `{window.package}=RELEASE` to be sure)"
+        " and ".join(candidates.reasons)
+        if is_uniform
+        else f"{candidates.package} {release_range} (set `{candidates.package}=RELEASE` to be sure)"
     )
-    return (Ground(f"release:{window.package}", between, "followed" if agreed else "assumed", note),)
+    return (Ground(f"release:{candidates.package}", release_range, "followed" if is_uniform else "assumed", note),)
 
 
-def window_of(config: Config, package: str | None = None) -> Window:
-    """The candidate releases of a configuration's framework, or of another package.
+def find_candidate_releases(config: Config, package: str | None = None) -> PossibleReleases:
+    """Return the candidate releases of a config's framework, or of another package.
 
-    A copy of the framework in the repository is one: its vocabulary is the same at every release.
+    A copy of the framework in the repository counts as one release, because its vocabulary is always the same.
     """
-    own = frameworks.load(config.framework).listed.package
-    if config.evidence.vocabulary is not None and package in (None, own):
-        release = target(config).release
-        return Window(
-            own, (release,), release, stated=False, why=(f"the copy in {config.evidence.vocabulary.folder}/",)
+    framework_package = frameworks.load(config.framework).manifest.package
+    if config.evidence.vocabulary is not None and package in (None, framework_package):
+        release = get_target_release(config).release
+        return PossibleReleases(
+            framework_package,
+            (release,),
+            release,
+            is_stated=False,
+            reasons=(f"the copy in {config.evidence.vocabulary.folder}/",),
         )
-    return config.releases.window(package or own)
+    return config.releases.find_candidates(package or framework_package)
 
 
-def fate(sighting: KeyOccurrence) -> EffectByRelease:
-    """What becomes of a key at every candidate release."""
-    known, key = sighting.config.once(_fates), (sighting.route, id(sighting.entry))
-    if key not in known:
-        window = window_of(sighting.config, deciding(sighting))
-        known[key] = across(window, lambda release: _effect_at(sighting, release))
-    return known[key]
+def find_effects(occurrence: KeyOccurrence) -> EffectByRelease:
+    """Return the effects of a key for every candidate release."""
+    cache, key = occurrence.config.compute_once(_create_cache), (occurrence.route, id(occurrence.entry))
+    if key not in cache:
+        candidates = find_candidate_releases(occurrence.config, find_deciding_package(occurrence))
+        cache[key] = compute_effects(candidates, lambda release: _find_effect(occurrence, release))
+    return cache[key]
 
 
-def _fates(_: Config) -> dict[tuple[Route, int], EffectByRelease]:
-    """What is known so far of the keys of a configuration."""
+def _create_cache(_: Config) -> dict[tuple[Route, int], EffectByRelease]:
+    """Return the (initially empty) cache of a config's effects, by route and entry."""
     return {}
 
 
-def fate_of_unknown(sighting: KeyOccurrence) -> EffectByRelease | None:
-    """What becomes of a key that no release has, at the candidates that show it; None where the one that counts shows
-    nothing. A section whose keys are not known at a release does.
+def find_unknown_key_effects(occurrence: KeyOccurrence) -> EffectByRelease | None:
+    """Return the effects of an unknown key for the candidates that show it, or None if the effective release does not.
+
+    A section whose keys are unknown at a release shows nothing.
     """
-    found = fate(sighting)
-    if found.counting == FINE:
+    effects = find_effects(occurrence)
+    if effects.current_effect == ACCEPTED:
         return None
-    return found._replace(runs=tuple(run for run in found.runs if run[0] != FINE))
+    return effects._replace(spans=tuple(span for span in effects.spans if span[0] != ACCEPTED))
 
 
-def fact_at(sighting: KeyOccurrence, release: str, route: Route | None = None) -> Fact | None:
-    """What is known of a key, or of another one, at a release of the package that decides about the key."""
-    config, known, package = sighting.config, vocabulary(sighting.config), deciding(sighting)
-    assert known is not None
-    asked = route or (sighting.route if sighting.fact is None else sighting.fact.route)
+def find_fact(occurrence: KeyOccurrence, release: str, route: Route | None = None) -> KeyFact | None:
+    """Return the fact about a key, or about `route`, for a release of the package that decides about the key."""
+    config, framework_vocabulary, package = (
+        occurrence.config,
+        get_vocabulary(occurrence.config),
+        find_deciding_package(occurrence),
+    )
+    assert framework_vocabulary is not None
+    key_route = route or (occurrence.route if occurrence.fact is None else occurrence.fact.route)
     if package is None:
-        return known.fact(asked, release, context(config))
-    return known.fact(asked, target(config).release, context(config)._replace(releases={package: release}))
+        return framework_vocabulary.find_fact(key_route, release, get_context(config))
+    return framework_vocabulary.find_fact(
+        key_route, get_target_release(config).release, get_context(config)._replace(releases={package: release})
+    )
 
 
-def deciding(sighting: KeyOccurrence) -> str | None:
-    """The package beside the framework's own whose release decides whether a key is there; None: its own."""
-    keys = keys_of(sighting.config)
-    beside = None if keys is None else keys.listed.beside
-    brought = beside is not None and sighting.fact is not None and sighting.fact.package == beside
-    return beside if brought and beside in sighting.config.releases.known else None
+def find_deciding_package(occurrence: KeyOccurrence) -> str | None:
+    """Return the secondary package whose release decides whether a key exists, or None for the framework's own."""
+    keys = get_checked_keys(occurrence.config)
+    secondary = None if keys is None else keys.manifest.companion_package
+    is_from_secondary = secondary is not None and occurrence.fact is not None and occurrence.fact.package == secondary
+    return secondary if is_from_secondary and secondary in occurrence.config.releases.by_package else None
 
 
-def _effect_at(sighting: KeyOccurrence, release: str) -> str:
-    config, keys, known = sighting.config, keys_of(sighting.config), vocabulary(sighting.config)
+def _find_effect(occurrence: KeyOccurrence, release: str) -> str:
+    config, keys, framework_vocabulary = (
+        occurrence.config,
+        get_checked_keys(occurrence.config),
+        get_vocabulary(occurrence.config),
+    )
     assert keys is not None
-    assert known is not None
-    fact = fact_at(sighting, release)
+    assert framework_vocabulary is not None
+    fact = find_fact(occurrence, release)
     if fact is None:
-        effect = known.effect(sighting.parent, release, context(config))
+        effect = framework_vocabulary.find_effect(occurrence.parent, release, get_context(config))
     else:
-        status = fact.status()
-        present = fact.open or (status.kind == PRESENT and status.effect is None)
-        effect = "kept" if present else status.effect or "dropped"
+        status = fact.resolve_status()
+        is_present = fact.is_open or (status.kind == PRESENT and status.effect is None)
+        effect = "kept" if is_present else status.effect or "dropped"
     if effect == "kept":
-        return FINE
-    own = release if deciding(sighting) is None else target(config).release
-    return keys.effect(effect, sighting.route, sighting.value, config, own)
+        return ACCEPTED
+    framework_release = release if find_deciding_package(occurrence) is None else get_target_release(config).release
+    return keys.determine_effect(effect, occurrence.route, occurrence.value, config, framework_release)
 
 
-def everywhere(sighting: KeyOccurrence, test: Callable[[str], bool]) -> bool:
-    """Whether something holds at every candidate release of the package that decides about a key.
+def is_true_for_all_releases(occurrence: KeyOccurrence, test: Callable[[str], bool]) -> bool:
+    """Return whether a test holds for every candidate release of the package that decides about a key.
 
-    Of a release older than all that are known, nothing is.
+    Always False if the release may be older than all known ones.
     """
-    window = window_of(sighting.config, deciding(sighting))
-    return not window.before and all(test(release) for release in window.releases)
+    candidates = find_candidate_releases(occurrence.config, find_deciding_package(occurrence))
+    return not candidates.is_too_old and all(test(release) for release in candidates.releases)

@@ -1,39 +1,40 @@
-"""What upstream does not take of a configuration whose framework may be a fork: one report, which blames nothing."""
+"""Configs of possible forks: one info for all keys and words that upstream rejects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.vocabulary.survey import KeyOccurrence, target
-from cfglint_rules.vocabulary.verdicts import may_be_forks, sightings, verdicts
+from cfglint_rules.vocabulary.survey import KeyOccurrence, get_target_release
+from cfglint_rules.vocabulary.verdicts import is_possibly_from_fork, list_judged_keys, list_verdicts
 from cfglint_train.findings.finding import Related, Report
-from cfglint_train.foundation.wording import some
-from cfglint_train.frameworks.evidence import Evidence
+from cfglint_train.foundation.wording import join_names
+from cfglint_train.frameworks.evidence import ForkEvidence
 from cfglint_train.frameworks.lens import Config
 
 
-def folded(config: Config, doubt: Evidence) -> Iterator[Report]:
-    """One report for all the keys and words that upstream does not take; none where it takes them all."""
-    foreign = (one for one in _foreign(config) if not doubt.is_about(str(one.route[-1])))
-    found = sorted(foreign, key=lambda sighting: sighting.place.span.start)
-    if not found:
+def report_foreign_keys(config: Config, evidence: ForkEvidence) -> Iterator[Report]:
+    """Yield one report for all keys and words that upstream rejects; none if it accepts them all."""
+    foreign = (key for key in _list_foreign_keys(config) if not evidence.is_about(str(key.route[-1])))
+    occurrences = sorted(foreign, key=lambda occurrence: occurrence.place.span.start)
+    if not occurrences:
         return
-    other = "the changed class" if doubt.kind == "class" else "a fork"
-    names = some([f"`{sighting.name}`" for sighting in found])
+    possible_source = "the changed class" if evidence.kind == "class" else "a fork"
+    names = join_names([f"`{occurrence.name}`" for occurrence in occurrences])
     yield Report(
-        f"upstream {target(config).name} does not take {names}; {other} may: {doubt}",
-        found[0].place,
+        f"upstream {get_target_release(config).name} does not accept {names}; {possible_source} may: {evidence}",
+        occurrences[0].place,
         "info",
         related=tuple(
-            Related(sighting.place, f"upstream does not take `{sighting.name}` either") for sighting in found[1:]
+            Related(occurrence.place, f"upstream does not accept `{occurrence.name}` either")
+            for occurrence in occurrences[1:]
         ),
         help=None
-        if doubt.kind in ("tree", "namesake", "class")
+        if evidence.kind in ("tree", "namesake", "class")
         else "a copy of the fork in the repository is read as its vocabulary",
     )
 
 
-def _foreign(config: Config) -> Iterator[KeyOccurrence]:
-    yield from sightings(config, "unknown")
-    yield from (one.sighting for one in verdicts(config, "gone") if one.effect != "mapped")
-    yield from (one.sighting for one in verdicts(config, "misfit") if may_be_forks(one))
+def _list_foreign_keys(config: Config) -> Iterator[KeyOccurrence]:
+    yield from list_judged_keys(config, "unknown")
+    yield from (verdict.occurrence for verdict in list_verdicts(config, "gone") if verdict.effect != "mapped")
+    yield from (verdict.occurrence for verdict in list_verdicts(config, "misfit") if is_possibly_from_fork(verdict))

@@ -1,12 +1,13 @@
-"""KEY003 gated-key: a key that works only beside a plugin or a flag that is not there.
+"""KEY003 gated-key: a key has no effect without a plugin or another setting.
 
 ## What it does
-Reports keys whose plugin is not in axolotl's `plugins`, and keys of LLaMA-Factory that belong to a method, a stage or
-an optimizer that the file does not choose.
+Reports axolotl keys whose plugin is not in `plugins`. It also reports LLaMA-Factory keys that belong to a method, stage
+or optimizer that the file does not select.
 
 ## Why is this bad?
-axolotl drops the keys of a plugin that is not loaded, exactly as it drops misspelled ones:
-`liger_fused_linear_cross_entropy: true` alone leaves all the logits in memory.
+axolotl drops the keys of a plugin that is not loaded, just like misspelled keys. For example,
+`liger_fused_linear_cross_entropy: true` alone still keeps all logits in memory. In LLaMA-Factory, `quantization_method`
+without `quantization_bit` quantizes nothing: the weights are loaded in 16 bits.
 
 ## Example
     liger_fused_linear_cross_entropy: true
@@ -16,16 +17,15 @@ axolotl drops the keys of a plugin that is not loaded, exactly as it drops missp
       - axolotl.integrations.liger.LigerPlugin
     liger_fused_linear_cross_entropy: true
 
-`quantization_method` without `quantization_bit` quantises nothing in LLaMA-Factory: 16 bits per weight are loaded.
-
 ## Fix safety
-Adding the plugin of Liger or of Cut Cross-Entropy is safe: it computes the same, up to rounding, and needs its package.
-Any other plugin changes what is trained, and adding it is unsafe, as is `quantization_bit`. Where axolotl would refuse
-the key once it works, or a second kernel would replace the same loss, the fix is only shown.
+Adding the Liger or Cut Cross-Entropy plugin is safe: the result is the same up to rounding. The plugin's package must
+be installed. Any other plugin changes the training, so adding it is unsafe. Setting `quantization_bit` is unsafe too.
+
+The fix is only shown if axolotl would reject the key once it works, or if a second kernel would replace the same loss.
 
 ## When it does not apply
-Silent for keys that are off, for plugins from outside axolotl, whose keys cfglint does not know, and for keys that are
-refused beside the setting that they need (KEY006).
+Keys that are off are not reported. Nor are keys of plugins outside axolotl, which cfglint does not know, or keys that
+the framework rejects together with the setting they need (KEY006).
 
 ## References
 docs/schemas.md; axolotl 0.18.0 `integrations/config.py` (merge_input_args); LLaMA-Factory 0.9.5 `hparams/`.
@@ -36,94 +36,105 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.clauses import dotted, refusals_of
-from cfglint_rules.vocabulary.effect_by_release import everywhere, fact_at, fate, grounds
-from cfglint_rules.vocabulary.survey import KeyOccurrence, is_parsers, keys_of
-from cfglint_rules.vocabulary.values import shown
-from cfglint_rules.vocabulary.verdicts import verdicts
-from cfglint_schemas.status import Status, parts_of
+from cfglint_rules.vocabulary.clauses import find_refused_keys, get_dotted_name
+from cfglint_rules.vocabulary.effect_by_release import (
+    build_release_grounds,
+    find_effects,
+    find_fact,
+    is_true_for_all_releases,
+)
+from cfglint_rules.vocabulary.survey import KeyOccurrence, get_checked_keys, is_parser_default
+from cfglint_rules.vocabulary.values import format_value
+from cfglint_rules.vocabulary.verdicts import list_verdicts
+from cfglint_schemas.status import Status, split_route
 from cfglint_train.documents.document import Set
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.frameworks.lens import Config, format_route
 
 RULE: Final = Rule("KEY003", "gated-key", "warning", scope="config", fix="safe", rests_on_vocabulary=True)
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report per key that has no effect for want of something else."""
-    alone: list[tuple[KeyOccurrence, Status]] = []
-    for one in verdicts(config, "gated"):
-        sighting, status = one.sighting, one.status
+    """Yield a report for every key that has no effect because a plugin or flag is missing."""
+    without_setting: list[tuple[KeyOccurrence, Status]] = []
+    for verdict in list_verdicts(config, "gated"):
+        occurrence, status = verdict.occurrence, verdict.status
         if status.plugins:
-            yield _plugin(sighting, status)
-        elif _on(sighting.value) and not _is_default(sighting) and not is_parsers(config, sighting.route):
-            alone.append((sighting, status))
-    found = [sighting for sighting, _ in alone]
-    said = {*refusals_of(config, found), *refusals_of(config, found, "idle")}
-    for sighting, status in alone:
-        if dotted(sighting) not in said:
-            yield _setting(sighting, status)
+            yield _report_missing_plugin(occurrence, status)
+        elif (
+            _is_on(occurrence.value) and not _is_default(occurrence) and not is_parser_default(config, occurrence.route)
+        ):
+            without_setting.append((occurrence, status))
+    occurrences = [occurrence for occurrence, _ in without_setting]
+    reported = {*find_refused_keys(config, occurrences), *find_refused_keys(config, occurrences, "idle")}
+    for occurrence, status in without_setting:
+        if get_dotted_name(occurrence) not in reported:
+            yield _report_missing_setting(occurrence, status)
 
 
-def _plugin(sighting: KeyOccurrence, status: Status) -> Report:
-    """A key of a plugin that is not loaded."""
-    outcome, wanted = fate(sighting), _on(sighting.value)
-    named = " or ".join(status.plugins[:2])
-    fix = _loading(sighting, status) if wanted else None
+def _report_missing_plugin(occurrence: KeyOccurrence, status: Status) -> Report:
+    """Return the report on a key of a plugin that is not loaded."""
+    outcome, is_on = find_effects(occurrence), _is_on(occurrence.value)
+    plugin_names = " or ".join(status.plugins[:2])
+    fix = _build_plugin_fix(occurrence, status) if is_on else None
     if fix is not None:
-        alike = everywhere(sighting, lambda release: _same(sighting, status, release))
-        fix = fix._replace(grounds=grounds(outcome.window, alike))
+        is_same_everywhere = is_true_for_all_releases(
+            occurrence, lambda release: _has_same_plugins(occurrence, status, release)
+        )
+        fix = fix._replace(grounds=build_release_grounds(outcome.candidates, is_same_everywhere))
     return Report(
-        f"`{sighting.name}` needs the plugin {named}, which `plugins` does not list: {outcome.said()}",
-        sighting.place,
-        outcome.milder("warning" if wanted else "info"),
+        f"`{occurrence.name}` needs the plugin {plugin_names}, which `plugins` does not list: {outcome.describe()}",
+        occurrence.place,
+        outcome.limit_severity("warning" if is_on else "info"),
         fix,
         grounds=outcome.grounds,
     )
 
 
-def _same(sighting: KeyOccurrence, status: Status, release: str) -> bool:
-    """Whether a release has the key of the same plugins."""
-    fact = fact_at(sighting, release)
-    return fact is not None and fact.status().plugins == status.plugins
+def _has_same_plugins(occurrence: KeyOccurrence, status: Status, release: str) -> bool:
+    """Return whether a release has the key with the same plugins."""
+    fact = find_fact(occurrence, release)
+    return fact is not None and fact.resolve_status().plugins == status.plugins
 
 
-def _is_default(sighting: KeyOccurrence) -> bool:
-    """Whether the value is what the framework takes anyway."""
-    return sighting.fact is not None and sighting.value == sighting.fact.schema().get("default")
+def _is_default(occurrence: KeyOccurrence) -> bool:
+    """Return whether the value is the framework's default."""
+    return occurrence.fact is not None and occurrence.value == occurrence.fact.get_schema().get("default")
 
 
-def _on(value: Any) -> bool:
+def _is_on(value: Any) -> bool:
     return value not in (None, False, 0, "", [], {})
 
 
-def _loading(sighting: KeyOccurrence, status: Status) -> Fix | None:
-    """The plugin added to the list."""
-    config, keys = sighting.config, keys_of(sighting.config)
-    found = None if keys is None or sighting.overridden else keys.loading(config, sighting.route, status.plugins)
-    return None if found is None else Fix(found.applicability, found.message, keys=((config, found.changes),))
+def _build_plugin_fix(occurrence: KeyOccurrence, status: Status) -> Fix | None:
+    """Return the fix that adds the plugin to the list."""
+    config, keys = occurrence.config, get_checked_keys(occurrence.config)
+    rewrite = (
+        None if keys is None or occurrence.is_overridden else keys.load_plugin(config, occurrence.route, status.plugins)
+    )
+    return None if rewrite is None else Fix(rewrite.applicability, rewrite.message, keys=((config, rewrite.changes),))
 
 
-def _setting(sighting: KeyOccurrence, status: Status) -> Report:
-    """A key that only means something beside another one."""
+def _report_missing_setting(occurrence: KeyOccurrence, status: Status) -> Report:
+    """Return the report on a key that only has an effect together with another one."""
     needs = " and ".join(
-        f"without `{spelled(parts_of(name))}`"
+        f"without `{format_route(split_route(name))}`"
         if value is True
-        else f"unless `{spelled(parts_of(name))}` is {' or '.join(map(shown, value))}"
+        else f"unless `{format_route(split_route(name))}` is {' or '.join(map(format_value, value))}"
         for name, value in status.needs.items()
     )
-    bits = list(status.needs) == ["quantization_bit"] and not sighting.overridden
+    needs_bits = list(status.needs) == ["quantization_bit"] and not occurrence.is_overridden
     fix: Fix | None = None
-    if bits and sighting.value != "eetq":
-        config = sighting.config
-        changes = (Set((*config.root, "quantization_bit"), 4, (str(sighting.route[0]),)),)
-        fix = Fix("unsafe", "quantization_bit: 4", keys=((config, changes),))
-    outcome = fate(sighting)
+    if needs_bits and occurrence.value != "eetq":
+        config = occurrence.config
+        changes = (Set((*config.root, "quantization_bit"), 4, (str(occurrence.route[0]),)),)
+        fix = Fix("unsafe", "set quantization_bit: 4", keys=((config, changes),))
+    outcome = find_effects(occurrence)
     return Report(
-        f"`{sighting.name}` has no effect {needs}",
-        sighting.place,
-        outcome.milder("warning" if bits else "info"),
+        f"`{occurrence.name}` has no effect {needs}",
+        occurrence.place,
+        outcome.limit_severity("warning" if needs_bits else "info"),
         fix,
         grounds=outcome.grounds,
     )

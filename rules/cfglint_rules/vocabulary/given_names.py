@@ -1,89 +1,90 @@
-"""The keys that people mean outside a file, in house rules and `--set`: by the names that vocabularies have for them,
-flags with or without their dashes.
+"""Keys named outside of config files, in house rules and `--set`: find their names in vocabularies.
+
+Flags are accepted with or without dashes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cfglint_schemas.fact import Fact
+from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, UNKNOWN, Context, Route
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import list_frameworks
 
 
-def known_as(vocabulary: Vocabulary, key: str, context: Context = UNKNOWN) -> dict[str, Fact]:
-    """The names that a vocabulary has for a key, that of the newest release first; empty where it has none."""
-    found: dict[str, Fact] = {}
-    for spelling in _spellings(key):
-        route = _route(spelling)
-        fact = vocabulary.fact(route, vocabulary.newest, context)
-        top = fact if len(route) == 1 else vocabulary.fact(route[:1], vocabulary.newest, context)
-        if fact is not None and top is not None and not top.open:  # some files take every name
-            status = fact.status()
+def find_facts(vocabulary: Vocabulary, key: str, context: Context = UNKNOWN) -> dict[str, KeyFact]:
+    """Return the names and facts that a vocabulary has for a key, the newest release's first; empty if it has none."""
+    facts: dict[str, KeyFact] = {}
+    for spelling in _list_spellings(key):
+        route = _parse_route(spelling)
+        fact = vocabulary.find_fact(route, vocabulary.newest, context)
+        top = fact if len(route) == 1 else vocabulary.find_fact(route[:1], vocabulary.newest, context)
+        if fact is not None and top is not None and not top.is_open:  # some files accept any name
+            status = fact.resolve_status()
             if status.kind != PRESENT:
-                for name in status.to:
-                    newer = vocabulary.fact(_route(name), vocabulary.newest, context)
-                    if newer is not None:
-                        found[name] = newer
-            found[spelling] = fact
-    return found
+                for name in status.new_names:
+                    newer_fact = vocabulary.find_fact(_parse_route(name), vocabulary.newest, context)
+                    if newer_fact is not None:
+                        facts[name] = newer_fact
+            facts[spelling] = fact
+    return facts
 
 
-def _spellings(key: str) -> tuple[str, ...]:
-    key = key.removesuffix(ITEMS)  # items that are no mappings have no keys of their own
+def _list_spellings(key: str) -> tuple[str, ...]:
+    key = key.removesuffix(ITEM_SUFFIX)  # items that are not mappings have no keys
     bare = key.lstrip("-")
     return tuple(dict.fromkeys((key, bare, bare.replace("-", "_"), f"--{bare}", f"--{bare.replace('-', '_')}")))
 
 
-ITEMS: Final = "[]"
-"""Behind the name of a list, in the name of a key of its items: `datasets[].type`."""
+ITEM_SUFFIX: Final = "[]"
+"""Suffix of a list's name in the name of a key of its items: `datasets[].type`."""
 
 
-def _route(name: str) -> Route:
+def _parse_route(name: str) -> Route:
     if name.startswith("-"):
         return (name,)
     parts: list[str | int] = []
     for part in name.split("."):
-        parts += [part.removesuffix(ITEMS), 0] if part.endswith(ITEMS) else [part]
+        parts += [part.removesuffix(ITEM_SUFFIX), 0] if part.endswith(ITEM_SUFFIX) else [part]
     return tuple(parts)
 
 
-def unknown(key: str, only: tuple[str, ...]) -> str | None:
-    """What is wrong with a key that no framework has (of those named, if any are); None where one has it."""
-    names = [name for name in (only or listed()) if frameworks.load(name).keys is not None]
+def explain_unknown(key: str, framework_names: tuple[str, ...]) -> str | None:
+    """Return the message for a key that no framework (of those named, if any) has, or None if one has it."""
+    names = [name for name in (framework_names or list_frameworks()) if frameworks.load(name).keys is not None]
     if any(_is_known(name, key) for name in names):
         return None
-    near = nearest(key, names)
-    whose = " or ".join(listed()[name].title for name in only) or "any framework"
-    return f"is not a key of {whose}: {key!r}" + (f"; did you mean {near}?" if near else "")
+    suggestion = find_similar(key, names)
+    titles = " or ".join(list_frameworks()[name].title for name in framework_names) or "any framework"
+    return f"is not a key of {titles}: {key!r}" + (f"; did you mean {suggestion}?" if suggestion else "")
 
 
-def nearest(key: str, names: Iterable[str]) -> str | None:
-    """The key of some frameworks that is written nearly like another; None where there is none."""
+def find_similar(key: str, names: Iterable[str]) -> str | None:
+    """Return the key of the frameworks that is spelled most like `key`, or None."""
     from difflib import get_close_matches
 
-    givable = sorted({given for name in names for given in _names(name)})
-    near = get_close_matches(key, givable, 1) or get_close_matches(f"--{key}", givable, 1)
-    return near[0] if near else None
+    keys = sorted({spelling for name in names for spelling in _list_names(name)})
+    matches = get_close_matches(key, keys, 1) or get_close_matches(f"--{key}", keys, 1)
+    return matches[0] if matches else None
 
 
 def _is_known(framework: str, key: str) -> bool:
-    vocabulary, contexts = _contexts(framework)
-    return any(known_as(vocabulary, key, context) for context in contexts)
+    vocabulary, contexts = _load_contexts(framework)
+    return any(find_facts(vocabulary, key, context) for context in contexts)
 
 
-def _names(framework: str) -> Iterator[str]:
-    vocabulary, contexts = _contexts(framework)
+def _list_names(framework: str) -> Iterator[str]:
+    vocabulary, contexts = _load_contexts(framework)
     for context in contexts:
-        yield from (".".join(map(str, fact.route)) for fact in vocabulary.walk(vocabulary.newest, context))
+        yield from (".".join(map(str, fact.route)) for fact in vocabulary.iterate_keys(vocabulary.newest, context))
 
 
-def _contexts(framework: str) -> tuple[Vocabulary, list[Context]]:
-    """A framework's vocabulary, and its entry points."""
+def _load_contexts(framework: str) -> tuple[Vocabulary, list[Context]]:
+    """Return a framework's vocabulary and a context for each of its entry points."""
     keys = frameworks.load(framework).keys
     assert keys is not None
-    entry, known = listed()[framework].entry, keys.vocabulary
-    return known, [Context(entry=one) for one in ([entry] if entry else known.entries)]
+    entry, vocabulary = list_frameworks()[framework].default_entry, keys.vocabulary
+    return vocabulary, [Context(entry=entry_point) for entry_point in ([entry] if entry else vocabulary.entries)]

@@ -1,149 +1,182 @@
-"""What becomes of settings that a script hands to another call than the one which takes the others."""
+"""Call arguments: check the settings that a script passes to another call than the main one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from cfglint_rules.vocabulary.effect_by_release import FINE, across, grounds, window_of
-from cfglint_rules.vocabulary.survey import REFUSED, keys_of, target
-from cfglint_rules.vocabulary.values import fits
+from cfglint_rules.vocabulary.effect_by_release import (
+    ACCEPTED,
+    build_release_grounds,
+    compute_effects,
+    find_candidate_releases,
+)
+from cfglint_rules.vocabulary.survey import REFUSED, get_checked_keys, get_target_release
+from cfglint_rules.vocabulary.values import is_accepted
 from cfglint_schemas.status import PRESENT, Status
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Unknown
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.keys import Arguments, CallArgument, KeyRewrite
-from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.frameworks.keys import CallArgument, CallParameters, KeyRewrite
+from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.certainty import Ground
-from cfglint_train.plan.releases import Window
+from cfglint_train.plan.releases import PossibleReleases
 
 if TYPE_CHECKING:
     from cfglint_rules.vocabulary.proposals import Proposal
 
 UNKNOWN: Final = "unknown"
-"""The status of what no release has."""
+"""Status of an argument that no release has."""
 
 
-def gone(config: Config) -> Iterator[Report]:
-    """One report per setting that only other releases take than the one that counts."""
-    for one, status, window in _refused(config):
+def report_removed(config: Config) -> Iterator[Report]:
+    """Yield a report for every argument that only other releases than the effective one accept."""
+    for argument, status, candidates in _list_refused_arguments(config):
         if status.kind != UNKNOWN:
-            yield _report(config, one, status, window)
+            yield _build_report(config, argument, status, candidates)
 
 
-def unknown(config: Config) -> Iterator[Report]:
-    """One report per setting that no release takes."""
-    for one, status, window in _refused(config):
+def report_unknown(config: Config) -> Iterator[Report]:
+    """Yield a report for every argument that no release accepts."""
+    for argument, status, candidates in _list_refused_arguments(config):
         if status.kind == UNKNOWN:
-            yield _report(config, one, status, window)
+            yield _build_report(config, argument, status, candidates)
 
 
-def _refused(config: Config) -> Iterator[tuple[CallArgument, Status, Window]]:
-    keys = keys_of(config)
-    for one in () if keys is None else keys.handed(config):
-        window = window_of(config) if one.package is None else _window(config, one.package, one.copy)
-        if window.releases and (one.package is None or not _is_older(window)):
-            status = one.status(target(config).release if one.package is None else window.chosen)
+def _list_refused_arguments(config: Config) -> Iterator[tuple[CallArgument, Status, PossibleReleases]]:
+    keys = get_checked_keys(config)
+    for argument in () if keys is None else keys.find_call_arguments(config):
+        candidates = (
+            find_candidate_releases(config)
+            if argument.package is None
+            else _find_candidates(config, argument.package, argument.copy_folder)
+        )
+        if candidates.releases and (argument.package is None or not _is_older_than_vocabulary(candidates)):
+            status = argument.find_status(
+                get_target_release(config).release if argument.package is None else candidates.chosen
+            )
             if status.kind != PRESENT:
-                yield one, status, window
+                yield argument, status, candidates
 
 
-def _window(config: Config, package: str, copy: str) -> Window:
-    """The candidates of another package: its pin, else the known releases that the requirements allow; of a copy, whose
-    settings are the same at each, any.
+def _find_candidates(config: Config, package: str, copy: str) -> PossibleReleases:
+    """Return the candidate releases of another package: its pin, else the known releases that the requirements allow.
+
+    A copy has the same settings at every release, so the newest one is used.
     """
     if copy:
         newest = load(package).newest
-        return Window(package, (newest,), newest, stated=True)
+        return PossibleReleases(package, (newest,), newest, is_stated=True)
     try:
-        return config.releases.window(package)
+        return config.releases.find_candidates(package)
     except KeyError:
-        allowed = config.releases.ranges.get(package)
-        known = load(package).releases
-        found = tuple(one for one in known if allowed is None or allowed.constraint.allows(one))
-        return Window(package, found, found[-1] if found else "", stated=False)
+        allowed = config.releases.allowed_releases.get(package)
+        releases = load(package).releases
+        allowed_releases = tuple(
+            release for release in releases if allowed is None or allowed.constraint.is_satisfied_by(release)
+        )
+        return PossibleReleases(
+            package, allowed_releases, allowed_releases[-1] if allowed_releases else "", is_stated=False
+        )
 
 
-def _is_older(window: Window) -> bool:
-    """Whether another package is older than all of its known releases."""
-    return release_key(window.releases[0]) < release_key(load(window.package).releases[0])
+def _is_older_than_vocabulary(candidates: PossibleReleases) -> bool:
+    """Return whether the package is older than all of its known releases."""
+    return parse_release(candidates.releases[0]) < parse_release(load(candidates.package).releases[0])
 
 
-def _report(config: Config, one: CallArgument, status: Status, window: Window) -> Report:
-    releases = across(window, _effects(one))
-    doubt = (
-        () if not one.assumed else (Ground(f"call:{one.call}", one.name, "assumed", f"`{one.call}`: {one.assumed}"),)
+def _build_report(config: Config, argument: CallArgument, status: Status, candidates: PossibleReleases) -> Report:
+    effects = compute_effects(candidates, _build_effect_lookup(argument))
+    assumption = (
+        ()
+        if not argument.assumption
+        else (
+            Ground(f"call:{argument.callee}", argument.name, "assumed", f"`{argument.callee}`: {argument.assumption}"),
+        )
     )
-    meant = _meant(config, one, window) if status.kind == UNKNOWN else None
-    rewrite = one.rewrite if meant is None else _rename(config, one, meant, window)
+    intended = _find_intended(config, argument, candidates) if status.kind == UNKNOWN else None
+    rewrite = argument.rewrite if intended is None else _build_rename(config, argument, intended, candidates)
     fix = None
     if rewrite is not None:
         changes = ((config, rewrite.changes),)
-        alike = all(one.status(release) == status for release in window.releases)
-        on = (*grounds(window, alike), *doubt)
-        fix = Fix(rewrite.applicability, rewrite.message, keys=changes, grounds=on)
-    title = target(config).title if one.package is None else one.package.upper()
-    help = None if one.package is None or one.copy else _checked_against(title, window)
-    title += f" in {one.copy}/" if one.copy else ""
+        is_same_everywhere = all(argument.find_status(release) == status for release in candidates.releases)
+        all_grounds = (*build_release_grounds(candidates, is_same_everywhere), *assumption)
+        fix = Fix(rewrite.applicability, rewrite.message, keys=changes, grounds=all_grounds)
+    title = get_target_release(config).title if argument.package is None else argument.package.upper()
+    help = None if argument.package is None or argument.copy_folder else _describe_releases(title, candidates)
+    title += f" in {argument.copy_folder}/" if argument.copy_folder else ""
     return Report(
-        f"{_said(one, status, title)}: {releases.said()}"
-        + (f"; did you mean `{spelled(meant.route)}`?" if meant is not None else ""),
-        one.place,
-        releases.milder("error"),
+        f"{_describe_status(argument, status, title)}: {effects.describe()}"
+        + (f"; did you mean `{format_route(intended.route)}`?" if intended is not None else ""),
+        argument.place,
+        effects.limit_severity("error"),
         fix,
-        help=one.help or help,
-        grounds=(*releases.grounds, *doubt),
+        help=argument.help or help,
+        grounds=(*effects.grounds, *assumption),
     )
 
 
-def _meant(config: Config, one: CallArgument, window: Window) -> Proposal | None:
-    """The argument that an unknown one was probably meant to be, by its value too."""
-    from cfglint_rules.vocabulary.proposals import Proposal, likely  # few scripts have an unknown one
+def _find_intended(config: Config, argument: CallArgument, candidates: PossibleReleases) -> Proposal | None:
+    """Return the argument that was probably intended instead of an unknown one, judging by name and value."""
+    from cfglint_rules.vocabulary.proposals import Proposal, find_proposals  # few scripts have an unknown argument
 
-    call = one.arguments
+    call = argument.parameters
     if call is None:
         return None
-    found = [Proposal((call.same,), True)] if call.same is not None else []
-    found += likely(call.vocabulary, (one.name,), window.chosen, call.context, call.is_sure)
-    return next((near for near in found if _takes(config, call, near, window.chosen)), None)
+    proposals = [Proposal((call.equivalent,), True)] if call.equivalent is not None else []
+    proposals += find_proposals(call.vocabulary, (argument.name,), candidates.chosen, call.context, call.is_confident)
+    return next((proposal for proposal in proposals if _is_accepted(config, call, proposal, candidates.chosen)), None)
 
 
-def _rename(config: Config, one: CallArgument, meant: Proposal, window: Window) -> KeyRewrite | None:
-    call, new = one.arguments, spelled(meant.route)
-    change = call.rename(new) if call is not None and meant.same else None
+def _build_rename(
+    config: Config, argument: CallArgument, intended: Proposal, candidates: PossibleReleases
+) -> KeyRewrite | None:
+    call, new = argument.parameters, format_route(intended.route)
+    change = call.rename(new) if call is not None and intended.has_same_words else None
     if call is None or change is None:
         return None
-    known = not isinstance(call.value, Unknown) and all(
-        _takes(config, call, meant, release) for release in window.releases
+    is_accepted_everywhere = not isinstance(call.value, Unknown) and all(
+        _is_accepted(config, call, intended, release) for release in candidates.releases
     )
-    return KeyRewrite("safe" if meant.sure and known else "unsafe", f"rename {one.name} to {new}", (change,))
+    return KeyRewrite(
+        "safe" if intended.is_sure and is_accepted_everywhere else "unsafe",
+        f"rename {argument.name} to {new}",
+        (change,),
+    )
 
 
-def _takes(config: Config, call: Arguments, near: Proposal, release: str) -> bool:
-    """Whether a call has an argument at a release, and takes the value for it."""
-    fact, loader = call.vocabulary.fact(near.route, release, call.context), frameworks.load(config.framework).loader
-    return fact is not None and fact.status().kind == PRESENT and fits(fact.schema(), call.value, loader)
+def _is_accepted(config: Config, call: CallParameters, proposal: Proposal, release: str) -> bool:
+    """Return whether the call has the argument at a release and accepts the value."""
+    fact, loader = (
+        call.vocabulary.find_fact(proposal.route, release, call.context),
+        frameworks.load(config.framework).loader,
+    )
+    return (
+        fact is not None
+        and fact.resolve_status().kind == PRESENT
+        and is_accepted(fact.get_schema(), call.value, loader)
+    )
 
 
-def _checked_against(title: str, window: Window) -> str:
-    first, last = window.releases[0], window.releases[-1]
+def _describe_releases(title: str, candidates: PossibleReleases) -> str:
+    first, last = candidates.releases[0], candidates.releases[-1]
     return f"checked against {title} {first}" + ("" if first == last else f" to {last}")
 
 
-def _said(one: CallArgument, status: Status, title: str) -> str:
+def _describe_status(argument: CallArgument, status: Status, title: str) -> str:
     if status.kind == UNKNOWN:
-        return f"`{one.call}` of {title} has no `{one.name}`"
+        return f"`{argument.callee}` of {title} has no `{argument.name}`"
     if status.kind == "not yet":
-        return f"`{one.name}` of `{one.call}` does not exist before {title} {status.since}"
-    became = f"was renamed to `{status.to[0]}`" if status.to else "was removed"
-    return f"`{one.name}` of `{one.call}` {became} in {title} {status.since}"
+        return f"`{argument.name}` of `{argument.callee}` does not exist before {title} {status.since}"
+    change = f"was renamed to `{status.new_names[0]}`" if status.new_names else "was removed"
+    return f"`{argument.name}` of `{argument.callee}` {change} in {title} {status.since}"
 
 
-def _effects(one: CallArgument) -> Callable[[str], str]:
-    def effect(release: str) -> str:
-        status = one.status(release)
-        return FINE if status.kind == PRESENT else status.effect or REFUSED
+def _build_effect_lookup(argument: CallArgument) -> Callable[[str], str]:
+    def find_effect(release: str) -> str:
+        status = argument.find_status(release)
+        return ACCEPTED if status.kind == PRESENT else status.effect or REFUSED
 
-    return effect
+    return find_effect

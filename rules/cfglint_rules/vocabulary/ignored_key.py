@@ -1,14 +1,15 @@
-"""KEY005 ignored-key: a key that the framework takes, and that does nothing.
+"""KEY005 ignored-key: the framework accepts the key but ignores it.
 
 ## What it does
-Reports keys that are never read at the target release, and those that have no effect beside the rest of the
-configuration: offloading of parameters below ZeRO-3, options of an optimizer that is not used, a DeepSpeed section that
-the Trainer never hands on. Where something was evidently wanted that the run now lacks it is a warning, else
-information.
+Reports keys that the target release never reads, and keys that have no effect given the rest of the configuration.
+Examples are parameter offloading below ZeRO-3, options of an unused optimizer, and a DeepSpeed section that the Trainer
+does not pass on.
+
+It is a warning if the run lacks something that you evidently wanted, otherwise an info.
 
 ## Why is this bad?
-The file says one thing and the run does another, without a message: memory that was to be saved is not, checkpoints
-that were to be whole are sharded.
+The file says one thing and the run silently does another. Memory is not saved, or checkpoints are sharded although you
+asked for full ones.
 
 ## Example
     # LLaMA-Factory
@@ -18,11 +19,11 @@ that were to be whole are sharded.
     disable_gradient_checkpointing: true
 
 ## Fix safety
-Unsafe: what the key was to do then happens, or the trace of it is gone.
+Unsafe: the fix either switches on what the key was meant to do, or removes the key.
 
 ## When it does not apply
-Keys that need a plugin or another setting to have an effect are reported as KEY003. The default of an option that a
-script declares itself, and that no launch gives, is no stated setting.
+Keys that need a plugin or another setting are reported as KEY003. If a script declares an option itself and no launch
+sets it, the option's default does not count as a stated setting.
 
 ## References
 docs/schemas.md; each entry names its source: `lint/cfglint_train/frameworks/*/idle.json`.
@@ -33,68 +34,68 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.clauses import dotted, holding, refusals_of, report
-from cfglint_rules.vocabulary.effect_by_release import fate
-from cfglint_rules.vocabulary.renames import is_taken, may_move, moved
+from cfglint_rules.vocabulary.clauses import build_report, find_matching_clauses, find_refused_keys, get_dotted_name
+from cfglint_rules.vocabulary.effect_by_release import find_effects
+from cfglint_rules.vocabulary.renames import can_move, is_taken, move_key
 from cfglint_rules.vocabulary.settings import Settings
-from cfglint_rules.vocabulary.survey import KeyOccurrence, is_parsers, keys_of, target
-from cfglint_rules.vocabulary.table import Clause, table
-from cfglint_rules.vocabulary.verdicts import sightings, verdicts
-from cfglint_schemas.status import Status, parts_of
+from cfglint_rules.vocabulary.survey import KeyOccurrence, get_checked_keys, get_target_release, is_parser_default
+from cfglint_rules.vocabulary.table import Clause, load_table
+from cfglint_rules.vocabulary.verdicts import list_judged_keys, list_verdicts
+from cfglint_schemas.status import Status, split_route
 from cfglint_train.documents.document import Change, Delete
 from cfglint_train.findings.finding import Fix, Report
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.lens import spelled
+from cfglint_train.frameworks.lens import format_route
 from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("KEY005", "ignored-key", "info", fix="unsafe", rests_on_vocabulary=True)
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per key that is never read, and per entry that holds, for every configuration of the run."""
+    """Yield a report for every key that is never read and every idle entry that matches, for all configs of the run."""
     for config in run.configs:
-        if keys_of(config) is None:
+        if get_checked_keys(config) is None:
             continue
-        settings, clauses = Settings(config, run), table(config.framework, "idle")
-        reported = set(clauses.sole())
-        for clause, reach in holding(clauses, settings):
-            found = None if _is_parsers(clause, settings) else report(clause, settings, reach)
-            if found is not None:
+        settings, clauses = Settings(config, run), load_table(config.framework, "idle")
+        reported = set(clauses.list_exclusive_settings())
+        for clause, scope in find_matching_clauses(clauses, settings):
+            clause_report = None if _is_only_parser_default(clause, settings) else build_report(clause, settings, scope)
+            if clause_report is not None:
                 reported.add(next(iter(clause.when)))
-                yield found
-        reported |= refusals_of(config, sightings(config, "unread")).keys()
-        for _, sighting, status, _ in verdicts(config, "unread"):
-            default = None if sighting.fact is None else sighting.fact.schema().get("default")
-            lost = sighting.value not in (None, default) and dotted(sighting) not in reported
-            if lost and not is_parsers(config, sighting.route):
-                yield _unread(sighting, status)
+                yield clause_report
+        reported |= find_refused_keys(config, list_judged_keys(config, "unread")).keys()
+        for _, occurrence, status, _ in list_verdicts(config, "unread"):
+            default = None if occurrence.fact is None else occurrence.fact.get_schema().get("default")
+            is_reportable = occurrence.value not in (None, default) and get_dotted_name(occurrence) not in reported
+            if is_reportable and not is_parser_default(config, occurrence.route):
+                yield _report_unread(occurrence, status)
 
 
-def _is_parsers(clause: Clause, settings: Settings) -> bool:
-    """Whether only the script's own parser gives what has no effect."""
+def _is_only_parser_default(clause: Clause, settings: Settings) -> bool:
+    """Return whether the ineffective setting is only a default of the script's own parser."""
     name = next(iter(clause.when))
-    route = None if clause.each or name.startswith("@") else settings.route(name)
-    return route is not None and is_parsers(settings.config, route)
+    route = None if clause.each or name.startswith("@") else settings.find_route(name)
+    return route is not None and is_parser_default(settings.config, route)
 
 
-def _unread(sighting: KeyOccurrence, status: Status) -> Report:
-    """A key that is never read; where another one is read instead, the report names that."""
-    config, held = sighting.config, target(sighting.config)
-    to = parts_of(status.to[0]) if len(status.to) == 1 else None
-    why = status.because or (f"`{spelled(to)}` is used instead" if to else "no code reads it")
+def _report_unread(occurrence: KeyOccurrence, status: Status) -> Report:
+    """Return the report on a key that is never read; it names the key that is read instead, if there is one."""
+    config, target_release = occurrence.config, get_target_release(occurrence.config)
+    replacement = split_route(status.new_names[0]) if len(status.new_names) == 1 else None
+    reason = status.reason or (f"`{format_route(replacement)}` is used instead" if replacement else "no code reads it")
     fix: Fix | None = None
-    if not sighting.overridden:
-        if to is None or is_taken(config, to):
-            changes: tuple[Change, ...] = (Delete((*config.root, *sighting.route)),)
-            fix = Fix("unsafe", f"remove `{sighting.name}`", keys=((config, changes),))
-        elif may_move(config, to):
-            changes = moved(config, sighting.route, to, sighting.value)
-            fix = Fix("unsafe", f"rename {sighting.name} to {spelled(to)}", keys=((config, changes),))
-    outcome = fate(sighting)
+    if not occurrence.is_overridden:
+        if replacement is None or is_taken(config, replacement):
+            changes: tuple[Change, ...] = (Delete((*config.root, *occurrence.route)),)
+            fix = Fix("unsafe", f"remove `{occurrence.name}`", keys=((config, changes),))
+        elif can_move(config, replacement):
+            changes = move_key(config, occurrence.route, replacement, occurrence.value)
+            fix = Fix("unsafe", f"rename {occurrence.name} to {format_route(replacement)}", keys=((config, changes),))
+    outcome = find_effects(occurrence)
     return Report(
-        f"`{sighting.name}` has no effect in {held.name}: {why}",
-        sighting.place,
-        outcome.milder("warning" if to else "info"),
+        f"`{occurrence.name}` has no effect in {target_release.name}: {reason}",
+        occurrence.place,
+        outcome.limit_severity("warning" if replacement else "info"),
         fix,
         grounds=outcome.grounds,
     )

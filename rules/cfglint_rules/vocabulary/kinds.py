@@ -1,42 +1,47 @@
-"""Items that may be one of several kinds: which of them a framework's reader takes an item for."""
+"""List items of several kinds: find the kind as which a framework's reader reads an item."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cfglint_rules.vocabulary.survey import KeyOccurrence, context, target, vocabulary
-from cfglint_schemas.fact import Fact
+from cfglint_rules.vocabulary.survey import KeyOccurrence, get_context, get_target_release, get_vocabulary
+from cfglint_schemas.fact import KeyFact
 from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.lens import Config
 
-Fits = Callable[[Config, Mapping[str, Any], Any], bool]
+IsAccepted = Callable[[Config, Mapping[str, Any], Any], bool]
 
 
-def is_taken_for_another(sighting: KeyOccurrence, fits: Fits) -> bool:
-    """Whether the item of a list that a key is in is read as one of another kind, which lacks the key.
+def is_read_as_another_kind(occurrence: KeyOccurrence, is_accepted: IsAccepted) -> bool:
+    """Return whether the list item that contains a key is read as another kind, which lacks the key.
 
-    pydantic tries all kinds of a union: one that drops names that it does not know, and takes all others, is enough.
+    pydantic tries all kinds of a union, so a single kind that drops unknown names and accepts all others is enough.
     """
-    known, config = vocabulary(sighting.config), sighting.config
-    item = config.value(*sighting.route[:-1])
-    if known is None or len(sighting.route) < 2 or not isinstance(item, Mapping):
+    framework_vocabulary, config = get_vocabulary(occurrence.config), occurrence.config
+    item = config.get_value(*occurrence.route[:-1])
+    if framework_vocabulary is None or len(occurrence.route) < 2 or not isinstance(item, Mapping):
         return False
-    release, here = target(config).release, context(config)
-    kinds = known.definitions(sighting.route[:-1], release, here)
+    release, key_context = get_target_release(config).release, get_context(config)
+    kinds = framework_vocabulary.list_definitions(occurrence.route[:-1], release, key_context)
     if len(kinds) < 2:
         return False
-    name = str(sighting.route[-1])
+    name = str(occurrence.route[-1])
     for kind in kinds:
-        if known.canonical(kind, name, release) is None and known.effect_in(kind, release) == "dropped":
-            facts = {fact.name: fact for fact in known.facts_of(kind, release, here)}
-            if _takes(facts, item, lambda schema, value: fits(config, schema, value)):
+        if (
+            framework_vocabulary.resolve_spelling(kind, name, release) is None
+            and framework_vocabulary.get_effect(kind, release) == "dropped"
+        ):
+            facts = {fact.name: fact for fact in framework_vocabulary.list_facts(kind, release, key_context)}
+            if _is_accepted_as_kind(facts, item, lambda schema, value: is_accepted(config, schema, value)):
                 return True
     return False
 
 
-def _takes(facts: Mapping[str, Fact], item: Mapping[Any, Any], fits: Callable[[Mapping[str, Any], Any], bool]) -> bool:
-    """Whether every value of an item fits the settings of a kind, and none that the kind needs is missing."""
-    present = {name: fact for name, fact in facts.items() if fact.status().kind == "present"}
-    if any("x-required" in fact.schema() and name not in item for name, fact in present.items()):
+def _is_accepted_as_kind(
+    facts: Mapping[str, KeyFact], item: Mapping[Any, Any], is_accepted: Callable[[Mapping[str, Any], Any], bool]
+) -> bool:
+    """Return whether a kind accepts all values of an item, and no required setting is missing."""
+    present = {name: fact for name, fact in facts.items() if fact.resolve_status().kind == "present"}
+    if any("x-required" in fact.get_schema() and name not in item for name, fact in present.items()):
         return False
-    return all(fits(present[name].schema(), value) for name, value in item.items() if name in present)
+    return all(is_accepted(present[name].get_schema(), value) for name, value in item.items() if name in present)

@@ -1,13 +1,18 @@
-"""What a framework's vocabulary says of the settings that a launch gives."""
+"""Launch settings: look up the settings that a launch passes in the framework's vocabulary."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from cfglint_rules.vocabulary.effect_by_release import FINE, EffectByRelease, across, window_of
-from cfglint_rules.vocabulary.survey import REFUSED, is_older, target
-from cfglint_schemas.fact import Fact
+from cfglint_rules.vocabulary.effect_by_release import (
+    ACCEPTED,
+    EffectByRelease,
+    compute_effects,
+    find_candidate_releases,
+)
+from cfglint_rules.vocabulary.survey import REFUSED, get_target_release, is_older_than_vocabulary
+from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.documents.document import Route
@@ -15,126 +20,148 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Literal
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.keys import LauncherOption
-from cfglint_train.frameworks.lens import Config, spelled
-from cfglint_train.mutations.mutations import mutations_of
+from cfglint_train.frameworks.lens import Config, format_route
+from cfglint_train.mutations.mutations import get_mutations
 from cfglint_train.plan.origin import Place
 
-Kind = Literal["unknown", "gone", "unset", "taken"]
+LaunchedKind = Literal["unknown", "gone", "unset", "taken"]
 
 
-class Given(Frozen):
-    """A setting of a launch."""
+class LaunchedSetting(Frozen):
+    """A setting passed by a launch."""
 
-    kind: Kind
-    """No release has it; other releases have it; it is below a section that the file leaves unset; it is there."""
+    kind: LaunchedKind
+    """unknown: no release has it; gone: only other releases have it; unset: its section is unset in the file; taken: it
+    exists.
+    """
     name: str
-    """The setting, or the part of it that is not there."""
+    """The setting, or the part of it that does not exist."""
     place: Place
-    releases: EffectByRelease
+    effects: EffectByRelease
     status: Status | None = None
-    near: str = ""
-    """What an unknown one was probably meant to be."""
+    suggestion: str = ""
+    """Probable correction of an unknown setting."""
     unset: str = ""
-    """The section that is unset."""
+    """Section that is unset."""
     value: Any = None
-    fact: Fact | None = None
-    """What is known of one that is there."""
-    facts: Callable[[str], Fact | None] = lambda _: None
-    """The same at a release."""
+    fact: KeyFact | None = None
+    """Fact about a setting that exists."""
+    find_fact: Callable[[str], KeyFact | None] = lambda _: None
+    """Returns the fact for a release."""
 
 
-def given(config: Config, kind: Kind) -> Iterator[Given]:
-    """The settings of some kind, each place once."""
-    return (one for one in config.once(_given) if one.kind == kind)
+def list_launched_settings(config: Config, kind: LaunchedKind) -> Iterator[LaunchedSetting]:
+    """Return the launch settings of a kind, each place once."""
+    return (setting for setting in config.compute_once(_judge_launched_settings) if setting.kind == kind)
 
 
-def _given(config: Config) -> tuple[Given, ...]:
-    keys = frameworks.keys_of(config)
-    if keys is None or not config.launched or config.evidence.fork is not None or is_older(config):
+def _judge_launched_settings(config: Config) -> tuple[LaunchedSetting, ...]:
+    keys = frameworks.get_keys(config)
+    if (
+        keys is None
+        or not config.launch_overrides
+        or config.evidence.fork is not None
+        or is_older_than_vocabulary(config)
+    ):
         return ()
-    judged: dict[Route, Given | None] = {}
-    """By the settings alone: several launches give the same ones."""
-    found: dict[tuple[str, int], Given] = {}
-    for route, override in config.launched:
+    by_route: dict[Route, LaunchedSetting | None] = {}
+    """Cache by route, because several launches pass the same settings."""
+    settings: dict[tuple[str, int], LaunchedSetting] = {}
+    for route, override in config.launch_overrides:
         place = override.origin.place
         if place is None:
             continue
-        if route not in judged:
-            is_own = any(map(mutations_of(config).is_own, {route[:1], route}))
-            at = None if is_own else keys.launched(config, route)
-            judged[route] = None if at is None else _judged(config, route, at, place)
-        one = judged[route]
-        if one is not None:
-            found.setdefault((place.document.path, place.span.start), one._replace(place=place, value=override.value))
-    return tuple(found.values())
+        if route not in by_route:
+            is_script_setting = any(map(get_mutations(config).is_custom, {route[:1], route}))
+            option = None if is_script_setting else keys.find_launcher_option(config, route)
+            by_route[route] = None if option is None else _judge_setting(config, route, option, place)
+        setting = by_route[route]
+        if setting is not None:
+            settings.setdefault(
+                (place.document.path, place.span.start), setting._replace(place=place, value=override.value)
+            )
+    return tuple(settings.values())
 
 
-def _judged(config: Config, route: Route, at: LauncherOption, place: Place) -> Given | None:
-    """What becomes of a setting of a launch; None where one of the candidate releases has anything there, and of one
-    that only means something beside another setting.
+def _judge_setting(config: Config, route: Route, option: LauncherOption, place: Place) -> LaunchedSetting | None:
+    """Return the judgement on a launch setting.
+
+    None if it cannot be judged: a candidate release accepts anything there, or the setting only has an effect together
+    with another one.
     """
-    keys = frameworks.keys_of(config)
+    keys = frameworks.get_keys(config)
     assert keys is not None
-    look = _Look(config, keys.vocabulary_of(config), keys.context(config)._replace(entry=at.entry))
-    release = target(config).release
-    name, window = spelled(route), window_of(config)
-    if at.unset and at.stops(release):
-        stops = across(window, lambda one: REFUSED if at.stops(one) else look.effect(at.route, one))
-        return Given("unset", name, place, stops, unset=spelled(at.unset))
-    fact: Fact | None = None
-    for depth in range(at.there + 1, len(at.route) + 1):
-        part = at.route[:depth]
-        fact = look.known.fact(part, release, look.about)
-        if fact is not None and fact.open:
+    entry_vocabulary = _EntryVocabulary(
+        config, keys.get_vocabulary(config), keys.build_context(config)._replace(entry=option.entry)
+    )
+    release = get_target_release(config).release
+    name, candidates = format_route(route), find_candidate_releases(config)
+    if option.unset_section and option.is_fatal_at(release):
+        effects_if_unset = compute_effects(
+            candidates,
+            lambda candidate: (
+                REFUSED if option.is_fatal_at(candidate) else entry_vocabulary.find_effect(option.route, candidate)
+            ),
+        )
+        return LaunchedSetting("unset", name, place, effects_if_unset, unset=format_route(option.unset_section))
+    fact: KeyFact | None = None
+    for depth in range(option.class_steps + 1, len(option.route) + 1):
+        part = option.route[:depth]
+        fact = entry_vocabulary.vocabulary.find_fact(part, release, entry_vocabulary.context)
+        if fact is not None and fact.is_open:
             return None
-        if fact is not None and fact.status().kind == PRESENT:
+        if fact is not None and fact.resolve_status().kind == PRESENT:
             continue
-        if fact is not None and fact.status().kind == "gated":
-            return None  # it is there, and another setting decides what it does
-        releases = across(window, partial(look.effect, part))
-        name = spelled(route[: len(route) - len(at.route) + depth])
+        if fact is not None and fact.resolve_status().kind == "gated":
+            return None  # it exists, and another setting decides about its effect
+        effects = compute_effects(candidates, partial(entry_vocabulary.find_effect, part))
+        name = format_route(route[: len(route) - len(option.route) + depth])
         if fact is not None:
-            return Given("gone", name, place, releases, fact.status())
+            return LaunchedSetting("gone", name, place, effects, fact.resolve_status())
         return (
             None
-            if FINE in releases.effects
-            else Given("unknown", name, place, releases, near=look.near(part, name, release))
+            if ACCEPTED in effects.effects
+            else LaunchedSetting(
+                "unknown", name, place, effects, suggestion=entry_vocabulary.suggest_name(part, name, release)
+            )
         )
-    taken = across(window, partial(look.effect, at.route))
-    return Given("taken", name, place, taken, fact=fact, facts=partial(look.fact, at.route))
+    effects_of_setting = compute_effects(candidates, partial(entry_vocabulary.find_effect, option.route))
+    return LaunchedSetting(
+        "taken", name, place, effects_of_setting, fact=fact, find_fact=partial(entry_vocabulary.find_fact, option.route)
+    )
 
 
-class _Look(Frozen):
-    """A vocabulary from one of its entry points."""
+class _EntryVocabulary(Frozen):
+    """A vocabulary, seen from one of its entry points."""
 
     config: Config
-    known: Vocabulary
-    about: Context
+    vocabulary: Vocabulary
+    context: Context
 
-    def fact(self, route: Route, release: str) -> Fact | None:
-        """What is known of a setting at a release."""
-        return self.known.fact(route, release, self.about)
+    def find_fact(self, route: Route, release: str) -> KeyFact | None:
+        """Return the fact about a setting at a release."""
+        return self.vocabulary.find_fact(route, release, self.context)
 
-    def effect(self, route: Route, release: str) -> str:
-        """What becomes of a setting at a release."""
-        fact, keys = self.fact(route, release), frameworks.keys_of(self.config)
+    def find_effect(self, route: Route, release: str) -> str:
+        """Return the effect of a setting at a release."""
+        fact, keys = self.find_fact(route, release), frameworks.get_keys(self.config)
         assert keys is not None
         if fact is None:
-            effect = self.known.effect(route[:-1], release, self.about)
-            return FINE if effect == "kept" else keys.launched_effect(effect, self.config, release)
-        status = fact.status()
-        if fact.open or status.kind == PRESENT:
-            return FINE
-        return keys.launched_effect(status.effect or REFUSED, self.config, release)
+            effect = self.vocabulary.find_effect(route[:-1], release, self.context)
+            return ACCEPTED if effect == "kept" else keys.determine_launch_effect(effect, self.config, release)
+        status = fact.resolve_status()
+        if fact.is_open or status.kind == PRESENT:
+            return ACCEPTED
+        return keys.determine_launch_effect(status.effect or REFUSED, self.config, release)
 
-    def near(self, route: Route, name: str, release: str) -> str:
-        """The name beside it that an unknown one was probably meant to be; empty where there is none."""
-        from cfglint_schemas.matches import closest  # few launches have an unknown name
+    def suggest_name(self, route: Route, name: str, release: str) -> str:
+        """Return the sibling setting that was probably intended, or an empty string."""
+        from cfglint_schemas.matches import find_closest  # few launches have an unknown name
 
         names = (
             str(match.route[-1])
-            for match in closest(self.known, route, release, self.about)
+            for match in find_closest(self.vocabulary, route, release, self.context)
             if match.route[:-1] == route[:-1]
         )
-        near = next(names, "")
-        return near and spelled((*name.split(".")[:-1], near))
+        suggestion = next(names, "")
+        return suggestion and format_route((*name.split(".")[:-1], suggestion))

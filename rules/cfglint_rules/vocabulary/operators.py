@@ -1,9 +1,9 @@
 """Tests of settings, as clauses (`refusals.json`, `idle.json`) write them.
 
-A test is a word (`"on"`), or an object of operators, all of which must pass: `{"is": "integer", "above": 1}`. Most look
-at one value, which is MISSING where the setting is not given. A relation compares the value with that of another
-setting: `{"not-a-multiple-of": "eval_steps"}`. `cfglint_train/frameworks/clauses.schema.json` describes every word and
-operator. A setting whose value is unknown fails every test (`clauses.holding` ensures it).
+A test is a word (`"on"`), or an object of operators, all of which must pass: `{"is": "integer", "above": 1}`. Most
+operators test one value, which is MISSING if the setting is not given. A relation compares the value with that of
+another setting: `{"not-a-multiple-of": "eval_steps"}`. `cfglint_train/frameworks/clauses.schema.json` describes every
+word and operator. A setting whose value is unknown fails every test (`clauses` ensures it).
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     Test = str | Mapping[str, Any]
 
-# What some loaders read as false, although Python takes the text for true.
-_FALSE: Final = frozenset(("false", "no", "off", "n", "f", "0", "", "none", "null"))
+# Texts that some loaders read as false, although they are true in Python.
+_FALSE_TEXTS: Final = frozenset(("false", "no", "off", "n", "f", "0", "", "none", "null"))
 
 
-def passes(test: Test, value: Any) -> bool:
-    """Whether a value passes a test, without its relations."""
+def evaluate_test(test: Test, value: Any) -> bool:
+    """Return whether a value passes a test, ignoring its relations."""
     if isinstance(test, str):
         return WORDS[test](value)
-    return all(OPERATORS[name](value, operand) for name, operand in test.items() if not _relates(name, operand))
+    return all(OPERATORS[name](value, operand) for name, operand in test.items() if not _is_relation(name, operand))
 
 
-def relations(test: Test) -> Iterator[tuple[str, str]]:
-    """The relations of a test, each with the other setting."""
+def list_relations(test: Test) -> Iterator[tuple[str, str]]:
+    """Yield the relations of a test, each with the name of the other setting."""
     if not isinstance(test, str):
-        yield from ((name, operand) for name, operand in test.items() if _relates(name, operand))
+        yield from ((name, operand) for name, operand in test.items() if _is_relation(name, operand))
 
 
-def _relates(name: str, operand: Any) -> bool:
+def _is_relation(name: str, operand: Any) -> bool:
     return name in RELATIONS and isinstance(operand, str)
 
 
 def is_on(value: Any) -> bool:
-    """Given, and anything but false, zero or empty."""
-    return value is not None and not (isinstance(value, str) and value.lower() in _FALSE) and bool(value)
+    """Return whether a value is given and not false, zero or empty."""
+    return value is not None and not (isinstance(value, str) and value.lower() in _FALSE_TEXTS) and bool(value)
 
 
 def is_given(value: Any) -> bool:
-    """Given, and not null."""
+    """Return whether a value is given and not null."""
     return value is not MISSING and value is not None
 
 
@@ -68,45 +68,45 @@ WORDS: Final[Mapping[str, Callable[[Any], bool]]] = {
 }
 
 
-def _contains(value: Any, parts: list[str]) -> bool:
+def _has_part(value: Any, parts: list[str]) -> bool:
     return isinstance(value, str) and any(part in value.lower() for part in parts)
 
 
-def _matches(value: Any, pattern: str) -> bool:
+def _is_match(value: Any, pattern: str) -> bool:
     return isinstance(value, str) and re.fullmatch(pattern, value) is not None
 
 
-def _lists(value: Any, endings: list[str]) -> bool:
-    if not isinstance(value, (list, tuple)):  # a list of the file, or a field of the plan
+def _has_item_ending(value: Any, endings: list[str]) -> bool:
+    if not isinstance(value, (list, tuple)):  # a list from the file, or a plan field
         return False
     return any(isinstance(item, str) and item.endswith(tuple(endings)) for item in value)
 
 
-def _count(value: Any) -> int | None:
-    """The number of items of a list, or of names between commas; None for other values."""
+def _count_items(value: Any) -> int | None:
+    """Return the number of list items or comma-separated names, or None for other values."""
     if isinstance(value, list):
         return len(value)
     return value.count(",") + 1 if isinstance(value, str) else None
 
 
 OPERATORS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "is": lambda value, word: passes(word, value),
-    "in": lambda value, wanted: any(value == one and type(value) is type(one) for one in wanted),
+    "is": lambda value, word: evaluate_test(word, value),
+    "in": lambda value, wanted: any(value == item and type(value) is type(item) for item in wanted),
     "in-any-case": lambda value, wanted: isinstance(value, str) and value.lower() in wanted,
     "other-than": lambda value, unwanted: is_given(value) and value not in unwanted,
     "not-in": lambda value, unwanted: value is MISSING or value not in unwanted,
     "absent-or": lambda value, wanted: not is_given(value) or value in wanted,
     "above": lambda value, limit: _is_number(value) and value > limit,
     "below": lambda value, limit: _is_number(value) and value < limit,
-    "containing": _contains,
-    "matching": _matches,
-    "only": lambda value, test: isinstance(value, list) and len(value) == 1 and passes(test, value[0]),
-    "listing": _lists,
-    "more-than": lambda value, limit: (_count(value) or 0) > limit,
-    "naming-more-than": lambda value, known: isinstance(value, dict) and any(name not in known for name in value),
-    "not": lambda value, test: not passes(test, value),
-    "any": lambda value, tests: any(passes(test, value) for test in tests),
-    "all": lambda value, tests: all(passes(test, value) for test in tests),
+    "containing": _has_part,
+    "matching": _is_match,
+    "only": lambda value, test: isinstance(value, list) and len(value) == 1 and evaluate_test(test, value[0]),
+    "listing": _has_item_ending,
+    "more-than": lambda value, limit: (_count_items(value) or 0) > limit,
+    "naming-more-than": lambda value, names: isinstance(value, dict) and any(name not in names for name in value),
+    "not": lambda value, test: not evaluate_test(test, value),
+    "any": lambda value, tests: any(evaluate_test(test, value) for test in tests),
+    "all": lambda value, tests: all(evaluate_test(test, value) for test in tests),
 }
 
 
@@ -114,12 +114,12 @@ def _is_above(value: Any, other: Any) -> bool:
     return _is_number(value) and _is_number(other) and bool(value > other)
 
 
-def _is_no_multiple(value: Any, other: Any) -> bool:
+def _is_not_multiple(value: Any, other: Any) -> bool:
     return _is_number(value) and _is_number(other) and other > 0 and bool(value % other)
 
 
-def _counts_differ(value: Any, other: Any) -> bool:
-    counts = _count(value), _count(other)
+def _has_different_count(value: Any, other: Any) -> bool:
+    counts = _count_items(value), _count_items(other)
     return None not in counts and counts[0] != counts[1]
 
 
@@ -127,6 +127,6 @@ RELATIONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "above": _is_above,
     "below": lambda value, other: _is_above(other, value),
     "differs-from": lambda value, other: is_given(value) and is_given(other) and value != other,
-    "not-a-multiple-of": _is_no_multiple,
-    "not-as-many-as": _counts_differ,
+    "not-a-multiple-of": _is_not_multiple,
+    "not-as-many-as": _has_different_count,
 }

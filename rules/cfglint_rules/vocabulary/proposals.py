@@ -1,153 +1,180 @@
-"""What an unknown key was probably meant to be, and whether that is beyond doubt."""
+"""Proposals for unknown keys: find the setting that was probably intended, and whether that is certain."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-from cfglint_rules.vocabulary.survey import KeyOccurrence, context, keys_of, target
+from cfglint_rules.vocabulary.survey import KeyOccurrence, get_checked_keys, get_context, get_target_release
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from cfglint_schemas.fact import Fact
+    from cfglint_schemas.fact import KeyFact
     from cfglint_schemas.status import Context
     from cfglint_schemas.vocabulary import Vocabulary
 
 IsSure = Callable[[str, str, bool], bool]
-"""Whether a likely slip is one: a name, what it may be meant to be, and whether their likeness makes it sure."""
+"""Decides whether a probable typo is certain, given a name, its proposed correction, and whether their similarity
+suffices.
+"""
 
-# difflib's ratio from which a name is a slip of another, and by how much the next best must be worse; the ratio from
-# which that holds of a single word, and the letters up to which a word is short.
-_SLIP: Final = 0.85
-_MARGIN: Final = 0.04
-_WORD: Final = 0.75
-_SHORT: Final = 4
+# Thresholds of difflib's ratio: minimum for a typo in a name, minimum lead over the next best, minimum for a typo in a
+# single word. `_MAX_SHORT_LENGTH` is the length up to which a word is short.
+_MIN_NAME_SIMILARITY: Final = 0.85
+_MIN_LEAD: Final = 0.04
+_MIN_WORD_SIMILARITY: Final = 0.75
+_MAX_SHORT_LENGTH: Final = 4
 
 
 class Proposal(Frozen):
-    """A setting that the target release has."""
+    """A setting of the target release that may be the intended one."""
 
     route: Route
-    sure: bool
-    """A clear slip, or another framework's word for the same thing."""
-    same: bool = True
-    """It has the same words, but for slips. A name with a further word means something else, and no fix writes it."""
+    is_sure: bool
+    """True for a clear typo, or another framework's word for the same setting."""
+    has_same_words: bool = True
+    """True if it has the same words, apart from typos. A name with another word is a different setting, and no fix
+    writes it.
+    """
 
 
-def proposals(sighting: KeyOccurrence) -> list[Proposal]:
-    """The settings that an unknown key may have been meant to be, the likeliest first."""
-    config, keys = sighting.config, keys_of(sighting.config)
+def list_proposals(occurrence: KeyOccurrence) -> list[Proposal]:
+    """Return the settings that may be intended by an unknown key, the most likely first."""
+    config, keys = occurrence.config, get_checked_keys(occurrence.config)
     if keys is None:
         return []
-    known, release, told = keys.vocabulary_of(config), target(config).release, context(config)
-    word = keys.words.same.get(_dotted(sighting.route))
+    vocabulary, release, key_context = (
+        keys.get_vocabulary(config),
+        get_target_release(config).release,
+        get_context(config),
+    )
+    word = keys.words.same.get(_format_route(occurrence.route))
     if word is not None:
         route: Route = tuple(word.split("."))
-        fact = known.fact(route, release, told)
-        if fact is not None and fact.status().kind == "present" and not fact.deprecated:
+        fact = vocabulary.find_fact(route, release, key_context)
+        if fact is not None and fact.resolve_status().kind == "present" and not fact.is_deprecated:
             return [Proposal(route, True)]
-    if advice(sighting) is not None:
+    if find_advice(occurrence) is not None:
         return []
-    return likely(known, sighting.route, release, told, keys.is_sure)
+    return find_proposals(vocabulary, occurrence.route, release, key_context, keys.is_confident)
 
 
-def likely(known: Vocabulary, route: Route, release: str, told: Context, is_sure: IsSure) -> list[Proposal]:
-    """The settings of a vocabulary that an unknown one may have been meant to be, the likeliest first."""
-    from cfglint_schemas.matches import closest
+def find_proposals(
+    vocabulary: Vocabulary, route: Route, release: str, key_context: Context, is_sure: IsSure
+) -> list[Proposal]:
+    """Return the settings of a vocabulary that may be intended by an unknown name, the most likely first."""
+    from cfglint_schemas.matches import find_closest
 
-    wanted = str(route[-1])
-    found = [
+    name = str(route[-1])
+    matches = [
         match
-        for match in closest(known, route, release, told)
-        if match.how != "similar" or has_same_words(_own(wanted), _own(str(match.route[-1]))) is not False
+        for match in find_closest(vocabulary, route, release, key_context)
+        if match.reason != "similar"
+        or has_same_words(_strip_group(name), _strip_group(str(match.route[-1]))) is not False
     ]
-    found = [match for match in found if not _is_leaving(known.fact(match.route, release, told))]
-    if not found:
+    matches = [
+        match for match in matches if not _is_deprecated(vocabulary.find_fact(match.route, release, key_context))
+    ]
+    if not matches:
         return []
-    likeness = [_likeness(wanted, str(match.route[-1])) for match in found]
-    alike = likeness[0] >= _SLIP and all(likeness[0] - other >= _MARGIN for other in likeness[1:])
-    sure = found[0].how in ("spelling", "dotted", "words") or (found[0].how == "similar" and alike)
-    sure = is_sure(wanted, str(found[0].route[-1]), sure)
-    same = [match.how != "similar" or _is_same(is_sure, wanted, str(match.route[-1])) for match in found]
-    return [Proposal(match.route, sure and one and match is found[0], one) for match, one in zip(found, same)]
+    similarities = [_compute_similarity(name, str(match.route[-1])) for match in matches]
+    is_similar = similarities[0] >= _MIN_NAME_SIMILARITY and all(
+        similarities[0] - other >= _MIN_LEAD for other in similarities[1:]
+    )
+    is_certain = matches[0].reason in ("spelling", "dotted", "words") or (matches[0].reason == "similar" and is_similar)
+    is_certain = is_sure(name, str(matches[0].route[-1]), is_certain)
+    have_same_words = [
+        match.reason != "similar" or _is_same_setting(is_sure, name, str(match.route[-1])) for match in matches
+    ]
+    return [
+        Proposal(match.route, is_certain and has_words and match is matches[0], has_words)
+        for match, has_words in zip(matches, have_same_words)
+    ]
 
 
-def _is_leaving(fact: Fact | None) -> bool:
-    return fact is not None and fact.deprecated
+def _is_deprecated(fact: KeyFact | None) -> bool:
+    return fact is not None and fact.is_deprecated
 
 
-def _is_same(is_sure: IsSure, wanted: str, other: str) -> bool:
-    """Whether two names have the same words, and are in groups that mean the same."""
-    return has_same_words(_own(wanted), _own(other)) is True and is_sure(wanted, other, True)
+def _is_same_setting(is_sure: IsSure, name: str, other: str) -> bool:
+    """Return whether two names have the same words, and their groups have the same meaning."""
+    return has_same_words(_strip_group(name), _strip_group(other)) is True and is_sure(name, other, True)
 
 
-def _own(name: str) -> str:
-    """A flag without the group that it is in."""
+def _strip_group(name: str) -> str:
+    """Return a flag without its group."""
     return name.rpartition(".")[2]
 
 
-def has_same_words(one: str, other: str) -> bool | None:
-    """Whether two names consist of the same words in the same order, but for slips; None where one has further words.
+def has_same_words(name: str, other: str) -> bool | None:
+    """Return whether two names have the same words in order, apart from typos; None if one only has additional words.
 
     >>> has_same_words("lr_warmup_steps", "lr_warmup_ratio"), has_same_words("batch_size", "eval_batch_size")
     (False, None)
     """
-    words, others = _words(one), _words(other)
+    words, others = _split_words(name), _split_words(other)
     if len(words) == len(others):
-        return all(map(_is_slip, words, others))
-    whole, rest = sorted((words, others), key=len, reverse=True)
-    if _is_letter_apart("".join(whole), "".join(rest)):
+        return all(map(_is_typo, words, others))
+    longer, shorter = sorted((words, others), key=len, reverse=True)
+    if _is_letter_apart("".join(longer), "".join(shorter)):
         return True  # one word written as two
-    left = iter(whole)
-    return None if all(any(_is_slip(word, other) for other in left) for word in rest) else False
+    remaining = iter(longer)
+    return None if all(any(_is_typo(word, other) for other in remaining) for word in shorter) else False
 
 
-def _words(name: str) -> list[str]:
+def _split_words(name: str) -> list[str]:
     return [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
 
 
-def _is_slip(word: str, other: str) -> bool:
-    """Whether two words are one: alike, cut short or with a letter doubled, and with the same digits.
+def _is_typo(word: str, other: str) -> bool:
+    """Return whether two words are the same: similar, cut short or with a doubled letter, and with the same digits.
 
-    Short words and those with digits begin alike (`bf16` is no `fp16`); none has something in front (`undesirable`).
+    Short words and those with digits must begin with the same letter (`bf16` is not `fp16`). A word with a prefix is a
+    different one (`undesirable`).
     """
     short, long = sorted((word, other), key=len)
-    digits, others = (re.sub(r"\D", "", one) for one in (word, other))
-    if digits != others or ((len(short) <= _SHORT or digits) and word[0] != other[0]):
+    digits, others = (re.sub(r"\D", "", text) for text in (word, other))
+    if digits != others or ((len(short) <= _MAX_SHORT_LENGTH or digits) and word[0] != other[0]):
         return False
     if len(long) - len(short) > 1 and long.endswith(short):
         return False
-    cut = len(short) > 2 and long.startswith(short)
-    doubled = any(long[at] == long[at - 1] and long[:at] + long[at + 1 :] == short for at in range(1, len(long)))
-    return cut or doubled or _likeness(word, other) >= _WORD
+    is_cut = len(short) > 2 and long.startswith(short)
+    is_letter_doubled = any(
+        long[index] == long[index - 1] and long[:index] + long[index + 1 :] == short for index in range(1, len(long))
+    )
+    return is_cut or is_letter_doubled or _compute_similarity(word, other) >= _MIN_WORD_SIMILARITY
 
 
 def _is_letter_apart(long: str, short: str) -> bool:
-    """Whether one letter more makes one text the other."""
-    return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
+    """Return whether removing one letter makes the longer text equal to the shorter one."""
+    return any(long[:index] + long[index + 1 :] == short for index in range(len(long)))
 
 
-def slip(word: str, words: list[str]) -> str | None:
-    """The one of some words that another is a slip of, if there is exactly one."""
-    ranked = sorted(((_likeness(word, other), other) for other in words), reverse=True)[:2]
-    if not ranked or ranked[0][0] < _SLIP or (len(ranked) > 1 and ranked[0][0] - ranked[1][0] < _MARGIN):
+def correct_word(word: str, words: list[str]) -> str | None:
+    """Return the only word that `word` may be a typo of, or None."""
+    ranked = sorted(((_compute_similarity(word, other), other) for other in words), reverse=True)[:2]
+    if (
+        not ranked
+        or ranked[0][0] < _MIN_NAME_SIMILARITY
+        or (len(ranked) > 1 and ranked[0][0] - ranked[1][0] < _MIN_LEAD)
+    ):
         return None
     return ranked[0][1]
 
 
-def advice(sighting: KeyOccurrence) -> str | None:
-    """What to do instead, where no setting takes the value."""
-    keys = keys_of(sighting.config)
-    return None if keys is None else keys.words.advice.get(_dotted(sighting.route))
+def find_advice(occurrence: KeyOccurrence) -> str | None:
+    """Return the advice for a key that no setting replaces, or None."""
+    keys = get_checked_keys(occurrence.config)
+    return None if keys is None else keys.words.advice.get(_format_route(occurrence.route))
 
 
-def _dotted(route: Route) -> str:
+def _format_route(route: Route) -> str:
     return ".".join("*" if isinstance(part, int) else part for part in route)
 
 
-def _likeness(one: str, other: str) -> float:
+def _compute_similarity(name: str, other: str) -> float:
     from difflib import SequenceMatcher
 
-    return SequenceMatcher(None, one.lstrip("-"), other.lstrip("-")).ratio()
+    return SequenceMatcher(None, name.lstrip("-"), other.lstrip("-")).ratio()

@@ -1,14 +1,16 @@
-"""KEY006 refused-combination: settings that the framework, or what it hands them to, refuses together.
+"""KEY006 refused-combination: the framework, or a library it calls, rejects this combination of settings.
 
 ## What it does
-Checks the configuration against a table of what its framework refuses: its own validators, the assertions that come
-after the model is loaded, and combinations that everybody accepts and that lose the run, such as sharded checkpoints
-that are never written. An entry counts only where each of its settings is known. A setting that
-the launch gives below a section that an OLMo-core script leaves unset is reported, too (`Config.merge`, since 2.5.0).
+Checks the configuration against a table of combinations that the framework rejects. The table covers the framework's
+own validators and assertions that only run after the model is loaded. It also has combinations that nothing rejects but
+that ruin the run, such as sharded checkpoints that are never written. An entry is tested only if all of its settings
+are known.
+
+It also reports launch options below a section that an OLMo-core script leaves unset (`Config.merge`, since 2.5.0).
 
 ## Why is this bad?
-Validators stop the job when it starts, after it has waited for its GPUs. The Trainer's own checks come after the model
-is loaded on every rank, and what is not checked comes after hours.
+Validators stop the job at the start, after it has waited for its GPUs. The Trainer's own checks run after every rank
+has loaded the model. Combinations that nothing checks only surface hours later.
 
 ## Example
     fsdp_version: 2
@@ -19,13 +21,14 @@ is loaded on every rank, and what is not checked comes after hours.
     optimizer: adamw_torch_8bit
 
 ## Fix safety
-Safe where the run could not have got anywhere and the fix takes nothing away from it; unsafe where one of two things
-that were asked for has to go.
+Safe if the run could not have started anyway and the fix removes nothing you asked for. Unsafe if the fix has to drop
+one of two things that you asked for.
 
 ## When it does not apply
-An entry holds from one release to another. Where the newest candidate release is among them but not all are, or where
-the release may be older than the known ones, it is a warning that names the first one. An entry that tests a value
-which is refused by itself (KEY004) is left out: the run does not come that far.
+An entry applies to a range of releases. The finding is a warning that names the first one in two cases: only some
+candidate releases, including the newest, are in the range, or the release may be older than all known ones.
+
+If a value is already invalid by itself (KEY004), the combination is not reported as well.
 
 ## References
 Each entry names its source: `lint/cfglint_train/frameworks/*/refusals.json`.
@@ -37,12 +40,12 @@ import os
 from collections.abc import Collection, Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.clauses import holding, report, said
-from cfglint_rules.vocabulary.launched import given
+from cfglint_rules.vocabulary.clauses import build_report, find_matching_clauses, format_message
+from cfglint_rules.vocabulary.launched import list_launched_settings
 from cfglint_rules.vocabulary.settings import Settings
-from cfglint_rules.vocabulary.survey import keys_of
-from cfglint_rules.vocabulary.table import Clause, table
-from cfglint_rules.vocabulary.wrong_type import unfit_everywhere
+from cfglint_rules.vocabulary.survey import get_checked_keys
+from cfglint_rules.vocabulary.table import Clause, load_table
+from cfglint_rules.vocabulary.wrong_type import find_fatal_settings
 from cfglint_train.documents.document import Route
 from cfglint_train.findings.finding import Report
 from cfglint_train.foundation.typed import Final
@@ -54,54 +57,57 @@ RULE: Final = Rule("KEY006", "refused-combination", "error", fix="safe", refuses
 
 
 def check(run: Run) -> Iterator[Report]:
-    """One report per entry that holds, for every configuration of the run."""
-    for one in given(run.main, "unset"):
+    """Yield a report for every entry that matches, for all configs of the run."""
+    for setting in list_launched_settings(run.main, "unset"):
         yield Report(
-            f"`{one.name}` is given at launch, but {os.path.basename(run.main.document.path)} leaves `{one.unset}` "
-            f"unset: {one.releases.said()}",
-            one.place,
-            one.releases.milder("error"),
-            help=f"set `{one.unset}` in the file, or pass the section as a whole: `--{one.unset}='{{...}}'`",
-            grounds=one.releases.grounds,
+            f"`{setting.name}` is set at launch, but {os.path.basename(run.main.document.path)} leaves "
+            f"`{setting.unset}` "
+            f"unset: {setting.effects.describe()}",
+            setting.place,
+            setting.effects.limit_severity("error"),
+            help=f"set `{setting.unset}` in the file, or pass the section as a whole: `--{setting.unset}='{{...}}'`",
+            grounds=setting.effects.grounds,
         )
     for config in run.configs:
         if not _has_clauses(config):
             continue
         settings = Settings(config, run)
-        held = list(holding(table(config.framework, "refusals"), settings))
-        unfit = config.once(unfit_everywhere) if held else frozenset()
-        for clause, reach in held:
-            found = None if _tests_one(clause, settings, unfit) else report(clause, settings, reach)
-            if found is not None:
-                yield found
+        matching = list(find_matching_clauses(load_table(config.framework, "refusals"), settings))
+        unfit = config.compute_once(find_fatal_settings) if matching else frozenset()
+        for clause, scope in matching:
+            clause_report = (
+                None if _is_testing_unfit(clause, settings, unfit) else build_report(clause, settings, scope)
+            )
+            if clause_report is not None:
+                yield clause_report
 
 
-def _tests_one(clause: Clause, settings: Settings, unfit: Collection[Route]) -> bool:
-    """Whether a clause tests the value of one of some settings."""
-    return bool(unfit) and any(settings.route(name) in unfit for name in clause.when if not name.startswith("@"))
+def _is_testing_unfit(clause: Clause, settings: Settings, unfit: Collection[Route]) -> bool:
+    """Return whether a clause tests one of the settings with an invalid value."""
+    return bool(unfit) and any(settings.find_route(name) in unfit for name in clause.when if not name.startswith("@"))
 
 
-def stopping(run: Run) -> Iterator[str]:
-    """The names of the entries that stop a run, each with the framework whose they are."""
+def list_stopping_entries(run: Run) -> Iterator[str]:
+    """Yield the names of the entries that stop a run, each with its framework."""
     for config in run.configs:
         if _has_clauses(config):
-            for clause, reach in holding(table(config.framework, "refusals"), Settings(config, run)):
-                if clause.severity == reach.gravest == "error":
+            for clause, scope in find_matching_clauses(load_table(config.framework, "refusals"), Settings(config, run)):
+                if clause.severity == scope.max_severity == "error":
                     yield f"{config.framework}: {clause.name}"
 
 
 def refused(config: Config) -> Iterator[str]:
-    """The entries that stop the framework, as far as one file shows."""
+    """Yield the messages of the entries that stop the framework, as far as one file shows."""
     if not _has_clauses(config):
         return
     settings = Settings(config)
-    for clause, _ in holding(table(config.framework, "refusals"), settings):
+    for clause, _ in find_matching_clauses(load_table(config.framework, "refusals"), settings):
         if clause.severity == "error":
-            yield said(clause, settings)
+            yield format_message(clause, settings)
 
 
 def _has_clauses(config: Config) -> bool:
-    """Whether there are clauses for the framework, and its keys, where it has a vocabulary of them, are checked."""
-    if not table(config.framework, "refusals").rows:
+    """Return whether the framework has clauses, and its keys (if it has a vocabulary) are checked."""
+    if not load_table(config.framework, "refusals").rows:
         return False
-    return frameworks.keys_of(config) is None or keys_of(config) is not None
+    return frameworks.get_keys(config) is None or get_checked_keys(config) is not None

@@ -1,18 +1,24 @@
-"""KEY002 removed-key: a key that the framework has in other releases, but not in the target release.
+"""KEY002 removed-key: other releases of the framework have this key, but the target release does not.
 
 ## What it does
-Reports keys that were removed or renamed before the target release, and those that came after it, with the release
-that made the difference and what becomes of the old name: refused, dropped, or still mapped to the new one. Keys that
-still work, or that one of the releases in question still takes, are listed once per file. Keys that no release takes
-together are reported once, with the release that takes most of them; a warning where the source between two releases
-may take them. An OpenRLHF script without a stated release is reported once where newer releases would refuse it: a
-warning where a fresh installation gets such a release and all of its flags are in sight. Keywords that only older
-trainers of TRL took (`tokenizer`,
-`max_seq_length`) are reported as well, and keywords of `LoraConfig` that the pinned PEFT does not have yet; so are
-settings behind LLaMA-Factory's file, which it refuses up to 0.9.2.
+Reports keys that were removed or renamed before the target release, and keys that were added after it. The message
+names the release that changed the key and what happens to the old name: it is refused, dropped, or still mapped to the
+new one.
+
+- Keys that still work, or that a candidate release still accepts, are listed once per file.
+- Keys that no single release accepts together are reported once, with the release that accepts most of them. If the
+  source between two consecutive releases may accept all of them, it is a warning.
+- An OpenRLHF script without a stated release is reported once if newer releases would reject it. It is a warning if a
+  fresh installation gets such a release and all flags are visible.
+
+These are reported as well:
+
+- keywords that only older TRL trainers accepted (`tokenizer`, `max_seq_length`)
+- keywords of `LoraConfig` that the pinned PEFT does not have yet
+- settings after a LLaMA-Factory file, which LLaMA-Factory rejects up to 0.9.2
 
 ## Why is this bad?
-A renamed key is either refused at launch or, in axolotl, silently ignored, and the run goes on with the
+The framework rejects a renamed key at launch. axolotl may silently ignore it instead, and the run continues with the
 default.
 
 ## Example
@@ -25,17 +31,24 @@ default.
       reshard_after_forward: false
 
 ## Fix safety
-A rename is safe where every release in question has the new name for the old one: value and comment stay. Several new
-names each take the value, old values are translated, and OpenRLHF's prompt and generation lengths are added up to the
-total that 0.9.8 asks for. A keyword of a trainer moves to the call that takes it where its value is written there. A
-flag whose meaning is the default now is removed. Deleting a key that has no successor is unsafe, and so is axolotl's
-way from FSDP1 to FSDP2, which keeps weights and optimizer states in 16 bits where FSDP1 had 32.
+A rename is safe if every candidate release replaced the old name with the new one. The value and its comment stay. The
+fix also handles these cases:
+
+- If one key became several, each of them gets the value.
+- Old values are translated.
+- OpenRLHF's prompt and generation lengths are added up, because 0.9.8 expects the total.
+- A keyword of a trainer moves to the call that accepts it, if its value is written there.
+- A flag that is now the default is removed.
+
+Deleting a key without a replacement is unsafe. So is the move from FSDP1 to FSDP2 in axolotl: FSDP2 keeps weights and
+optimizer states in 16 bits, FSDP1 in 32.
 
 ## When it does not apply
-State the release that runs the configuration (`# cfglint: axolotl=0.18.0`). Without one every candidate release counts
-(docs/releases.md): a key that the newest takes is information, and one that only older releases take is a warning, with
-the release that made the difference. Keys of transformers in LLaMA-Factory's files are checked against every
-transformers that its releases allow.
+State the release that runs the configuration (`# cfglint: axolotl=0.18.0`). Without it, every candidate release counts
+(docs/releases.md). A key that the newest release accepts is then an info. A key that only older releases accept is a
+warning that names the release that changed it.
+
+In LLaMA-Factory files, keys of transformers are checked against every transformers release that LLaMA-Factory allows.
 
 ## References
 docs/schemas.md; axolotl 0.21.0 `utils/schemas/validation.py` (check_fsdp_version); OpenRLHF commit ed62d0e2.
@@ -47,31 +60,44 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.clauses import dotted, refusals_of
-from cfglint_rules.vocabulary.effect_by_release import FINE, everywhere, fact_at, grounds, window_of
-from cfglint_rules.vocabulary.handed import gone as handed
-from cfglint_rules.vocabulary.launched import Given, given
-from cfglint_rules.vocabulary.renames import may_move, moved
-from cfglint_rules.vocabulary.survey import REFUSED, KeyOccurrence, context, keys_of, target, vocabulary
-from cfglint_rules.vocabulary.values import fits, shown
-from cfglint_rules.vocabulary.verdicts import Verdict, package_beside, verdicts
-from cfglint_schemas.status import Status, parts_of
+from cfglint_rules.vocabulary.clauses import find_refused_keys, get_dotted_name
+from cfglint_rules.vocabulary.effect_by_release import (
+    ACCEPTED,
+    build_release_grounds,
+    find_candidate_releases,
+    find_fact,
+    is_true_for_all_releases,
+)
+from cfglint_rules.vocabulary.handed import report_removed as handed
+from cfglint_rules.vocabulary.launched import LaunchedSetting, list_launched_settings
+from cfglint_rules.vocabulary.renames import can_move, move_key
+from cfglint_rules.vocabulary.survey import (
+    REFUSED,
+    KeyOccurrence,
+    get_checked_keys,
+    get_context,
+    get_target_release,
+    get_vocabulary,
+)
+from cfglint_rules.vocabulary.values import format_value, is_accepted
+from cfglint_rules.vocabulary.verdicts import Verdict, get_secondary_package, list_verdicts
+from cfglint_schemas.status import Status, split_route
 from cfglint_train.documents.document import MISSING, Change, Delete, Route, Set, Unknown
 from cfglint_train.findings.finding import APPLICABILITIES, SEVERITIES, Fix, Related, Report, Severity
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import load
 from cfglint_train.frameworks.key_usage import KeyUse
-from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.certainty import Ground
 from cfglint_train.plan.origin import Place
-from cfglint_train.plan.releases import Best
+from cfglint_train.plan.releases import BestRelease
 
 RULE: Final = Rule("KEY002", "removed-key", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
-_LISTED: Final = 3
-"""Keys that one message names."""
+_MAX_LISTED_KEYS: Final = 3
+"""Keys that one message lists."""
 
-_OUTCOMES: Final = {
+_EFFECT_PHRASES: Final = {
     "dropped": "it is silently ignored",
     "warning": "it is ignored with a warning",
     "error": "it is refused",
@@ -80,302 +106,371 @@ _OUTCOMES: Final = {
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report for keys that no release takes together, one per key that is lost, one for those out of date; none
-    where a fork may be in use.
+    """Yield the reports on keys of other releases; none if a fork may be in use.
+
+    One report for keys that no release accepts together, one per lost key, and one for all keys that are out of date.
     """
     if config.evidence.fork is not None:
         return
-    for one in given(config, "gone"):
-        yield _launched(config, one)
+    for setting in list_launched_settings(config, "gone"):
+        yield _report_launched(config, setting)
     yield from handed(config)
-    keys = keys_of(config)
+    keys = get_checked_keys(config)
     if keys is None:
         return
-    outdated = keys.outdated(config)
+    outdated = keys.report_outdated(config)
     if outdated is not None:
         yield Report(outdated.message, outdated.place, outdated.severity, help=outdated.help, grounds=outdated.grounds)
-    best = window_of(config).best
-    if best is not None:
-        yield _torn(config, best)
-    fresh = config.once(_refused_freshly)
-    dated, refused = [], refusals_of(config, (gone.sighting for gone in verdicts(config, "gone")))
-    for gone in verdicts(config, "gone"):
-        report = _report(gone)
-        if not gone.outcome.agreed and gone.sighting.route in fresh:
+    best_candidate = find_candidate_releases(config).best
+    if best_candidate is not None:
+        yield _report_torn(config, best_candidate)
+    refused_by_fresh = config.compute_once(_find_refused_by_fresh)
+    outdated_reports, refused = (
+        [],
+        find_refused_keys(config, (verdict.occurrence for verdict in list_verdicts(config, "gone"))),
+    )
+    for verdict in list_verdicts(config, "gone"):
+        report = _build_report(verdict)
+        if not verdict.outcome.is_uniform and verdict.occurrence.route in refused_by_fresh:
             report = report._replace(severity="info")
-        if gone.outcome.agreed and report.severity != "info":
+        if verdict.outcome.is_uniform and report.severity != "info":
             yield report
-        elif (best is None or gone.outcome.agreed) and dotted(gone.sighting) not in refused:
-            dated.append(report)
+        elif (best_candidate is None or verdict.outcome.is_uniform) and get_dotted_name(
+            verdict.occurrence
+        ) not in refused:
+            outdated_reports.append(report)
     for severity in SEVERITIES:
-        alike = [report for report in dated if report.severity == severity]
-        if alike:
-            yield _folded(alike)
+        same_severity = [report for report in outdated_reports if report.severity == severity]
+        if same_severity:
+            yield _merge_reports(same_severity)
 
 
-def _launched(config: Config, one: Given) -> Report:
-    """A setting of a launch that the release which counts does not have."""
-    held, status = target(config), one.status
+def _report_launched(config: Config, setting: LaunchedSetting) -> Report:
+    """Return the report on a launch setting that the effective release lacks."""
+    target_release, status = get_target_release(config), setting.status
     since = f" {status.since}" if status is not None and status.since else ""
-    ahead = status is not None and status.kind == "not yet"
-    to = () if status is None else status.to
-    renamed = len(to) == 1 and "." not in to[0]  # with a dot it is another class's
-    became = f"was renamed to `{to[0]}`" if renamed else "was removed"
-    why = f"needs {held.title}{since}, not {held.release}" if ahead else f"{became} in {held.title}{since}"
+    is_too_new = status is not None and status.kind == "not yet"
+    new_names = () if status is None else status.new_names
+    is_renamed = len(new_names) == 1 and "." not in new_names[0]  # a dotted name belongs to another class
+    change = f"was renamed to `{new_names[0]}`" if is_renamed else "was removed"
+    reason = (
+        f"needs {target_release.title}{since}, not {target_release.release}"
+        if is_too_new
+        else f"{change} in {target_release.title}{since}"
+    )
     return Report(
-        f"`{one.name}` {why}: {one.releases.said()}",
-        one.place,
-        one.releases.milder("error"),
-        grounds=one.releases.grounds,
+        f"`{setting.name}` {reason}: {setting.effects.describe()}",
+        setting.place,
+        setting.effects.limit_severity("error"),
+        grounds=setting.effects.grounds,
     )
 
 
-def _refused_freshly(config: Config) -> frozenset[Route]:
-    """The keys that stop what a fresh installation gets: REL002 reports them."""
-    keys, package = keys_of(config), load(config.framework).listed.package
-    newest = config.releases.fresh.get(package)
-    found = None if keys is None or newest is None else keys.told(config.document, config.root, newest)
-    return frozenset(() if found is None else (one.route for one in found.refused))
+def _find_refused_by_fresh(config: Config) -> frozenset[Route]:
+    """Return the keys that stop the release of a fresh installation; REL002 reports them."""
+    keys, package = get_checked_keys(config), load(config.framework).manifest.package
+    newest = config.releases.fresh_releases.get(package)
+    hint = None if keys is None or newest is None else keys.infer_release(config.document, config.root, newest)
+    return frozenset(() if hint is None else (use.route for use in hint.refused_keys))
 
 
 def refused(config: Config) -> Iterator[str]:
-    """The keys that stop the framework."""
-    for gone in verdicts(config, "gone") if config.evidence.fork is None else ():
-        if gone.outcome.effects == {REFUSED}:
-            yield f"{target(config).name} has no `{gone.sighting.name}`"
+    """Yield the messages for keys that stop the framework."""
+    for verdict in list_verdicts(config, "gone") if config.evidence.fork is None else ():
+        if verdict.outcome.effects == {REFUSED}:
+            yield f"{get_target_release(config).name} has no `{verdict.occurrence.name}`"
 
 
-def _torn(config: Config, best: Best) -> Report:
-    """Keys that no release takes together: one that the best release lacks, and one that keeps others from being it."""
-    keys, window = keys_of(config), window_of(config)
+def _report_torn(config: Config, best: BestRelease) -> Report:
+    """Return the report on keys that no release accepts together.
+
+    It points at a key that the best release lacks, and at one that rules out the other releases.
+    """
+    keys, candidates = get_checked_keys(config), find_candidate_releases(config)
     assert keys is not None
-    uses = [use for use in keys.in_use(config.document, config.root) if use.entry is not None]
-    lacking = [use for use in uses if not use.takes(best.release) and any(map(use.takes, window.releases))]
-    pairs = ((one, other) for one in lacking for other in uses if other.takes(best.release))
-    releases = window.releases
-    apart = [pair for pair in pairs if not any(all(use.takes(at) for use in pair) for at in releases)]
-    far = (pair for pair in apart if _between(*pair, releases) is None)
-    lost, rival = next(far, apart[0] if apart else (lacking[0], None))
-    assert lost.entry is not None
+    uses = [use for use in keys.find_used_keys(config.document, config.root) if use.entry is not None]
+    lost_uses = [
+        use
+        for use in uses
+        if not use.is_accepted_by(best.release) and any(map(use.is_accepted_by, candidates.releases))
+    ]
+    pairs = ((key_use, other) for key_use in lost_uses for other in uses if other.is_accepted_by(best.release))
+    releases = candidates.releases
+    conflicting = [
+        pair for pair in pairs if not any(all(use.is_accepted_by(release) for use in pair) for release in releases)
+    ]
+    distant = (pair for pair in conflicting if _find_neighbours(*pair, releases) is None)
+    lost_use, rival = next(distant, conflicting[0] if conflicting else (lost_uses[0], None))
+    assert lost_use.entry is not None
     related: tuple[Related, ...] = ()
     names = "all keys of this file"
     if rival is not None and rival.entry is not None:
-        names = f"`{spelled(lost.route)}` and `{spelled(rival.route)}` together"
-        related = (Related(Place(config.document, rival.entry.key.span), f"`{spelled(rival.route)}` is here"),)
-    between = None if rival is None else _between(lost, rival, releases)
+        names = f"`{format_route(lost_use.route)}` and `{format_route(rival.route)}` together"
+        related = (Related(Place(config.document, rival.entry.key.span), f"`{format_route(rival.route)}` is here"),)
+    neighbours = None if rival is None else _find_neighbours(lost_use, rival, releases)
     unreleased: tuple[Ground, ...] = ()
-    if between is not None:
-        note = f"a release of {target(config).title}: its source between {' and '.join(between)} may take both"
-        unreleased = (Ground(f"release:{window.package}", best.release, "assumed", note),)
-    effect = keys.effect(REFUSED, lost.route, config.get(*lost.route), config, best.release)
+    if neighbours is not None:
+        between = " and ".join(neighbours)
+        note = f"a release of {get_target_release(config).title}: its source between {between} may take both"
+        unreleased = (Ground(f"release:{candidates.package}", best.release, "assumed", note),)
+    effect = keys.determine_effect(REFUSED, lost_use.route, config.get(*lost_use.route), config, best.release)
     return Report(
-        f"no {target(config).title} release takes {names}; {best.release} takes {best.taken} of {best.given}",
-        Place(config.document, lost.entry.key.span),
+        f"no {get_target_release(config).title} release accepts {names}; {best.release} accepts "
+        f"{best.accepted_keys} of {best.used_keys}",
+        Place(config.document, lost_use.entry.key.span),
         "error" if effect == REFUSED else "warning",
         related=related,
-        help=f"keep the names of one release, and set it: `{keys.listed.package}={best.release}`",
-        grounds=(*grounds(window, agreed=True), *unreleased),
+        help=f"use the names of one release, and set it: `{keys.manifest.package}={best.release}`",
+        grounds=(*build_release_grounds(candidates, is_uniform=True), *unreleased),
     )
 
 
-def _between(one: KeyUse, other: KeyUse, releases: tuple[str, ...]) -> tuple[str, str] | None:
-    """Two neighbouring releases of which each takes another one of two keys; None where there are none."""
+def _find_neighbours(use: KeyUse, other: KeyUse, releases: tuple[str, ...]) -> tuple[str, str] | None:
+    """Return two neighbouring releases that each accept a different one of two keys, or None."""
     for before, after in pairwise(releases):
-        if (one.takes(before) and other.takes(after)) or (other.takes(before) and one.takes(after)):
+        if (use.is_accepted_by(before) and other.is_accepted_by(after)) or (
+            other.is_accepted_by(before) and use.is_accepted_by(after)
+        ):
             return before, after
     return None
 
 
-def _folded(reports: list[Report]) -> Report:
-    """Keys of other releases as one finding."""
+def _merge_reports(reports: list[Report]) -> Report:
+    """Return one report for all keys of other releases."""
     first, *others = reports
     if not others:
         return first
-    listed = "; ".join(report.message for report in reports[:_LISTED])
-    more = f"; and {len(reports) - _LISTED} more" if len(reports) > _LISTED else ""
+    listed = "; ".join(report.message for report in reports[:_MAX_LISTED_KEYS])
+    more = f"; and {len(reports) - _MAX_LISTED_KEYS} more" if len(reports) > _MAX_LISTED_KEYS else ""
     fixes = [report.fix for report in reports if report.fix is not None]
     related = tuple(Related(report.place, report.message) for report in others)
     return first._replace(
-        message=f"{len(reports)} keys are of other releases: {listed}{more}",
+        message=f"{len(reports)} keys belong to other releases: {listed}{more}",
         related=related,
-        fix=_joined(fixes),
+        fix=_join_fixes(fixes),
         grounds=next((report.grounds for report in reports if not _is_certain(report.grounds)), first.grounds),
     )
 
 
-def _joined(fixes: list[Fix]) -> Fix | None:
-    """The fixes that are safe whatever the release as one; all of them where there is none."""
+def _join_fixes(fixes: list[Fix]) -> Fix | None:
+    """Return the fixes that are safe for any release as one fix; if there are none, all fixes."""
     joined = [fix for fix in fixes if fix.applicability == "safe" and _is_certain(fix.grounds)] or fixes
     if not joined:
         return None
     changes = tuple(change for fix in joined for _, changed in fix.keys for change in changed)
     message = "; ".join(fix.message for fix in joined)
     mildest = max((fix.applicability for fix in joined), key=APPLICABILITIES.index)
-    on = next((fix.grounds for fix in joined if not _is_certain(fix.grounds)), joined[0].grounds)
-    return Fix(mildest, message, keys=((joined[0].keys[0][0], changes),), grounds=on)
+    all_grounds = next((fix.grounds for fix in joined if not _is_certain(fix.grounds)), joined[0].grounds)
+    return Fix(mildest, message, keys=((joined[0].keys[0][0], changes),), grounds=all_grounds)
 
 
-def _is_certain(on: tuple[Ground, ...]) -> bool:
-    return all(ground.grade != "assumed" for ground in on)
+def _is_certain(all_grounds: tuple[Ground, ...]) -> bool:
+    return all(ground.grade != "assumed" for ground in all_grounds)
 
 
-def _report(gone: Verdict) -> Report:
-    sighting, status, outcome = gone.sighting, gone.status, gone.outcome
-    keys, effect = keys_of(sighting.config), gone.effect
+def _build_report(verdict: Verdict) -> Report:
+    occurrence, status, outcome = verdict.occurrence, verdict.status, verdict.outcome
+    keys, effect = get_checked_keys(occurrence.config), verdict.effect
     severity: Severity = {"error": "error", "mapped": "info"}.get(effect, "warning")  # type: ignore[assignment]
-    if effect == "dropped" and (sighting.value is False or sighting.value in ("", [], {})):
+    if effect == "dropped" and (occurrence.value is False or occurrence.value in ("", [], {})):
         severity = "info"  # nothing is lost
-    fix = _fix(sighting, status)
+    fix = _build_fix(occurrence, status)
     if fix is not None:
-        fix = fix._replace(grounds=grounds(outcome.window, _same_everywhere(sighting, status)))
+        fix = fix._replace(grounds=build_release_grounds(outcome.candidates, _is_same_everywhere(occurrence, status)))
     if fix is not None and status.kind == "removed" and effect == "dropped":
-        fix = fix._replace(inert=True)
-    becomes = _OUTCOMES[effect] if outcome.agreed or FINE in outcome.effects else outcome.said()
+        fix = fix._replace(is_inert=True)
+    effect_text = _EFFECT_PHRASES[effect] if outcome.is_uniform or ACCEPTED in outcome.effects else outcome.describe()
     return Report(
-        f"{_worded(sighting, status)}: {becomes}",
-        sighting.place,
-        outcome.milder(severity),
+        f"{_describe_status(occurrence, status)}: {effect_text}",
+        occurrence.place,
+        outcome.limit_severity(severity),
         fix,
-        help=None if keys is None or sighting.fact is None else keys.words.gone.get(sighting.fact.name),
+        help=None if keys is None or occurrence.fact is None else keys.words.gone.get(occurrence.fact.name),
         grounds=outcome.grounds,
     )
 
 
-def _worded(sighting: KeyOccurrence, status: Status) -> str:
-    fact, held, beside = sighting.fact, target(sighting.config), package_beside(sighting.config)
-    package = beside if beside and fact is not None and fact.package == beside else held.title
+def _describe_status(occurrence: KeyOccurrence, status: Status) -> str:
+    fact, target_release, secondary = (
+        occurrence.fact,
+        get_target_release(occurrence.config),
+        get_secondary_package(occurrence.config),
+    )
+    package = secondary if secondary and fact is not None and fact.package == secondary else target_release.title
     since = f" {status.since}" if status.since else ""
-    name, known = sighting.name, vocabulary(sighting.config)
+    name, framework_vocabulary = occurrence.name, get_vocabulary(occurrence.config)
     if status.kind == "not yet":
-        release = held.release if package == held.title else context(sighting.config).releases.get(package)
+        release = (
+            target_release.release
+            if package == target_release.title
+            else get_context(occurrence.config).releases.get(package)
+        )
         return f"`{name}` needs {package}{since}" + (f", not {release}" if release else "")
-    # What was so before the first release that is known has no known beginning.
-    when = "" if known is None or status.since == known.releases[0] else f" in {package}{since}"
-    if status.kind == "renamed" and status.to:
-        new = " and ".join(f"`{spelled(parts_of(to))}`" for to in status.to)
-        return f"`{name}` was renamed to {new}{when or f' in {package}'}"
-    return f"`{name}` was removed{when or f' from {package}'}"
+    # A change before the first known release has no known date.
+    release_text = (
+        ""
+        if framework_vocabulary is None or status.since == framework_vocabulary.releases[0]
+        else f" in {package}{since}"
+    )
+    if status.kind == "renamed" and status.new_names:
+        new = " and ".join(f"`{format_route(split_route(to))}`" for to in status.new_names)
+        return f"`{name}` was renamed to {new}{release_text or f' in {package}'}"
+    return f"`{name}` was removed{release_text or f' from {package}'}"
 
 
-def _same_everywhere(sighting: KeyOccurrence, status: Status) -> bool:
-    """Whether every candidate release has the new names for the old one, and takes the values."""
+def _is_same_everywhere(occurrence: KeyOccurrence, status: Status) -> bool:
+    """Return whether every candidate release has the new names and accepts the values."""
     if status.kind != "renamed":
-        return everywhere(sighting, lambda release: _is(sighting, status.kind, release))
-    settings = _translated(sighting, status)
-    return settings is not None and everywhere(
-        sighting, lambda release: _renames(sighting, status, release) and _take(sighting, settings, release)
+        return is_true_for_all_releases(occurrence, lambda release: _has_status(occurrence, status.kind, release))
+    settings = _translate_values(occurrence, status)
+    return settings is not None and is_true_for_all_releases(
+        occurrence,
+        lambda release: _has_same_rename(occurrence, status, release) and _is_accepted(occurrence, settings, release),
     )
 
 
-def _is(sighting: KeyOccurrence, kind: str, release: str) -> bool:
-    fact = fact_at(sighting, release)
-    return fact is not None and fact.status().kind == kind
+def _has_status(occurrence: KeyOccurrence, kind: str, release: str) -> bool:
+    fact = find_fact(occurrence, release)
+    return fact is not None and fact.resolve_status().kind == kind
 
 
-def _renames(sighting: KeyOccurrence, status: Status, release: str) -> bool:
-    """Whether the same new names stand for the old one at a release."""
-    fact = fact_at(sighting, release)
-    there = None if fact is None else fact.status()
-    return there is not None and (there.kind, there.to, there.cases) == ("renamed", status.to, status.cases)
+def _has_same_rename(occurrence: KeyOccurrence, status: Status, release: str) -> bool:
+    """Return whether the new names replace the old one at a release."""
+    fact = find_fact(occurrence, release)
+    other_status = None if fact is None else fact.resolve_status()
+    return other_status is not None and (other_status.kind, other_status.new_names, other_status.cases) == (
+        "renamed",
+        status.new_names,
+        status.cases,
+    )
 
 
-def _fix(sighting: KeyOccurrence, status: Status) -> Fix | None:
-    if sighting.overridden or status.kind == "not yet":
+def _build_fix(occurrence: KeyOccurrence, status: Status) -> Fix | None:
+    if occurrence.is_overridden or status.kind == "not yet":
         return None
     if status.kind == "renamed":
-        return _renamed(sighting, status)
-    keys = keys_of(sighting.config)
-    if keys is not None and sighting.route in keys.rewrites:
-        found = keys.rewrites[sighting.route](sighting.config)
-        return None if found is None else _fixed(sighting, found.applicability, found.message, found.changes)
-    return _fixed(sighting, "unsafe", f"remove `{sighting.name}`", [_delete(sighting)])
+        return _build_rename(occurrence, status)
+    keys = get_checked_keys(occurrence.config)
+    if keys is not None and occurrence.route in keys.rewrites:
+        rewrite = keys.rewrites[occurrence.route](occurrence.config)
+        return (
+            None
+            if rewrite is None
+            else _wrap_changes(occurrence, rewrite.applicability, rewrite.message, rewrite.changes)
+        )
+    return _wrap_changes(occurrence, "unsafe", f"remove `{occurrence.name}`", [_build_deletion(occurrence)])
 
 
-def _fixed(sighting: KeyOccurrence, applicability: Any, message: str, changes: Iterable[Change]) -> Fix:
-    return Fix(applicability, message, keys=((sighting.config, tuple(changes)),))
+def _wrap_changes(occurrence: KeyOccurrence, applicability: Any, message: str, changes: Iterable[Change]) -> Fix:
+    return Fix(applicability, message, keys=((occurrence.config, tuple(changes)),))
 
 
-def _delete(sighting: KeyOccurrence) -> Change:
-    return Delete((*sighting.config.root, *sighting.route))
+def _build_deletion(occurrence: KeyOccurrence) -> Change:
+    return Delete((*occurrence.config.root, *occurrence.route))
 
 
-def _renamed(sighting: KeyOccurrence, status: Status) -> Fix | None:
-    """The new names with their values. None where one of them is taken or does not take the value."""
-    config = sighting.config
-    settings = _translated(sighting, status)
+def _build_rename(occurrence: KeyOccurrence, status: Status) -> Fix | None:
+    """Return the fix that writes the new names, or None if one of them is set already or rejects the value."""
+    config = occurrence.config
+    settings = _translate_values(occurrence, status)
     if settings is None:
         return None
     if not settings:
-        return _fixed(sighting, "safe", f"remove `{sighting.name}`, which is the default now", [_delete(sighting)])
-    stated = {name: config.value(*parts_of(name)) for name in settings}
-    if not str(sighting.route[0]).startswith("-") and all(value is not MISSING for value in stated.values()):
-        return _given_already(sighting, settings, stated)
-    beside = {name: value for name, value in status.also.items() if not config.has(*parts_of(name))}
-    if not all(may_move(config, parts_of(name)) for name in settings) or not _take(sighting, {**settings, **beside}):
+        return _wrap_changes(
+            occurrence, "safe", f"remove `{occurrence.name}`, which is the default now", [_build_deletion(occurrence)]
+        )
+    values_in_file = {name: config.get_value(*split_route(name)) for name in settings}
+    if not str(occurrence.route[0]).startswith("-") and all(value is not MISSING for value in values_in_file.values()):
+        return _build_removal(occurrence, settings, values_in_file)
+    additional = {name: value for name, value in status.required_values.items() if not config.has(*split_route(name))}
+    if not all(can_move(config, split_route(name)) for name in settings) or not _is_accepted(
+        occurrence, {**settings, **additional}
+    ):
         return None
     changes: list[Change] = []
     for name, value in settings.items():
-        route = parts_of(name)
-        if changes or (route[:-1] != sighting.route[:-1] and len(settings) > 1):
-            changes.append(Set((*config.root, *route), value, (_own(sighting), str(route[-1]))))
+        route = split_route(name)
+        if changes or (route[:-1] != occurrence.route[:-1] and len(settings) > 1):
+            changes.append(Set((*config.root, *route), value, (_get_last_name(occurrence), str(route[-1]))))
         else:
-            changes += moved(config, sighting.route, route, value)
+            changes += move_key(config, occurrence.route, route, value)
     if len(settings) > 1 and not any(getattr(change, "key", None) for change in changes):
-        changes.insert(0, _delete(sighting))
-    changes += [Set((*config.root, *parts_of(name)), value, (_own(sighting),)) for name, value in beside.items()]
-    written = ", ".join(
-        spelled(parts_of(name))
-        + ("" if value is MISSING else f": {shown(value)}" if status.cases or status.sums else "")
-        for name, value in {**settings, **beside}.items()
+        changes.insert(0, _build_deletion(occurrence))
+    changes += [
+        Set((*config.root, *split_route(name)), value, (_get_last_name(occurrence),))
+        for name, value in additional.items()
+    ]
+    description = ", ".join(
+        format_route(split_route(name))
+        + ("" if value is MISSING else f": {format_value(value)}" if status.cases or status.addends else "")
+        for name, value in {**settings, **additional}.items()
     )
-    return _fixed(sighting, "safe", f"rename {sighting.name} to {written}", changes)
+    return _wrap_changes(occurrence, "safe", f"rename {occurrence.name} to {description}", changes)
 
 
-def _given_already(sighting: KeyOccurrence, settings: Mapping[str, Any], stated: Mapping[str, Any]) -> Fix:
-    """Without the old name, where the new ones are there."""
-    wanted = {name: sighting.value if value is MISSING else value for name, value in settings.items()}
-    named = " and ".join(f"`{spelled(parts_of(name))}`" for name in stated)
-    if wanted == stated:
-        return _fixed(sighting, "safe", f"remove `{sighting.name}`: {named} has the same value", [_delete(sighting)])
-    return _fixed(sighting, "unsafe", f"remove `{sighting.name}`: {named} has another value", [_delete(sighting)])
+def _build_removal(occurrence: KeyOccurrence, settings: Mapping[str, Any], values_in_file: Mapping[str, Any]) -> Fix:
+    """Return the fix that removes the old name if the new ones are already set."""
+    new_values = {name: occurrence.value if value is MISSING else value for name, value in settings.items()}
+    names = " and ".join(f"`{format_route(split_route(name))}`" for name in values_in_file)
+    verb = "has" if len(values_in_file) == 1 else "have"
+    if new_values == values_in_file:
+        return _wrap_changes(
+            occurrence,
+            "safe",
+            f"remove `{occurrence.name}`: {names} {verb} the same value",
+            [_build_deletion(occurrence)],
+        )
+    return _wrap_changes(
+        occurrence, "unsafe", f"remove `{occurrence.name}`: {names} {verb} another value", [_build_deletion(occurrence)]
+    )
 
 
-def _own(sighting: KeyOccurrence) -> str:
-    return str(sighting.route[-1])
+def _get_last_name(occurrence: KeyOccurrence) -> str:
+    return str(occurrence.route[-1])
 
 
-def _translated(sighting: KeyOccurrence, status: Status) -> Mapping[str, Any] | None:
-    """New names and their values: MISSING where the old value stays as it is written. None where it has no meaning."""
-    value = sighting.value
+def _translate_values(occurrence: KeyOccurrence, status: Status) -> Mapping[str, Any] | None:
+    """Return the new names and their values, or None if the old value has no equivalent.
+
+    MISSING means that the old value stays as it is written.
+    """
+    value = occurrence.value
     if status.cases:
-        case = next((one for one in status.cases if one.when == value and type(one.when) is type(value)), None)
-        return None if case is None else case.set
-    if status.sums:
-        keys = keys_of(sighting.config)
-        total = None if keys is None else keys.added(sighting.config, status.sums)
-        return None if total is None else dict.fromkeys(status.to, total)
-    if len(status.to) == 1:
-        return {status.to[0]: MISSING}
+        case = next(
+            (
+                candidate
+                for candidate in status.cases
+                if candidate.old_value == value and type(candidate.old_value) is type(value)
+            ),
+            None,
+        )
+        return None if case is None else case.new_values
+    if status.addends:
+        keys = get_checked_keys(occurrence.config)
+        total = None if keys is None else keys.sum_settings(occurrence.config, status.addends)
+        return None if total is None else dict.fromkeys(status.new_names, total)
+    if len(status.new_names) == 1:
+        return {status.new_names[0]: MISSING}
     if isinstance(value, Unknown) or (isinstance(value, list) and any(isinstance(item, Unknown) for item in value)):
         return None
-    return dict.fromkeys(status.to, value)
+    return dict.fromkeys(status.new_names, value)
 
 
-def _take(sighting: KeyOccurrence, settings: Mapping[str, Any], release: str | None = None) -> bool:
-    """Whether the new names exist at a release (None: the one that counts) and take the values."""
-    config, known = sighting.config, vocabulary(sighting.config)
-    if known is None:
+def _is_accepted(occurrence: KeyOccurrence, settings: Mapping[str, Any], release: str | None = None) -> bool:
+    """Return whether the new names exist at a release (None: the effective one) and accept the values."""
+    config, framework_vocabulary = occurrence.config, get_vocabulary(occurrence.config)
+    if framework_vocabulary is None:
         return False
     loader = load(config.framework).loader
     for name, value in settings.items():
-        route: Route = parts_of(name)
+        route: Route = split_route(name)
         if release is None:
-            fact = known.fact(route, target(config).release, context(config))
+            fact = framework_vocabulary.find_fact(route, get_target_release(config).release, get_context(config))
         else:
-            fact = fact_at(sighting, release, route)
-        wanted = sighting.value if value is MISSING else value
-        if fact is None or fact.status().kind not in ("present", "ignored") or fact.deprecated:
+            fact = find_fact(occurrence, release, route)
+        new_value = occurrence.value if value is MISSING else value
+        if fact is None or fact.resolve_status().kind not in ("present", "ignored") or fact.is_deprecated:
             return False
-        if not fits(fact.schema(), wanted, loader):
+        if not is_accepted(fact.get_schema(), new_value, loader):
             return False
     return True

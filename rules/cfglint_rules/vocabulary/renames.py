@@ -1,33 +1,37 @@
-"""Changes that give a setting another name, and whether that name is free."""
+"""Renames: the changes that give a setting another name, and whether that name is free."""
 
 from __future__ import annotations
 
 from cfglint_train.documents.document import MISSING, Change, Delete, Rename, Route, Set
 from cfglint_train.foundation.typed import Any
-from cfglint_train.frameworks.framework import keys_of
+from cfglint_train.frameworks.framework import get_keys
 from cfglint_train.frameworks.lens import Config
 
 
-def moved(config: Config, old: Route, new: Route, value: Any = MISSING) -> tuple[Change, ...]:
-    """The changes that put a key's value under another name: in place beside its neighbours, else taken out and put in.
+def move_key(config: Config, old: Route, new: Route, value: Any = MISSING) -> tuple[Change, ...]:
+    """Return the changes that move a key's value to another name, in place if both are in one section.
 
-    Routes count from the configuration's root. `value` is the new one; without it the old one stays.
+    Routes are relative to the config's root. `value` is the new value; without it, the old one stays.
     """
-    here, present = (*config.root, *old), config.document.value((*config.root, *old))
-    wanted = present if value is MISSING else value
+    old_route, old_value = (*config.root, *old), config.document.get_value((*config.root, *old))
+    new_value = old_value if value is MISSING else value
     if old[:-1] != new[:-1]:
-        return Delete(here), Set((*config.root, *new), wanted)
-    renamed = Rename(here, str(new[-1]))
-    return (renamed,) if wanted == present and type(wanted) is type(present) else (Set(here, wanted), renamed)
+        return Delete(old_route), Set((*config.root, *new), new_value)
+    rename = Rename(old_route, str(new[-1]))
+    return (
+        (rename,)
+        if new_value == old_value and type(new_value) is type(old_value)
+        else (Set(old_route, new_value), rename)
+    )
 
 
 def is_taken(config: Config, route: Route) -> bool:
-    """Whether a setting is given already, or could not be put where it belongs."""
-    keys = keys_of(config)
-    return keys is not None and keys.is_taken(config, route)
+    """Return whether a setting is given already, or cannot be written in its section."""
+    keys = get_keys(config)
+    return keys is not None and keys.is_occupied(config, route)
 
 
-def may_move(config: Config, route: Route) -> bool:
-    """Whether a key can be renamed to a setting: it is not given, and every setting is in sight."""
-    keys = keys_of(config)
-    return keys is not None and keys.is_complete(config) and not keys.is_taken(config, route)
+def can_move(config: Config, route: Route) -> bool:
+    """Return whether a key can be renamed to a setting: it is not set, and no setting is unseen."""
+    keys = get_keys(config)
+    return keys is not None and keys.is_complete(config) and not keys.is_occupied(config, route)

@@ -1,12 +1,17 @@
-"""The settings of one configuration by the names that clauses call them, and what its run adds.
+"""Settings of a config by the names that clauses use, extended by values from its run.
 
-A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of: `@ranks`, the number of GPUs;
-`@eval_batch`, the sequences of an evaluation step on all of them; `@capability`, the compute capability of the stated
-GPU; `@cuda`, whether that has one; `@host`, the framework of the run's main configuration; `@trainer`, whether that
-runs the Trainer of transformers; `@client_optimizer` and `@client_scheduler`, whether a program of the repository hands
-DeepSpeed one of its own; `@trained`, whether a program that is given the file may train, or none is known; `@names`,
-the frameworks of the companions that it names itself; `@release`, the release that counts for this configuration;
-`@syntax`, that of its file; `@overridden`, the settings that its launch gives.
+A name with `@` is a field of the run's plan (`@parallel.zero_stage`), or one of the following:
+
+- `@ranks`: the number of GPUs
+- `@eval_batch`: the sequences of an evaluation step on all of them
+- `@capability`: the compute capability of the stated GPU; `@cuda`: whether it has one
+- `@host`: the framework of the run's main config; `@trainer`: whether it runs the Trainer of transformers
+- `@client_optimizer`, `@client_scheduler`: whether a program of the repository passes its own to DeepSpeed
+- `@trained`: whether a program that reads the file may train, or none is known
+- `@names`: the frameworks of the companions that the main config names
+- `@release`: the effective release for this config
+- `@syntax`: the syntax of its file
+- `@overridden`: the settings that its launch overrides
 """
 
 from __future__ import annotations
@@ -14,21 +19,21 @@ from __future__ import annotations
 import re
 from collections.abc import Set
 
-from cfglint_rules.vocabulary.survey import context, target
+from cfglint_rules.vocabulary.survey import get_context, get_target_release
 from cfglint_schemas.status import PRESENT
 from cfglint_train.documents.document import MISSING, Route, Unknown
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.lens import Config, spelled
-from cfglint_train.mutations.mutations import mutations_of
-from cfglint_train.plan.fields import named
+from cfglint_train.frameworks.lens import Config, format_route
+from cfglint_train.mutations.mutations import get_mutations
+from cfglint_train.plan.fields import get_field
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Place
 from cfglint_train.runs.run import Run
 
-_CLIENTS: Final = {"@client_optimizer": "optimizer", "@client_scheduler": "scheduler"}
-"""Names to the section of DeepSpeed's file that makes the same."""
-_DERIVED: Final = frozenset(
+_CLIENT_SECTIONS: Final = {"@client_optimizer": "optimizer", "@client_scheduler": "scheduler"}
+"""Name -> section of DeepSpeed's file that configures the same object."""
+_DERIVED_NAMES: Final = frozenset(
     (
         "@ranks",
         "@eval_batch",
@@ -36,7 +41,7 @@ _DERIVED: Final = frozenset(
         "@cuda",
         "@host",
         "@trainer",
-        *_CLIENTS,
+        *_CLIENT_SECTIONS,
         "@trained",
         "@release",
         "@syntax",
@@ -44,111 +49,123 @@ _DERIVED: Final = frozenset(
         "@names",
     )
 )
-"""Names that are neither keys nor fields of the plan."""
+"""Names that are neither keys nor plan fields."""
 
 
 class Settings:
-    """Names are dotted from the root (OpenRLHF: the flag of the newest release); `@` marks what is no key."""
+    """Settings by dotted name from the root (OpenRLHF: flag of the newest release); `@` marks other values."""
 
     __slots__ = ("_given", "_keys", "_values", "config", "run")
 
     def __init__(self, config: Config, run: Run | None = None) -> None:
+        """Read the names of the given settings; values are read on first use."""
         self.config = config
         self.run = run
         self._values: dict[str, Any] = {}
-        self._keys = frameworks.load(config.framework).spellings
-        self._given = self._keys.given(config)
+        self._keys = frameworks.load(config.framework).key_lookup
+        self._given = self._keys.list_given_names(config)
 
-    def value(self, name: str) -> Any:
-        """The plain value; MISSING where it is not given, Unknown where it cannot be determined."""
+    def get_value(self, name: str) -> Any:
+        """Return the plain value, MISSING if it is not given, or Unknown if it cannot be determined."""
         if name not in self._values:
-            self._values[name] = self._value(name)
+            self._values[name] = self._read_value(name)
         return self._values[name]
 
-    def names(self) -> Set[str] | None:
-        """What is given at the top level, sections included; None where more may be given out of sight."""
+    def list_names(self) -> Set[str] | None:
+        """Return the names given at the top level, including sections, or None if unseen flags may add more."""
         return self._given
 
-    def _value(self, name: str) -> Any:
+    def _read_value(self, name: str) -> Any:
         if name == "@release":
-            return target(self.config).release
+            return get_target_release(self.config).release
         if name == "@syntax":
             return self.config.document.syntax
         if name == "@overridden":
-            return [spelled(route) for route in self.config.overrides]
+            return [format_route(route) for route in self.config.overrides]
         if name == "@trained":
-            return _may_train(self.config.evidence.commands)
-        if name in _CLIENTS:
+            return _can_train(self.config.evidence.commands)
+        if name in _CLIENT_SECTIONS:
             is_main = self.run is None or self.run.main is self.config
-            return is_main and mutations_of(self.config).makes(_CLIENTS[name])
+            return is_main and get_mutations(self.config).has_client_object(_CLIENT_SECTIONS[name])
         if name.startswith("@"):
-            return Unknown("the run") if self.run is None else _told(self.run, name)
+            return Unknown("the run") if self.run is None else _read_run_value(self.run, name)
         if self._given is not None and not name.startswith("-") and name.partition(".")[0] not in self._given:
             return MISSING
-        route = self.route(name)
+        route = self.find_route(name)
         if route is None:
             return Unknown("flags out of sight") if self._given is None and name.startswith("-") else MISSING
-        value = self.config.value(*route)
+        value = self.config.get_value(*route)
         if isinstance(value, str) and ("${" in value or value.startswith("{{")):
-            return Unknown(value)  # something else fills it in
-        return _number(value) if isinstance(value, str) and name.startswith("-") else value
+            return Unknown(value)  # filled in elsewhere
+        return _parse_number(value) if isinstance(value, str) and name.startswith("-") else value
 
-    def route(self, name: str) -> Route | None:
-        """Where a setting is given, in one of its spellings."""
-        return self._keys.find(self.config, name)
+    def find_route(self, name: str) -> Route | None:
+        """Return the route at which a setting is given, in any of its spellings, or None."""
+        return self._keys.find_route(self.config, name)
 
-    def home(self, name: str) -> Route:
-        """Where a setting is given, else where it would be."""
-        return self.route(name) or self._keys.home(self.config, name)
+    def find_home(self, name: str) -> Route:
+        """Return the route of a setting, given or not."""
+        return self.find_route(name) or self._keys.choose_route(self.config, name)
 
-    def lacks(self, name: str) -> bool:
-        """Whether a setting is not given, or nothing but a default settles a field of the plan."""
+    def is_missing(self, name: str) -> bool:
+        """Return whether a setting is not given, or a plan field only has its default."""
         if not name.startswith("@"):
-            return self.value(name) is MISSING
-        return name not in _DERIVED and self.place(name) is None
+            return self.get_value(name) is MISSING
+        return name not in _DERIVED_NAMES and self.find_place(name) is None
 
-    def unheard_of(self, name: str) -> bool:
-        """Whether the copy of the framework that is in use has no setting of that name."""
-        known = self.config.evidence.vocabulary
-        if known is None or name.startswith("@"):
+    def is_unknown_to_copy(self, name: str) -> bool:
+        """Return whether the copy of the framework in use has no setting with that name."""
+        vocabulary = self.config.evidence.vocabulary
+        if vocabulary is None or name.startswith("@"):
             return False
-        fact = known.fact(self.home(name), target(self.config).release, context(self.config))
-        return fact is None or fact.status().kind != PRESENT
+        fact = vocabulary.find_fact(
+            self.find_home(name), get_target_release(self.config).release, get_context(self.config)
+        )
+        return fact is None or fact.resolve_status().kind != PRESENT
 
-    def shown(self, name: str) -> str:
-        """A setting as it is spelled here."""
-        return spelled(self.home(name))
+    def format_name(self, name: str) -> str:
+        """Return a setting as the config spells it."""
+        return format_route(self.find_home(name))
 
-    def place(self, name: str) -> Place | None:
-        """The key of a setting that the file gives, the words of a launch that override it, or the place that settles a
-        field of the plan.
+    def find_place(self, name: str) -> Place | None:
+        """Return the place of a setting, or None.
+
+        This is its key, the words of a launch that override it, or the origin of a plan field.
         """
-        if name in _DERIVED:
+        if name in _DERIVED_NAMES:
             return None
         if name.startswith("@"):
-            origin = None if self.run is None else self.run.origin(named(name[1:]))
+            origin = None if self.run is None else self.run.get_origin(get_field(name[1:]))
             return None if origin is None else origin.place
-        route = self.route(name)
-        given = None if route is None else self.config.override(route)
-        if given is not None and (place := self.config.overrides[given].origin.place) is not None:
+        route = self.find_route(name)
+        override_route = None if route is None else self.config.find_override(route)
+        if override_route is not None and (place := self.config.overrides[override_route].origin.place) is not None:
             return place
-        entry = None if route is None else self.config.entry(*route)
+        entry = None if route is None else self.config.get_entry(*route)
         return None if entry is None else Place(self.config.document, entry.key.span)
 
 
-def _may_train(commands: tuple[str, ...]) -> bool:
-    """Whether one of some commands may train; where none is known, something may."""
+def _can_train(commands: tuple[str, ...]) -> bool:
+    """Return whether any of the commands may train; True if none is known."""
     if not commands:
         return True
-    from cfglint_train.frameworks.registry import listed
-    from cfglint_train.launches.entries import Program, trains  # reads bash
+    from cfglint_train.frameworks.registry import list_frameworks
+    from cfglint_train.launches.entries import Program, can_train  # reads bash
 
-    own = re.compile("|".join(rf"(?:{of.trains})(?!\S)" for of in listed().values() if of.trains))
-    return any(own.match(one) or trains(Program(one.split()[0], ".py" in one)) for one in commands)
+    train_command = re.compile(
+        "|".join(
+            rf"(?:{framework.training_pattern})(?!\S)"
+            for framework in list_frameworks().values()
+            if framework.training_pattern
+        )
+    )
+    return any(
+        train_command.match(command) or can_train(Program(command.split()[0], ".py" in command)) for command in commands
+    )
 
 
-def _number(word: str) -> Any:
-    """A word of a command line as the number that it is, if it is one."""
+def _parse_number(word: str) -> Any:
+    """Return a word of a command line as a number if it is one."""
     for kind in (int, float):
         try:
             return kind(word)
@@ -157,47 +174,47 @@ def _number(word: str) -> Any:
     return word
 
 
-# --- what the run knows ----------------------------------------------------------------------------------------------
+# --- values from the run ---------------------------------------------------------------------------------------------
 
 
-def _ranks(run: Run) -> Any:
+def _count_ranks(run: Run) -> Any:
     fields: tuple[Field, ...] = ("launch.nodes", "launch.gpus_per_node")
-    origins = [run.origin(field) for field in fields]
+    origins = [run.get_origin(field) for field in fields]
     if any(origin is None or origin.kind == "assumed" for origin in origins):
         return Unknown("the number of GPUs")
     counts = [run.plan.get(field) for field in fields]
     return counts[0] * counts[1] if all(isinstance(count, int) for count in counts) else Unknown("the number of GPUs")
 
 
-def _eval_batch(run: Run) -> Any:
-    ranks, each = _ranks(run), run.plan.batch.eval_micro
-    return Unknown("the evaluation's batch") if isinstance(ranks, Unknown) or each is None else ranks * each
+def _compute_eval_batch(run: Run) -> Any:
+    ranks, per_rank = _count_ranks(run), run.plan.batch.eval_micro
+    return Unknown("the evaluation's batch") if isinstance(ranks, Unknown) or per_rank is None else ranks * per_rank
 
 
-def _capability(run: Run) -> Any:
-    has = None if run.hardware.gpu_origin.kind == "assumed" else run.hardware.compute_capability
-    return Unknown("the GPU") if has is None else has
+def _get_capability(run: Run) -> Any:
+    capability = None if run.hardware.gpu_origin.kind == "assumed" else run.hardware.compute_capability
+    return Unknown("the GPU") if capability is None else capability
 
 
-def _cuda(run: Run) -> Any:
-    known = run.hardware.gpu is not None and run.hardware.gpu_origin.kind != "assumed"
-    return run.hardware.compute_capability is not None if known else Unknown("the GPU")
+def _has_cuda(run: Run) -> Any:
+    is_known = run.hardware.gpu is not None and run.hardware.gpu_origin.kind != "assumed"
+    return run.hardware.compute_capability is not None if is_known else Unknown("the GPU")
 
 
-def _told(run: Run, name: str) -> Any:
+def _read_run_value(run: Run, name: str) -> Any:
     if name == "@ranks":
-        return _ranks(run)
+        return _count_ranks(run)
     if name == "@eval_batch":
-        return _eval_batch(run)
+        return _compute_eval_batch(run)
     if name == "@capability":
-        return _capability(run)
+        return _get_capability(run)
     if name == "@cuda":
-        return _cuda(run)
+        return _has_cuda(run)
     if name == "@host":
         return run.main.framework
     if name == "@names":
-        return [one.framework for one in run.framework.references(run.main)]
+        return [reference.framework for reference in run.framework.references(run.main)]
     if name == "@trainer":
         return run.framework.traits.runs_trainer
-    value = run.plan.get(named(name[1:]))
+    value = run.plan.get(get_field(name[1:]))
     return Unknown(name[1:]) if value is None else value

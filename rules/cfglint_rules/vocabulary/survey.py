@@ -1,13 +1,13 @@
-"""What a framework's vocabulary says of every key of a configuration: the walk that the KEY rules share.
+"""Survey of a config: look up every key in the framework's vocabulary, for all KEY rules.
 
-A configuration is walked once; what was found stays with it (`Config.once`).
+Each config is walked once, and the result is cached in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_schemas.fact import Fact
+from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import ITEM, Context, Status
 from cfglint_schemas.vocabulary import Vocabulary
 from cfglint_train.documents.document import Entry, Node, Route, Scalar, Sequence, follow
@@ -16,219 +16,228 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.keys import Keys
-from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.frameworks.lens import Config, format_route
 from cfglint_train.plan.origin import Place
 
 REFUSED: Final = "error"
-"""The effect of a key that stops its framework."""
+"""Effect of a key that stops its framework."""
 
 
-class Target(Frozen):
-    """The release that a configuration is checked against."""
+class TargetRelease(Frozen):
+    """Release that a config is checked against."""
 
     title: str
-    """The framework as people call it."""
+    """Display name of the framework."""
     release: str
 
     @property
     def name(self) -> str:
-        """`axolotl 0.21.0`."""
+        """Title and release: `axolotl 0.21.0`."""
         return f"{self.title} {self.release}"
 
 
 class KeyOccurrence(Frozen):
-    """One key of a configuration, and what its vocabulary has on it at the target release."""
+    """A key of a config, with its fact at the target release."""
 
     config: Config
     route: Route
-    """Below the configuration's root, as spelled."""
+    """Route from the config's root, as spelled."""
     entry: Entry
-    fact: Fact | None
-    """None where no release has the name at that place."""
+    fact: KeyFact | None
+    """None if no release has the name at that place."""
     status: Status | None
-    """What the key is at the target release; None where no release has it."""
+    """Status at the target release, or None if no release has the key."""
     parent: Route
-    """The route of the mapping that it is in, with `*` for the indices of lists."""
+    """Route of the enclosing mapping, with `*` for list indices."""
 
     @property
     def name(self) -> str:
-        """The key as messages show it."""
-        return spelled(self.route)
+        """Key as messages show it."""
+        return format_route(self.route)
 
     @property
     def place(self) -> Place:
-        """Where a finding about the key points: at the key itself."""
+        """Place of a finding about the key: the key itself."""
         return Place(self.config.document, self.entry.key.span)
 
     @property
     def value(self) -> Any:
-        """The plain value in the file (not at launch)."""
-        return self.config.document.plain(self.entry.value)
+        """Plain value in the file (not from the launch)."""
+        return self.config.document.build_value(self.entry.value)
 
     @property
-    def overridden(self) -> bool:
-        """Whether the launch gives another value than the file."""
-        return bool(self.config.overrides) and self.config.override(self.route) is not None
+    def is_overridden(self) -> bool:
+        """True if the launch overrides the file's value."""
+        return bool(self.config.overrides) and self.config.find_override(self.route) is not None
 
 
-def keys_of(config: Config) -> Keys | None:
-    """The keys of a configuration's framework; None where they are not checked, or its release is older
-    than the oldest in it (CHK003 reports that).
+def get_checked_keys(config: Config) -> Keys | None:
+    """Return the keys of a config's framework, or None if they are not checked.
+
+    They are not checked either if the release is older than the oldest in the vocabulary, which CHK003 reports.
     """
-    keys = frameworks.keys_of(config)
-    return keys if keys is not None and keys.checked and not is_older(config) else None
+    keys = frameworks.get_keys(config)
+    return keys if keys is not None and keys.is_checked and not is_older_than_vocabulary(config) else None
 
 
-def is_older(config: Config) -> bool:
-    """Whether the framework is older than its vocabulary, and no copy of it in the repository is read instead."""
-    return config.evidence.vocabulary is None and config.framework in config.releases.older
+def is_older_than_vocabulary(config: Config) -> bool:
+    """Return whether the framework is older than its vocabulary, and no copy in the repository replaces it."""
+    return config.evidence.vocabulary is None and config.framework in config.releases.outdated_packages
 
 
-def vocabulary(config: Config) -> Vocabulary | None:
-    """The vocabulary of a configuration's framework, or None where it has none."""
-    keys = keys_of(config)
-    return None if keys is None else keys.vocabulary_of(config)
+def get_vocabulary(config: Config) -> Vocabulary | None:
+    """Return the vocabulary of a config's framework, or None if it has none."""
+    keys = get_checked_keys(config)
+    return None if keys is None else keys.get_vocabulary(config)
 
 
-def target(config: Config) -> Target:
-    """The release that counts for a configuration: the stated one, else the newest candidate."""
-    return config.once(_target)
+def get_target_release(config: Config) -> TargetRelease:
+    """Return the effective release for a config: the stated one, else the newest candidate."""
+    return config.compute_once(_find_target_release)
 
 
-def _target(config: Config) -> Target:
-    keys = _checked(config)
-    title, package = keys.listed.title, keys.listed.package
+def _find_target_release(config: Config) -> TargetRelease:
+    keys = _require_keys(config)
+    title, package = keys.manifest.title, keys.manifest.package
     if config.evidence.vocabulary is not None:
-        return Target(f"{title} in {config.evidence.vocabulary.folder}/", keys.release(config))
-    if config.releases.stated(package):
-        return Target(title, config.releases.known[package].version)
-    return Target(title, keys.release(config))
+        return TargetRelease(f"{title} in {config.evidence.vocabulary.folder}/", keys.get_release(config))
+    if config.releases.is_stated(package):
+        return TargetRelease(title, config.releases.by_package[package].version)
+    return TargetRelease(title, keys.get_release(config))
 
 
-def _checked(config: Config) -> Keys:
-    keys = frameworks.keys_of(config)
+def _require_keys(config: Config) -> Keys:
+    keys = frameworks.get_keys(config)
     assert keys is not None
     return keys
 
 
-def context(config: Config) -> Context:
-    """What the existence of keys depends on beside the release, as far as the configuration shows."""
-    return config.once(_context)
+def get_context(config: Config) -> Context:
+    """Return the conditions, other than the release, on which the existence of keys depends."""
+    return config.compute_once(_build_context)
 
 
-def _context(config: Config) -> Context:
-    return _checked(config).context(config)
+def _build_context(config: Config) -> Context:
+    return _require_keys(config).build_context(config)
 
 
-def survey(config: Config) -> tuple[KeyOccurrence, ...]:
-    """Every key that the vocabulary covers, in the order of the text; none below free mappings."""
-    return config.once(_survey)
+def list_key_occurrences(config: Config) -> tuple[KeyOccurrence, ...]:
+    """Return every key that the vocabulary covers, in text order, without the keys of free-form mappings."""
+    return config.compute_once(_walk_config)
 
 
-def is_parsers(config: Config, route: Route) -> bool:
-    """Whether nothing states a setting but the default of an option of the script's own parser."""
-    node = config.document.node((*config.root, *route))
+def is_parser_default(config: Config, route: Route) -> bool:
+    """Return whether a setting has only the default of an option of the script's own parser."""
+    node = config.document.find_node((*config.root, *route))
     steps = getattr(node, "how", ())
-    return any(step.kind == "option" for step in steps) and config.override(route) is None
+    return any(step.kind == "option" for step in steps) and config.find_override(route) is None
 
 
-def added(config: Config) -> tuple[str, ...]:
-    """The last names of the keys that only the copy of the framework that is in use has, and no upstream release."""
-    return config.once(_added)
+def list_added_names(config: Config) -> tuple[str, ...]:
+    """Return the last names of the keys that the copy of the framework in use adds to upstream."""
+    return config.compute_once(_list_added_names)
 
 
-def own(config: Config) -> str:
-    """A setting that the copy of the framework in use has, and no upstream release: upstream's code is not its code.
-    Empty where it has none.
+def find_added_setting(config: Config) -> str:
+    """Return a setting that the copy of the framework in use adds to upstream, or an empty string.
+
+    If there is one, the copy's code differs from upstream's.
     """
-    return config.once(_own)
+    return config.compute_once(_find_added_setting)
 
 
-def _own(config: Config) -> str:
-    keys = keys_of(config)
+def _find_added_setting(config: Config) -> str:
+    keys = get_checked_keys(config)
     if keys is None or config.evidence.vocabulary is None:
         return ""
-    here = context(config)
-    names = config.evidence.vocabulary.names((), target(config).release, here)
-    upstream = (keys.vocabulary.fact((name,), keys.vocabulary.newest, here) for name in names)
+    key_context = get_context(config)
+    names = config.evidence.vocabulary.list_names((), get_target_release(config).release, key_context)
+    upstream = (keys.vocabulary.find_fact((name,), keys.vocabulary.newest, key_context) for name in names)
     return next((name for name, fact in zip(names, upstream, strict=True) if fact is None), "")
 
 
-def _added(config: Config) -> tuple[str, ...]:
-    keys = keys_of(config)
+def _list_added_names(config: Config) -> tuple[str, ...]:
+    keys = get_checked_keys(config)
     if keys is None or config.evidence.vocabulary is None:
         return ()
-    release, here = keys.vocabulary.releases[-1], context(config)
+    release, key_context = keys.vocabulary.releases[-1], get_context(config)
     return tuple(
-        str(one.route[-1])
-        for one in survey(config)
-        if one.fact is not None and keys.vocabulary.fact(one.route, release, here) is None
+        str(occurrence.route[-1])
+        for occurrence in list_key_occurrences(config)
+        if occurrence.fact is not None and keys.vocabulary.find_fact(occurrence.route, release, key_context) is None
     )
 
 
-def _survey(config: Config) -> tuple[KeyOccurrence, ...]:
-    keys = keys_of(config)
+def _walk_config(config: Config) -> tuple[KeyOccurrence, ...]:
+    keys = get_checked_keys(config)
     if keys is None:
         return ()
-    flags = keys.flags(config)
+    flags = keys.parse_flags(config)
     if flags is not None:
-        return tuple(_flags(config, keys.vocabulary_of(config), flags))
-    node = config.node()
+        return tuple(_list_flags(config, keys.get_vocabulary(config), flags))
+    node = config.get_node()
     if not isinstance(node, MappingNode):
         return ()
-    walk = _Walk(config, keys.vocabulary_of(config))
-    walk.below(node, (), ())
-    return tuple(walk.found)
+    key_walk = _KeyWalk(config, keys.get_vocabulary(config))
+    key_walk.visit_mapping(node, (), ())
+    return tuple(key_walk.found)
 
 
-class _Walk:
-    """The walk through one configuration. Each place is known by its route, and by the one with `*` for indices."""
+class _KeyWalk:
+    """Walk through a config. A place has a route, and a general route with `*` for list indices."""
 
     __slots__ = ("config", "found", "known", "release", "told")
 
-    def __init__(self, config: Config, known: Vocabulary) -> None:
+    def __init__(self, config: Config, framework_vocabulary: Vocabulary) -> None:
+        """Prepare the walk of a config with its vocabulary."""
         self.config = config
-        self.known = known
-        self.release = target(config).release
-        self.told = context(config)
+        self.known = framework_vocabulary
+        self.release = get_target_release(config).release
+        self.told = get_context(config)
         self.found: list[KeyOccurrence] = []
 
-    def below(self, mapping: MappingNode, route: Route, general: Route) -> None:
-        """Notes the keys of a mapping, and those below them."""
-        facts = self.known.facts(general, mapping.index, self.release, self.told)
-        is_open: bool | None = None  # few mappings have a key that asks for it
+    def visit_mapping(self, mapping: MappingNode, route: Route, general: Route) -> None:
+        """Record the keys of a mapping, and those below them."""
+        facts = self.known.find_facts(general, mapping.index, self.release, self.told)
+        is_open: bool | None = None  # computed only if a key needs it
         for (name, entry), fact in zip(mapping.index.items(), facts, strict=True):
-            here = (*route, name)
+            key_route = (*route, name)
             if fact is None:
                 if is_open is None:
                     is_open = self.known.is_open(general, self.release, self.told)
                 if name != "<<" and not is_open:
-                    self.found.append(KeyOccurrence(self.config, here, entry, None, None, general))
+                    self.found.append(KeyOccurrence(self.config, key_route, entry, None, None, general))
                 continue
-            if fact.open:
+            if fact.is_open:
                 continue
-            status = fact.status()
+            status = fact.resolve_status()
             if status.kind == "renamed" and route != general:
-                fact = self.known.fact(here, self.release, self.told) or fact  # names the new one beside it
-                status = fact.status()
-            self.found.append(KeyOccurrence(self.config, here, entry, fact, status, general))
+                fact = (
+                    self.known.find_fact(key_route, self.release, self.told) or fact
+                )  # this fact names the new key next to it
+                status = fact.resolve_status()
+            self.found.append(KeyOccurrence(self.config, key_route, entry, fact, status, general))
             if status.kind == "present" and not isinstance(entry.value, Scalar):
-                self._inside(entry.value, here, (*general, name))
+                self._visit_value(entry.value, key_route, (*general, name))
 
-    def _inside(self, value: Node, route: Route, general: Route) -> None:
+    def _visit_value(self, value: Node, route: Route, general: Route) -> None:
         node = follow(value)
         if isinstance(node, MappingNode):
-            if self.known.definitions(general, self.release, self.told):
-                self.below(node, route, general)
+            if self.known.list_definitions(general, self.release, self.told):
+                self.visit_mapping(node, route, general)
         elif isinstance(node, Sequence):
             for index, item in enumerate(node.items):
                 if not isinstance(item, Scalar):
-                    self._inside(item, (*route, index), (*general, ITEM))
+                    self._visit_value(item, (*route, index), (*general, ITEM))
 
 
-def _flags(config: Config, known: Vocabulary, flags: Iterator[tuple[Entry, str | None]]) -> Iterator[KeyOccurrence]:
-    """The flags of one command line."""
-    release, about = target(config).release, context(config)
+def _list_flags(
+    config: Config, framework_vocabulary: Vocabulary, flags: Iterator[tuple[Entry, str | None]]
+) -> Iterator[KeyOccurrence]:
+    """Yield the flags of a command line."""
+    release, key_context = get_target_release(config).release, get_context(config)
     for entry, flag in flags:
-        fact = None if flag is None else known.fact((flag,), release, about)
-        yield KeyOccurrence(config, (entry.name or "",), entry, fact, None if fact is None else fact.status(), ())
+        fact = None if flag is None else framework_vocabulary.find_fact((flag,), release, key_context)
+        yield KeyOccurrence(
+            config, (entry.name or "",), entry, fact, None if fact is None else fact.resolve_status(), ()
+        )

@@ -1,7 +1,7 @@
-"""Clauses as data: `refusals.json` and `idle.json` in the folder of a framework.
+"""Clause tables: `refusals.json` and `idle.json` in the folder of a framework.
 
-A file is parsed when a configuration of its framework is first met. `clauses.schema.json` beside the folders describes
-the files.
+A file is parsed when the first config of its framework is checked. `clauses.schema.json`, next to the folders,
+describes the format.
 """
 
 from __future__ import annotations
@@ -14,58 +14,58 @@ from json import loads
 from cfglint_train.findings.finding import Applicability, Severity
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Literal
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import list_frameworks
 
 if TYPE_CHECKING:
     from cfglint_rules.vocabulary.operators import Test
 
-Kind = Literal["refusals", "idle"]
+TableKind = Literal["refusals", "idle"]
 
 
-class Cure(Frozen):
-    """What settles a clause: new values of settings, and settings that go."""
+class ClauseFix(Frozen):
+    """Fix of a clause: settings to set and to remove."""
 
     applicability: Applicability
     message: str
     values: Mapping[str, Any]
-    gone: tuple[str, ...]
+    removed: tuple[str, ...]
 
 
 class Clause(Frozen):
-    """One statement about several settings."""
+    """A statement about several settings."""
 
     name: str
     message: str
     when: Mapping[str, Test]
-    """Setting -> what its value must pass; the finding points at the first one that the file gives, or at `at`."""
+    """Setting -> test of its value; the finding points at the first setting that the file gives, or at `at`."""
     either: tuple[Mapping[str, Test], ...]
-    """One of these must hold as well, where there are any; the finding does not point at their settings."""
+    """If there are any, one of these must hold as well; the finding does not point at their settings."""
     each: tuple[str, ...]
-    """One of these must be given, where there are any; one finding names all that are."""
+    """If there are any, one of these must be given; one finding names all that are given."""
     also: str | None
-    """A condition that is code: a function of `conditions.py` in the framework's folder."""
+    """Condition in code: a function of `conditions.py` in the framework's folder."""
     example: Mapping[str, Any]
-    """The settings that it holds for; it holds no more when one of them is taken away. None: not given."""
+    """Settings that match the clause, and no longer do without any of them. None: not given."""
     source: str
     since: str | None
-    """The first release that it holds for; None: all that are known."""
+    """First release for which it holds; None: all known ones."""
     before: str | None
     package: str | None
-    """The package whose releases `since` and `before` are; None: the framework."""
+    """Package of the releases `since` and `before`; None: the framework."""
     severity: Severity
-    cure: Cure | None
+    fix: ClauseFix | None
     help: str | None
     at: str | None
-    """The setting that the finding points at where its place is known: in a companion, one finding is for all runs."""
+    """Setting that the finding points at if its place is known: one in a companion gives one finding for all runs."""
 
 
 Row = Mapping[str, Any]
-"""A clause as its file writes it."""
+"""A clause as written in its file."""
 
 
-def clause_of(row: Row) -> Clause:
-    """A clause with names and types; most rows never hold and are not made into one."""
-    cure = row.get("cure")
+def build_clause(row: Row) -> Clause:
+    """Return a row as a `Clause`; most rows never match and are not converted."""
+    fix = row.get("cure")
     return Clause(
         row["name"],
         row["message"],
@@ -79,48 +79,49 @@ def clause_of(row: Row) -> Clause:
         row.get("before"),
         row.get("package"),
         row.get("severity", "error"),
-        cure and Cure(cure["applicability"], cure["message"], cure.get("set", {}), tuple(cure.get("remove", ()))),
+        fix and ClauseFix(fix["applicability"], fix["message"], fix.get("set", {}), tuple(fix.get("remove", ()))),
         row.get("help"),
         row.get("at"),
     )
 
 
 class VocabularyTable:
-    """The clauses of one file and of those that it includes, in their order."""
+    """Clauses of a file and of those that it includes, in order."""
 
     __slots__ = ("_about", "rows")
 
     def __init__(self, rows: list[Row]) -> None:
+        """Index the clauses by their first setting."""
         self.rows = rows
-        # No clause holds without its first setting. That setting, or the section that it is in -> numbers of rows.
+        # A clause cannot match without its first setting. Maps that setting, or its section, to row numbers.
         self._about: dict[str, list[int]] = {}
         for number, row in enumerate(rows):
             name = next(iter(row["when"]))
             self._about.setdefault(name if name[0] == "-" else name.partition(".")[0], []).append(number)
 
-    def about(self, given: Set[str] | None) -> Iterable[Row]:
-        """The clauses that can hold where these settings are given at the top level (None: any may be given)."""
-        if given is None:
+    def list_candidates(self, given_names: Set[str] | None) -> Iterable[Row]:
+        """Return the clauses that can match if these settings are given at the top level (None: any may be given)."""
+        if given_names is None:
             return self.rows
-        numbers = [number for name in given if name in self._about for number in self._about[name]]
+        numbers = [number for name in given_names if name in self._about for number in self._about[name]]
         return [self.rows[number] for number in sorted(numbers)]
 
-    def sole(self) -> set[str]:
-        """The settings that only their clause reports."""
+    def list_exclusive_settings(self) -> set[str]:
+        """Return the settings that only their clause reports."""
         return {next(iter(row["when"])) for row in self.rows if "sole" in row}
 
 
 @cache
-def table(framework: str, kind: Kind) -> VocabularyTable:
-    """The clauses of a framework; there may be none."""
-    path = os.path.join(listed()[framework].folder, f"{kind}.json")
-    return VocabularyTable(_rows(path) if os.path.exists(path) else [])
+def load_table(framework: str, kind: TableKind) -> VocabularyTable:
+    """Return the clauses of a framework, possibly none."""
+    path = os.path.join(list_frameworks()[framework].folder, f"{kind}.json")
+    return VocabularyTable(_load_rows(path) if os.path.exists(path) else [])
 
 
-def _rows(path: str) -> list[Row]:
-    """The clauses of a file, then those of the files that it includes."""
+def _load_rows(path: str) -> list[Row]:
+    """Return the clauses of a file, then those of the files that it includes."""
     with open(path, encoding="utf-8") as file:
         content = loads(file.read())
     rows: list[Row] = content["clauses"]
     folder = os.path.dirname(path)
-    return [*rows, *(row for shared in content.get("include", ()) for row in _rows(os.path.join(folder, shared)))]
+    return [*rows, *(row for shared in content.get("include", ()) for row in _load_rows(os.path.join(folder, shared)))]

@@ -1,16 +1,22 @@
-"""KEY001 unknown-key: a key that no release of the framework has.
+"""KEY001 unknown-key: no release of the framework has this key.
 
 ## What it does
-Looks every key up in the framework's vocabulary, nested ones included, and reports those that no release has, with
-the nearest key that the target release has and what becomes of the unknown one. Anything goes below free mappings
-(`gradient_checkpointing_kwargs`), with plugins that cfglint does not know, and where a key only holds anchors for
-the rest of the file. Of scripts, keywords of PEFT's `LoraConfig` are looked up as well, and options of a launch where
-all dataclasses are known that `HfArgumentParser` or `TrlParser` is made of, and the script's parser takes nothing else.
+Looks up every key, including nested ones, in the framework's vocabulary. It reports keys that no release has, with the
+nearest key of the target release and what happens to the unknown key.
+
+It also looks up:
+
+- keywords of PEFT's `LoraConfig` in Python scripts
+- launch options of a script, if all dataclasses of its `HfArgumentParser` or `TrlParser` are known and the parser
+  accepts nothing else
+
+Any key is accepted under free-form mappings (`gradient_checkpointing_kwargs`) and with plugins that cfglint does not
+know. Keys that only hold YAML anchors for the rest of the file are accepted too.
 
 ## Why is this bad?
-axolotl drops an unknown key silently, and so does DeepSpeed at its top level: the run starts with the default
-of what was meant. LLaMA-Factory, OLMo, OpenRLHF and the sections of DeepSpeed refuse it, once the job has waited for
-its GPUs; so does TRL's parser of a recipe, at most releases.
+axolotl silently drops unknown keys, and so does DeepSpeed at its top level. The run then starts with the default of the
+setting that you meant. LLaMA-Factory, OLMo, OpenRLHF and the sections of DeepSpeed reject unknown keys, after the job
+has waited for its GPUs. Most TRL releases also reject them in recipes.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -21,31 +27,52 @@ its GPUs; so does TRL's parser of a recipe, at most releases.
     sequence_len: 4096
 
 ## Fix safety
-Renaming the key is safe where the key is an obvious misspelling of the other name or another framework's word for the
-same setting, and the other name is not in the file yet, and takes the value at every release in question; otherwise it
-is unsafe. It is unsafe, too, where the run starts without the key and the rename switches something on or off that the
-run did not have (`gradient_checkpoint: true` of axolotl), rather than give a value to what it has anyway. Where the
-framework would refuse the effect that the key then has, the fix is only shown. What a job script lays over an OLMo-
-core script (`--trainer.xyz=1`) or OLMo's file, or gives beside TRL's recipe (`trl sft --config FILE --xyz 1`) or
-LLaMA-Factory's file (`--bf16 true`, for `bf16=true`) is only reported. There is no fix where the other name has a
-further word (`batch_size`, `eval_batch_size`), is given already or deprecated itself, and where the script has further
-flags that cannot be read.
+A rename is safe if all of these hold:
+
+- The key is an obvious misspelling of the new name, or another framework's name for the same setting.
+- The new name is not in the file yet.
+- Every candidate release accepts the value for the new name.
+
+Otherwise it is unsafe. It is also unsafe if the run starts without the key and the rename would switch a feature on or
+off (`gradient_checkpoint: true` in axolotl). If the framework would reject the renamed key, the fix is only shown.
+
+Settings that a command adds are reported without a fix:
+
+- overrides of an OLMo-core script or an OLMo file (`--trainer.xyz=1`)
+- options beside a TRL recipe (`trl sft --config FILE --xyz 1`)
+- options after a LLaMA-Factory file (`--bf16 true` instead of `bf16=true`)
+
+There is no fix either if:
+
+- the new name has an extra word (`batch_size`, `eval_batch_size`), is already set, or is deprecated
+- the script has more flags that cannot be read
 
 ## When it does not apply
-Where some releases in question refuse the key and others drop it, it is a warning that names them. A program of the
-repository that reads a recipe by `TrlParser` refuses what none of its dataclasses has, unless it passes
-`fail_with_unknown_args=False` or `return_remaining_strings=True`; where not all of them are known, only what is
-obviously misspelt is named, as ignored. A key that a script
-of the repository takes out or reads before the framework sees the file is its launcher's, and one that a class of the
-repository declares may be its own program's, as is an option of a command that starts a Python file of the repository,
-if that or what it imports declares it (docs/templates.md). What none of them declares is a warning where none imports
-the framework, and so is an option that a script gives under a condition (docs/shell-scripts.md). A copy of the
-framework in the repository is the vocabulary, and a copy of PEFT that of `LoraConfig`; with a fork of PEFT that cannot
-be read its keywords are not looked up. Where the repository uses another fork (a requirement that installs another
-repository or an unreleased revision, a git submodule, a patch of the installed package, a class of settings that the
-program changes or replaces, a launch by a program of another name), upstream's vocabulary proves nothing: one piece of
-information lists what upstream does not take. That holds for removed keys (KEY002) and the words of enumerations
-(KEY004), too. A key that is dropped anyway is not named in a block that has no effect as a whole (KEY005).
+If some candidate releases reject the key and others drop it, the finding is a warning that names them.
+
+If a program in the repository reads a TRL recipe with `TrlParser`, keys that none of its dataclasses has are rejected.
+With `fail_with_unknown_args=False` or `return_remaining_strings=True` they are ignored. If some dataclasses are
+unknown, only obvious misspellings are reported, as ignored.
+
+The repository's own programs (docs/templates.md, docs/shell-scripts.md):
+
+- A key that a script removes or reads before the framework sees the file belongs to the script.
+- A key that a class of the repository declares may belong to its own program. The same applies to an option of a
+  command that starts a Python file, if that file or its imports declare the option.
+- If none of them declares the key and none imports the framework, the finding is a warning. An option that a script
+  sets conditionally is also a warning.
+
+Forks:
+
+- If the repository contains a copy of the framework, the copy is the vocabulary. Likewise, a copy of PEFT defines the
+  keywords of `LoraConfig`. If a fork of PEFT cannot be read, they are not looked up.
+- If the repository uses any other fork, upstream's vocabulary proves nothing. A single info then lists all keys that
+  upstream does not accept, including removed keys (KEY002) and enumeration values (KEY004).
+- A fork can be a requirement that installs another repository or an unreleased revision, a git submodule, or a patch of
+  the installed package. It can also be a settings class that the program changes or replaces, or a launch through a
+  differently named program.
+
+A dropped key is not reported if its whole block has no effect (KEY005).
 
 ## References
 docs/schemas.md; axolotl-ai-cloud/axolotl#2143 (`sequence_length`).
@@ -56,22 +83,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
-from cfglint_rules.vocabulary.clauses import dotted, idle_blocks, is_inside, refusals_of
-from cfglint_rules.vocabulary.effect_by_release import everywhere, fact_at, fate, fate_of_unknown, window_of
-from cfglint_rules.vocabulary.forked import folded
-from cfglint_rules.vocabulary.handed import unknown as handed
-from cfglint_rules.vocabulary.launched import Given, given
+from cfglint_rules.vocabulary.clauses import find_idle_blocks, find_refused_keys, get_dotted_name, is_in_block
+from cfglint_rules.vocabulary.effect_by_release import (
+    find_candidate_releases,
+    find_effects,
+    find_fact,
+    find_unknown_key_effects,
+    is_true_for_all_releases,
+)
+from cfglint_rules.vocabulary.forked import report_foreign_keys
+from cfglint_rules.vocabulary.handed import report_unknown as handed
+from cfglint_rules.vocabulary.launched import LaunchedSetting, list_launched_settings
 from cfglint_rules.vocabulary.operators import is_on
-from cfglint_rules.vocabulary.renames import may_move, moved
-from cfglint_rules.vocabulary.survey import REFUSED, KeyOccurrence, context, keys_of, target, vocabulary
-from cfglint_rules.vocabulary.values import fits
-from cfglint_rules.vocabulary.verdicts import Verdict, sightings, verdicts
+from cfglint_rules.vocabulary.renames import can_move, move_key
+from cfglint_rules.vocabulary.survey import (
+    REFUSED,
+    KeyOccurrence,
+    get_checked_keys,
+    get_context,
+    get_target_release,
+    get_vocabulary,
+)
+from cfglint_rules.vocabulary.values import is_accepted
+from cfglint_rules.vocabulary.verdicts import Verdict, list_judged_keys, list_verdicts
 from cfglint_schemas.status import ITEM, PRESENT
 from cfglint_train.documents.document import Change, Delete, Route
 from cfglint_train.findings.finding import Fix, Report, Severity
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 from cfglint_train.frameworks.framework import load
-from cfglint_train.frameworks.lens import Config, spelled
+from cfglint_train.frameworks.lens import Config, format_route
 
 if TYPE_CHECKING:
     from cfglint_rules.vocabulary.proposals import Proposal
@@ -79,203 +119,234 @@ if TYPE_CHECKING:
 RULE: Final = Rule("KEY001", "unknown-key", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
 
-MOST_MEANT: Final = 200
-"""Unknown keys of one file that may be meant to be others: as many as are reported."""
+MAX_CORRECTED_KEYS: Final = 200
+"""Unknown keys per file for which corrections are sought: as many as are reported."""
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report per unknown key; one in all where a fork may be in use, but for a program of the repository's own: its
-    options are read where it declares them.
+    """Yield a report for every unknown key, or one report for all of them if a fork may be in use.
+
+    A program of the repository itself is not treated as a fork, because its options are read from its code.
     """
     if config.evidence.fork is not None and config.evidence.fork.kind != "program":
-        yield from folded(config, config.evidence.fork)
+        yield from report_foreign_keys(config, config.evidence.fork)
         return
-    found = sightings(config, "unknown")
-    refused, idle = refusals_of(config, found), idle_blocks(config, found)
-    for one in verdicts(config, "unknown"):
-        report = _report(one) if refused.get(dotted(one.sighting)) != "error" else None
-        if report is not None and (report.severity == "error" or not is_inside(one.sighting, idle)):
-            yield _as_chosen(config, one.sighting.route, report)
-    for option in given(config, "unknown"):
+    occurrences = list_judged_keys(config, "unknown")
+    refused, idle = find_refused_keys(config, occurrences), find_idle_blocks(config, occurrences)
+    for verdict in list_verdicts(config, "unknown"):
+        report = _build_report(verdict) if refused.get(get_dotted_name(verdict.occurrence)) != "error" else None
+        if report is not None and (report.severity == "error" or not is_in_block(verdict.occurrence, idle)):
+            yield _add_entry_point_ground(config, verdict.occurrence.route, report)
+    for option in list_launched_settings(config, "unknown"):
         report = Report(
-            f"{target(config).title} has no `{option.name}`: {option.releases.said()}" + _launched_hint(config, option),
+            f"{get_target_release(config).title} has no `{option.name}`: {option.effects.describe()}"
+            + _format_launched_hint(config, option),
             option.place,
-            option.releases.milder("error"),
-            grounds=option.releases.grounds,
+            option.effects.limit_severity("error"),
+            grounds=option.effects.grounds,
         )
-        yield _as_chosen(config, tuple(option.name.split(".")), report)
+        yield _add_entry_point_ground(config, tuple(option.name.split(".")), report)
     yield from handed(config)
-    keys = keys_of(config)
-    for other in () if keys is None else keys.unparsed(config):
+    keys = get_checked_keys(config)
+    for unparsed_option in () if keys is None else keys.find_unparsed_options(config):
         yield Report(
-            f"the parser of `{other.program}` has no `{other.option}`: it is refused"
-            + (f"; did you mean `{other.near}`?" if other.near else ""),
-            other.place,
+            f"the parser of `{unparsed_option.program}` has no `{unparsed_option.option}`: it is refused"
+            + (f"; did you mean `{unparsed_option.suggestion}`?" if unparsed_option.suggestion else ""),
+            unparsed_option.place,
         )
 
 
-def _as_chosen(config: Config, route: Route, report: Report) -> Report:
-    """A report with what the choice of the entry point rests on."""
-    keys = keys_of(config)
-    ground = None if keys is None else keys.chosen(config, route)
+def _add_entry_point_ground(config: Config, route: Route, report: Report) -> Report:
+    """Return a report with the ground for the choice of the entry point."""
+    keys = get_checked_keys(config)
+    ground = None if keys is None else keys.find_entry_assumption(config, route)
     if ground is None:
         return report
     notes = report.notes if ground.grade == "assumed" else (*report.notes, ground.note)  # an assumption is noted anyway
     return report._replace(grounds=(*report.grounds, ground), notes=notes)
 
 
-def _launched_hint(config: Config, one: Given) -> str:
-    keys = keys_of(config)
-    written = "" if keys is None else keys.launched_as(one.name, one.value)
-    if written:
-        return f"; settings behind a file are written `{written}`"
-    return f"; did you mean `{one.near}`?" if one.near else ""
+def _format_launched_hint(config: Config, setting: LaunchedSetting) -> str:
+    keys = get_checked_keys(config)
+    spelling = "" if keys is None else keys.suggest_launch_form(setting.name, setting.value)
+    if spelling:
+        return f"; settings behind a file are written `{spelling}`"
+    return f"; did you mean `{setting.suggestion}`?" if setting.suggestion else ""
 
 
-def meant(config: Config) -> Iterator[tuple[KeyOccurrence, Route, tuple[Change, ...]]]:
-    """The misspelt keys with what they are meant to be, and how that is written: those that a safe fix renames."""
-    from cfglint_rules.vocabulary.proposals import proposals
+def list_corrections(config: Config) -> Iterator[tuple[KeyOccurrence, Route, tuple[Change, ...]]]:
+    """Yield the misspelt keys that a safe fix renames, with the intended keys and the changes."""
+    from cfglint_rules.vocabulary.proposals import list_proposals
 
-    for sighting in sightings(config, "unknown")[:MOST_MEANT] if config.evidence.fork is None else ():
-        found = [] if _is_idle(sighting) else proposals(sighting)
-        fix = _fix(sighting, found[0]) if found else None
-        if fix is not None and fix.applicability == "safe" and fate_of_unknown(sighting) is not None:
-            yield sighting, found[0].route, tuple(change for _, changes in fix.keys for change in changes)
+    for occurrence in list_judged_keys(config, "unknown")[:MAX_CORRECTED_KEYS] if config.evidence.fork is None else ():
+        proposed = [] if _is_idle(occurrence) else list_proposals(occurrence)
+        fix = _build_fix(occurrence, proposed[0]) if proposed else None
+        if fix is not None and fix.applicability == "safe" and find_unknown_key_effects(occurrence) is not None:
+            yield occurrence, proposed[0].route, tuple(change for _, changes in fix.keys for change in changes)
 
 
-def nearest(config: Config) -> Iterator[tuple[KeyOccurrence, Route]]:
-    """The unknown keys, each with the key that is nearest to it, sure or not."""
-    from cfglint_rules.vocabulary.proposals import proposals
+def list_nearest_keys(config: Config) -> Iterator[tuple[KeyOccurrence, Route]]:
+    """Yield the unknown keys, each with the most similar key, certain or not."""
+    from cfglint_rules.vocabulary.proposals import list_proposals
 
-    for sighting in sightings(config, "unknown")[:MOST_MEANT] if config.evidence.fork is None else ():
-        found = [] if _is_idle(sighting) or fate_of_unknown(sighting) is None else proposals(sighting)
-        if found:
-            yield sighting, found[0].route
+    for occurrence in list_judged_keys(config, "unknown")[:MAX_CORRECTED_KEYS] if config.evidence.fork is None else ():
+        proposed = (
+            [] if _is_idle(occurrence) or find_unknown_key_effects(occurrence) is None else list_proposals(occurrence)
+        )
+        if proposed:
+            yield occurrence, proposed[0].route
 
 
 def refused(config: Config) -> Iterator[str]:
-    """The unknown keys that stop the framework."""
-    for one in verdicts(config, "unknown") if config.evidence.fork is None else ():
-        if one.effect == REFUSED:
-            yield f"{target(config).title} has no `{one.sighting.name}`"
+    """Yield the messages for unknown keys that stop the framework."""
+    for verdict in list_verdicts(config, "unknown") if config.evidence.fork is None else ():
+        if verdict.effect == REFUSED:
+            yield f"{get_target_release(config).title} has no `{verdict.occurrence.name}`"
 
 
-def _report(unknown: Verdict) -> Report | None:
-    sighting, effect = unknown.sighting, unknown.effect
-    config, held = sighting.config, target(sighting.config)
-    releases = fate_of_unknown(sighting)
-    if releases is None:
+def _build_report(verdict: Verdict) -> Report | None:
+    occurrence, effect = verdict.occurrence, verdict.effect
+    config, target_release = occurrence.config, get_target_release(occurrence.config)
+    effects = find_unknown_key_effects(occurrence)
+    if effects is None:
         return None
-    from cfglint_rules.vocabulary.proposals import proposals  # few files have an unknown key
+    from cfglint_rules.vocabulary.proposals import list_proposals  # few files have an unknown key
 
-    found = [] if _is_idle(sighting) or _is_of_another_kind(sighting) else proposals(sighting)
-    if effect != REFUSED and not (found and found[0].sure) and _may_be_foreign(config):
+    proposed = [] if _is_idle(occurrence) or _is_of_another_kind(occurrence) else list_proposals(occurrence)
+    if effect != REFUSED and not (proposed and proposed[0].is_sure) and _is_possibly_foreign(config):
         return None
-    older = effect != REFUSED and window_of(config).before and _may_be_former(sighting)
-    severity: Severity = "error" if effect == REFUSED else "info" if older else "warning"
-    fix = _fix(sighting, found[0]) if found else _removal(sighting)
+    is_possibly_older = (
+        effect != REFUSED and find_candidate_releases(config).is_too_old and _is_possibly_former(occurrence)
+    )
+    severity: Severity = "error" if effect == REFUSED else "info" if is_possibly_older else "warning"
+    fix = _build_fix(occurrence, proposed[0]) if proposed else _build_removal(occurrence)
     return Report(
-        f"{held.title} has no `{sighting.name}`{_under(sighting)}: {releases.said()}{_hint(sighting, found)}",
-        sighting.place,
-        releases.milder(severity),
+        f"{target_release.title} has no `{occurrence.name}`{_format_parent_choice(occurrence)}: "
+        f"{effects.describe()}{_format_hint(occurrence, proposed)}",
+        occurrence.place,
+        effects.limit_severity(severity),
         fix,
-        grounds=releases.grounds,
+        grounds=effects.grounds,
     )
 
 
-def _may_be_former(sighting: KeyOccurrence) -> bool:
-    keys = keys_of(sighting.config)
-    return keys is None or keys.may_be_former(sighting.route)
+def _is_possibly_former(occurrence: KeyOccurrence) -> bool:
+    keys = get_checked_keys(occurrence.config)
+    return keys is None or keys.can_be_former(occurrence.route)
 
 
-def _under(sighting: KeyOccurrence) -> str:
-    """The settings by which the framework chose what the mapping around the key is, if it did."""
-    known, config = vocabulary(sighting.config), sighting.config
-    chosen = {} if known is None else known.chosen(sighting.parent, target(config).release, context(config))
-    return "".join(f" under {name}: {value}" for name, value in chosen.items())
+def _format_parent_choice(occurrence: KeyOccurrence) -> str:
+    """Return the settings by which the framework chose the type of the enclosing mapping, if it did."""
+    framework_vocabulary, config = get_vocabulary(occurrence.config), occurrence.config
+    choices = (
+        {}
+        if framework_vocabulary is None
+        else framework_vocabulary.find_selection(
+            occurrence.parent, get_target_release(config).release, get_context(config)
+        )
+    )
+    return "".join(f" under {name}: {value}" for name, value in choices.items())
 
 
-def _is_of_another_kind(sighting: KeyOccurrence) -> bool:
-    """Whether the key would be one if the framework had not chosen what the mapping around it is."""
-    known, config = vocabulary(sighting.config), sighting.config
-    anything = context(config)._replace(settings=None)
-    return known is not None and known.fact(sighting.route, target(config).release, anything) is not None
+def _is_of_another_kind(occurrence: KeyOccurrence) -> bool:
+    """Return whether the key would exist if the enclosing mapping had another type."""
+    framework_vocabulary, config = get_vocabulary(occurrence.config), occurrence.config
+    any_context = get_context(config)._replace(settings=None)
+    return (
+        framework_vocabulary is not None
+        and framework_vocabulary.find_fact(occurrence.route, get_target_release(config).release, any_context)
+        is not None
+    )
 
 
-def _hint(sighting: KeyOccurrence, found: list[Proposal]) -> str:
-    if found and found[0].sure:
-        return f"; did you mean `{spelled(found[0].route)}`?"
-    from cfglint_rules.vocabulary.proposals import advice
+def _format_hint(occurrence: KeyOccurrence, proposed: list[Proposal]) -> str:
+    if proposed and proposed[0].is_sure:
+        return f"; did you mean `{format_route(proposed[0].route)}`?"
+    from cfglint_rules.vocabulary.proposals import find_advice
 
-    advised = advice(sighting)
-    if advised is not None:
-        return f"; {advised}"
-    if found:
-        return f"; did you mean {' or '.join(f'`{spelled(one.route)}`' for one in found[:2])}?"
-    keys = keys_of(sighting.config)
-    last = None if keys is None else keys.words.earlier.get(sighting.name)
-    if last is not None:
-        return f"; {target(sighting.config).title} {last} was the last release with it"
-    return f"; {keys.words.why}" if keys is not None and _is_idle(sighting) else ""
+    advice_text = find_advice(occurrence)
+    if advice_text is not None:
+        return f"; {advice_text}"
+    if proposed:
+        return f"; did you mean {' or '.join(f'`{format_route(proposal.route)}`' for proposal in proposed[:2])}?"
+    keys = get_checked_keys(occurrence.config)
+    last_release = None if keys is None else keys.words.earlier.get(occurrence.name)
+    if last_release is not None:
+        return f"; {get_target_release(occurrence.config).title} {last_release} was the last release with it"
+    return f"; {keys.words.why}" if keys is not None and _is_idle(occurrence) else ""
 
 
-def _fix(sighting: KeyOccurrence, proposal: Proposal) -> Fix | None:
-    """The key under its right name, with its value and its comment; None where that name is taken or impossible."""
-    config, route = sighting.config, proposal.route
-    known = vocabulary(config)
-    if known is None or not proposal.same or ITEM in route or sighting.overridden or not may_move(config, route):
+def _build_fix(occurrence: KeyOccurrence, proposal: Proposal) -> Fix | None:
+    """Return the fix that renames a key, with its value and comment, or None if the new name is taken or impossible."""
+    config, route = occurrence.config, proposal.route
+    framework_vocabulary = get_vocabulary(config)
+    if (
+        framework_vocabulary is None
+        or not proposal.has_same_words
+        or ITEM in route
+        or occurrence.is_overridden
+        or not can_move(config, route)
+    ):
         return None
-    if not _takes(sighting, route, target(config).release):
+    if not _is_accepted(occurrence, route, get_target_release(config).release):
         return None
-    sure = proposal.sure and everywhere(sighting, lambda release: _takes(sighting, route, release))
-    switches = _switches(sighting, route)
+    is_sure = proposal.is_sure and is_true_for_all_releases(
+        occurrence, lambda release: _is_accepted(occurrence, route, release)
+    )
+    switched_from = _find_switched_default(occurrence, route)
     return Fix(
-        "safe" if sure and switches is None else "unsafe",
-        f"rename {sighting.name} to {spelled(route)}" + (f", which is {switches} now" if switches else ""),
-        keys=((config, moved(config, sighting.route, route, sighting.value)),),
+        "safe" if is_sure and switched_from is None else "unsafe",
+        f"rename {occurrence.name} to {format_route(route)}"
+        + (f", which is currently {switched_from}" if switched_from else ""),
+        keys=((config, move_key(config, occurrence.route, route, occurrence.value)),),
     )
 
 
-def _switches(sighting: KeyOccurrence, route: Route) -> str | None:
-    """What a setting is in a run that starts without the key, where a rename would switch it on or off (`not set`,
-    `on`); None where it gives a value to what the run has anyway, or where the run cannot start.
+def _find_switched_default(occurrence: KeyOccurrence, route: Route) -> str | None:
+    """Return the present state (`not set`, `on`) of a setting that a rename would switch on or off.
+
+    None if the rename does not switch it, or if the run cannot start with the unknown key.
     """
-    given = is_on(sighting.value)
-    same = fate(sighting).effects == {REFUSED} or everywhere(
-        sighting, lambda release: _is_on_without(sighting, route, release) is given
+    is_given_on = is_on(occurrence.value)
+    is_unchanged = find_effects(occurrence).effects == {REFUSED} or is_true_for_all_releases(
+        occurrence, lambda release: _is_on_by_default(occurrence, route, release) is is_given_on
     )
-    return None if same else "not set" if given else "on"
+    return None if is_unchanged else "not set" if is_given_on else "on"
 
 
-def _is_on_without(sighting: KeyOccurrence, route: Route, release: str) -> bool:
-    """Whether a release has a setting on where the file does not state it."""
-    fact = fact_at(sighting, release, route)
-    schema = {} if fact is None else fact.schema()
+def _is_on_by_default(occurrence: KeyOccurrence, route: Route, release: str) -> bool:
+    """Return whether a release has a setting on if the file does not state it."""
+    fact = find_fact(occurrence, release, route)
+    schema = {} if fact is None else fact.get_schema()
     return bool(schema.get("x-required")) or is_on(schema.get("default"))
 
 
-def _takes(sighting: KeyOccurrence, route: Route, release: str) -> bool:
-    """Whether a release has the other key, and takes the value for it."""
-    fact, loader = fact_at(sighting, release, route), load(sighting.config.framework).loader
-    return fact is not None and fact.status().kind == PRESENT and fits(fact.schema(), sighting.value, loader)
+def _is_accepted(occurrence: KeyOccurrence, route: Route, release: str) -> bool:
+    """Return whether a release has the other key and accepts the value for it."""
+    fact, loader = find_fact(occurrence, release, route), load(occurrence.config.framework).loader
+    return (
+        fact is not None
+        and fact.resolve_status().kind == PRESENT
+        and is_accepted(fact.get_schema(), occurrence.value, loader)
+    )
 
 
-def _removal(sighting: KeyOccurrence) -> Fix | None:
-    """Without the key, where it can have no meaning."""
-    if not _is_idle(sighting) or sighting.overridden:
+def _build_removal(occurrence: KeyOccurrence) -> Fix | None:
+    """Return the fix that removes a key that cannot have any effect."""
+    if not _is_idle(occurrence) or occurrence.is_overridden:
         return None
-    changes = (Delete((*sighting.config.root, *sighting.route)),)
-    return Fix("safe", f"remove {sighting.name}", keys=((sighting.config, changes),))
+    changes = (Delete((*occurrence.config.root, *occurrence.route)),)
+    return Fix("safe", f"remove {occurrence.name}", keys=((occurrence.config, changes),))
 
 
-def _is_idle(sighting: KeyOccurrence) -> bool:
-    """Whether the key was copied from another section, and can have no meaning in this one."""
-    keys = keys_of(sighting.config)
-    section = ".".join(map(str, sighting.route[:-1]))
-    return keys is not None and sighting.route[-1] in keys.words.idle.get(section, ())
+def _is_idle(occurrence: KeyOccurrence) -> bool:
+    """Return whether the key was copied from another section and has no effect in this one."""
+    keys = get_checked_keys(occurrence.config)
+    section = ".".join(map(str, occurrence.route[:-1]))
+    return keys is not None and occurrence.route[-1] in keys.words.idle.get(section, ())
 
 
-def _may_be_foreign(config: Config) -> bool:
-    """Whether something that the configuration loads may bring keys that the vocabulary does not know."""
-    keys = keys_of(config)
-    return keys is not None and keys.may_be_foreign(config, target(config).release)
+def _is_possibly_foreign(config: Config) -> bool:
+    """Return whether a module that the config loads may add keys that the vocabulary lacks."""
+    keys = get_checked_keys(config)
+    return keys is not None and keys.can_have_foreign_keys(config, get_target_release(config).release)

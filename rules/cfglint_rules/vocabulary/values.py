@@ -1,4 +1,4 @@
-"""Whether a value is one that a framework takes for a setting, as the framework's own loader converts it."""
+"""Values: check whether a framework accepts a value for a setting, as its own loader converts it."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import re
 from collections.abc import Mapping
 
 from cfglint_train.documents.document import Unknown
-from cfglint_train.foundation.credentials import shortened
+from cfglint_train.foundation.credentials import shorten
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.codec import Unreadable
+from cfglint_train.frameworks.codec import UnreadableError
 from cfglint_train.frameworks.loaders import Loader
 
 Schema = Mapping[str, Any]
 
-# What a script puts a value into before the file is used: `<steps>`, `{{ lr }}`; for numbers also `TRAIN_BATCH_SIZE`.
-# (Compiled by `re` for a text that begins like one, or is in capitals: few are.)
+# Placeholders that a script replaces before the file is used: `<steps>`, `{{ lr }}`; for numbers also
+# `TRAIN_BATCH_SIZE`. Compiled only for texts that begin like one or are in capitals, which are rare.
 _PLACEHOLDER: Final = r"<.*>|\{.*\}|%.*%|@.*@|\$.*|__\w+__"
 _PLACEHOLDER_STARTS: Final = ("<", "{", "%", "@", "$", "__")
 _BRACKETED: Final = r"(?i)(?:your|path to|name of|insert|enter) "
-"""How a mark begins that YAML reads as a list: `[your output directory]`."""
+"""Start of a placeholder that YAML reads as a list: `[your output directory]`."""
 _NUMBERS_PLACEHOLDER: Final = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
 
-# Enumerations of other packages, as all their releases have them together (transformers 4.41 to 5.23, torch 2.13).
-_ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
+# Enumerations of other packages: the union over all releases (transformers 4.41 to 5.23, torch 2.13).
+_EXTERNAL_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "transformers.SchedulerType": (
         "linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt",
         "reduce_lr_on_plateau", "cosine_with_min_lr", "cosine_warmup_with_min_lr", "warmup_stable_decay", "greedy",
@@ -39,29 +39,29 @@ _ELSEWHERE: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def elsewhere(name: str) -> tuple[str, ...]:
-    """The words of an enumeration that another package defines; none where they are not known."""
+def list_external_words(name: str) -> tuple[str, ...]:
+    """Return the words of an enumeration that another package defines; empty if they are unknown."""
     if name == "transformers.training_args.OptimizerNames":
         from cfglint_train.frameworks.hf_trainer.optimizers import OPTIMIZERS
 
         return tuple(OPTIMIZERS)
-    return _ELSEWHERE.get(name, ())
+    return _EXTERNAL_WORDS.get(name, ())
 
 
-def fits(schema: Schema, value: Any, loader: Loader) -> bool:
-    """Whether a value is one of those that a schema describes. True where the schema or the value says too little.
+def is_accepted(schema: Schema, value: Any, loader: Loader) -> bool:
+    """Return whether a schema accepts a value; True if the schema or the value is too vague to decide.
 
-    What is inside a mapping with settings of its own is not looked at.
+    The contents of a mapping with settings of its own are not checked.
     """
-    if isinstance(value, Unknown) or is_filled_in(value):
+    if isinstance(value, Unknown) or is_placeholder(value):
         return True
     if "anyOf" in schema:
-        return any(fits(part, value, loader) for part in schema["anyOf"])
+        return any(is_accepted(part, value, loader) for part in schema["anyOf"])
     if "enum" in schema:
-        return loader.member(value, tuple(schema["enum"])) or (value is None and None in schema["enum"])
+        return loader.is_member(value, tuple(schema["enum"])) or (value is None and None in schema["enum"])
     if "x-external" in schema:
-        words = elsewhere(schema["x-external"])
-        return not words or loader.member(value, words)
+        words = list_external_words(schema["x-external"])
+        return not words or loader.is_member(value, words)
     if "x-unchecked" in schema:
         return True
     if "$ref" in schema:
@@ -69,26 +69,28 @@ def fits(schema: Schema, value: Any, loader: Loader) -> bool:
     types = schema.get("type")
     if types is None:
         return True
-    return any(_is(kind, schema, value, loader) for kind in ([types] if isinstance(types, str) else types))
+    return any(_is_of_kind(kind, schema, value, loader) for kind in ([types] if isinstance(types, str) else types))
 
 
-def is_filled_in(value: Any) -> bool:
-    """Whether something fills the value in: OmegaConf when the configuration is loaded, a script or a person before."""
+def is_placeholder(value: Any) -> bool:
+    """Return whether a value is filled in later: by OmegaConf, a script or a person."""
     if isinstance(value, list):
-        first = value[0] if value else None
-        words = next(iter(first), None) if isinstance(first, dict) else first  # [your folder. Example: saves/run]
+        first_item = value[0] if value else None
+        words = (
+            next(iter(first_item), None) if isinstance(first_item, dict) else first_item
+        )  # [your folder. Example: saves/run]
         return isinstance(words, str) and re.match(_BRACKETED, words) is not None
     if not isinstance(value, str):
         return False
     return "${" in value or (value.startswith(_PLACEHOLDER_STARTS) and bool(re.fullmatch(_PLACEHOLDER, value)))
 
 
-def is_no_number(value: Any) -> bool:
-    """Whether a text is a mark in the place of a number (`CONFIG_MBSIZE`), or filled in."""
-    return is_filled_in(value) or (isinstance(value, str) and re.fullmatch(_NUMBERS_PLACEHOLDER, value) is not None)
+def is_number_placeholder(value: Any) -> bool:
+    """Return whether a text is a placeholder for a number (`CONFIG_MBSIZE`), or any placeholder."""
+    return is_placeholder(value) or (isinstance(value, str) and re.fullmatch(_NUMBERS_PLACEHOLDER, value) is not None)
 
 
-def _is(kind: str, schema: Schema, value: Any, loader: Loader) -> bool:
+def _is_of_kind(kind: str, schema: Schema, value: Any, loader: Loader) -> bool:
     if kind == "null":
         return value is None
     if value is None:
@@ -103,19 +105,19 @@ def _is(kind: str, schema: Schema, value: Any, loader: Loader) -> bool:
         items = schema.get("items")
         if not items or (items.get("type") == "string" and all(type(item) is str for item in value)):
             return True
-        return all(fits(items, item, loader) for item in value)
-    if kind != "string" and isinstance(value, str) and value.isupper() and is_no_number(value):
+        return all(is_accepted(items, item, loader) for item in value)
+    if kind != "string" and isinstance(value, str) and value.isupper() and is_number_placeholder(value):
         return True
     try:
         converted = getattr(loader, kind).read(value)
-    except Unreadable:
+    except UnreadableError:
         return False
     if kind == "string":
         return "pattern" not in schema or bool(re.search(schema["pattern"], converted))
-    return kind not in ("integer", "number") or _within(schema, converted)
+    return kind not in ("integer", "number") or _is_within_limits(schema, converted)
 
 
-def _within(schema: Schema, number: float) -> bool:
+def _is_within_limits(schema: Schema, number: float) -> bool:
     return not (
         number < schema.get("minimum", number)
         or number > schema.get("maximum", number)
@@ -128,63 +130,65 @@ _KINDS: Final[Mapping[str, str]] = {
     "integer": "an integer",
     "number": "a number",
     "boolean": "true or false",
-    "string": "text",
+    "string": "a string",
     "object": "a mapping",
     "array": "a list",
-    "null": "nothing",
+    "null": "null",
 }
-_LISTED: Final = 8
-_NEAR: Final = 3
+_MAX_LISTED: Final = 8
+_MAX_SIMILAR: Final = 3
 
 
-def expected(schema: Schema, value: Any = None) -> str:
-    """What a schema takes, in words: "an integer or nothing", "one of a, b"; of many words, those like the value."""
-    found = list(dict.fromkeys(_alternatives(schema)))
-    words = [word for word in _enumerated(schema) if word is not None]
+def describe_expected(schema: Schema, value: Any = None) -> str:
+    """Describe the accepted values: "an integer or null", "one of a, b"; of many words, those similar to `value`."""
+    alternatives = list(dict.fromkeys(_list_alternatives(schema)))
+    words = [word for word in _list_enum_values(schema) if word is not None]
     if words:
-        found.insert(0, _listed(words, value))
-    if "nothing" in found:  # last, as it is the least likely to be meant
-        found = [one for one in found if one != "nothing"] + ["nothing"]
-    return " or ".join(found)
+        alternatives.insert(0, _describe_words(words, value))
+    if "null" in alternatives:  # last, because it is the least likely intention
+        alternatives = [alternative for alternative in alternatives if alternative != "null"] + ["null"]
+    return " or ".join(alternatives)
 
 
-def _listed(words: list[Any], value: Any) -> str:
+def _describe_words(words: list[Any], value: Any) -> str:
     if len(words) == 1:
-        return shown(words[0])
-    if len(words) > _LISTED and isinstance(value, str):
+        return format_value(words[0])
+    if len(words) > _MAX_LISTED and isinstance(value, str):
         from difflib import get_close_matches
 
         texts = [word for word in words if isinstance(word, str)]
-        near = [word for word in texts if word.startswith(value)] or get_close_matches(value, texts, _NEAR, 0.5)
-        if near:
-            return f"a word like {', '.join(map(shown, near[:_NEAR]))}"
-    return f"one of {', '.join(map(shown, words[:_LISTED]))}" + (", ..." if len(words) > _LISTED else "")
+        similar = [word for word in texts if word.startswith(value)] or get_close_matches(
+            value, texts, _MAX_SIMILAR, 0.5
+        )
+        if similar:
+            return f"a word like {', '.join(map(format_value, similar[:_MAX_SIMILAR]))}"
+    return f"one of {', '.join(map(format_value, words[:_MAX_LISTED]))}" + (", ..." if len(words) > _MAX_LISTED else "")
 
 
-def _alternatives(schema: Schema) -> list[str]:
-    """What a schema takes beside the words of enumerations."""
+def _list_alternatives(schema: Schema) -> list[str]:
+    """Return the descriptions of accepted values other than the words of enumerations."""
     if "anyOf" in schema:
-        return [word for part in schema["anyOf"] for word in _alternatives(part)]
+        return [word for part in schema["anyOf"] for word in _list_alternatives(part)]
     if "enum" in schema:
-        return ["nothing"] if None in schema["enum"] else []
+        return ["null"] if None in schema["enum"] else []
     if "$ref" in schema:
         return ["a mapping"]
     types = schema.get("type", ())
-    return [_bounded(kind, schema) for kind in ([types] if isinstance(types, str) else types)]
+    return [_describe_kind(kind, schema) for kind in ([types] if isinstance(types, str) else types)]
 
 
-def _enumerated(schema: Schema) -> list[Any]:
+def _list_enum_values(schema: Schema) -> list[Any]:
     if "anyOf" in schema:
-        return [word for part in schema["anyOf"] for word in _enumerated(part)]
-    return list(elsewhere(schema["x-external"]) if "x-external" in schema else schema.get("enum", ()))
+        return [word for part in schema["anyOf"] for word in _list_enum_values(part)]
+    return list(list_external_words(schema["x-external"]) if "x-external" in schema else schema.get("enum", ()))
 
 
-def _bounded(kind: str, schema: Schema) -> str:
+def _describe_kind(kind: str, schema: Schema) -> str:
     if kind == "array" and schema.get("items"):
-        inner = expected(schema["items"]).replace(" or ", "/")
+        inner = describe_expected(schema["items"]).replace(" or ", "/")
         return f"a list of {_PLURALS.get(inner, inner)}"
     if kind == "string" and "pattern" in schema:
-        return f"text that matches {schema['pattern']}"
+        return f"a string matching {schema['pattern']}"
     if kind not in ("integer", "number"):
         return _KINDS[kind]
     bounds = (
@@ -201,25 +205,25 @@ _PLURALS: Final[Mapping[str, str]] = {
     "an integer": "integers",
     "a number": "numbers",
     "true or false": "booleans",
-    "text": "text",
+    "a string": "strings",
     "a mapping": "mappings",
 }
 
 
-def shown(value: Any) -> str:
-    """A value for messages, as it would be in a file, cut where it is long."""
+def format_value(value: Any) -> str:
+    """Return a value as a file would spell it, shortened for messages."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
-        return "empty"
+        return "null"
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
         return "a list"
     text = f'"{value}"' if isinstance(value, str) else f"{value}"
-    return text if len(text) <= 40 else f'{shortened(text, 39)}"'
+    return text if len(text) <= 40 else f'{shorten(text, 39)}"'
 
 
-def members(schema: Schema) -> list[str]:
-    """The words among an enumeration's values."""
-    return [word for word in _enumerated(schema) if isinstance(word, str)]
+def list_enum_words(schema: Schema) -> list[str]:
+    """Return the texts among an enumeration's values."""
+    return [word for word in _list_enum_values(schema) if isinstance(word, str)]

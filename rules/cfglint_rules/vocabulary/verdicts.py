@@ -1,13 +1,21 @@
-"""What a vocabulary says of each key of a configuration: one pass, whose verdicts the KEY rules read."""
+"""Verdicts on keys: one pass over a config, whose result all KEY rules read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cfglint_rules.vocabulary.effect_by_release import EffectByRelease, fate
-from cfglint_rules.vocabulary.misfits import misfit
-from cfglint_rules.vocabulary.survey import REFUSED, KeyOccurrence, context, keys_of, survey, target, vocabulary
-from cfglint_rules.vocabulary.values import Schema, members
+from cfglint_rules.vocabulary.effect_by_release import EffectByRelease, find_effects
+from cfglint_rules.vocabulary.misfits import find_expected_schema
+from cfglint_rules.vocabulary.survey import (
+    REFUSED,
+    KeyOccurrence,
+    get_checked_keys,
+    get_context,
+    get_target_release,
+    get_vocabulary,
+    list_key_occurrences,
+)
+from cfglint_rules.vocabulary.values import Schema, list_enum_words
 from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_train.documents.document import Alias, Node, Sequence, follow
 from cfglint_train.documents.document import Mapping as MappingNode
@@ -15,126 +23,135 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final, Literal
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.mutations.mutations import mutations_of
+from cfglint_train.mutations.mutations import get_mutations
 
-Kind = Literal["unknown", "gone", "gated", "unread", "misfit"]
+VerdictKind = Literal["unknown", "gone", "gated", "unread", "misfit"]
 
-_UNREAD: Final = {"ignored": ("nothing", "warning"), "renamed": ("nothing",)}
-"""The effects of a key that is there and that nothing reads."""
-_GONE: Final = frozenset(("removed", "renamed", "not yet"))
-_REMARKS: Final = frozenset(("comment", "comments", "description", "note", "notes"))
-"""Keys under which people write remarks in JSON."""
+_UNREAD_EFFECTS: Final = {"ignored": ("nothing", "warning"), "renamed": ("nothing",)}
+"""Status of a key that exists but is never read -> its effects."""
+_GONE_KINDS: Final = frozenset(("removed", "renamed", "not yet"))
+_REMARK_KEYS: Final = frozenset(("comment", "comments", "description", "note", "notes"))
+"""Keys used for remarks in JSON."""
 
 
 class Verdict(Frozen):
-    """A key that is not simply taken with its value, and why. Other keys have none."""
+    """A key that is not accepted with its value, and the reason. Accepted keys have no verdict."""
 
-    kind: Kind
-    """unknown: no release has the key; gone: the one that counts does not have it; gated: it lacks something beside it;
-    unread: nothing reads it; misfit: its value does not fit."""
-    sighting: KeyOccurrence
+    kind: VerdictKind
+    """unknown: no release has the key; gone: the effective release lacks it; gated: it needs another setting; unread:
+    it is never read; misfit: its value is invalid.
+    """
+    occurrence: KeyOccurrence
     status: Status
-    """What the key is at the release that decides."""
+    """Status at the deciding release."""
     schema: Schema = {}
-    """What the key takes, where its value does not fit."""
+    """Schema of the accepted values, if the value is invalid."""
 
     @property
     def effect(self) -> str:
-        """What becomes of the key with this value: dropped, warning, error, mapped, kept."""
-        config, keys = self.sighting.config, keys_of(self.sighting.config)
+        """Effect of the key with this value: dropped, warning, error, mapped, kept."""
+        config, keys = self.occurrence.config, get_checked_keys(self.occurrence.config)
         assert keys is not None
-        effect, release = self.status.effect or "dropped", target(config).release
-        return keys.effect(effect, self.sighting.route, self.sighting.value, config, release)
+        effect, release = self.status.effect or "dropped", get_target_release(config).release
+        return keys.determine_effect(effect, self.occurrence.route, self.occurrence.value, config, release)
 
     @property
     def outcome(self) -> EffectByRelease:
-        """What becomes of the key at every candidate release."""
-        return fate(self.sighting)
+        """Effects of the key for every candidate release."""
+        return find_effects(self.occurrence)
 
 
-def verdicts(config: Config, kind: Kind) -> tuple[Verdict, ...]:
-    """Return the verdicts of a kind, in the order of the text.
+def list_verdicts(config: Config, kind: VerdictKind) -> tuple[Verdict, ...]:
+    """Return the verdicts of a kind, in text order.
 
-    A key that a script handles before the framework sees the file is its launcher's, and has only a value to check.
+    A key that a script handles before the framework reads the file belongs to its launcher; only its value is checked.
     """
-    return tuple([verdict for verdict in config.once(_judge_all) if verdict.kind == kind])
+    return tuple([verdict for verdict in config.compute_once(_judge_all) if verdict.kind == kind])
 
 
-def sightings(config: Config, kind: Kind) -> tuple[KeyOccurrence, ...]:
+def list_judged_keys(config: Config, kind: VerdictKind) -> tuple[KeyOccurrence, ...]:
     """Return the keys with a verdict of a kind."""
-    return tuple([verdict.sighting for verdict in verdicts(config, kind)])
+    return tuple([verdict.occurrence for verdict in list_verdicts(config, kind)])
 
 
 def _judge_all(config: Config) -> tuple[Verdict, ...]:
-    keys, newest = keys_of(config), _beside_newest(config)
+    keys, newest = get_checked_keys(config), _get_newest_context(config)
     if keys is None:
         return ()
-    return tuple([verdict for sighting in survey(config) for verdict in _judge(sighting, keys, newest)])
+    return tuple(
+        [verdict for occurrence in list_key_occurrences(config) for verdict in _judge(occurrence, keys, newest)]
+    )
 
 
-def _judge(sighting: KeyOccurrence, keys: Keys, newest: Context | None) -> Iterator[Verdict]:
-    config, fact, status = sighting.config, sighting.fact, sighting.status
-    mutations = mutations_of(config)
+def _judge(occurrence: KeyOccurrence, keys: Keys, newest: Context | None) -> Iterator[Verdict]:
+    config, fact, status = occurrence.config, occurrence.fact, occurrence.status
+    mutations = get_mutations(config)
     if fact is None or status is None:
-        effect = keys.vocabulary_of(config).effect(sighting.parent, target(config).release, context(config))
-        unknown = Verdict("unknown", sighting, Status("unknown", effect=effect))
-        if not mutations.is_own(sighting.route) and _is_lost(unknown):
-            yield unknown
+        effect = keys.get_vocabulary(config).find_effect(
+            occurrence.parent, get_target_release(config).release, get_context(config)
+        )
+        unknown_verdict = Verdict("unknown", occurrence, Status("unknown", effect=effect))
+        if not mutations.is_custom(occurrence.route) and _is_reportable(unknown_verdict):
+            yield unknown_verdict
     elif status.kind == PRESENT:
-        schema = misfit(sighting, keys)
+        schema = find_expected_schema(occurrence, keys)
         if schema is not None:
-            yield Verdict("misfit", sighting, status, schema)
-        later = _in_newest(sighting, newest) if newest is not None and fact.package == keys.listed.beside else None
-        if later is not None and not mutations.is_own(sighting.route):
-            yield Verdict("gone", sighting, later)
-    elif mutations.is_own(sighting.route):
+            yield Verdict("misfit", occurrence, status, schema)
+        newest_status = (
+            _find_refusal_in_newest(occurrence, newest)
+            if newest is not None and fact.package == keys.manifest.companion_package
+            else None
+        )
+        if newest_status is not None and not mutations.is_custom(occurrence.route):
+            yield Verdict("gone", occurrence, newest_status)
+    elif mutations.is_custom(occurrence.route):
         return
     elif status.kind == "gated":
-        yield Verdict("gated", sighting, status)
-    elif status.effect in _UNREAD.get(status.kind, ()):
-        yield Verdict("unread", sighting, status)
-    elif status.kind in _GONE and status.effect != "nothing":
-        gone = Verdict("gone", sighting, status)
-        if sighting.value is None and gone.effect != REFUSED:
-            return  # nothing was asked for
-        if status.kind != "not yet" or not keys.may_be_another(fact, config, target(config).release):
-            yield gone
+        yield Verdict("gated", occurrence, status)
+    elif status.effect in _UNREAD_EFFECTS.get(status.kind, ()):
+        yield Verdict("unread", occurrence, status)
+    elif status.kind in _GONE_KINDS and status.effect != "nothing":
+        gone_verdict = Verdict("gone", occurrence, status)
+        if occurrence.value is None and gone_verdict.effect != REFUSED:
+            return  # an empty value requests nothing
+        if status.kind != "not yet" or not keys.can_be_user_setting(fact, config, get_target_release(config).release):
+            yield gone_verdict
 
 
-def _is_lost(unknown: Verdict) -> bool:
-    """Return whether a key is refused, or asks for something: it is no comment, not empty and not only an anchor."""
-    one = unknown.sighting
-    asks = not (_is_remark(one) or _holds_anchors(one) or one.value in (None, [], {}))
-    return asks or unknown.effect == REFUSED
+def _is_reportable(verdict: Verdict) -> bool:
+    """Return whether a key is refused or has content: it is not a comment, not empty and not only an anchor."""
+    occurrence = verdict.occurrence
+    has_content = not (_is_remark(occurrence) or _is_anchor_holder(occurrence) or occurrence.value in (None, [], {}))
+    return has_content or verdict.effect == REFUSED
 
 
-def _is_remark(sighting: KeyOccurrence) -> bool:
-    """Return whether a key serves as a comment: JSON has no other way to write one."""
-    key = str(sighting.route[-1])
-    is_text = key in _REMARKS and isinstance(sighting.value, str) and sighting.config.document.syntax == "json"
+def _is_remark(occurrence: KeyOccurrence) -> bool:
+    """Return whether a key serves as a comment, which JSON lacks."""
+    key = str(occurrence.route[-1])
+    is_text = key in _REMARK_KEYS and isinstance(occurrence.value, str) and occurrence.config.document.syntax == "json"
     return is_text or key.startswith(("_", "//", "#", "x-"))
 
 
-def _holds_anchors(sighting: KeyOccurrence) -> bool:
-    """Return whether a key only holds what aliases elsewhere in the file repeat."""
-    if b"&" not in sighting.config.document.source:
+def _is_anchor_holder(occurrence: KeyOccurrence) -> bool:
+    """Return whether a key only holds anchors that aliases elsewhere in the file repeat."""
+    if b"&" not in occurrence.config.document.source:
         return False
-    repeated = sighting.config.once(_repeated)
-    held = set(map(id, _nodes(sighting.entry.value)))
-    return any(not held.issuperset(repeated[target]) for target in held & repeated.keys())
+    aliases = occurrence.config.compute_once(_map_aliases)
+    node_ids = set(map(id, _walk_nodes(occurrence.entry.value)))
+    return any(not node_ids.issuperset(aliases[target]) for target in node_ids & aliases.keys())
 
 
-def _repeated(config: Config) -> dict[int, list[int]]:
-    """The nodes that aliases stand for, each with its aliases."""
-    found: dict[int, list[int]] = {}
-    for node in _nodes(config.document.root) if config.document.root is not None else ():
+def _map_aliases(config: Config) -> dict[int, list[int]]:
+    """Return the ids of aliased nodes, each with the ids of its aliases."""
+    aliases: dict[int, list[int]] = {}
+    for node in _walk_nodes(config.document.root) if config.document.root is not None else ():
         if isinstance(node, Alias):
-            found.setdefault(id(follow(node)), []).append(id(node))
-    return found
+            aliases.setdefault(id(follow(node)), []).append(id(node))
+    return aliases
 
 
-def _nodes(node: Node) -> Iterator[Node]:
-    """A node and all below it; aliases are not followed."""
+def _walk_nodes(node: Node) -> Iterator[Node]:
+    """Yield a node and all nodes below it, without following aliases."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -146,30 +163,34 @@ def _nodes(node: Node) -> Iterator[Node]:
             waiting += node.items
 
 
-def package_beside(config: Config) -> str | None:
-    """The package beside the framework's own whose release decides about keys, too."""
-    keys = keys_of(config)
-    return None if keys is None else keys.listed.beside
+def get_secondary_package(config: Config) -> str | None:
+    """Return the package other than the framework's own whose release decides about keys too, or None."""
+    keys = get_checked_keys(config)
+    return None if keys is None else keys.manifest.companion_package
 
 
-def _beside_newest(config: Config) -> Context | None:
-    """The framework beside the newest release of that package that it allows, where no other one is stated."""
-    package = package_beside(config)
+def _get_newest_context(config: Config) -> Context | None:
+    """Return the context with the newest allowed release of the secondary package, or None if a release is stated."""
+    package = get_secondary_package(config)
     release = None if package is None else config.releases.get(package)
-    if package is None or release is None or config.releases.stated(package):
+    if package is None or release is None or config.releases.is_stated(package):
         return None
-    return context(config)._replace(releases={package: release})
+    return get_context(config)._replace(releases={package: release})
 
 
-def _in_newest(sighting: KeyOccurrence, newest: Context) -> Status | None:
-    """What becomes of a key in the newest release beside the framework, where it is refused."""
-    known = vocabulary(sighting.config)
-    fact = None if known is None else known.fact(sighting.route, target(sighting.config).release, newest)
-    status = None if fact is None else fact.status()
-    return status if status is not None and status.kind in _GONE and status.effect == REFUSED else None
+def _find_refusal_in_newest(occurrence: KeyOccurrence, newest: Context) -> Status | None:
+    """Return the status of a key that the newest release of the secondary package refuses, else None."""
+    framework_vocabulary = get_vocabulary(occurrence.config)
+    fact = (
+        None
+        if framework_vocabulary is None
+        else framework_vocabulary.find_fact(occurrence.route, get_target_release(occurrence.config).release, newest)
+    )
+    status = None if fact is None else fact.resolve_status()
+    return status if status is not None and status.kind in _GONE_KINDS and status.effect == REFUSED else None
 
 
-def may_be_forks(one: Verdict) -> bool:
-    """Return whether a fork may have added the word; it changes no types."""
-    doubt, value = one.sighting.config.evidence.fork, one.sighting.value
-    return doubt is not None and isinstance(value, str) and bool(members(one.schema))
+def is_possibly_from_fork(verdict: Verdict) -> bool:
+    """Return whether a fork may have added the word; forks are assumed not to change types."""
+    evidence, value = verdict.occurrence.config.evidence.fork, verdict.occurrence.value
+    return evidence is not None and isinstance(value, str) and bool(list_enum_words(verdict.schema))

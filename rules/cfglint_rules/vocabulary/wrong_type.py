@@ -1,16 +1,22 @@
-"""KEY004 wrong-type: a value that the framework does not take for this key.
+"""KEY004 wrong-type: the framework does not accept this value for the key.
 
 ## What it does
-Checks every value against the type, the bounds and the words that the target release takes for its key, as the
-framework's own reader converts it: pydantic (axolotl, the sections of DeepSpeed) makes numbers of text, OmegaConf
-(OLMo) converts by the field's type, argparse (OpenRLHF) word by word, and LLaMA-Factory's parser converts nothing.
-Options beside TRL's recipe (`trl sft --config FILE --save_strategy never`) are checked like its keys. Text that the
-framework only hands on is checked against what finally takes it: the HF Trainer (axolotl's `optimizer`, `lr_scheduler`,
-`save_strategy`), or transformers (OpenRLHF's `--attn_implementation`).
+Checks every value against the type, bounds and allowed words of its key at the target release. Values are converted the
+way the framework converts them:
+
+- pydantic (axolotl, the sections of DeepSpeed) converts text to numbers
+- OmegaConf (OLMo) converts to the type of the field
+- argparse (OpenRLHF) converts each word of the command
+- LLaMA-Factory's parser does not convert anything
+
+Options beside a TRL recipe (`trl sft --config FILE --save_strategy never`) are checked like its keys.
+
+Some frameworks only pass a word on. It is then checked against the library that receives it: the HF Trainer (axolotl's
+`optimizer`, `lr_scheduler`, `save_strategy`) or transformers (OpenRLHF's `--attn_implementation`).
 
 ## Why is this bad?
-Most readers stop. LLaMA-Factory hands the value on: `bf16: "false"` is a text that is not empty, so bf16 is on, and
-`lora_rank: "8"` fails where it is first used in a calculation, once the model is loaded.
+Most frameworks stop. LLaMA-Factory passes the value on: `bf16: "false"` is a non-empty string, so bf16 is on.
+`lora_rank: "8"` fails at the first calculation, after the model is loaded.
 
 ## Example
     warmup_steps: 0.1
@@ -23,19 +29,32 @@ Most readers stop. LLaMA-Factory hands the value on: `bf16: "false"` is a text t
 YAML reads a bare `no` as false.
 
 ## Fix safety
-Safe where the run could not have started and only one thing can have been meant: a share of the steps, a word in
-another case, a number or `true` in quotes, a bare `no`. Unsafe where the present value works and means something else
-(`"false"`), where a word is only similar, and where an empty key is removed for its default.
+Safe if the run could not have started and only one meaning is possible: a fraction of the steps, a word in different
+case, a number or `true` in quotes, or a bare `no`.
+
+Unsafe if the present value works but means something else (`"false"`), or if a word is only similar to a valid one.
+Removing an empty key to get its default is also unsafe.
 
 ## When it does not apply
-Values that the environment or another file fills in are not known, and never reported, nor are marks that a script
-replaces (`{rate}`, `__RATE__`, the key's own name in capitals where it takes no words in capitals). A word that the HF
-Trainer or transformers does not have is a warning: other releases may have it. So is a template that no known
-LLaMA-Factory has, where its release is not stated: new ones come with each, and people add their own. Kernels of the
-Hub are not known. Of a copy in the repository, a word that its code compares the setting with is one of its own,
-whatever its declaration has, where nothing refuses it. An item that fits another kind of data set, which lacks the
-key, is read as that one: a warning. Where a fork may be in use, words are left to KEY001 (those in the place of a
-number where many scripts give them), and everything else is a warning.
+These values are not reported:
+
+- values from the environment or another file
+- placeholders that a script replaces (`{rate}`, `__RATE__`, or the key's own name in capitals if the key has no values
+  in capitals)
+- kernels from the Hub
+
+These are warnings:
+
+- words that the HF Trainer or transformers does not have, because other releases may have them
+- a template that no known LLaMA-Factory release has, if the release is not stated: each release adds templates, and
+  people add their own
+- an item that the framework reads as another kind of data set, which does not have this key
+
+If the repository contains a copy of the framework, words that the copy's code compares the setting with are accepted,
+unless the code rejects them.
+
+If a fork may be in use, unknown words are left to KEY001. So are words in place of a number, if many scripts use them.
+Everything else is a warning.
 
 ## References
 docs/schemas.md; pydantic 2 conversion table; omegaconf 2.3.0 `nodes.py`; transformers 5.8.0 `hf_argparser.py`
@@ -49,291 +68,333 @@ from collections.abc import Iterator
 
 from cfglint_rules.rule import Rule
 from cfglint_rules.vocabulary.effect_by_release import (
-    FINE,
+    ACCEPTED,
     EffectByRelease,
-    across,
-    assumed_setting,
-    deciding,
-    fact_at,
-    grounds,
-    window_of,
+    build_release_grounds,
+    build_setting_ground,
+    compute_effects,
+    find_candidate_releases,
+    find_deciding_package,
+    find_fact,
 )
-from cfglint_rules.vocabulary.kinds import is_taken_for_another
-from cfglint_rules.vocabulary.launched import Given, given
+from cfglint_rules.vocabulary.kinds import is_read_as_another_kind
+from cfglint_rules.vocabulary.launched import LaunchedSetting, list_launched_settings
 from cfglint_rules.vocabulary.misfits import (
     BY_TRAINER,
     REGISTRY,
-    first_word,
-    fits_framework,
-    fits_one,
-    is_handed_on,
-    schemas_of,
-    stops,
-    takes_at,
-    words_of,
+    get_first_word,
+    is_accepted_at,
+    is_accepted_by_any,
+    is_accepted_by_framework,
+    is_fatal,
+    is_known_downstream,
+    list_accepted_words,
+    list_schemas,
 )
-from cfglint_rules.vocabulary.renames import is_taken, moved
-from cfglint_rules.vocabulary.survey import REFUSED, KeyOccurrence, context, keys_of, target, vocabulary
-from cfglint_rules.vocabulary.values import Schema, expected, members, shown
-from cfglint_rules.vocabulary.verdicts import may_be_forks, verdicts
+from cfglint_rules.vocabulary.renames import is_taken, move_key
+from cfglint_rules.vocabulary.survey import (
+    REFUSED,
+    KeyOccurrence,
+    get_checked_keys,
+    get_context,
+    get_target_release,
+    get_vocabulary,
+)
+from cfglint_rules.vocabulary.values import Schema, describe_expected, format_value, list_enum_words
+from cfglint_rules.vocabulary.verdicts import is_possibly_from_fork, list_verdicts
 from cfglint_schemas.status import PRESENT
 from cfglint_train.documents.document import Change, Delete, Route, Set, Unknown
 from cfglint_train.findings.finding import Applicability, Fix, Report
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.certainty import Ground
 
 RULE: Final = Rule("KEY004", "wrong-type", "error", scope="config", fix="safe", refuses=True, rests_on_vocabulary=True)
 
-_SPECIAL: Final = frozenset(("bos_token", "eos_token", "pad_token", "unk_token", "additional_special_tokens"))
-# LLaMA-Factory's own keys that are split at commas whatever they hold (0.9.5 hparams/model_args.py).
-_SPLIT: Final = ("adapter_name_or_path", "add_special_tokens", "add_tokens")
+_SPECIAL_TOKENS: Final = frozenset(("bos_token", "eos_token", "pad_token", "unk_token", "additional_special_tokens"))
+# LLaMA-Factory splits these keys at commas, whatever they contain (0.9.5 hparams/model_args.py).
+_SPLIT_KEYS: Final = ("adapter_name_or_path", "add_special_tokens", "add_tokens")
 
 
 def check(config: Config) -> Iterator[Report]:
-    """One report per value that does not fit."""
-    for one in verdicts(config, "misfit"):
-        if not may_be_forks(one):
-            yield _report(one.sighting, one.schema)
-    yield from _launched(config)
+    """Yield a report for every value that is not accepted."""
+    for verdict in list_verdicts(config, "misfit"):
+        if not is_possibly_from_fork(verdict):
+            yield _build_report(verdict.occurrence, verdict.schema)
+    yield from _report_launched(config)
 
 
 def refused(config: Config) -> Iterator[str]:
-    """The values that stop the framework."""
-    for one in verdicts(config, "misfit"):
-        if stops(one.sighting) and not may_be_forks(one):
-            yield f"{one.sighting.name} takes {expected(one.schema)}"
+    """Yield the messages for values that stop the framework."""
+    for verdict in list_verdicts(config, "misfit"):
+        if is_fatal(verdict.occurrence) and not is_possibly_from_fork(verdict):
+            yield f"{verdict.occurrence.name} must be {describe_expected(verdict.schema)}"
 
 
-def unfit_everywhere(config: Config) -> frozenset[Route]:
-    """The settings whose value stops the framework at every candidate release: nothing that comes later is reached."""
+def find_fatal_settings(config: Config) -> frozenset[Route]:
+    """Return the settings whose value stops the framework at every candidate release, before any later check."""
     return frozenset(
-        one.sighting.route
-        for one in verdicts(config, "misfit")
-        if stops(one.sighting) and not may_be_forks(one) and _across(one.sighting, one.schema, REFUSED).agreed
+        verdict.occurrence.route
+        for verdict in list_verdicts(config, "misfit")
+        if is_fatal(verdict.occurrence)
+        and not is_possibly_from_fork(verdict)
+        and _find_value_effects(verdict.occurrence, verdict.schema, REFUSED).is_uniform
     )
 
 
-def _registering(sighting: KeyOccurrence) -> str | None:
-    """The first release after the one that counts that has the word."""
-    known, held = vocabulary(sighting.config), release_key(target(sighting.config).release)
-    later = () if known is None else (one for one in known.releases if release_key(one) > held)
-    return next((one for one in later if takes_at(sighting, one)), None)
+def _find_registering_release(occurrence: KeyOccurrence) -> str | None:
+    """Return the first release after the effective one that has the word, or None."""
+    framework_vocabulary, target_key = (
+        get_vocabulary(occurrence.config),
+        parse_release(get_target_release(occurrence.config).release),
+    )
+    later = (
+        ()
+        if framework_vocabulary is None
+        else (release for release in framework_vocabulary.releases if parse_release(release) > target_key)
+    )
+    return next((release for release in later if is_accepted_at(occurrence, release)), None)
 
 
-def _report(sighting: KeyOccurrence, schema: Schema) -> Report:
-    value, refused = sighting.value, stops(sighting)
-    if refused:
-        outcome, effect = f"{_judge(sighting.config)} refuses it" if BY_TRAINER in schema else "it is refused", REFUSED
-    elif is_taken_for_another(sighting, fits_framework):
-        outcome, effect = "the item is taken for one of another kind, and this key is silently ignored", "dropped"
+def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
+    value, is_refused = occurrence.value, is_fatal(occurrence)
+    if is_refused:
+        outcome, effect = (
+            f"{_name_downstream(occurrence.config)} refuses it" if BY_TRAINER in schema else "it is refused",
+            REFUSED,
+        )
+    elif is_read_as_another_kind(occurrence, is_accepted_by_framework):
+        outcome, effect = "the item is read as another kind, and this key is silently ignored", "dropped"
     elif isinstance(value, str) and schema.get("type") == "boolean":
-        outcome, effect = "as text it is read as true" if value else "as text it is read as false", "misread"
-    elif isinstance(value, str) and members(schema):
-        outcome, effect = "nothing checks it, and it is taken for none of them", "misread"
+        outcome, effect = "as a string, it is read as true" if value else "as a string, it is read as false", "misread"
+    elif isinstance(value, str) and list_enum_words(schema):
+        outcome, effect = "nothing checks it, and it matches none of them", "misread"
     else:
         outcome, effect = "it is not converted", "misread"
-    fix = _fix(sighting, schema)
-    releases = _across(sighting, schema, effect)
-    if not releases.agreed:
-        outcome += f" since {target(sighting.config).title} {releases.runs[-1][1][0]}"
-    registered = REGISTRY in schema and not releases.window.stated and sighting.config.evidence.vocabulary is None
-    if REGISTRY in schema and releases.agreed:
-        first, title = _registering(sighting), target(sighting.config).title
+    fix = _build_fix(occurrence, schema)
+    effects = _find_value_effects(occurrence, schema, effect)
+    if not effects.is_uniform:
+        outcome += f" since {get_target_release(occurrence.config).title} {effects.spans[-1][1][0]}"
+    is_registered_only = (
+        REGISTRY in schema and not effects.candidates.is_stated and occurrence.config.evidence.vocabulary is None
+    )
+    if REGISTRY in schema and effects.is_uniform:
+        first_release, title = _find_registering_release(occurrence), get_target_release(occurrence.config).title
         outcome = (
-            f"it needs {title} {first}" if first else f"no known release of {title} has it" if registered else outcome
+            f"it needs {title} {first_release}"
+            if first_release
+            else f"no known release of {title} has it"
+            if is_registered_only
+            else outcome
         )
-    former = releases.window.earlier and _is_former(sighting)
-    certain = refused and BY_TRAINER not in schema and not registered and not former
-    on = (*(grounds(releases.window, agreed=False) if former else releases.grounds), *_doubts(sighting))
-    wanted = _wanted(sighting, schema)
-    bare = value is True and sighting.config.document.syntax == "shell"
+    is_former = effects.candidates.can_be_older and _is_former(occurrence)
+    is_certain = is_refused and BY_TRAINER not in schema and not is_registered_only and not is_former
+    all_grounds = (
+        *(build_release_grounds(effects.candidates, is_uniform=False) if is_former else effects.grounds),
+        *_list_assumptions(occurrence),
+    )
+    accepted = _describe_accepted(occurrence, schema)
+    has_no_value = value is True and occurrence.config.document.syntax == "shell"
     return Report(
-        f"`{sighting.name}` needs a value ({wanted}): {outcome}"
-        if bare
-        else f"`{sighting.name}` takes {wanted}, not {shown(value)}: {outcome}",
-        sighting.place,
-        releases.milder("error" if certain else "warning"),
-        None if fix is None else fix._replace(grounds=on),
-        grounds=on,
+        f"`{occurrence.name}` needs a value ({accepted}): {outcome}"
+        if has_no_value
+        else f"`{occurrence.name}` must be {accepted}, not {format_value(value)}: {outcome}",
+        occurrence.place,
+        effects.limit_severity("error" if is_certain else "warning"),
+        None if fix is None else fix._replace(grounds=all_grounds),
+        grounds=all_grounds,
     )
 
 
-def _is_former(sighting: KeyOccurrence) -> bool:
-    """Whether a release before the oldest known one took the value."""
-    keys = keys_of(sighting.config)
-    return keys is not None and sighting.value in keys.words.former_values.get(sighting.name, ())
+def _is_former(occurrence: KeyOccurrence) -> bool:
+    """Return whether a release before the oldest known one accepted the value."""
+    keys = get_checked_keys(occurrence.config)
+    return keys is not None and occurrence.value in keys.words.former_values.get(occurrence.name, ())
 
 
-def _doubts(sighting: KeyOccurrence) -> tuple[Ground, ...]:
-    """What the value rests on: the default of a variable, a condition of a script."""
-    assumed = sighting.config.origin(*sighting.route).assumed
-    return (assumed_setting(sighting.name, sighting.value, assumed),) if assumed else ()
+def _list_assumptions(occurrence: KeyOccurrence) -> tuple[Ground, ...]:
+    """Return the assumption that the value rests on: the default of a variable, or a condition in a script."""
+    assumption = occurrence.config.get_origin(*occurrence.route).assumption
+    return (build_setting_ground(occurrence.name, occurrence.value, assumption),) if assumption else ()
 
 
-def _judge(config: Config) -> str:
-    """What refuses a word that the framework hands on."""
-    keys = keys_of(config)
+def _name_downstream(config: Config) -> str:
+    """Return the name of the library to which the framework passes the word, and which rejects it."""
+    keys = get_checked_keys(config)
     assert keys is not None
-    return keys.handed_to
+    return keys.forward_target
 
 
-def _across(sighting: KeyOccurrence, schema: Schema, effect: str) -> EffectByRelease:
-    """What becomes of the value at every candidate release; one without the key does not look at it."""
-    config, fact = sighting.config, sighting.fact
+def _find_value_effects(occurrence: KeyOccurrence, schema: Schema, effect: str) -> EffectByRelease:
+    """Return the effect of the value for every candidate release; a release without the key ignores it."""
+    config, fact = occurrence.config, occurrence.fact
     assert fact is not None
 
-    def at(release: str) -> str:
+    def find_effect(release: str) -> str:
         if BY_TRAINER in schema:
             return effect
-        there = fact_at(sighting, release)
-        if there is None or there.status().kind != PRESENT:
-            return FINE
-        return FINE if fits_one(config, schemas_of(config, there), sighting.value) else effect
+        fact_at_release = find_fact(occurrence, release)
+        if fact_at_release is None or fact_at_release.resolve_status().kind != PRESENT:
+            return ACCEPTED
+        return (
+            ACCEPTED if is_accepted_by_any(config, list_schemas(config, fact_at_release), occurrence.value) else effect
+        )
 
-    return across(window_of(config, deciding(sighting)), at)
-
-
-def _wanted(sighting: KeyOccurrence, schema: Schema) -> str:
-    keys = keys_of(sighting.config)
-    return (None if keys is None else keys.shape(schema)) or expected(schema, sighting.value)
+    return compute_effects(find_candidate_releases(config, find_deciding_package(occurrence)), find_effect)
 
 
-# --- options that a launch gives -------------------------------------------------------------------------------------
+def _describe_accepted(occurrence: KeyOccurrence, schema: Schema) -> str:
+    keys = get_checked_keys(occurrence.config)
+    return (None if keys is None else keys.describe_values(schema)) or describe_expected(schema, occurrence.value)
 
 
-def _launched(config: Config) -> Iterator[Report]:
-    """One report per value of an option beside the file that the framework does not take."""
-    keys = keys_of(config)
+# --- options that a launch passes ------------------------------------------------------------------------------------
+
+
+def _report_launched(config: Config) -> Iterator[Report]:
+    """Yield a report for every launch option with a value that the framework rejects."""
+    keys = get_checked_keys(config)
     if keys is None:
         return
-    for one in given(config, "taken"):
-        fact = one.fact
-        if fact is None or isinstance(one.value, Unknown):
+    for setting in list_launched_settings(config, "taken"):
+        fact = setting.fact
+        if fact is None or isinstance(setting.value, Unknown):
             continue
-        schemas = schemas_of(config, fact)
-        value = first_word(one.value, schemas)
-        if isinstance(value, str) and (value in keys.filled_in or keys.may_take_more(fact.name, config)):
+        schemas = list_schemas(config, fact)
+        value = get_first_word(setting.value, schemas)
+        if isinstance(value, str) and (value in keys.placeholders or keys.can_accept_more(fact.name, config)):
             continue
-        if not fits_one(config, schemas, value):
-            yield _option(config, one, schemas[0] or {}, value)
-        elif fact.name in keys.handed_on and not is_handed_on(words := words_of(keys, fact), value):
-            yield _option(config, one, {"enum": words, BY_TRAINER: True}, value)
+        if not is_accepted_by_any(config, schemas, value):
+            yield _build_option_report(config, setting, schemas[0] or {}, value)
+        elif fact.name in keys.forwarded_settings and not is_known_downstream(
+            words := list_accepted_words(keys, fact), value
+        ):
+            yield _build_option_report(config, setting, {"enum": words, BY_TRAINER: True}, value)
 
 
-def _option(config: Config, one: Given, schema: Schema, value: Any) -> Report:
-    by_trainer = BY_TRAINER in schema
+def _build_option_report(config: Config, setting: LaunchedSetting, schema: Schema, value: Any) -> Report:
+    is_trainer_word = BY_TRAINER in schema
 
-    def at(release: str) -> str:
-        fact = one.facts(release)
-        if by_trainer or fact is None or fact.status().kind != PRESENT:
-            return REFUSED if by_trainer else FINE
-        return FINE if fits_one(config, schemas_of(config, fact), value) else REFUSED
+    def find_effect(release: str) -> str:
+        fact = setting.find_fact(release)
+        if is_trainer_word or fact is None or fact.resolve_status().kind != PRESENT:
+            return REFUSED if is_trainer_word else ACCEPTED
+        return ACCEPTED if is_accepted_by_any(config, list_schemas(config, fact), value) else REFUSED
 
-    releases = across(window_of(config), at)
-    outcome = f"{_judge(config)} refuses it" if by_trainer else releases.said()
-    wanted = expected(schema, value)
+    effects = compute_effects(find_candidate_releases(config), find_effect)
+    outcome = f"{_name_downstream(config)} refuses it" if is_trainer_word else effects.describe()
+    accepted = describe_expected(schema, value)
     return Report(
-        f"`{one.name}` needs a value ({wanted}): {outcome}"
+        f"`{setting.name}` needs a value ({accepted}): {outcome}"
         if value == ""
-        else f"`{one.name}` takes {wanted}, not {shown(value)}: {outcome}",
-        one.place,
-        releases.milder("warning" if by_trainer else "error"),
-        grounds=releases.grounds,
+        else f"`{setting.name}` must be {accepted}, not {format_value(value)}: {outcome}",
+        setting.place,
+        effects.limit_severity("warning" if is_trainer_word else "error"),
+        grounds=effects.grounds,
     )
 
 
 # --- fixes -----------------------------------------------------------------------------------------------------------
 
 
-def _fix(sighting: KeyOccurrence, schema: Schema) -> Fix | None:
-    """The value that was meant, where only one can have been."""
-    value = sighting.value
+def _build_fix(occurrence: KeyOccurrence, schema: Schema) -> Fix | None:
+    """Return the fix with the intended value, if there is only one possibility."""
+    value = occurrence.value
     if isinstance(value, Unknown):
         return None
-    if str(sighting.route[-1]) == "warmup_steps" and isinstance(value, float) and 0 < value < 1:
-        return _ratio(sighting)
-    if value is False and str(sighting.route[-1]).endswith("_strategy"):
-        return _set(sighting, "safe", "no", 'put "no" in quotes')
-    if value is None and _has_default(sighting):
-        changes: tuple[Change, ...] = (Delete((*sighting.config.root, *sighting.route)),)
-        message = f"remove `{sighting.name}`: the default is {shown(schema.get('default'))}"
-        return Fix("unsafe", message, keys=((sighting.config, changes),))
-    if isinstance(value, dict) and sighting.route == ("tokens",) and value.keys() <= _SPECIAL:
-        return _special_tokens(sighting)
-    if isinstance(value, list) and sighting.route[-1] in _SPLIT and all(isinstance(item, str) for item in value):
-        return _set(sighting, "safe", ",".join(value), "join the items with commas")
+    if str(occurrence.route[-1]) == "warmup_steps" and isinstance(value, float) and 0 < value < 1:
+        return _build_ratio_fix(occurrence)
+    if value is False and str(occurrence.route[-1]).endswith("_strategy"):
+        return _build_set_fix(occurrence, "safe", "no", 'put "no" in quotes')
+    if value is None and _has_default(occurrence):
+        changes: tuple[Change, ...] = (Delete((*occurrence.config.root, *occurrence.route)),)
+        message = f"remove `{occurrence.name}`: the default is {format_value(schema.get('default'))}"
+        return Fix("unsafe", message, keys=((occurrence.config, changes),))
+    if isinstance(value, dict) and occurrence.route == ("tokens",) and value.keys() <= _SPECIAL_TOKENS:
+        return _build_special_tokens_fix(occurrence)
+    if isinstance(value, list) and occurrence.route[-1] in _SPLIT_KEYS and all(isinstance(item, str) for item in value):
+        return _build_set_fix(occurrence, "safe", ",".join(value), "join the items with commas")
     if isinstance(value, str):
-        return _meant_word(sighting, schema, value) or _unquoted(sighting, schema, value)
-    if isinstance(value, float) and value.is_integer() and fits_framework(sighting.config, schema, int(value)):
-        return _set(sighting, "safe", int(value), f"write it as {int(value)}")
+        return _build_word_fix(occurrence, schema, value) or _build_unquoting_fix(occurrence, schema, value)
+    if (
+        isinstance(value, float)
+        and value.is_integer()
+        and is_accepted_by_framework(occurrence.config, schema, int(value))
+    ):
+        return _build_set_fix(occurrence, "safe", int(value), f"write it as {int(value)}")
     return None
 
 
-def _set(sighting: KeyOccurrence, applicability: Applicability, value: Any, message: str) -> Fix:
-    config = sighting.config
-    return Fix(applicability, message, keys=((config, (Set((*config.root, *sighting.route), value),)),))
+def _build_set_fix(occurrence: KeyOccurrence, applicability: Applicability, value: Any, message: str) -> Fix:
+    config = occurrence.config
+    return Fix(applicability, message, keys=((config, (Set((*config.root, *occurrence.route), value),)),))
 
 
-def _has_default(sighting: KeyOccurrence) -> bool:
-    return sighting.fact is not None and sighting.fact.schema().get("default") is not None
+def _has_default(occurrence: KeyOccurrence) -> bool:
+    return occurrence.fact is not None and occurrence.fact.get_schema().get("default") is not None
 
 
-def _ratio(sighting: KeyOccurrence) -> Fix | None:
-    """A share of the steps under its own name."""
-    config, known = sighting.config, vocabulary(sighting.config)
-    route = (*sighting.route[:-1], "warmup_ratio")
-    fact = None if known is None else known.fact(route, target(config).release, context(config))
-    if fact is None or fact.status().kind != "present" or is_taken(config, route):
+def _build_ratio_fix(occurrence: KeyOccurrence) -> Fix | None:
+    """Return the fix that moves a fraction of the steps to its own key."""
+    config, framework_vocabulary = occurrence.config, get_vocabulary(occurrence.config)
+    route = (*occurrence.route[:-1], "warmup_ratio")
+    fact = (
+        None
+        if framework_vocabulary is None
+        else framework_vocabulary.find_fact(route, get_target_release(config).release, get_context(config))
+    )
+    if fact is None or fact.resolve_status().kind != "present" or is_taken(config, route):
         return None
     return Fix(
         "safe",
-        "rename to warmup_ratio: it is a share of the steps",
-        keys=((config, moved(config, sighting.route, route)),),
+        "rename to warmup_ratio: the value is a fraction of the steps",
+        keys=((config, move_key(config, occurrence.route, route)),),
     )
 
 
-def _special_tokens(sighting: KeyOccurrence) -> Fix | None:
-    """New tokens are a list (axolotl's `tokens`); a mapping of special ones has a key of its own."""
-    config, route = sighting.config, ("special_tokens",)
+def _build_special_tokens_fix(occurrence: KeyOccurrence) -> Fix | None:
+    """Return the fix that moves a mapping of special tokens to its own key, because axolotl's `tokens` is a list."""
+    config, route = occurrence.config, ("special_tokens",)
     if is_taken(config, route):
         return None
-    return Fix("safe", "rename to special_tokens", keys=((config, moved(config, sighting.route, route)),))
+    return Fix("safe", "rename to special_tokens", keys=((config, move_key(config, occurrence.route, route)),))
 
 
-def _meant_word(sighting: KeyOccurrence, schema: Schema, value: str) -> Fix | None:
-    """The word of an enumeration that this one is a slip of."""
-    words = members(schema)
-    same = [word for word in words if _bare(word) == _bare(value)]
-    if len(same) == 1:
-        return _set(sighting, "safe", same[0], f"write it as {same[0]}")
-    from cfglint_rules.vocabulary.proposals import slip
+def _build_word_fix(occurrence: KeyOccurrence, schema: Schema, value: str) -> Fix | None:
+    """Return the fix with the word of an enumeration that the value is a typo of."""
+    words = list_enum_words(schema)
+    identical = [word for word in words if _strip_separators(word) == _strip_separators(value)]
+    if len(identical) == 1:
+        return _build_set_fix(occurrence, "safe", identical[0], f"write it as {identical[0]}")
+    from cfglint_rules.vocabulary.proposals import correct_word
 
-    near = slip(value, words)
-    if near is None or _digits(near) != _digits(value):  # qwen2_5 is no slip of qwen3_5
+    typo_target = correct_word(value, words)
+    if typo_target is None or _get_digits(typo_target) != _get_digits(value):  # qwen2_5 is no typo of qwen3_5
         return None
-    return _set(sighting, "unsafe", near, f"write {near}, if that is what was meant")
+    return _build_set_fix(occurrence, "unsafe", typo_target, f"write {typo_target}, if that is what you meant")
 
 
-def _digits(word: str) -> str:
+def _get_digits(word: str) -> str:
     return "".join(filter(str.isdigit, word))
 
 
-def _bare(word: str) -> str:
+def _strip_separators(word: str) -> str:
     return word.replace("-", "").replace("_", "").lower()
 
 
-def _unquoted(sighting: KeyOccurrence, schema: Schema, value: str) -> Fix | None:
-    """The number or truth value that is in quotes."""
-    plain: Any = {"true": True, "false": False}.get(value.lower())
-    if plain is None:
+def _build_unquoting_fix(occurrence: KeyOccurrence, schema: Schema, value: str) -> Fix | None:
+    """Return the fix that removes the quotes from a number or boolean."""
+    unquoted: Any = {"true": True, "false": False}.get(value.lower())
+    if unquoted is None:
         try:
-            plain = float(value)
+            unquoted = float(value)
         except ValueError:
             return None
-        plain = int(plain) if plain.is_integer() else plain
-    if sighting.config.document.syntax == "shell" or not fits_framework(sighting.config, schema, plain):
+        unquoted = int(unquoted) if unquoted.is_integer() else unquoted
+    if occurrence.config.document.syntax == "shell" or not is_accepted_by_framework(
+        occurrence.config, schema, unquoted
+    ):
         return None
-    applicability: Applicability = "unsafe" if plain is False else "safe"
-    return _set(sighting, applicability, plain, f"write it as {shown(plain)}")
+    applicability: Applicability = "unsafe" if unquoted is False else "safe"
+    return _build_set_fix(occurrence, applicability, unquoted, f"write it as {format_value(unquoted)}")

@@ -1,1 +1,1 @@
-"""Static readers of the frameworks' own definitions: releases and vendored copies as tables of keys."""
+"""Static readers of the frameworks' definitions: releases and vendored copies as tables of keys."""

@@ -1,4 +1,4 @@
-"""The `add_argument` calls of a parser, in what makes it and what it is handed to, and whether there may be others."""
+"""The `add_argument` calls of a parser, in the functions that create it or receive it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from cfglint_schemas.readers.source import (
     Module,
     Symbol,
     UndecidedError,
-    bases,
-    dotted_name,
     evaluate,
-    lineage,
+    get_dotted_name,
+    list_ancestors,
+    resolve_bases,
 )
 from cfglint_train.foundation.frozen import Frozen
 
-_GROUPS: Final = ("add_argument_group", "add_mutually_exclusive_group", "add_parser", "add_subparsers")
-_LENIENT: Final = ("parse_known_args", "parse_known_intermixed_args")
-_OF_PARSERS: Final = ("add_argument", "parse_args", *_GROUPS, *_LENIENT)
+_GROUP_METHODS: Final = ("add_argument_group", "add_mutually_exclusive_group", "add_parser", "add_subparsers")
+_LENIENT_METHODS: Final = ("parse_known_args", "parse_known_intermixed_args")
+_PARSER_METHODS: Final = ("add_argument", "parse_args", *_GROUP_METHODS, *_LENIENT_METHODS)
 # Packages whose parsers have no flags of their own.
 _PARSERS: Final = ("argparse", "configargparse")
 
 
-class Addition(Frozen):
-    """One `add_argument` call, with the values of the loop variables around it."""
+class ArgumentCall(Frozen):
+    """An `add_argument` call, with the values of the loop variables around it."""
 
     module: Module
     call: ast.Call
     local: dict[str, Any]
 
-    def value(self, node: ast.expr | None, otherwise: Any = None) -> Any:
-        """What an argument evaluates to."""
+    def evaluate_argument(self, node: ast.expr | None, otherwise: Any = None) -> Any:
+        """Return the value of an argument, or `otherwise` if the text does not determine it."""
         if node is None:
             return otherwise
         try:
@@ -44,207 +44,215 @@ class Addition(Frozen):
             return otherwise
 
 
-class Additions:
-    """What is added to the parser of a module, in order.
+class ArgumentCalls:
+    """The `add_argument` calls of a module's parser, in order.
 
-    Functions that the parser comes from or is handed to are followed, in other modules of the package too. Raises
-    UndecidedError where one of the package is missing.
+    Functions that create or receive the parser are followed, also into other modules of the package. Raises
+    UndecidedError if such a module is missing.
     """
 
     def __init__(self, module: Module) -> None:
-        self.found: list[Addition] = []
+        """Read the calls of a module."""
+        self.calls: list[ArgumentCall] = []
         self.may_have_more = False
-        """Whether the parser may take flags beside those: it comes from or goes to a function whose text is not
-        there, a flag's name does not follow from the text, or it lets unknown flags pass."""
+        """The parser may accept more flags: it comes from or goes to a function whose text is missing, the text does
+        not determine a flag's name, or unknown flags are accepted.
+        """
         self._root = module
         self._seen: set[str] = set()
-        self._read(module, module.tree, frozenset())
+        self._read_tree(module, module.tree, frozenset())
 
-    def _read(self, module: Module, tree: ast.AST, given: frozenset[str]) -> None:
-        parsers = _parsers(module, given)
-        for call in self._making(module, tree, parsers):
-            self._made(module, call, parsers)
-        self._walk(module, tree, {}, parsers)
+    def _read_tree(self, module: Module, tree: ast.AST, parser_names: frozenset[str]) -> None:
+        parsers = _find_parser_names(module, parser_names)
+        for call in self._find_sources(module, tree, parsers):
+            self._follow_source(module, call, parsers)
+        self._walk_statements(module, tree, {}, parsers)
 
-    def _making(self, module: Module, tree: ast.AST, parsers: frozenset[str]) -> list[ast.Call]:
-        """The calls that a parser comes from. A parser that comes from anything else may have more."""
-        found = []
+    def _find_sources(self, module: Module, tree: ast.AST, parsers: frozenset[str]) -> list[ast.Call]:
+        """Return the calls that create a parser; a parser with any other origin may have more flags."""
+        calls = []
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and node.attr in _OF_PARSERS:
-                head = (dotted_name(node.value) or "").partition(".")[0]
+            if isinstance(node, ast.Attribute) and node.attr in _PARSER_METHODS:
+                head = (get_dotted_name(node.value) or "").partition(".")[0]
                 self.may_have_more |= isinstance(module.bindings.get(head), tuple)
                 if isinstance(node.value, ast.Call):
-                    found.append(node.value)
-            for target, value in _assigned(node):
-                if dotted_name(target) in parsers and isinstance(value, ast.Call):
-                    found.append(value)
-                elif dotted_name(target) in parsers and not isinstance(value, (ast.Constant, ast.Name, ast.Attribute)):
+                    calls.append(node.value)
+            for target, value in _list_assignments(node):
+                if get_dotted_name(target) in parsers and isinstance(value, ast.Call):
+                    calls.append(value)
+                elif get_dotted_name(target) in parsers and not isinstance(
+                    value, (ast.Constant, ast.Name, ast.Attribute)
+                ):
                     self.may_have_more = True
-        return found
+        return calls
 
-    def _made(self, module: Module, call: ast.Call, parsers: frozenset[str]) -> None:
-        """Follow a call that a parser comes from."""
-        if isinstance(call.func, ast.Attribute) and call.func.attr in _OF_PARSERS:
+    def _follow_source(self, module: Module, call: ast.Call, parsers: frozenset[str]) -> None:
+        """Follow a call that creates a parser."""
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _PARSER_METHODS:
             return
-        symbol = _symbol(module, call)
+        symbol = _resolve_callee(module, call)
         if isinstance(symbol, Function):
-            self._follow(symbol.module, symbol.node, _bound(symbol.node, call, parsers))
+            self._follow_definition(symbol.module, symbol.node, _find_parser_parameters(symbol.node, call, parsers))
             place = f"{symbol.module.name}.{symbol.node.name}()"
             if place not in self._seen:
                 self._seen.add(place)
                 for node in ast.walk(symbol.node):
                     if isinstance(node, ast.Return) and isinstance(node.value, ast.Call):
-                        self._made(symbol.module, node.value, parsers)
+                        self._follow_source(symbol.module, node.value, parsers)
         elif isinstance(symbol, Class):
-            for one in lineage(symbol):
-                self._follow(one.module, one.node, frozenset())
-                outside = [base for base in bases(one) if not isinstance(base, Class)]
-                self.may_have_more |= not all(map(_is_plain, outside))
-        elif not _is_plain(symbol) and not _is_inner(module, call):
+            for ancestor in list_ancestors(symbol):
+                self._follow_definition(ancestor.module, ancestor.node, frozenset())
+                other_bases = [base for base in resolve_bases(ancestor) if not isinstance(base, Class)]
+                self.may_have_more |= not all(map(_is_plain_parser, other_bases))
+        elif not _is_plain_parser(symbol) and not _is_nested_function(module, call):
             self.may_have_more = True
 
-    def _follow(self, module: Module, node: ast.FunctionDef | ast.ClassDef, given: frozenset[str]) -> None:
-        """Read a function or class of another module, once; those of the module itself are met where they are."""
+    def _follow_definition(
+        self, module: Module, node: ast.FunctionDef | ast.ClassDef, parser_names: frozenset[str]
+    ) -> None:
+        """Read a function or class of another module once; those of the module itself are read in place."""
         place = f"{module.name}.{node.name}"
         if module is not self._root and place not in self._seen:
             self._seen.add(place)
-            self._read(module, node, given)
+            self._read_tree(module, node, parser_names)
 
-    def _walk(self, module: Module, tree: ast.AST, local: dict[str, Any], parsers: frozenset[str]) -> None:
+    def _walk_statements(self, module: Module, tree: ast.AST, local: dict[str, Any], parsers: frozenset[str]) -> None:
         for node in ast.iter_child_nodes(tree):
-            module.source.step()
+            module.source.count_steps()
             if isinstance(node, ast.For):
-                for values in _turns(module, node, local):
-                    self._walk(module, ast.Module(node.body, []), values, parsers)
-                self._walk(module, ast.Module(node.orelse, []), local, parsers)
+                for values in _unroll_loop(module, node, local):
+                    self._walk_statements(module, ast.Module(node.body, []), values, parsers)
+                self._walk_statements(module, ast.Module(node.orelse, []), local, parsers)
                 continue
             if isinstance(node, ast.Call):
-                self._call(module, node, local, parsers)
+                self._read_call(module, node, local, parsers)
             elif isinstance(node, ast.Attribute) and node.attr == "add_argument":
-                self.may_have_more = True  # the method itself is handed on
-            for child in _below(node):
-                self._walk(module, child, local, parsers)
-            if isinstance(node, (ast.Assign, ast.Expr)) and _parses(node):
-                return  # what is added behind it comes too late
+                self.may_have_more = True  # the method itself is passed on
+            for child in _list_children(node):
+                self._walk_statements(module, child, local, parsers)
+            if isinstance(node, (ast.Assign, ast.Expr)) and _is_parsing(node):
+                return  # arguments that are added later have no effect
 
-    def _call(self, module: Module, call: ast.Call, local: dict[str, Any], parsers: frozenset[str]) -> None:
+    def _read_call(self, module: Module, call: ast.Call, local: dict[str, Any], parsers: frozenset[str]) -> None:
         method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
         if method == "add_argument":
-            addition = Addition(module, call, local)
-            self.found.append(addition)
-            self.may_have_more |= any(addition.value(word) is None for word in call.args)
-        elif method in _LENIENT or any(
+            addition = ArgumentCall(module, call, local)
+            self.calls.append(addition)
+            self.may_have_more |= any(addition.evaluate_argument(word) is None for word in call.args)
+        elif method in _LENIENT_METHODS or any(
             word.arg == "parents" and not isinstance(word.value, ast.Constant) for word in call.keywords
         ):
             self.may_have_more = True
-        elif any(_is_parser(word, parsers) for word in _words(call)):
-            self._handed(module, call, parsers)
+        elif any(_is_parser(word, parsers) for word in _list_arguments(call)):
+            self._follow_receiver(module, call, parsers)
 
-    def _handed(self, module: Module, call: ast.Call, parsers: frozenset[str]) -> None:
-        """Follow a call that gets the parser."""
-        symbol = _symbol(module, call)
-        if isinstance(symbol, External) and module.source.lacks(symbol.name):
+    def _follow_receiver(self, module: Module, call: ast.Call, parsers: frozenset[str]) -> None:
+        """Follow a call that receives the parser."""
+        symbol = _resolve_callee(module, call)
+        if isinstance(symbol, External) and module.source.is_internal(symbol.name):
             raise UndecidedError(f"{symbol.name}, which adds flags, is missing")
         if isinstance(symbol, Function):
-            self._follow(symbol.module, symbol.node, _bound(symbol.node, call, parsers))
-        elif not _is_inner(module, call):
+            self._follow_definition(symbol.module, symbol.node, _find_parser_parameters(symbol.node, call, parsers))
+        elif not _is_nested_function(module, call):
             self.may_have_more = True
 
 
-def _parsers(module: Module, given: frozenset[str]) -> frozenset[str]:
-    """The names that stand for a parser or one of its groups somewhere in a module."""
+def _find_parser_names(module: Module, parser_names: frozenset[str]) -> frozenset[str]:
+    """Return the names that refer to a parser or to one of its groups anywhere in a module."""
     nodes = [node for node in ast.walk(module.tree) if isinstance(node, (ast.Attribute, ast.Assign, ast.Call))]
-    module.source.step(len(nodes))
-    found = set(given)
+    module.source.count_steps(len(nodes))
+    names = set(parser_names)
     for node in nodes:
-        if isinstance(node, ast.Attribute) and node.attr in _OF_PARSERS:
-            found.update(filter(None, [dotted_name(node.value)]))
-    before = -1
-    while before != len(found):
-        before = len(found)
+        if isinstance(node, ast.Attribute) and node.attr in _PARSER_METHODS:
+            names.update(filter(None, [get_dotted_name(node.value)]))
+    old_count = -1
+    while old_count != len(names):
+        old_count = len(names)
         for node in nodes:
-            module.source.step()
-            for target, value in _assigned(node):
-                names = [dotted_name(target), dotted_name(value)]
-                if _is_parser(value, found) or (names[0] in found and names[1]):
-                    found.update(filter(None, names))
-            if isinstance(node, ast.Call) and any(_is_parser(word, found) for word in _words(node)):
-                symbol = _symbol(module, node)
+            module.source.count_steps()
+            for target, value in _list_assignments(node):
+                pair = [get_dotted_name(target), get_dotted_name(value)]
+                if _is_parser(value, names) or (pair[0] in names and pair[1]):
+                    names.update(filter(None, pair))
+            if isinstance(node, ast.Call) and any(_is_parser(word, names) for word in _list_arguments(node)):
+                symbol = _resolve_callee(module, node)
                 if isinstance(symbol, Function) and symbol.module is module:
-                    found |= _bound(symbol.node, node, found)
-    return frozenset(found)
+                    names |= _find_parser_parameters(symbol.node, node, names)
+    return frozenset(names)
 
 
 def _is_parser(node: ast.expr, parsers: set[str] | frozenset[str]) -> bool:
-    """Whether an expression is a parser, one of its groups, or some of them."""
+    """Return whether an expression is a parser, one of its groups, or a list of them."""
     if isinstance(node, (ast.List, ast.Tuple)):
-        return any(_is_parser(one, parsers) for one in node.elts)
+        return any(_is_parser(element, parsers) for element in node.elts)
     if isinstance(node, ast.Starred):
         return _is_parser(node.value, parsers)
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _GROUPS:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _GROUP_METHODS:
             return True
-        return (dotted_name(node.func) or "").rpartition(".")[2] == "ArgumentParser"
-    return dotted_name(node) in parsers
+        return (get_dotted_name(node.func) or "").rpartition(".")[2] == "ArgumentParser"
+    return get_dotted_name(node) in parsers
 
 
-def _is_plain(symbol: Symbol | None) -> bool:
+def _is_plain_parser(symbol: Symbol | None) -> bool:
     return isinstance(symbol, External) and symbol.name.partition(".")[0] in _PARSERS
 
 
-def _is_inner(module: Module, call: ast.Call) -> bool:
-    """Whether a call is of a function that is defined inside another of the same module."""
+def _is_nested_function(module: Module, call: ast.Call) -> bool:
+    """Return whether a call is to a function that is defined inside another function of the same module."""
     return isinstance(call.func, ast.Name) and any(
         isinstance(node, ast.FunctionDef) and node.name == call.func.id for node in ast.walk(module.tree)
     )
 
 
-def _symbol(module: Module, call: ast.Call) -> Symbol | None:
-    """What is called; None where the text does not settle it."""
-    name = dotted_name(call.func)
+def _resolve_callee(module: Module, call: ast.Call) -> Symbol | None:
+    """Return the called symbol, or None if the text does not determine it."""
+    name = get_dotted_name(call.func)
     try:
-        return module.resolve(name) if name else None
+        return module.resolve_name(name) if name else None
     except UndecidedError:
         return None
 
 
-def _bound(function: ast.FunctionDef, call: ast.Call, parsers: set[str] | frozenset[str]) -> frozenset[str]:
-    """The parameters of a function that a call hands a parser to."""
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    given = [(name, value) for name, value in zip(names, call.args)]
-    given += [(word.arg, word.value) for word in call.keywords if word.arg]
-    return frozenset(name for name, value in given if _is_parser(value, parsers))
+def _find_parser_parameters(
+    function: ast.FunctionDef, call: ast.Call, parsers: set[str] | frozenset[str]
+) -> frozenset[str]:
+    """Return the parameters of a function that receive a parser in a call."""
+    names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
+    arguments = [(name, value) for name, value in zip(names, call.args)]
+    arguments += [(word.arg, word.value) for word in call.keywords if word.arg]
+    return frozenset(name for name, value in arguments if _is_parser(value, parsers))
 
 
-def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each target of an assignment with the value that it gets; all of it where it is one of several."""
+def _list_assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield each target of an assignment with the assigned value; unpacked targets get the whole value."""
     if not isinstance(node, ast.Assign):
         return
     for target in node.targets:
-        for one in target.elts if isinstance(target, (ast.List, ast.Tuple)) else [target]:
-            yield one, node.value
+        for element in target.elts if isinstance(target, (ast.List, ast.Tuple)) else [target]:
+            yield element, node.value
 
 
-def _words(call: ast.Call) -> list[ast.expr]:
+def _list_arguments(call: ast.Call) -> list[ast.expr]:
     return [*call.args, *(word.value for word in call.keywords)]
 
 
-def _below(node: ast.AST) -> Iterator[ast.AST]:
-    """A node, and for the call of a method what it is called on in place of the method."""
+def _list_children(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a node; for a method call, yield the object and the arguments instead."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield ast.Expr(node.func.value)
-        yield from (ast.Expr(word) for word in _words(node))
+        yield from (ast.Expr(word) for word in _list_arguments(node))
     else:
         yield node
 
 
-def _parses(statement: ast.stmt) -> bool:
-    """Whether a statement reads the command line."""
+def _is_parsing(statement: ast.stmt) -> bool:
+    """Return whether a statement parses the command line."""
     return any(isinstance(node, ast.Attribute) and node.attr == "parse_args" for node in ast.walk(statement))
 
 
-def _turns(module: Module, loop: ast.For, local: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The values of names in each turn of a loop; one turn without those of its own where they are not known."""
+def _unroll_loop(module: Module, loop: ast.For, local: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the variables of each iteration of a loop, or once without the loop's variables if they are unknown."""
     targets = loop.target.elts if isinstance(loop.target, (ast.List, ast.Tuple)) else [loop.target]
     names = [target.id for target in targets if isinstance(target, ast.Name)]
     try:

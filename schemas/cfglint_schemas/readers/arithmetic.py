@@ -1,4 +1,4 @@
-"""The operators and functions that an expression of a copy of a framework may be made of."""
+"""Operators and functions that are evaluated in the expressions of a framework's source."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import operator
 import sys
 from collections.abc import Callable
 
-from cfglint_train.foundation.python_arithmetic import BINARY, LONGEST, is_bounded
+from cfglint_train.foundation.python_arithmetic import BINARY, MAX_LENGTH, is_bounded
 from cfglint_train.foundation.typed import Any, Final
 
-_MOST_SHIFTED: Final = 80
+_MAX_SHIFT: Final = 80
 
 OPERATORS: Final[dict[type[ast.operator], Callable[[Any, Any], Any]]] = {
     **BINARY,
@@ -40,14 +40,14 @@ BUILTINS: Final[dict[str, Callable[..., Any]]] = {
 KNOWN_ATTRIBUTES: Final[dict[str, Any]] = {"sys.maxsize": sys.maxsize, "math.inf": float("inf")}
 
 
-def blows_up(op: ast.operator, left: Any, right: Any) -> bool:
-    """Whether a power, a shift, a sum or a repetition has a result of any size: the text is not trusted."""
+def is_unbounded(op: ast.operator, left: Any, right: Any) -> bool:
+    """Return whether the result of a power, shift, sum or repetition may be huge; the source is not trusted."""
     if isinstance(op, ast.LShift):
-        return not is_bounded(op, left, right) or right > _MOST_SHIFTED
+        return not is_bounded(op, left, right) or right > _MAX_SHIFT
     if isinstance(op, ast.Mult):
-        for repeated, count in ((left, right), (right, left)):
-            if isinstance(repeated, (str, list)) and isinstance(count, int):
-                return len(repeated) * count > LONGEST
+        for sequence, count in ((left, right), (right, left)):
+            if isinstance(sequence, (str, list)) and isinstance(count, int):
+                return len(sequence) * count > MAX_LENGTH
     if isinstance(op, ast.Add) and isinstance(left, (str, list)) and isinstance(right, (str, list)):
-        return len(left) + len(right) > LONGEST
+        return len(left) + len(right) > MAX_LENGTH
     return isinstance(op, ast.Pow) and not is_bounded(op, left, right)

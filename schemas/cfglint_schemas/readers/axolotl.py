@@ -1,4 +1,4 @@
-"""axolotl: pydantic models below `axolotl.utils.schemas`, and the arguments that plugins add to them."""
+"""axolotl: the pydantic models below `axolotl.utils.schemas`, and the arguments that plugins add."""
 
 from __future__ import annotations
 
@@ -6,55 +6,55 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
-from cfglint_schemas.readers.models import Models
-from cfglint_schemas.readers.source import Class, Module, Source, UndecidedError, descends_from, evaluate
-from cfglint_schemas.readers.table import Definition, Table
+from cfglint_schemas.readers.models import ModelReader
+from cfglint_schemas.readers.source import Class, Module, Source, UndecidedError, evaluate, is_descendant
+from cfglint_schemas.readers.table import Definition, ReleaseTable
 
 _ROOT: Final = "AxolotlInputConfig"
 _SCHEMAS: Final = ("axolotl.utils.schemas.config", "axolotl.utils.config.models.input.v0_4_1")
 
 
-def read(package: str, source: Source) -> Table:
-    """The vocabulary of one release. Raises UndecidedError for an unexpected layout."""
-    module = source.need(*_SCHEMAS)
-    root = module.resolve(_ROOT)
+def read(package: str, source: Source) -> ReleaseTable:
+    """Return the vocabulary of one release; raise UndecidedError for an unexpected layout."""
+    module = source.require_module(*_SCHEMAS)
+    root = module.resolve_name(_ROOT)
     if not isinstance(root, Class):
         raise UndecidedError(f"{package} {source.tree.release}: {_ROOT} is not a class")
-    models = Models()
-    keys = dict(models.keys(root))
-    always = _builtin_plugins(source)
-    for plugin, arguments in sorted(_plugins(source)):
-        loaded = plugin.rpartition(".")[2] in always
-        for name, key in models.keys(arguments).items():
-            known = keys.get(name)
-            if loaded:
+    models = ModelReader()
+    keys = dict(models.read_keys(root))
+    builtin = _read_builtin_plugins(source)
+    for plugin, arguments in sorted(_find_plugins(source)):
+        is_builtin = plugin.rpartition(".")[2] in builtin
+        for name, key in models.read_keys(arguments).items():
+            existing = keys.get(name)
+            if is_builtin:
                 keys[name] = key
-            elif known is None:
+            elif existing is None:
                 keys[name] = key._replace(gate={"plugins": [plugin]})
-            elif known.gate is not None:
-                keys[name] = known._replace(gate={"plugins": [*known.gate["plugins"], plugin]})
-    definitions = {_ROOT: Definition(keys, models.unknown(root)), **models.definitions()}
-    return Table(definitions, {"train": (_ROOT,)})
+            elif existing.gate is not None:
+                keys[name] = existing._replace(gate={"plugins": [*existing.gate["plugins"], plugin]})
+    definitions = {_ROOT: Definition(keys, models.find_unknown_effect(root)), **models.list_definitions()}
+    return ReleaseTable(definitions, {"train": (_ROOT,)})
 
 
-def _plugins(source: Source) -> Iterator[tuple[str, Class]]:
-    """Every plugin of the release, by the name that `plugins:` lists it with, and the class of its settings."""
-    for module in source.modules("axolotl/integrations", having="get_input_args"):
+def _find_plugins(source: Source) -> Iterator[tuple[str, Class]]:
+    """Yield every plugin of the release: the name that `plugins:` lists, and the class of its arguments."""
+    for module in source.list_modules("axolotl/integrations", word="get_input_args"):
         for node in module.tree.body:
             if not isinstance(node, ast.ClassDef):
                 continue
             plugin = Class(module, node)
-            target = _input_args(plugin)
-            if target is None or not descends_from(plugin, "BasePlugin"):
+            target = _read_input_args(plugin)
+            if target is None or not is_descendant(plugin, "BasePlugin"):
                 continue
-            home, _, name = target.rpartition(".")
-            arguments = source.find(home, name)
+            module_name, _, name = target.rpartition(".")
+            arguments = source.resolve_imported(module_name, name)
             if isinstance(arguments, Class):
-                yield _plugin_name(source, plugin), arguments
+                yield _find_plugin_name(source, plugin), arguments
 
 
-def _input_args(plugin: Class) -> str | None:
-    """The dotted name that `get_input_args` returns."""
+def _read_input_args(plugin: Class) -> str | None:
+    """Return the dotted name that `get_input_args` returns, or None."""
     for node in plugin.node.body:
         if isinstance(node, ast.FunctionDef) and node.name == "get_input_args":
             for statement in ast.walk(node):
@@ -67,21 +67,21 @@ def _input_args(plugin: Class) -> str | None:
     return None
 
 
-def _plugin_name(source: Source, plugin: Class) -> str:
-    """The shortest module path that offers the plugin, as `plugins:` entries are written."""
+def _find_plugin_name(source: Source, plugin: Class) -> str:
+    """Return the shortest module path that exports the plugin, as entries of `plugins:` are written."""
     parts = plugin.module.name.split(".")
     for length in range(3, len(parts)):
-        package: Module | None = source.module(".".join(parts[:length]))
+        package: Module | None = source.find_module(".".join(parts[:length]))
         if package is not None and plugin.name in package.bindings:
             return f"{package.name}.{plugin.name}"
     return f"{plugin.module.name}.{plugin.name}"
 
 
-def _builtin_plugins(source: Source) -> frozenset[str]:
-    """The plugins that load without being listed, by class name."""
-    module = source.module("axolotl.integrations.base")
+def _read_builtin_plugins(source: Source) -> frozenset[str]:
+    """Return the class names of the plugins that load without being listed."""
+    module = source.find_module("axolotl.integrations.base")
     if module is None or "BUILTIN_PLUGINS" not in module.bindings:
         return frozenset()
-    bound = module.bindings["BUILTIN_PLUGINS"]
-    names = evaluate(module, bound) if isinstance(bound, ast.expr) else []
+    binding = module.bindings["BUILTIN_PLUGINS"]
+    names = evaluate(module, binding) if isinstance(binding, ast.expr) else []
     return frozenset(name.rpartition(".")[2] for name in names)

@@ -1,4 +1,4 @@
-"""Pydantic models and dataclasses as definitions: their fields, and what happens to a name that they lack."""
+"""Pydantic models and dataclasses as definitions: their fields, and the effect of other names."""
 
 from __future__ import annotations
 
@@ -9,87 +9,88 @@ from cfglint_schemas.readers.source import (
     Class,
     Field,
     UndecidedError,
-    all_fields,
-    descends_from,
-    dotted_name,
+    collect_fields,
     evaluate,
-    lineage,
+    get_dotted_name,
+    is_descendant,
+    list_ancestors,
 )
-from cfglint_schemas.readers.table import Definition, Key
-from cfglint_schemas.readers.types import Fragment, bounded, call_arguments, default_of, fragment
+from cfglint_schemas.readers.table import Definition, TableKey
+from cfglint_schemas.readers.types import Fragment, add_bounds, convert_annotation, find_default, parse_call
 
 _EFFECTS: Final = {"ignore": "dropped", "forbid": "error", "allow": "kept"}
 
 
-class Models:
-    """The definitions that a tree of models needs, gathered while its fields are read.
+class ModelReader:
+    """The definitions of a tree of models, collected while its fields are read.
 
-    `enum_names`: enumerations are written by name, not by value (OmegaConf). `unknown`: what happens to a name that a
-    dataclass lacks; pydantic models say that themselves. `prefer_alias`: users write a field's alias, where it has one.
+    Set `enum_names` if enumerations are written by name, not by value (OmegaConf). `find_unknown_effect` is the effect
+    of a name that a dataclass lacks; pydantic models state theirs. Set `prefer_alias` if users write a field's alias.
     """
 
-    __slots__ = ("_definitions", "_enum_names", "_names", "_prefer_alias", "_unknown")
+    __slots__ = ("_classes", "_definitions", "_enum_names", "_prefer_alias", "_unknown")
 
     def __init__(self, enum_names: bool = False, unknown: str = "error", prefer_alias: bool = False) -> None:
+        """Start without definitions."""
         self._enum_names = enum_names
         self._prefer_alias = prefer_alias
         self._unknown = unknown
-        self._names: dict[str, Class] = {}
+        self._classes: dict[str, Class] = {}
         self._definitions: dict[str, Definition] = {}
 
-    def definitions(self) -> dict[str, Definition]:
-        """Every model that was referred to."""
+    def list_definitions(self) -> dict[str, Definition]:
+        """Return all definitions that `name_definition` collected, by name."""
         return dict(self._definitions)
 
-    def refer(self, of: Class) -> str | None:
-        """The name of a model's definition; None for a class that is no model.
+    def name_definition(self, class_: Class) -> str | None:
+        """Return the name of a model's definition, or None for a class that is not a model.
 
-        A name that two classes share goes to the one that is referred to first; the other's carries its module.
+        If two classes share a name, the first gets it; the name of the other includes its module.
         """
-        if not (descends_from(of, "BaseModel") or is_dataclass(of)):
+        if not (is_descendant(class_, "BaseModel") or is_dataclass(class_)):
             return None
-        name = of.name
-        if name in self._names and self._names[name].node is not of.node:
-            name = f"{of.module.name}.{of.name}"
-        if name not in self._names:
-            self._names[name] = of
-            self._definitions[name] = Definition(self.keys(of), self.unknown(of))
+        name = class_.name
+        if name in self._classes and self._classes[name].node is not class_.node:
+            name = f"{class_.module.name}.{class_.name}"
+        if name not in self._classes:
+            self._classes[name] = class_
+            self._definitions[name] = Definition(self.read_keys(class_), self.find_unknown_effect(class_))
         return name
 
-    def keys(self, of: Class) -> dict[str, Key]:
-        """A model's settings by the name that documents use."""
-        found: dict[str, Key] = {}
-        by_name = _populates_by_name(of)
-        for field in all_fields(of).values():
-            if _is_initialised(field):
-                name, key = self._key(field, by_name)
-                found[name] = key
-        return found
+    def read_keys(self, class_: Class) -> dict[str, TableKey]:
+        """Return a model's keys by the name that documents use."""
+        keys: dict[str, TableKey] = {}
+        by_name = _is_populated_by_name(class_)
+        for field in collect_fields(class_).values():
+            if _is_settable(field):
+                name, key = self._read_key(field, by_name)
+                keys[name] = key
+        return keys
 
-    def unknown(self, of: Class) -> str:
-        """What happens to a name that the model lacks (pydantic ignores it by default)."""
-        if not descends_from(of, "BaseModel"):
+    def find_unknown_effect(self, class_: Class) -> str:
+        """Return the effect of a name that the model lacks (pydantic ignores it by default)."""
+        if not is_descendant(class_, "BaseModel"):
             return self._unknown
-        extra = _configuration(of).get("extra", "ignore")
+        extra = _read_model_config(class_).get("extra", "ignore")
         return _EFFECTS.get(extra, "dropped")
 
-    def _key(self, field: Field, by_name: bool) -> tuple[str, Key]:
+    def _read_key(self, field: Field, by_name: bool) -> tuple[str, TableKey]:
         module = field.owner.module
-        schema: Fragment = fragment(module, field.annotation, self.refer, self._enum_names)
-        arguments = call_arguments(field.value, "Field") or {}
-        schema = bounded(module, schema, arguments)
-        schema = {**schema, **default_of(field).keywords(schema), **_deprecation(arguments)}
-        spellings = _spellings(field, arguments)
+        schema: Fragment = convert_annotation(module, field.annotation, self.name_definition, self._enum_names)
+        arguments = parse_call(field.value, "Field") or {}
+        schema = add_bounds(module, schema, arguments)
+        schema = {**schema, **find_default(field).build_keywords(schema), **_read_deprecation(arguments)}
+        spellings = _read_aliases(field, arguments)
         if spellings and not by_name and field.name not in spellings:
             # Only the alias is an input name.
-            return spellings[0], Key(schema, tuple(spellings[1:]))
+            return spellings[0], TableKey(schema, tuple(spellings[1:]))
         if spellings and self._prefer_alias:
-            return spellings[0], Key(schema, tuple(name for name in (*spellings[1:], field.name)))
-        return field.name, Key(schema, tuple(name for name in spellings if name != field.name))
+            return spellings[0], TableKey(schema, tuple(name for name in (*spellings[1:], field.name)))
+        return field.name, TableKey(schema, tuple(name for name in spellings if name != field.name))
 
 
-def _deprecation(arguments: dict[str, ast.expr]) -> Fragment:
-    """What `Field` says of a setting that is on its way out; DeepSpeed names the new one in `json_schema_extra`."""
+def _read_deprecation(arguments: dict[str, ast.expr]) -> Fragment:
+    """Return the deprecation that `Field` states; DeepSpeed names the new key in `json_schema_extra`."""
     extra = arguments.get("json_schema_extra")
     if isinstance(extra, ast.Dict):
         words = {key.value: value for key, value in zip(extra.keys, extra.values) if isinstance(key, ast.Constant)}
@@ -97,31 +98,31 @@ def _deprecation(arguments: dict[str, ast.expr]) -> Fragment:
     deprecated = arguments.get("deprecated")
     if deprecated is None or (isinstance(deprecated, ast.Constant) and not deprecated.value):
         return {}
-    made: Fragment = {"deprecated": True}
+    schema: Fragment = {"deprecated": True}
     replacement = arguments.get("new_param")
     if isinstance(replacement, ast.Constant) and isinstance(replacement.value, str):
-        made["x-replacement"] = replacement.value.split(" or ")
-        carried = arguments.get("set_new_param")
-        made["x-carried"] = not (isinstance(carried, ast.Constant) and carried.value is False)
-    return made
+        schema["x-replacement"] = replacement.value.split(" or ")
+        is_carried = arguments.get("set_new_param")
+        schema["x-carried"] = not (isinstance(is_carried, ast.Constant) and is_carried.value is False)
+    return schema
 
 
-def is_dataclass(of: Class) -> bool:
-    """Whether a class is decorated as a dataclass."""
+def is_dataclass(class_: Class) -> bool:
+    """Return whether a class is decorated as a dataclass."""
     return any(
-        (dotted_name(node.func if isinstance(node, ast.Call) else node) or "").rpartition(".")[2] == "dataclass"
-        for node in of.node.decorator_list
+        (get_dotted_name(node.func if isinstance(node, ast.Call) else node) or "").rpartition(".")[2] == "dataclass"
+        for node in class_.node.decorator_list
     )
 
 
-def _is_initialised(field: Field) -> bool:
-    """Whether a dataclass field can be set at all (`field(init=False)` cannot)."""
-    given = (call_arguments(field.value, "field") or {}).get("init")
-    return not (isinstance(given, ast.Constant) and given.value is False)
+def _is_settable(field: Field) -> bool:
+    """Return whether a dataclass field can be set (`field(init=False)` cannot)."""
+    init = (parse_call(field.value, "field") or {}).get("init")
+    return not (isinstance(init, ast.Constant) and init.value is False)
 
 
-def _spellings(field: Field, arguments: dict[str, ast.expr]) -> list[str]:
-    """The names that `alias` or `validation_alias` gives a field."""
+def _read_aliases(field: Field, arguments: dict[str, ast.expr]) -> list[str]:
+    """Return the names that `validation_alias` or `alias` gives a field."""
     for argument in ("validation_alias", "alias"):
         node = arguments.get(argument)
         if node is None:
@@ -137,43 +138,43 @@ def _spellings(field: Field, arguments: dict[str, ast.expr]) -> list[str]:
     return []
 
 
-def _configuration(of: Class) -> dict[str, Any]:
-    """The settings of the model itself: `model_config`, or the inner class `Config` of pydantic 1."""
-    for ancestor in lineage(of):
+def _read_model_config(class_: Class) -> dict[str, Any]:
+    """Return the settings of the model itself: `model_config`, or the inner class `Config` of pydantic 1."""
+    for ancestor in list_ancestors(class_):
         for node in ancestor.node.body:
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "model_config":
-                return _pairs(ancestor, node.value)
+                return _read_pairs(ancestor, node.value)
             if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "model_config" and node.value:
-                return _pairs(ancestor, node.value)
+                return _read_pairs(ancestor, node.value)
             if isinstance(node, ast.ClassDef) and node.name == "Config":
                 return {
-                    inner.targets[0].id: _plain(ancestor, inner.value)
+                    inner.targets[0].id: _evaluate_setting(ancestor, inner.value)
                     for inner in node.body
                     if isinstance(inner, ast.Assign) and isinstance(inner.targets[0], ast.Name)
                 }
     return {}
 
 
-def _pairs(of: Class, node: ast.expr) -> dict[str, Any]:
+def _read_pairs(class_: Class, node: ast.expr) -> dict[str, Any]:
     if isinstance(node, ast.Call):
-        return {word.arg: _plain(of, word.value) for word in node.keywords if word.arg}
+        return {word.arg: _evaluate_setting(class_, word.value) for word in node.keywords if word.arg}
     if isinstance(node, ast.Dict):
         return {
-            key.value: _plain(of, value)
+            key.value: _evaluate_setting(class_, value)
             for key, value in zip(node.keys, node.values)
             if isinstance(key, ast.Constant) and isinstance(key.value, str)
         }
     return {}
 
 
-def _plain(of: Class, node: ast.expr) -> Any:
+def _evaluate_setting(class_: Class, node: ast.expr) -> Any:
     try:
-        return evaluate(of.module, node)
+        return evaluate(class_.module, node)
     except UndecidedError:
         # `Extra.forbid` of pydantic 1, which another package defines.
-        return (dotted_name(node) or "").rpartition(".")[2]
+        return (get_dotted_name(node) or "").rpartition(".")[2]
 
 
-def _populates_by_name(of: Class) -> bool:
-    configuration = _configuration(of)
+def _is_populated_by_name(class_: Class) -> bool:
+    configuration = _read_model_config(class_)
     return bool(configuration.get("populate_by_name") or configuration.get("allow_population_by_field_name"))

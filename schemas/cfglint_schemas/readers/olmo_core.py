@@ -1,6 +1,6 @@
-"""OLMo-core: its configuration dataclasses, by class name as scripts construct them.
+"""OLMo-core: the configuration dataclasses, by class name, as scripts construct them.
 
-The entry `script` is a mapping of class names; `config` is the tree that a saved `config.json` holds.
+The entry point `script` maps class names; `config` is the tree that a saved `config.json` holds.
 """
 
 from __future__ import annotations
@@ -8,47 +8,51 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from cfglint_schemas.readers.models import Models, is_dataclass
-from cfglint_schemas.readers.source import Class, Source, descends_from
-from cfglint_schemas.readers.table import Definition, Key, Table
+from cfglint_schemas.readers.models import ModelReader, is_dataclass
+from cfglint_schemas.readers.source import Class, Source, is_descendant
+from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
 
 _CLASSES: Final = "(classes)"
 _ROOTS: Final = ("Config", "Callback", "OptimConfig", "Scheduler", "ModelConfig", "ModuleConfig")
 
 
-def read(package: str, source: Source) -> Table:
-    """The vocabulary of one release."""
-    source.need("olmo_core.config")  # its root of all configurations: without it, only a part was copied
-    models = Models()
+def read(package: str, source: Source) -> ReleaseTable:
+    """Return the vocabulary of one release; raise UndecidedError if the package is incomplete."""
+    source.require_module(
+        "olmo_core.config"
+    )  # the base of all configurations; if it is missing, only a part was copied
+    models = ModelReader()
     classes: dict[str, list[str]] = {}
     experiment: str | None = None
-    for of in sorted(_configurations(source), key=lambda found: (found.module.name.count("."), found.module.name)):
-        reference = models.refer(of)
+    for class_ in sorted(
+        _find_config_classes(source), key=lambda item: (item.module.name.count("."), item.module.name)
+    ):
+        reference = models.name_definition(class_)
         if reference is not None:
-            classes.setdefault(of.name, []).append(reference)
-            if of.name == "ExperimentConfig" and of.module.name == "olmo_core.internal.experiment":
+            classes.setdefault(class_.name, []).append(reference)
+            if class_.name == "ExperimentConfig" and class_.module.name == "olmo_core.internal.experiment":
                 experiment = reference
-    keys = {name: Key(_any_of(references)) for name, references in classes.items()}
+    keys = {name: TableKey(_unite_references(references)) for name, references in classes.items()}
     entries: dict[str, tuple[str, ...]] = {"script": (_CLASSES,)}
     if experiment is not None:
         entries["config"] = (experiment,)
-    return Table({_CLASSES: Definition(keys, "kept"), **models.definitions()}, entries)
+    return ReleaseTable({_CLASSES: Definition(keys, "kept"), **models.list_definitions()}, entries)
 
 
-def _any_of(references: list[str]) -> dict[str, object]:
+def _unite_references(references: list[str]) -> dict[str, object]:
     fragments = [{"$ref": f"#/$defs/{reference}"} for reference in references]
     return dict(fragments[0]) if len(fragments) == 1 else {"anyOf": fragments}
 
 
-def _configurations(source: Source) -> list[Class]:
-    """The dataclasses that make up configurations, tests aside."""
-    found = []
-    for module in source.modules("olmo_core", having="@dataclass"):
+def _find_config_classes(source: Source) -> list[Class]:
+    """Return the dataclasses of configurations, without tests."""
+    classes = []
+    for module in source.list_modules("olmo_core", word="@dataclass"):
         if ".testing" in module.name or ".test_" in module.name:
             continue
         for node in module.tree.body:
             if isinstance(node, ast.ClassDef):
-                of = Class(module, node)
-                if is_dataclass(of) and descends_from(of, *_ROOTS):
-                    found.append(of)
-    return found
+                class_ = Class(module, node)
+                if is_dataclass(class_) and is_descendant(class_, *_ROOTS):
+                    classes.append(class_)
+    return classes

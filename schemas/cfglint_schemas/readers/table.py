@@ -1,4 +1,4 @@
-"""One release's vocabulary as a table."""
+"""The vocabulary of one release as a table."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from cfglint_train.foundation.frozen import Frozen
 Json = dict[str, Any]
 
 
-class Key(Frozen):
-    """One setting in one release."""
+class TableKey(Frozen):
+    """One key in one release."""
 
     schema: Fragment
-    """What it may be, with its default."""
+    """Accepted values and the default."""
     aliases: tuple[str, ...] = ()
-    """Other spellings that are accepted as input."""
+    """Other accepted spellings."""
     gate: Json | None = None
-    """What must be loaded or said before the setting exists: `{"plugins": [NAME, ...]}`."""
+    """Precondition of the key: `{"plugins": [NAME, ...]}`, any of which adds it."""
 
 
 class Definition(Frozen):
-    """One group of settings in one release: a class, a section, an entry point."""
+    """One group of keys in one release: a class, a section or an entry point."""
 
-    keys: Mapping[str, Key]
+    keys: Mapping[str, TableKey]
     unknown: str = "error"
-    """What the framework does with a name that is not here: dropped, error, warning, kept."""
+    """Effect of a name that is not listed: dropped, error, warning or kept."""
 
 
-class Table(Frozen):
-    """One package's vocabulary at one release."""
+class ReleaseTable(Frozen):
+    """The vocabulary of one package at one release."""
 
     definitions: Mapping[str, Definition]
     entries: Mapping[str, tuple[str, ...]]
-    """Entry point to the definitions whose settings it takes at its root; the first entry is the usual one."""
+    """Entry point -> the definitions whose keys it accepts at its root; the first entry point is the usual one."""

@@ -1,16 +1,16 @@
-"""TRL: the dataclasses behind each training script, with transformers' training arguments on an axis of their own."""
+"""TRL: the dataclasses of each training script; transformers' training arguments have their own releases."""
 
 from __future__ import annotations
 
 import ast
 from typing import Final
 
-from cfglint_schemas.readers.flags import parser
-from cfglint_schemas.readers.models import Models
-from cfglint_schemas.readers.source import Class, Module, Source, UndecidedError, dotted_name
-from cfglint_schemas.readers.table import Definition, Key, Table
+from cfglint_schemas.readers.flags import read_parser
+from cfglint_schemas.readers.models import ModelReader
+from cfglint_schemas.readers.source import Class, Module, Source, UndecidedError, get_dotted_name
+from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
 
-# The commands of `trl`, then trainers that have a configuration class and an example script, but no command.
+# The commands of `trl`, then trainers that have a configuration class and an example script but no command.
 _TRAINERS: Final = {
     "sft": "SFTConfig",
     "dpo": "DPOConfig",
@@ -24,108 +24,116 @@ _TRAINERS: Final = {
 _ANY: Final = "any"
 _TRANSFORMERS: Final = "TrainingArguments"
 _LAUNCH: Final = "LaunchArguments"
-_ADDS: Final = "add_argument"
-_HOMES: Final = ("trl.scripts.utils", "trl.utils", "trl.commands.cli_utils")
+_ADD_ARGUMENT: Final = "add_argument"
+_MODULES: Final = ("trl.scripts.utils", "trl.utils", "trl.commands.cli_utils")
 
 
-def read(package: str, source: Source) -> Table:
-    """One package's share of the vocabulary at one release. Raises UndecidedError for an unexpected layout."""
-    models = Models()
+def read(package: str, source: Source) -> ReleaseTable:
+    """Return one package's part of the vocabulary at one release; raise UndecidedError for an unexpected layout."""
+    models = ModelReader()
     if package == "transformers":
-        arguments = source.need("transformers.training_args").resolve(_TRANSFORMERS)
+        arguments = source.require_module("transformers.training_args").resolve_name(_TRANSFORMERS)
         if not isinstance(arguments, Class):
-            raise UndecidedError(f"transformers {source.tree.release}: {_TRANSFORMERS} is no class")
-        return Table({_TRANSFORMERS: Definition(models.keys(arguments)), **models.definitions()}, {})
-    # What `trl` hands on to the launcher, and `env`, are in no class.
+            raise UndecidedError(f"transformers {source.tree.release}: {_TRANSFORMERS} is not a class")
+        return ReleaseTable({_TRANSFORMERS: Definition(models.read_keys(arguments)), **models.list_definitions()}, {})
+    # No class declares `env` and the arguments that `trl` passes on to the launcher.
     definitions: dict[str, Definition] = {_LAUNCH: Definition({})}
     entries: dict[str, tuple[str, ...]] = {}
     for trainer, name in _TRAINERS.items():
-        own = _config(source, trainer, name)
-        if own is None:
+        config_class = _find_config_class(source, trainer, name)
+        if config_class is None:
             continue
         names = []
-        for part in (own, *_beside(source, trainer)):
-            title = part.name
-            if title in definitions and definitions[title].keys.keys() != models.keys(part).keys():
-                title = f"{trainer}.{part.name}"  # the scripts of early releases have classes of one name
-            definitions[title] = Definition(models.keys(part))
+        for class_ in (config_class, *_find_other_classes(source, trainer)):
+            title = class_.name
+            if title in definitions and definitions[title].keys.keys() != models.read_keys(class_).keys():
+                title = f"{trainer}.{class_.name}"  # in early releases, scripts have classes of the same name
+            definitions[title] = Definition(models.read_keys(class_))
             names.append(title)
-        if added := _added(source, trainer):
+        if added_keys := _read_added_flags(source, trainer):
             title = f"{trainer}.flags"
-            definitions[title] = Definition(added)
+            definitions[title] = Definition(added_keys)
             names.append(title)
         definitions.setdefault(_TRANSFORMERS, Definition({}))
         entries[trainer] = (*names, _TRANSFORMERS, _LAUNCH)
     if not entries:
         raise UndecidedError(f"trl {source.tree.release} has none of {', '.join(_TRAINERS.values())}")
     union = dict.fromkeys(name for names in entries.values() for name in names)
-    return Table({**definitions, **models.definitions()}, {**entries, _ANY: tuple(union)})
+    return ReleaseTable({**definitions, **models.list_definitions()}, {**entries, _ANY: tuple(union)})
 
 
-def _config(source: Source, trainer: str, name: str) -> Class | None:
-    """The class of a trainer's arguments; what `trl.trainer` has may be an empty child of the experimental one."""
-    for home in (f"trl.trainer.{trainer}_config", f"trl.experimental.{trainer}.{trainer}_config"):
-        module = source.module(home)
+def _find_config_class(source: Source, trainer: str, name: str) -> Class | None:
+    """Return the class of a trainer's arguments, or None.
+
+    The class in `trl.trainer` may be an empty child of the experimental one.
+    """
+    for module_name in (f"trl.trainer.{trainer}_config", f"trl.experimental.{trainer}.{trainer}_config"):
+        module = source.find_module(module_name)
         if module is None or not isinstance(module.bindings.get(name), ast.ClassDef):
             continue
-        found = module.resolve(name)
-        if isinstance(found, Class) and any(isinstance(node, ast.AnnAssign) for node in found.node.body):
-            return found
+        symbol = module.resolve_name(name)
+        if isinstance(symbol, Class) and any(isinstance(node, ast.AnnAssign) for node in symbol.node.body):
+            return symbol
     return None
 
 
-def _beside(source: Source, trainer: str) -> list[Class]:
-    """The classes that a trainer's script parses beside its arguments."""
-    script = _script(source, trainer)
-    listed = _parsed(script) if script is not None else []
-    found = [_named(source, script, name) for name in listed or _usual(trainer)]
-    return [of for of in found if of is not None and of.name != _TRAINERS[trainer]]
+def _find_other_classes(source: Source, trainer: str) -> list[Class]:
+    """Return the classes that a trainer's script parses in addition to the trainer's arguments."""
+    script = _find_script(source, trainer)
+    names = _find_parsed_classes(script) if script is not None else []
+    classes = [_find_class(source, script, name) for name in names or _list_default_classes(trainer)]
+    return [class_ for class_ in classes if class_ is not None and class_.name != _TRAINERS[trainer]]
 
 
-def _script(source: Source, trainer: str) -> Module | None:
+def _find_script(source: Source, trainer: str) -> Module | None:
     names = [trainer, "reward_modeling"] if trainer == "reward" else [trainer]
-    homes = [f"{folder}.{name}" for name in names for folder in ("trl.scripts", "trl.commands.scripts")]
-    return next((module for home in homes if (module := source.module(home)) is not None), None)
+    module_names = [f"{folder}.{name}" for name in names for folder in ("trl.scripts", "trl.commands.scripts")]
+    return next(
+        (module for module_name in module_names if (module := source.find_module(module_name)) is not None), None
+    )
 
 
-def _added(source: Source, trainer: str) -> dict[str, Key]:
-    """What a trainer's script adds to its parser beside the classes: upstream's add nothing, a copy's may."""
-    script = _script(source, trainer)
-    if script is None or not any(isinstance(one, ast.Attribute) and one.attr == _ADDS for one in ast.walk(script.tree)):
+def _read_added_flags(source: Source, trainer: str) -> dict[str, TableKey]:
+    """Return the keys that a trainer's script adds to its parser; upstream's scripts add none, but a copy's may."""
+    script = _find_script(source, trainer)
+    if script is None or not any(
+        isinstance(node, ast.Attribute) and node.attr == _ADD_ARGUMENT for node in ast.walk(script.tree)
+    ):
         return {}
-    flags = (flag for flag in parser(script).flags if flag.name.startswith("--"))
+    flags = (flag for flag in read_parser(script).flags if flag.name.startswith("--"))
     return {flag.name.lstrip("-").replace("-", "_"): flag.key for flag in flags}
 
 
-def _usual(trainer: str) -> tuple[str, ...]:
-    """The classes beside a trainer's arguments where its script is not there: a copy may lack the link to it.
-    In 0.9 each trainer had a class of its own (trl 0.9.6 commands/cli_utils.py).
+def _list_default_classes(trainer: str) -> tuple[str, ...]:
+    """Return the classes to expect in addition to a trainer's arguments if its script is missing.
+
+    A copy may lack the link to the script. In 0.9, each trainer had its own class (trl 0.9.6 commands/cli_utils.py).
     """
     return f"{trainer.upper()}ScriptArguments", "ScriptArguments", "ModelConfig"
 
 
-def _parsed(script: Module) -> list[str]:
-    """The names of the dataclasses that a script hands to its parser."""
+def _find_parsed_classes(script: Module) -> list[str]:
+    """Return the names of the dataclasses that a script passes to its parser."""
     for node in ast.walk(script.tree):
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "dataclass_types":
-            tuple_ = node.value
-        elif isinstance(node, ast.Call) and (dotted_name(node.func) or "").endswith("Parser") and node.args:
-            tuple_ = node.args[0]
+            types = node.value
+        elif isinstance(node, ast.Call) and (get_dotted_name(node.func) or "").endswith("Parser") and node.args:
+            types = node.args[0]
         else:
             continue
-        if isinstance(tuple_, ast.Tuple):
-            return [name for item in tuple_.elts if (name := dotted_name(item))]
+        if isinstance(types, ast.Tuple):
+            return [name for item in types.elts if (name := get_dotted_name(item))]
     return []
 
 
-def _named(source: Source, script: Module | None, name: str) -> Class | None:
-    """A class by its name: the script's own, else one of TRL's."""
+def _find_class(source: Source, script: Module | None, name: str) -> Class | None:
+    """Return a class by name, from the script or else from TRL, or None."""
     if script is not None and isinstance(script.bindings.get(name), ast.ClassDef):
-        found = script.resolve(name)
-        return found if isinstance(found, Class) else None
-    for home in ("trl.trainer.model_config", *_HOMES):
-        module = source.module(home)
+        symbol = script.resolve_name(name)
+        return symbol if isinstance(symbol, Class) else None
+    for module_name in ("trl.trainer.model_config", *_MODULES):
+        module = source.find_module(module_name)
         if module is not None and isinstance(module.bindings.get(name), ast.ClassDef):
-            found = module.resolve(name)
-            return found if isinstance(found, Class) else None
+            symbol = module.resolve_name(name)
+            return symbol if isinstance(symbol, Class) else None
     return None

@@ -1,7 +1,7 @@
-"""Python annotations as JSON Schema: what a setting may be, and what it is by default.
+"""Python annotations as JSON Schema: the accepted values of a key, and its default.
 
 The fragments use `type`, `enum`, `anyOf`, `items`, `additionalProperties`, `$ref`, `pattern` and the bounds of numbers.
-A type that the package does not define itself is `{"x-external": NAME}`, whose values are unknown.
+A type that another package defines is `{"x-external": NAME}`; its values are unknown.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from cfglint_schemas.readers.source import (
-    Bound,
+    Assignment,
     Class,
     External,
     Field,
     Module,
     Symbol,
     UndecidedError,
-    dotted_name,
     evaluate,
+    get_dotted_name,
     is_enum,
-    members,
-    unquoted,
+    list_members,
+    unquote_annotation,
 )
 from cfglint_train.foundation.frozen import Frozen
 
 Fragment = dict[str, Any]
 Refer = Callable[[Class], "str | None"]
-"""Names the definition of a class that holds settings of its own; None for a class that is opaque."""
+"""Names the definition of a class that has keys of its own; returns None for an opaque class."""
 
 _SCALARS: Final[dict[str, str]] = {
     "str": "string",
@@ -57,65 +57,72 @@ _BOUNDS: Final[dict[str, str]] = {
 }
 
 
-def fragment(module: Module, node: ast.expr, refer: Refer, enum_names: bool = False, depth: int = 0) -> Fragment:
-    """The schema of an annotation. `enum_names` takes an enumeration's names instead of its values (OmegaConf)."""
+def convert_annotation(
+    module: Module, node: ast.expr, refer: Refer, enum_names: bool = False, depth: int = 0
+) -> Fragment:
+    """Return the schema of an annotation.
+
+    `enum_names` uses the names of an enumeration instead of its values (OmegaConf).
+    """
     if depth > 20:
         return {}
-    module.source.step()
-    node = unquoted(node)
+    module.source.count_steps()
+    node = unquote_annotation(node)
 
-    def deeper(child: ast.expr) -> Fragment:
-        return fragment(module, child, refer, enum_names, depth + 1)
+    def convert_child(child: ast.expr) -> Fragment:
+        return convert_annotation(module, child, refer, enum_names, depth + 1)
 
     if isinstance(node, ast.Constant) and node.value is None:
         return {"type": "null"}
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return union([deeper(node.left), deeper(node.right)])
+        return unite([convert_child(node.left), convert_child(node.right)])
     if isinstance(node, ast.Subscript):
-        name = (dotted_name(node.value) or "").rpartition(".")[2]
+        name = (get_dotted_name(node.value) or "").rpartition(".")[2]
         arguments = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
         if name == "Optional":
-            return union([deeper(arguments[0]), {"type": "null"}])
+            return unite([convert_child(arguments[0]), {"type": "null"}])
         if name == "Union":
-            return union([deeper(argument) for argument in arguments])
+            return unite([convert_child(argument) for argument in arguments])
         if name == "Literal":
-            return _literal(module, arguments)
+            return _convert_literal(module, arguments)
         if name == "Annotated":
-            return _annotated(module, deeper(arguments[0]), arguments[1:])
+            return _apply_metadata(module, convert_child(arguments[0]), arguments[1:])
         if name in _LISTS:
-            items = deeper(arguments[0])
+            items = convert_child(arguments[0])
             return {"type": "array", "items": items} if items else {"type": "array"}
         if name in ("tuple", "Tuple"):
-            return _tuple([deeper(argument) for argument in arguments if not _is_ellipsis(argument)], arguments)
+            return _convert_tuple(
+                [convert_child(argument) for argument in arguments if not _is_ellipsis(argument)], arguments
+            )
         if name in _DICTS:
-            values = deeper(arguments[1]) if len(arguments) > 1 else {}
+            values = convert_child(arguments[1]) if len(arguments) > 1 else {}
             return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
         if name in ("type", "Type", "Callable"):
             return {"x-external": name}
-        return deeper(node.value)
-    dotted = dotted_name(node)
+        return convert_child(node.value)
+    dotted = get_dotted_name(node)
     if dotted is None:
         return {}
-    return _named(module, dotted, refer, enum_names, depth)
+    return _convert_name(module, dotted, refer, enum_names, depth)
 
 
-def _named(module: Module, dotted: str, refer: Refer, enum_names: bool, depth: int) -> Fragment:
+def _convert_name(module: Module, dotted: str, refer: Refer, enum_names: bool, depth: int) -> Fragment:
     name = dotted.rpartition(".")[2]
     try:
-        symbol: Symbol | None = module.resolve(dotted)
+        symbol: Symbol | None = module.resolve_name(dotted)
     except UndecidedError:
         symbol = None
     if isinstance(symbol, Class):
         if is_enum(symbol):
-            known = members(symbol)
+            members_by_name = list_members(symbol)
             values: list[Any] = []
-            for value in known if enum_names else known.values():
-                values.extend([value] if _absent(value, values) else [])
+            for value in members_by_name if enum_names else members_by_name.values():
+                values.extend([value] if _is_absent(value, values) else [])
             return {"enum": values}
         reference = refer(symbol)
         return {"x-external": symbol.name} if reference is None else {"$ref": f"#/$defs/{reference}"}
-    if isinstance(symbol, Bound):
-        return _alias(symbol, refer, enum_names, depth)
+    if isinstance(symbol, Assignment):
+        return _convert_alias(symbol, refer, enum_names, depth)
     if name in _SCALARS:
         return {"type": _SCALARS[name]}
     if name in _LISTS or name in ("tuple", "Tuple"):
@@ -127,25 +134,25 @@ def _named(module: Module, dotted: str, refer: Refer, enum_names: bool, depth: i
     return {"x-external": symbol.name if isinstance(symbol, External) else dotted}
 
 
-def _alias(symbol: Bound, refer: Refer, enum_names: bool, depth: int) -> Fragment:
-    """A type that is given a name: `PathOrStr = Union[str, PathLike]`, or a NewType or TypeVar of another one."""
+def _convert_alias(symbol: Assignment, refer: Refer, enum_names: bool, depth: int) -> Fragment:
+    """Convert a named type: `PathOrStr = Union[str, PathLike]`, or a NewType or TypeVar of another type."""
     node = symbol.node
     if isinstance(node, ast.Call):
-        callee = (dotted_name(node.func) or "").rpartition(".")[2]
+        callee = (get_dotted_name(node.func) or "").rpartition(".")[2]
         if callee == "NewType" and len(node.args) == 2:
-            return fragment(symbol.module, node.args[1], refer, enum_names, depth + 1)
+            return convert_annotation(symbol.module, node.args[1], refer, enum_names, depth + 1)
         if callee == "TypeVar":
             bound = next((keyword.value for keyword in node.keywords if keyword.arg == "bound"), None)
-            return {} if bound is None else fragment(symbol.module, bound, refer, enum_names, depth + 1)
+            return {} if bound is None else convert_annotation(symbol.module, bound, refer, enum_names, depth + 1)
         return {}
-    return fragment(symbol.module, node, refer, enum_names, depth + 1)
+    return convert_annotation(symbol.module, node, refer, enum_names, depth + 1)
 
 
 def _is_ellipsis(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is Ellipsis
 
 
-def _literal(module: Module, arguments: list[ast.expr]) -> Fragment:
+def _convert_literal(module: Module, arguments: list[ast.expr]) -> Fragment:
     values: list[Any] = []
     for argument in arguments:
         value = evaluate(module, argument)
@@ -153,57 +160,59 @@ def _literal(module: Module, arguments: list[ast.expr]) -> Fragment:
     return {"enum": values}
 
 
-def _tuple(items: list[Fragment], arguments: list[ast.expr]) -> Fragment:
+def _convert_tuple(items: list[Fragment], arguments: list[ast.expr]) -> Fragment:
     if any(_is_ellipsis(argument) for argument in arguments):
         return {"type": "array", "items": items[0]} if items and items[0] else {"type": "array"}
-    made: Fragment = {"type": "array", "minItems": len(items), "maxItems": len(items)}
+    schema: Fragment = {"type": "array", "minItems": len(items), "maxItems": len(items)}
     if any(items):
-        made["items"] = union(items)
-    return made
+        schema["items"] = unite(items)
+    return schema
 
 
-def _annotated(module: Module, of: Fragment, extras: list[ast.expr]) -> Fragment:
+def _apply_metadata(module: Module, schema: Fragment, extras: list[ast.expr]) -> Fragment:
     for extra in extras:
         if not isinstance(extra, ast.Call):
             continue
-        name = (dotted_name(extra.func) or "").rpartition(".")[2]
+        name = (get_dotted_name(extra.func) or "").rpartition(".")[2]
         if name in _BOUNDS and extra.args:
-            of = bounded(module, of, {name: extra.args[0]})
+            schema = add_bounds(module, schema, {name: extra.args[0]})
         elif name == "Field":
-            of = bounded(module, of, {keyword.arg: keyword.value for keyword in extra.keywords if keyword.arg})
+            schema = add_bounds(
+                module, schema, {keyword.arg: keyword.value for keyword in extra.keywords if keyword.arg}
+            )
         elif name == "StringConstraints":
-            of = _patterned(module, of, extra.keywords)
-    return of
+            schema = _add_pattern(module, schema, extra.keywords)
+    return schema
 
 
-def _patterned(module: Module, of: Fragment, keywords: list[ast.keyword]) -> Fragment:
-    """A text with the regular expression that `StringConstraints(pattern=...)` states."""
-    stated = next((keyword.value for keyword in keywords if keyword.arg == "pattern"), None)
-    if stated is None:
-        return of
+def _add_pattern(module: Module, schema: Fragment, keywords: list[ast.keyword]) -> Fragment:
+    """Add the regular expression of `StringConstraints(pattern=...)` to the schema of a text."""
+    pattern = next((keyword.value for keyword in keywords if keyword.arg == "pattern"), None)
+    if pattern is None:
+        return schema
     try:
-        return {**of, "pattern": evaluate(module, stated)}
+        return {**schema, "pattern": evaluate(module, pattern)}
     except UndecidedError:
-        return of
+        return schema
 
 
-def bounded(module: Module, of: Fragment, arguments: dict[str, ast.expr]) -> Fragment:
-    """A fragment with the bounds that `Field(ge=..., lt=...)` states."""
-    made = dict(of)
+def add_bounds(module: Module, schema: Fragment, arguments: dict[str, ast.expr]) -> Fragment:
+    """Return a fragment with the bounds of `Field(ge=..., lt=...)`."""
+    bounded = dict(schema)
     for name, keyword in _BOUNDS.items():
         if name in arguments:
             try:
                 bound = evaluate(module, arguments[name])
             except UndecidedError:
                 continue
-            # `min_length` of a string and of a list are spelled alike; only lists are bounded here.
-            if isinstance(bound, (int, float)) and (keyword != "minItems" or made.get("type") == "array"):
-                made[keyword] = bound
-    return made
+            # `min_length` limits both strings and lists; only the bound of a list is kept.
+            if isinstance(bound, (int, float)) and (keyword != "minItems" or bounded.get("type") == "array"):
+                bounded[keyword] = bound
+    return bounded
 
 
-def union(parts: list[Fragment]) -> Fragment:
-    """One of several: plain types in one list, literals in one enumeration, the rest side by side."""
+def unite(parts: list[Fragment]) -> Fragment:
+    """Return the union of fragments: plain types in one list, literals in one enumeration, the rest as alternatives."""
     flat: list[Fragment] = []
     for part in parts:
         if part == {}:
@@ -222,36 +231,36 @@ def union(parts: list[Fragment]) -> Fragment:
             if part["type"] not in types:
                 types.append(part["type"])
         elif set(part) == {"enum"}:
-            values.extend(value for value in part["enum"] if _absent(value, values))
+            values.extend(value for value in part["enum"] if _is_absent(value, values))
         elif part not in others:
             others.append(part)
     if values and "null" in types and not (len(types) > 1 or others):
-        return {"enum": [*values, *([None] if _absent(None, values) else [])]}
-    made: list[Fragment] = [{"enum": values}] if values else []
-    made.extend(others)
+        return {"enum": [*values, *([None] if _is_absent(None, values) else [])]}
+    alternatives: list[Fragment] = [{"enum": values}] if values else []
+    alternatives.extend(others)
     if types:
-        made.append({"type": types[0] if len(types) == 1 else sorted(types, key=_ORDER.index)})
-    return made[0] if len(made) == 1 else {"anyOf": made}
+        alternatives.append({"type": types[0] if len(types) == 1 else sorted(types, key=_TYPE_ORDER.index)})
+    return alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
 
 
-_ORDER: Final = ("boolean", "integer", "number", "string", "array", "object", "null")
+_TYPE_ORDER: Final = ("boolean", "integer", "number", "string", "array", "object", "null")
 
 
-def _absent(value: Any, values: list[Any]) -> bool:
+def _is_absent(value: Any, values: list[Any]) -> bool:
     return not any(type(value) is type(other) and value == other for other in values)
 
 
-class Default(Frozen):
-    """What a field holds by default: `value`, or nothing (`required`), or something computed."""
+class FieldDefault(Frozen):
+    """The default of a field: `value`, none (`required`), or a computed one."""
 
     value: Any = None
     required: bool = False
     computed: bool = False
 
-    def keywords(self, schema: Fragment) -> Fragment:
-        """The default as keywords of its schema; `x-computed` marks one that is made when the framework runs.
+    def build_keywords(self, schema: Fragment) -> Fragment:
+        """Return the default as schema keywords; `x-computed` marks a default that the framework computes at run time.
 
-        `5e8` of an integer setting is an integer. JSON has no infinity: such a default counts as computed.
+        `5e8` for an integer key becomes an integer. JSON has no infinity, so an infinite default counts as computed.
         """
         if self.required:
             return {"x-required": True}
@@ -263,9 +272,12 @@ class Default(Frozen):
         return {"default": value}
 
 
-def call_arguments(node: ast.expr | None, *callees: str) -> dict[str, ast.expr] | None:
-    """The keyword arguments of a call to one of some functions (`Field`, `field`); `default` may be positional."""
-    if not isinstance(node, ast.Call) or (dotted_name(node.func) or "").rpartition(".")[2] not in callees:
+def parse_call(node: ast.expr | None, *callees: str) -> dict[str, ast.expr] | None:
+    """Return the keyword arguments of a call of `callees` (`Field`, `field`), or None for other expressions.
+
+    The argument `default` may also be positional.
+    """
+    if not isinstance(node, ast.Call) or (get_dotted_name(node.func) or "").rpartition(".")[2] not in callees:
         return None
     arguments = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
     if node.args:
@@ -273,28 +285,28 @@ def call_arguments(node: ast.expr | None, *callees: str) -> dict[str, ast.expr] 
     return arguments
 
 
-def default_of(field: Field) -> Default:
-    """The default of a dataclass or pydantic field."""
+def find_default(field: Field) -> FieldDefault:
+    """Return the default of a dataclass or pydantic field."""
     if field.value is None:
-        return Default(required=True)
-    arguments = call_arguments(field.value, "Field", "field", "HfArg")
+        return FieldDefault(required=True)
+    arguments = parse_call(field.value, "Field", "field", "HfArg")
     if arguments is None:
-        return _constant(field.owner.module, field.value)
+        return _evaluate_default(field.owner.module, field.value)
     if "default" in arguments:
         if _is_ellipsis(arguments["default"]):
-            return Default(required=True)
-        return _constant(field.owner.module, arguments["default"])
+            return FieldDefault(required=True)
+        return _evaluate_default(field.owner.module, arguments["default"])
     factory = arguments.get("default_factory")
     if factory is None:
-        return Default(required=True)
+        return FieldDefault(required=True)
     if isinstance(factory, ast.Lambda):
-        return _constant(field.owner.module, factory.body)
-    empty: Any = {"list": [], "dict": {}, "set": [], "tuple": []}.get(dotted_name(factory) or "")
-    return Default(computed=True) if empty is None else Default(empty)
+        return _evaluate_default(field.owner.module, factory.body)
+    empty: Any = {"list": [], "dict": {}, "set": [], "tuple": []}.get(get_dotted_name(factory) or "")
+    return FieldDefault(computed=True) if empty is None else FieldDefault(empty)
 
 
-def _constant(module: Module, node: ast.expr) -> Default:
+def _evaluate_default(module: Module, node: ast.expr) -> FieldDefault:
     try:
-        return Default(evaluate(module, node))
+        return FieldDefault(evaluate(module, node))
     except UndecidedError:
-        return Default(computed=True)
+        return FieldDefault(computed=True)

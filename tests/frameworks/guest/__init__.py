@@ -1,1 +1,1 @@
-"""Guest: a framework that there is for the tests alone, as docs/contributing/framework.md builds it."""
+"""Guest: a framework that exists only for the tests, built as docs/contributing/framework.md describes."""

@@ -8,7 +8,7 @@ from cfglint_train.frameworks.guest.lenses import LENSES
 from cfglint_train.plan.names import Field
 
 # guest/train.py: torch.autocast over fp32 weights, AdamW, FSDP2 with one unit per block.
-_FIXED: Final[tuple[tuple[Field, Any], ...]] = (
+_FIXED_VALUES: Final[tuple[tuple[Field, Any], ...]] = (
     ("method.stage", "sft"),
     ("method.tuning", "full"),
     ("precision.params", "fp32"),
@@ -33,13 +33,13 @@ _FIXED: Final[tuple[tuple[Field, Any], ...]] = (
 
 
 def infer(job: Job) -> None:
-    """What no key changes, and the shards that the ranks make."""
-    reading = job.reading
-    for field, value in _FIXED:
+    """Infer the fields that no key changes, and the shards over all ranks."""
+    reading = job.plan
+    for field, value in _FIXED_VALUES:
         reading.infer(field, value, "guest/train.py")
     if reading.get("parallel.strategy") == "fsdp2":
-        reading.infer("parallel.shard_size", reading.world, "all ranks")
+        reading.infer("parallel.shard_size", reading.world_size, "all ranks")
         reading.infer("parallel.replicas", 1, "all ranks")
 
 
-FRAMEWORK: Final = Framework(name="guest", newest="2.0", lenses=LENSES, infer=infer)
+FRAMEWORK: Final = Framework(name="guest", default_release="2.0", lenses=LENSES, infer=infer)

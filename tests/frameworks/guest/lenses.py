@@ -1,15 +1,15 @@
-"""The lenses between Guest's keys and the plan."""
+"""Lenses between Guest's keys and the plan."""
 
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.codec import choice
+from cfglint_train.frameworks.codec import build_choice
 from cfglint_train.frameworks.lens_types import Key
 from cfglint_train.frameworks.loaders import PLAIN
 
-_PRECISION: Final = choice({"bf16": "bf16", "fp16": "fp16", "fp32": "fp32"})
-_RECOMPUTE: Final = choice({True: "full", False: "none"})
-_STRATEGY: Final = choice({"none": "none", "ddp": "ddp", "fsdp": "fsdp2"})
+_PRECISION: Final = build_choice({"bf16": "bf16", "fp16": "fp16", "fp32": "fp32"})
+_RECOMPUTE: Final = build_choice({True: "full", False: "none"})
+_STRATEGY: Final = build_choice({"none": "none", "ddp": "ddp", "fsdp": "fsdp2"})
 
 LENSES: Final = (
     Key("model.id", (("model",),), PLAIN.string),

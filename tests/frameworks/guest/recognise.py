@@ -1,11 +1,11 @@
-"""How Guest's files are known."""
+"""Recognition of Guest's files."""
 
 from __future__ import annotations
 
 from cfglint_train.documents.document import Document
-from cfglint_train.frameworks.framework import Found
+from cfglint_train.frameworks.framework import RecognisedConfig
 
 
-def recognise(document: Document) -> list[Found]:
-    """A mapping that names its trainer."""
-    return [Found((), 100, "trainer: guest")] if document.value(("trainer",)) == "guest" else []
+def recognise(document: Document) -> list[RecognisedConfig]:
+    """Recognise a mapping that names its trainer."""
+    return [RecognisedConfig((), 100, "trainer: guest")] if document.get_value(("trainer",)) == "guest" else []

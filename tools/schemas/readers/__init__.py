@@ -1,1 +1,1 @@
-"""Readers of frameworks of which cfglint reads no copy: only their releases, when a schema file is made."""
+"""Readers of frameworks whose vendored copies cfglint does not read: only for releases, when a schema file is made."""

@@ -1,7 +1,7 @@
 """accelerate: the dataclass of its configuration file, and the launcher's flags behind each nested section.
 
-The launcher copies every key of a nested mapping onto its own options, so the names of a section are those of flags;
-what is no flag is set and never looked at.
+The launcher copies every key of a nested mapping to its own options, so a section's keys are the names of flags. A key
+without a flag is set and never read.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 import ast
 from typing import Final
 
-from cfglint_schemas.readers.flags import Flag, parser
-from cfglint_schemas.readers.models import Models
+from cfglint_schemas.readers.flags import ParserFlag, read_parser
+from cfglint_schemas.readers.models import ModelReader
 from cfglint_schemas.readers.source import Class, Module, Source, UndecidedError
-from cfglint_schemas.readers.table import Definition, Key, Table
+from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
 from cfglint_train.foundation.frozen import Frozen
 
 
 class Section(Frozen):
-    """A nested mapping of the configuration file and the flags that it stands for."""
+    """A nested mapping of the configuration file and the flags that it corresponds to."""
 
     prefix: str
-    """What the flags' names begin with; empty where the group alone determines it."""
+    """Common prefix of the flags' names; empty if the group alone identifies them."""
     group: str
-    """The variable of the argument group, where names do not determine it."""
+    """Variable of the argument group, if names do not identify the flags."""
 
 
 _SECTIONS: Final[dict[str, Section]] = {
@@ -38,41 +38,43 @@ _SECTIONS: Final[dict[str, Section]] = {
 }
 
 
-def read(package: str, source: Source) -> Table:
-    """The vocabulary of one release. Raises UndecidedError for an unexpected layout."""
-    home = source.need("accelerate.commands.config.config_args")
-    launcher = source.need("accelerate.commands.launch")
-    models = Models()
-    every = list(parser(launcher).flags)
+def read(package: str, source: Source) -> ReleaseTable:
+    """Return the vocabulary of one release; raise UndecidedError for an unexpected layout."""
+    config_module = source.require_module("accelerate.commands.config.config_args")
+    launcher = source.require_module("accelerate.commands.launch")
+    models = ModelReader()
+    flags = list(read_parser(launcher).flags)
     definitions: dict[str, Definition] = {}
     for name in ("ClusterConfig", "SageMakerConfig"):
-        of = home.resolve(name)
-        if not isinstance(of, Class):
+        class_ = config_module.resolve_name(name)
+        if not isinstance(class_, Class):
             raise UndecidedError(f"{package} {source.tree.release}: {name} is not a class")
-        keys = models.keys(of)
-        for section, where in _SECTIONS.items():
+        keys = models.read_keys(class_)
+        for section, flag_group in _SECTIONS.items():
             if name == "ClusterConfig" and section in keys:
-                definitions[section] = Definition(_section(every, where, _strips(launcher, where.prefix)), "dropped")
-                keys[section] = Key({"anyOf": [{"$ref": f"#/$defs/{section}"}, {"type": "null"}], "default": None})
+                definitions[section] = Definition(
+                    _read_section(flags, flag_group, _is_prefix_added(launcher, flag_group.prefix)), "dropped"
+                )
+                keys[section] = TableKey({"anyOf": [{"$ref": f"#/$defs/{section}"}, {"type": "null"}], "default": None})
         definitions[name] = Definition(keys)
     entries = {"cluster": ("ClusterConfig",), "sagemaker": ("SageMakerConfig",)}
-    return Table({**definitions, **models.definitions()}, entries)
+    return ReleaseTable({**definitions, **models.list_definitions()}, entries)
 
 
-def _section(every: list[Flag], where: Section, strips: bool) -> dict[str, Key]:
+def _read_section(flags: list[ParserFlag], flag_group: Section, adds_prefix: bool) -> dict[str, TableKey]:
     keys = {}
-    for flag in every:
+    for flag in flags:
         name = flag.name.lstrip("-").replace("-", "_")
-        if flag.group != where.group if where.group else not name.startswith(where.prefix):
+        if flag.group != flag_group.group if flag_group.group else not name.startswith(flag_group.prefix):
             continue
-        short = (name[len(where.prefix) :],) if strips else ()
-        # The launcher takes what the file says as it is: types and choices hold for the command line only.
-        keys[name] = Key({**flag.key.schema, "x-unchecked": True}, tuple(word for word in short if word))
+        short = (name[len(flag_group.prefix) :],) if adds_prefix else ()
+        # The launcher takes values from the file as they are: types and choices apply only to the command line.
+        keys[name] = TableKey({**flag.key.schema, "x-unchecked": True}, tuple(word for word in short if word))
     return keys
 
 
-def _strips(launcher: Module, prefix: str) -> bool:
-    """Whether the launcher adds a section's prefix to keys that lack it (`key = "fsdp_" + key`)."""
+def _is_prefix_added(launcher: Module, prefix: str) -> bool:
+    """Return whether the launcher adds a section's prefix to keys that lack it (`key = "fsdp_" + key`)."""
     return any(
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Add)

@@ -1,8 +1,8 @@
-"""DeepSpeed: what its configuration reader looks up, and the pydantic models that it fills from sections.
+"""DeepSpeed: the keys that its configuration reader looks up, and the pydantic models that it fills from sections.
 
 `DeepSpeedConfig` reads a plain mapping through many small functions. This reader follows that mapping through them:
-each variable stands for a set of routes into the configuration, and every look-up on it with a constant key is a
-setting. `Model(**section)` gives the section the model's fields.
+each variable stands for a set of routes into the configuration, and every look-up with a constant key is a key of the
+vocabulary. `Model(**section)` gives the section the model's fields.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-from cfglint_schemas.readers.models import Models
+from cfglint_schemas.readers.models import ModelReader
 from cfglint_schemas.readers.source import (
-    Bound,
+    Assignment,
     Class,
     Function,
     Module,
     Source,
     Symbol,
     UndecidedError,
-    descends_from,
-    dotted_name,
     evaluate,
+    get_dotted_name,
+    is_descendant,
 )
-from cfglint_schemas.readers.table import Definition, Key, Table
+from cfglint_schemas.readers.table import Definition, ReleaseTable, TableKey
 from cfglint_schemas.readers.types import Fragment
 from cfglint_train.foundation.frozen import Frozen
 
@@ -41,218 +41,240 @@ _ROOT_NAME: Final = "DeepSpeedConfig"
 
 
 class Scope(Frozen):
-    """Where a function's names live while it is followed."""
+    """The names of a function while it is followed."""
 
     module: Module
     owner: Class | None
     routes: dict[str, Routes]
-    """Variables that hold (part of) the configuration."""
+    """Variables that hold the configuration or a part of it."""
     constants: dict[str, list[Any]]
-    """Variables with known values (all that a loop runs over)."""
+    """Variables with known values (all values of a loop)."""
     imports: dict[str, tuple[str, str]]
     """Names that the function itself imports: module and name."""
 
     def resolve(self, name: str) -> Symbol | None:
-        """What a name means here; None where it is unknown."""
+        """Return the symbol that a name refers to here, or None if it is unknown."""
         try:
             if name in self.imports:
-                return self.module.source.find(*self.imports[name])
-            return self.module.resolve(name)
+                return self.module.source.resolve_imported(*self.imports[name])
+            return self.module.resolve_name(name)
         except UndecidedError:
             return None
 
 
-class _Given(Frozen):
-    """An argument: the parts of the configuration that it may hold, or the values that it may have."""
+class _Argument(Frozen):
+    """An argument: the parts of the configuration or the values that it may hold."""
 
     routes: Routes
     constants: list[Any]
 
 
-_SELF: Final = _Given(_NOWHERE, [])
+_SELF: Final = _Argument(_NOWHERE, [])
 
 
-class Follower:
-    """Follows the configuration through the functions that read it, and gathers what they look up."""
+class ConfigFollower:
+    """Follows the configuration through the functions that read it, and collects their look-ups."""
 
-    __slots__ = ("_seen", "defaults", "models", "opened")
+    __slots__ = ("_results", "defaults", "models", "open_routes")
 
     def __init__(self) -> None:
+        """Start at the root, without look-ups."""
         self.defaults: dict[Route, Fragment] = {(): {}}
         self.models: dict[Route, list[Class]] = {}
-        self.opened: set[Route] = set()
-        self._seen: dict[str, Routes] = {}
+        self.open_routes: set[Route] = set()
+        self._results: dict[str, Routes] = {}
 
-    def follow(
+    def follow_function(
         self,
-        of: Function,
+        function: Function,
         arguments: dict[str, Routes],
         constants: dict[str, list[Any]],
         owner: Class | None = None,
     ) -> Routes:
-        """Follow a function whose arguments hold parts of the configuration or known values; what it returns."""
-        held = {name: sorted(routes) for name, routes in sorted(arguments.items())}
-        visit = repr((of.module.name, owner.name if owner else "", of.node.name, held, sorted(constants.items())))
-        if visit not in self._seen:
-            self._seen[visit] = _NOWHERE
-            scope = Scope(of.module, owner, dict(arguments), {**_defaults(of), **constants}, {})
-            self._seen[visit] = self._block(scope, of.node.body)
-        return self._seen[visit]
+        """Follow a function and return the routes of its result.
 
-    def _block(self, scope: Scope, body: list[ast.stmt]) -> Routes:
+        `arguments` and `constants` are the parameters that hold parts of the configuration or known values.
+        """
+        held_routes = {name: sorted(routes) for name, routes in sorted(arguments.items())}
+        call_key = repr(
+            (
+                function.module.name,
+                owner.name if owner else "",
+                function.node.name,
+                held_routes,
+                sorted(constants.items()),
+            )
+        )
+        if call_key not in self._results:
+            self._results[call_key] = _NOWHERE
+            scope = Scope(function.module, owner, dict(arguments), {**_evaluate_defaults(function), **constants}, {})
+            self._results[call_key] = self._follow_block(scope, function.node.body)
+        return self._results[call_key]
+
+    def _follow_block(self, scope: Scope, body: list[ast.stmt]) -> Routes:
         returned: Routes = _NOWHERE
         for node in body:
-            returned |= self._statement(scope, node)
+            returned |= self._follow_statement(scope, node)
         return returned
 
-    def _statement(self, scope: Scope, node: ast.stmt) -> Routes:
+    def _follow_statement(self, scope: Scope, node: ast.stmt) -> Routes:
         if isinstance(node, ast.Return):
-            return self.value(scope, node.value)
+            return self.follow_expression(scope, node.value)
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            held = self.value(scope, node.value)
+            routes = self.follow_expression(scope, node.value)
             for target in targets:
                 if isinstance(target, ast.Name):
-                    scope.routes[target.id] = scope.routes.get(target.id, _NOWHERE) | held
+                    scope.routes[target.id] = scope.routes.get(target.id, _NOWHERE) | routes
             return _NOWHERE
         if isinstance(node, ast.For):
-            return self._loop(scope, node)
+            return self._follow_loop(scope, node)
         if isinstance(node, ast.ImportFrom):
-            origin = scope.module.absolute(node.module or "", node.level)
+            origin = scope.module.resolve_import(node.module or "", node.level)
             scope.imports.update({alias.asname or alias.name: (origin, alias.name) for alias in node.names})
             return _NOWHERE
         returned: Routes = _NOWHERE
         for _, value in ast.iter_fields(node):
             for child in value if isinstance(value, list) else [value]:
                 if isinstance(child, ast.stmt):
-                    returned |= self._statement(scope, child)
+                    returned |= self._follow_statement(scope, child)
                 elif isinstance(child, ast.expr):
-                    self.value(scope, child)
+                    self.follow_expression(scope, child)
                 elif isinstance(child, ast.ExceptHandler):
-                    returned |= self._block(scope, child.body)
+                    returned |= self._follow_block(scope, child.body)
         return returned
 
-    def _loop(self, scope: Scope, node: ast.For) -> Routes:
-        held = self.value(scope, node.iter)
+    def _follow_loop(self, scope: Scope, node: ast.For) -> Routes:
+        routes = self.follow_expression(scope, node.iter)
         names = [target.id for target in ast.walk(node.target) if isinstance(target, ast.Name)]
-        if held and names:
-            # A loop over a section: its names are the user's own.
-            self.opened |= held
-            scope.routes[names[-1]] = frozenset((*route, ANY) for route in held)
+        if routes and names:
+            # In a loop over a section, the names are chosen by the user.
+            self.open_routes |= routes
+            scope.routes[names[-1]] = frozenset((*route, ANY) for route in routes)
         elif isinstance(node.target, ast.Name):
-            scope.constants[node.target.id] = self._constants(scope, node.iter)
-        return self._block(scope, node.body)
+            scope.constants[node.target.id] = self._evaluate_constants(scope, node.iter)
+        return self._follow_block(scope, node.body)
 
-    def value(self, scope: Scope, node: ast.expr | None) -> Routes:
-        """The routes that an expression holds; look-ups on the way are noted."""
+    def follow_expression(self, scope: Scope, node: ast.expr | None) -> Routes:
+        """Return the routes that an expression holds, and record its look-ups."""
         if node is None:
             return _NOWHERE
         if isinstance(node, ast.Name):
             return scope.routes.get(node.id, _NOWHERE)
         if isinstance(node, ast.Attribute):
-            self.value(scope, node.value)
+            self.follow_expression(scope, node.value)
             return _ROOT if node.attr == "_param_dict" else _NOWHERE
         if isinstance(node, ast.Subscript):
-            held = self.value(scope, node.value)
-            self.value(scope, node.slice)
-            return self._look_up(scope, held, node.slice, None) if isinstance(node.ctx, ast.Load) else _NOWHERE
+            routes = self.follow_expression(scope, node.value)
+            self.follow_expression(scope, node.slice)
+            return self._record_look_up(scope, routes, node.slice, None) if isinstance(node.ctx, ast.Load) else _NOWHERE
         if isinstance(node, ast.Call):
-            return self._call(scope, node)
+            return self._follow_call(scope, node)
         if isinstance(node, ast.DictComp):
-            return self._comprehension(scope, node)
-        held = _NOWHERE
+            return self._follow_comprehension(scope, node)
+        routes = _NOWHERE
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
-                found = self.value(scope, child)
+                child_routes = self.follow_expression(scope, child)
                 if isinstance(node, (ast.IfExp, ast.BoolOp)):
-                    held |= found
-        return held
+                    routes |= child_routes
+        return routes
 
-    def _comprehension(self, scope: Scope, node: ast.DictComp) -> Routes:
-        """`{key: section.get(key, {}) for key in NAMES}` is a part of the section itself."""
+    def _follow_comprehension(self, scope: Scope, node: ast.DictComp) -> Routes:
+        """Follow `{key: section.get(key, {}) for key in NAMES}`, which is a part of the section itself."""
         generator = node.generators[0]
         if isinstance(generator.target, ast.Name):
-            scope.constants[generator.target.id] = self._constants(scope, generator.iter)
-        held = self.value(scope, node.value)
-        return frozenset(route[:-1] for route in held)
+            scope.constants[generator.target.id] = self._evaluate_constants(scope, generator.iter)
+        routes = self.follow_expression(scope, node.value)
+        return frozenset(route[:-1] for route in routes)
 
-    def _call(self, scope: Scope, node: ast.Call) -> Routes:
-        name = dotted_name(node.func) or ""
-        last = name.rpartition(".")[2]
+    def _follow_call(self, scope: Scope, node: ast.Call) -> Routes:
+        name = get_dotted_name(node.func) or ""
+        short_name = name.rpartition(".")[2]
         if isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
-            held = self.value(scope, node.func.value)
-            return self._look_up(scope, held, node.args[0], node.args[1] if len(node.args) > 1 else None)
-        if last in _GETTERS and len(node.args) == 3:
-            return self._look_up(scope, self.value(scope, node.args[0]), node.args[1], node.args[2])
-        given = [self.value(scope, argument) for argument in node.args]
+            routes = self.follow_expression(scope, node.func.value)
+            return self._record_look_up(scope, routes, node.args[0], node.args[1] if len(node.args) > 1 else None)
+        if short_name in _GETTERS and len(node.args) == 3:
+            return self._record_look_up(scope, self.follow_expression(scope, node.args[0]), node.args[1], node.args[2])
+        arguments = [self.follow_expression(scope, argument) for argument in node.args]
         for keyword in node.keywords:
-            held = self.value(scope, keyword.value)
-            if keyword.arg is None and held:
-                self._fill(scope, name, held)
+            routes = self.follow_expression(scope, keyword.value)
+            if keyword.arg is None and routes:
+                self._record_model(scope, name, routes)
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("keys", "items", "values", "pop"):
-            held = self.value(scope, node.func.value)
-            # What takes keys out of a section hands the rest on, whatever it is called.
-            self.opened |= held if node.func.attr == "pop" else _NOWHERE
-            return held
-        if last in _COPIES and given:
-            return given[0]
-        return self._enter(scope, name, node, [_Given(*both) for both in zip(given, self._arguments(scope, node))])
+            routes = self.follow_expression(scope, node.func.value)
+            # A function that pops keys passes the rest on, whatever the keys are.
+            self.open_routes |= routes if node.func.attr == "pop" else _NOWHERE
+            return routes
+        if short_name in _COPIES and arguments:
+            return arguments[0]
+        return self._enter_callee(
+            scope, name, node, [_Argument(*pair) for pair in zip(arguments, self._evaluate_arguments(scope, node))]
+        )
 
-    def _arguments(self, scope: Scope, node: ast.Call) -> list[list[Any]]:
-        return [self._constants(scope, argument) for argument in node.args]
+    def _evaluate_arguments(self, scope: Scope, node: ast.Call) -> list[list[Any]]:
+        return [self._evaluate_constants(scope, argument) for argument in node.args]
 
-    def _enter(self, scope: Scope, name: str, node: ast.Call, given: list[_Given]) -> Routes:
-        """Follow a call into a function, a constructor or a method of the class at hand."""
-        words = {
-            keyword.arg: _Given(self.value(scope, keyword.value), self._constants(scope, keyword.value))
+    def _enter_callee(self, scope: Scope, name: str, node: ast.Call, arguments: list[_Argument]) -> Routes:
+        """Follow a call into a function, a constructor or a method of the current class."""
+        keywords = {
+            keyword.arg: _Argument(
+                self.follow_expression(scope, keyword.value), self._evaluate_constants(scope, keyword.value)
+            )
             for keyword in node.keywords
             if keyword.arg
         }
-        if not any(argument.routes for argument in (*given, *words.values())):
+        if not any(argument.routes for argument in (*arguments, *keywords.values())):
             return _NOWHERE
         if name.startswith("self.") and scope.owner is not None:
-            function = _method(scope.owner, name.partition(".")[2])
-            return _NOWHERE if function is None else self._pass(function, [_SELF, *given], words, scope.owner)
+            function = _find_method(scope.owner, name.partition(".")[2])
+            return (
+                _NOWHERE
+                if function is None
+                else self._bind_and_follow(function, [_SELF, *arguments], keywords, scope.owner)
+            )
         symbol = scope.resolve(name)
         if isinstance(symbol, Function):
-            return self._pass(symbol, given, words, None)
+            return self._bind_and_follow(symbol, arguments, keywords, None)
         if isinstance(symbol, Class):
-            constructor = _method(symbol, "__init__")
+            constructor = _find_method(symbol, "__init__")
             if constructor is not None:
-                self._pass(constructor, [_SELF, *given], words, symbol)
+                self._bind_and_follow(constructor, [_SELF, *arguments], keywords, symbol)
         return _NOWHERE
 
-    def _pass(self, of: Function, given: list[_Given], words: dict[str, _Given], owner: Class | None) -> Routes:
-        names = [argument.arg for argument in of.node.args.args]
-        bound = {**dict(zip(names, given)), **words}
-        return self.follow(
-            of,
+    def _bind_and_follow(
+        self, function: Function, arguments: list[_Argument], keywords: dict[str, _Argument], owner: Class | None
+    ) -> Routes:
+        names = [argument.arg for argument in function.node.args.args]
+        bound = {**dict(zip(names, arguments)), **keywords}
+        return self.follow_function(
+            function,
             {name: argument.routes for name, argument in bound.items() if argument.routes},
             {name: argument.constants for name, argument in bound.items() if argument.constants},
             owner,
         )
 
-    def _look_up(self, scope: Scope, held: Routes, key: ast.expr, default: ast.expr | None) -> Routes:
-        found = set()
-        for name in self._constants(scope, key):
-            for route in held:
+    def _record_look_up(self, scope: Scope, routes: Routes, key: ast.expr, default: ast.expr | None) -> Routes:
+        children = set()
+        for name in self._evaluate_constants(scope, key):
+            for route in routes:
                 if isinstance(name, str):
-                    below = (*route, name)
-                    found.add(below)
-                    self._note(scope, below, default)
-        return frozenset(found)
+                    child = (*route, name)
+                    children.add(child)
+                    self._record_default(scope, child, default)
+        return frozenset(children)
 
-    def _note(self, scope: Scope, route: Route, default: ast.expr | None) -> None:
+    def _record_default(self, scope: Scope, route: Route, default: ast.expr | None) -> None:
         facts = self.defaults.setdefault(route, {})
         if default is None or "default" in facts:
             return
-        known = {name: values[0] for name, values in scope.constants.items() if len(values) == 1}
+        constants = {name: values[0] for name, values in scope.constants.items() if len(values) == 1}
         try:
-            facts["default"] = evaluate(scope.module, default, known)
+            facts["default"] = evaluate(scope.module, default, constants)
         except UndecidedError:
             return
 
-    def _constants(self, scope: Scope, node: ast.expr) -> list[Any]:
+    def _evaluate_constants(self, scope: Scope, node: ast.expr) -> list[Any]:
         if isinstance(node, ast.Name) and node.id in scope.constants:
             return scope.constants[node.id]
         try:
@@ -261,114 +283,114 @@ class Follower:
             return []
         return value if isinstance(value, list) else [value]
 
-    def _fill(self, scope: Scope, name: str, held: Routes) -> None:
+    def _record_model(self, scope: Scope, name: str, routes: Routes) -> None:
         symbol = scope.resolve(name)
-        if isinstance(symbol, Class) and descends_from(symbol, "BaseModel"):
-            for route in held:
-                known = self.models.setdefault(route, [])
-                if all(model.node is not symbol.node for model in known):
-                    known.append(symbol)
+        if isinstance(symbol, Class) and is_descendant(symbol, "BaseModel"):
+            for route in routes:
+                models = self.models.setdefault(route, [])
+                if all(model.node is not symbol.node for model in models):
+                    models.append(symbol)
 
 
-def _defaults(of: Function) -> dict[str, list[Any]]:
-    """The known defaults of a function's parameters."""
-    words = of.node.args.args[len(of.node.args.args) - len(of.node.args.defaults) :]
-    known = {}
-    for word, default in zip(words, of.node.args.defaults):
+def _evaluate_defaults(function: Function) -> dict[str, list[Any]]:
+    """Return the known defaults of a function's parameters."""
+    parameters = function.node.args.args[len(function.node.args.args) - len(function.node.args.defaults) :]
+    defaults = {}
+    for word, default in zip(parameters, function.node.args.defaults):
         try:
-            known[word.arg] = [evaluate(of.module, default)]
+            defaults[word.arg] = [evaluate(function.module, default)]
         except UndecidedError:
             continue
-    return known
+    return defaults
 
 
-def _method(owner: Class, name: str) -> Function | None:
+def _find_method(owner: Class, name: str) -> Function | None:
     for node in owner.node.body:
         if isinstance(node, ast.FunctionDef) and node.name == name:
             return Function(owner.module, node)
     return None
 
 
-def read(package: str, source: Source) -> Table:
-    """The vocabulary of one release. Raises UndecidedError for an unexpected layout."""
-    module = source.need("deepspeed.runtime.config")
-    reader = module.resolve(_ROOT_NAME)
+def read(package: str, source: Source) -> ReleaseTable:
+    """Return the vocabulary of one release; raise UndecidedError for an unexpected layout."""
+    module = source.require_module("deepspeed.runtime.config")
+    reader = module.resolve_name(_ROOT_NAME)
     if not isinstance(reader, Class):
         raise UndecidedError(f"{package} {source.tree.release}: {_ROOT_NAME} is not a class")
-    follower = Follower()
+    follower = ConfigFollower()
     for node in reader.node.body:
         if isinstance(node, ast.FunctionDef):
             holders = ("config", "param_dict") if node.name == "__init__" else ("param_dict",)
             arguments = {word.arg: _ROOT for word in node.args.args if word.arg in holders}
-            follower.follow(Function(module, node), arguments, {}, reader)
-    definitions = _definitions(follower)
-    for key in _removed(module, _REMOVED_TOP):
-        _remove(definitions, _ROOT_NAME, key)
+            follower.follow_function(Function(module, node), arguments, {}, reader)
+    definitions = _build_definitions(follower)
+    for key in _read_removed_keys(module, _REMOVED_TOP):
+        _mark_removed(definitions, _ROOT_NAME, key)
     zero = definitions[_ROOT_NAME].keys["zero_optimization"].schema["$ref"].removeprefix("#/$defs/")
-    for key in _removed(module, _REMOVED_ZERO):
-        _remove(definitions, zero, key)
-    return Table(definitions, {"config": (_ROOT_NAME,)})
+    for key in _read_removed_keys(module, _REMOVED_ZERO):
+        _mark_removed(definitions, zero, key)
+    return ReleaseTable(definitions, {"config": (_ROOT_NAME,)})
 
 
-def _removed(module: Module, table: str) -> list[str]:
-    """The keys that a release refuses by name."""
+def _read_removed_keys(module: Module, table: str) -> list[str]:
+    """Return the keys that a release rejects by name."""
     try:
-        bound = module.resolve(table)
+        symbol = module.resolve_name(table)
     except UndecidedError:
         return []
-    if not (isinstance(bound, Bound) and isinstance(bound.node, ast.Dict)):
+    if not (isinstance(symbol, Assignment) and isinstance(symbol.node, ast.Dict)):
         return []
-    return [key.value for key in bound.node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+    return [key.value for key in symbol.node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
 
 
-def _remove(definitions: dict[str, Definition], name: str, key: str) -> None:
-    known = definitions[name]
-    definitions[name] = known._replace(keys={**known.keys, key: Key({"x-removed": "error"})})
+def _mark_removed(definitions: dict[str, Definition], name: str, key: str) -> None:
+    definition = definitions[name]
+    definitions[name] = definition._replace(keys={**definition.keys, key: TableKey({"x-removed": "error"})})
 
 
-def _definitions(follower: Follower) -> dict[str, Definition]:
-    """The sections that were looked into, as definitions: a model's own name, else the section's route."""
-    models = Models(prefer_alias=True)
-    children: dict[Route, dict[str, Key]] = {(): {}}
+def _build_definitions(follower: ConfigFollower) -> dict[str, Definition]:
+    """Return the sections that were looked into as definitions, named after their model or else their route."""
+    models = ModelReader(prefer_alias=True)
+    children: dict[Route, dict[str, TableKey]] = {(): {}}
     for route in sorted({*follower.defaults, *follower.models}):
         for length in range(len(route)):
             children.setdefault(route[:length], {})
     definitions: dict[str, Definition] = {}
     for route in sorted(children, key=len, reverse=True):
-        named = {path[-1] for path in follower.defaults if len(path) == len(route) + 1 and path[:-1] == route}
-        keys = {name: Key(_section_or_value(follower, models, children, (*route, name))) for name in sorted(named)}
-        unknown = "kept" if route in follower.opened else "dropped"
+        looked_up = {path[-1] for path in follower.defaults if len(path) == len(route) + 1 and path[:-1] == route}
+        keys = {name: TableKey(_build_schema(follower, models, children, (*route, name))) for name in sorted(looked_up)}
+        unknown = "kept" if route in follower.open_routes else "dropped"
         for model in follower.models.get(route, ()):
             if route == ():
-                keys = {**keys, **models.keys(model)}
+                keys = {**keys, **models.read_keys(model)}
             else:
-                keys = {**keys, **models.keys(model)}
-                unknown = models.unknown(model)
+                keys = {**keys, **models.read_keys(model)}
+                unknown = models.find_unknown_effect(model)
         if route not in follower.models or route == ():
             keys.pop(ANY, None)
-            definitions[_name(route)] = Definition(keys, unknown)
-        elif named:
-            # A model whose section is also looked into by hand.
-            definitions[_model_name(models, follower.models[route][0])] = Definition(keys, unknown)
-    return {**models.definitions(), **definitions}
+            definitions[_name_section(route)] = Definition(keys, unknown)
+        elif looked_up:
+            # The section of a model, into which the reader also looks by hand.
+            definitions[_name_model(models, follower.models[route][0])] = Definition(keys, unknown)
+    return {**models.list_definitions(), **definitions}
 
 
-def _section_or_value(
-    follower: Follower, models: Models, children: dict[Route, dict[str, Key]], route: Route
+def _build_schema(
+    follower: ConfigFollower, models: ModelReader, children: dict[Route, dict[str, TableKey]], route: Route
 ) -> Fragment:
-    filled = follower.models.get(route)
-    if filled:
-        references = [{"$ref": f"#/$defs/{_model_name(models, model)}"} for model in filled]
+    section_models = follower.models.get(route)
+    if section_models:
+        references = [{"$ref": f"#/$defs/{_name_model(models, model)}"} for model in section_models]
         return references[0] if len(references) == 1 else {"anyOf": references}
     if route in children:
         if (*route, ANY) in follower.defaults:
             return {"type": "object", "x-unchecked": True}
-        return {"$ref": f"#/$defs/{_name(route)}"}
-    return _unchecked(follower.defaults.get(route, {}))
+        return {"$ref": f"#/$defs/{_name_section(route)}"}
+    return _build_unchecked(follower.defaults.get(route, {}))
 
 
-def _unchecked(facts: Fragment) -> Fragment:
-    """A value that nothing validates: its default says what it is meant to be."""
+def _build_unchecked(facts: Fragment) -> Fragment:
+    """Return the schema of a value that is not validated; the type of its default is the best guess."""
     if "default" not in facts:
         return {"x-unchecked": True}
     default = facts["default"]
@@ -377,11 +399,11 @@ def _unchecked(facts: Fragment) -> Fragment:
     return {**({"type": kind} if kind else {}), "default": default, "x-unchecked": True}
 
 
-def _name(route: Route) -> str:
+def _name_section(route: Route) -> str:
     return ".".join(route) if route else _ROOT_NAME
 
 
-def _model_name(models: Models, model: Class) -> str:
-    name = models.refer(model)
+def _name_model(models: ModelReader, model: Class) -> str:
+    name = models.name_definition(model)
     assert name is not None
     return name

@@ -1,1 +1,1 @@
-"""Python scripts as documents, read statically."""
+"""Python documents: scripts, read statically."""

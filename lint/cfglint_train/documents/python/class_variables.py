@@ -1,4 +1,4 @@
-"""Calls of a class by a variable: `cls = DPOTrainer if pairs else SFTTrainer`, `cls(model)`."""
+"""Calls of a class through a variable: `cls = DPOTrainer if pairs else SFTTrainer`, `cls(model)`."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import ast
 from collections.abc import Collection
 
 from cfglint_train.documents.python.script import PythonScript
-from cfglint_train.documents.python.syntax import last_name
+from cfglint_train.documents.python.syntax import get_last_name
 
 
-def calls_by_variable(script: PythonScript, classes: Collection[str]) -> list[ast.Call]:
-    """The calls of variables, or of items of them, that may be one of some classes, in the order of the text."""
+def find_calls_by_variable(script: PythonScript, classes: Collection[str]) -> list[ast.Call]:
+    """Return the calls of variables (or their items) that may hold one of `classes`, in the order of the text."""
     assigned = [
         (target.id, node)
-        for node in script.nodes(ast.Assign)
+        for node in script.list_nodes(ast.Assign)
         for target in node.targets
         if isinstance(target, ast.Name)
     ]
     variables: set[str] = set()
-    for name, node in sorted(assigned, key=lambda one: one[1].lineno):
-        if _is_one(node.value, classes) or _is_one(node.value, variables):
+    for name, node in sorted(assigned, key=lambda item: item[1].lineno):
+        if _can_be_class(node.value, classes) or _can_be_class(node.value, variables):
             variables.add(name)
-    calls = script.calls(*variables, "") if variables else []
-    return [call for call in calls if last_name(_without_item(call.func)) in variables]
+    calls = script.find_calls(*variables, "") if variables else []
+    return [call for call in calls if get_last_name(_strip_item(call.func)) in variables]
 
 
-def _is_one(value: ast.expr, names: Collection[str]) -> bool:
-    """Whether a value may be one of some names, or has one among its items, and is not what a call of it gives."""
-    called = {id(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)}
-    return any(last_name(node) in names and id(node) not in called for node in ast.walk(value))
+def _can_be_class(value: ast.expr, names: Collection[str]) -> bool:
+    """Return whether a value may be one of `names` or contains one, as opposed to the result of calling it."""
+    callees = {id(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)}
+    return any(get_last_name(node) in names and id(node) not in callees for node in ast.walk(value))
 
 
-def _without_item(node: ast.expr) -> ast.expr:
+def _strip_item(node: ast.expr) -> ast.expr:
     return node.value if isinstance(node, ast.Subscript) else node

@@ -1,6 +1,6 @@
-"""What the code of a copy of a framework asks of its settings: in asserts, before it raises, and in its branches.
+"""Code of a copied framework: the conditions that it puts on its settings, and the arguments that it passes on.
 
-And what its functions pass on to others.
+Conditions are those of asserts, of branches, and before a raise.
 """
 
 from __future__ import annotations
@@ -9,63 +9,67 @@ import ast
 import os
 from collections.abc import Collection, Iterable, Iterator
 
-from cfglint_train.documents.python.syntax import callee, tree_of
+from cfglint_train.documents.python.syntax import get_callee_name, parse_tree
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
 MAX_READ: Final = 8 * 2**20
-"""Bytes of the files that are looked at."""
+"""Bytes of the files that are read."""
 
 
 class CopiedCode:
-    """The Python files below a folder, read when something is first asked of them."""
+    """The Python files below a folder, read on the first query."""
 
     def __init__(self, folder: str) -> None:
+        """Store the folder; nothing is read yet."""
         self._folder = folder
         self._texts: dict[str, bytes] | None = None
         self._conditions: dict[str, list[tuple[frozenset[str], bool]]] = {}
         self._answers: dict[tuple[frozenset[str], bool], bool] = {}
-        self._given: dict[tuple[str, str, str], frozenset[object] | None] = {}
+        self._passed_values: dict[tuple[str, str, str], frozenset[object] | None] = {}
 
-    def asks(self, words: Collection[str], stops: bool) -> bool:
-        """Whether one condition has all of some words: the names of settings, and the values that they are compared
-        with. `stops`: that of an assert, or one under which something is raised.
+    def has_condition(self, words: Collection[str], stops: bool) -> bool:
+        """Return whether one condition contains all of `words`: names of settings and the values compared with them.
+
+        With `stops`, only conditions of asserts and conditions under which something is raised count.
         """
-        question = (frozenset(words), stops)
-        if question not in self._answers:
-            self._answers[question] = bool(words) and self._asks(*question)
-        return self._answers[question]
+        query = (frozenset(words), stops)
+        if query not in self._answers:
+            self._answers[query] = bool(words) and self._search_conditions(*query)
+        return self._answers[query]
 
-    def passes(self, function: str, called: str, argument: str) -> frozenset[object] | None:
-        """What the calls of a name in a function give for an argument by keyword: constants, and None where a call
-        gives no constant or nothing. None where no such call is found.
+    def find_passed_values(self, function: str, callee_name: str, argument: str) -> frozenset[object] | None:
+        """Return the values that calls in a function pass for a keyword argument, or None if there is no call.
+
+        Only calls of `callee_name` in functions called `function` count.     The values are constants; None stands for
+        a call that passes no constant or omits the argument.
         """
-        question = (function, called, argument)
-        if question not in self._given:
-            texts = [text for text in self._files().values() if b"def " + function.encode() in text]
-            calls = [call for text in texts for call in _calls(text, function, called)]
-            self._given[question] = frozenset(_constant(call, argument) for call in calls) if calls else None
-        return self._given[question]
+        query = (function, callee_name, argument)
+        if query not in self._passed_values:
+            texts = [text for text in self._load_files().values() if b"def " + function.encode() in text]
+            calls = [call for text in texts for call in _find_calls(text, function, callee_name)]
+            self._passed_values[query] = frozenset(_find_constant(call, argument) for call in calls) if calls else None
+        return self._passed_values[query]
 
-    def _files(self) -> dict[str, bytes]:
+    def _load_files(self) -> dict[str, bytes]:
         if self._texts is None:
-            self._texts = dict(_read(self._folder))
+            self._texts = dict(_read_files(self._folder))
         return self._texts
 
-    def _asks(self, words: frozenset[str], stops: bool) -> bool:
-        for path, text in self._files().items():
+    def _search_conditions(self, words: frozenset[str], stops: bool) -> bool:
+        for path, text in self._load_files().items():
             if not all(word.encode("utf-8", "surrogatepass") in text for word in words):
                 continue
             if path not in self._conditions:
-                self._conditions[path] = _parsed(text)
-            if any(words <= met and (ends or not stops) for met, ends in self._conditions[path]):
+                self._conditions[path] = _parse_conditions(text)
+            if any(words <= condition and (is_stop or not stops) for condition, is_stop in self._conditions[path]):
                 return True
         return False
 
 
-def _read(folder: str) -> Iterator[tuple[str, bytes]]:
+def _read_files(folder: str) -> Iterator[tuple[str, bytes]]:
     size = 0
-    for path in _modules(folder):
+    for path in _list_modules(folder):
         try:
             text = regular_files.read(path)
         except OSError:
@@ -76,63 +80,63 @@ def _read(folder: str) -> Iterator[tuple[str, bytes]]:
         yield path, text
 
 
-def _parsed(text: bytes) -> list[tuple[frozenset[str], bool]]:
+def _parse_conditions(text: bytes) -> list[tuple[frozenset[str], bool]]:
     try:
-        return list(_conditions(_tree(text).body, frozenset()))
+        return list(_find_conditions(_parse_tree(text).body, frozenset()))
     except RecursionError:
         return []
 
 
-def _tree(text: bytes) -> ast.Module:
-    return tree_of(text.decode("utf-8-sig", "replace"))
+def _parse_tree(text: bytes) -> ast.Module:
+    return parse_tree(text.decode("utf-8-sig", "replace"))
 
 
-def _calls(text: bytes, function: str, called: str) -> Iterator[ast.Call]:
-    """The calls of a name, or of a method of that name, in the functions of a name."""
-    for node in ast.walk(_tree(text)):
+def _find_calls(text: bytes, function: str, callee_name: str) -> Iterator[ast.Call]:
+    """Yield the calls of a name (or of a method of that name) in the functions called `function`."""
+    for node in ast.walk(_parse_tree(text)):
         if isinstance(node, ast.FunctionDef) and node.name == function:
             for call in ast.walk(node):
-                if isinstance(call, ast.Call) and called == callee(call):
+                if isinstance(call, ast.Call) and callee_name == get_callee_name(call):
                     yield call
 
 
-def _constant(call: ast.Call, argument: str) -> object:
-    given = next((one.value for one in call.keywords if one.arg == argument), None)
-    return given.value if isinstance(given, ast.Constant) else None
+def _find_constant(call: ast.Call, argument: str) -> object:
+    value = next((keyword.value for keyword in call.keywords if keyword.arg == argument), None)
+    return value.value if isinstance(value, ast.Constant) else None
 
 
-def _modules(folder: str) -> Iterator[str]:
-    for above, folders, names in os.walk(folder):
+def _list_modules(folder: str) -> Iterator[str]:
+    for folder_path, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if "." not in name)
-        yield from (os.path.join(above, name) for name in sorted(names) if name.endswith(".py"))
+        yield from (os.path.join(folder_path, name) for name in sorted(names) if name.endswith(".py"))
 
 
-def _conditions(body: Iterable[ast.stmt], above: frozenset[str]) -> Iterator[tuple[frozenset[str], bool]]:
-    """The words of each condition with those of the branches that it is in, and whether the program ends by it."""
+def _find_conditions(body: Iterable[ast.stmt], outer_words: frozenset[str]) -> Iterator[tuple[frozenset[str], bool]]:
+    """Yield the words of each condition, with those of the branches around it, and whether it stops the program."""
     for statement in body:
         if isinstance(statement, ast.Assert):
-            yield above | _words(statement.test), True
+            yield outer_words | _collect_words(statement.test), True
         elif isinstance(statement, ast.Raise):
-            yield above, True
+            yield outer_words, True
         elif isinstance(statement, ast.If):
-            inside = above | _words(statement.test)
-            yield inside, False
-            yield from _conditions(statement.body, inside)
-            yield from _conditions(statement.orelse, above)
+            branch_words = outer_words | _collect_words(statement.test)
+            yield branch_words, False
+            yield from _find_conditions(statement.body, branch_words)
+            yield from _find_conditions(statement.orelse, outer_words)
         else:
-            inner = frozenset() if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) else above
+            inner = frozenset() if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) else outer_words
             for part in ("body", "orelse", "finalbody"):
-                yield from _conditions(getattr(statement, part, ()), inner)
+                yield from _find_conditions(getattr(statement, part, ()), inner)
 
 
-def _words(test: ast.expr) -> frozenset[str]:
-    """The names, attributes and texts in an expression."""
-    found = set()
+def _collect_words(test: ast.expr) -> frozenset[str]:
+    """Return the names, attributes and texts in an expression."""
+    words = set()
     for node in ast.walk(test):
         if isinstance(node, ast.Name):
-            found.add(node.id)
+            words.add(node.id)
         elif isinstance(node, ast.Attribute):
-            found.add(node.attr)
+            words.add(node.attr)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found.add(node.value)
-    return frozenset(found)
+            words.add(node.value)
+    return frozenset(words)

@@ -1,4 +1,4 @@
-"""Python scripts as documents: read by `script.py`, rewritten by `write.py`."""
+"""Python scripts as documents: read by `script.py`, edited by `write.py`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from cfglint_train.documents.python.script import PythonScript
 class PythonDocument(PythonScript):
     """A Python script that can be edited."""
 
-    def edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """The edits that make `changes`; CannotEdit names the launch-time override that says the same."""
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
+        """Return the edits that make `changes`.
+
+        A `CannotEdit` error names the launch-time override with the same effect.
+        """
         from cfglint_train.documents.python.write import PythonWriter
 
         return PythonWriter(self).write(list(changes))

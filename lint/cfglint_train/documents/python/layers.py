@@ -1,4 +1,4 @@
-"""Mappings that a Python file lays over another one: OmegaConf's merge, `update`, `{**a, **b}`, `a | b`."""
+"""Merged mappings in a Python file: OmegaConf's merge, `update`, `{**a, **b}`, `a | b`."""
 
 from __future__ import annotations
 
@@ -10,113 +10,121 @@ from itertools import combinations
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Final
 
-_LAYS: Final = re.compile(r"(?:unsafe_|deep_?|recursive_)?(?:merge|update)(?:_with|_dicts?)?")
-"""Functions that lay mappings over the first one, or over the mapping whose method they are. OmegaConf 2.3
-`omegaconf.py` (merge, unsafe_merge), `basecontainer.py` (merge_with); mergedeep; deepmerge (`always_merger.merge`).
+_MERGE_FUNCTION: Final = re.compile(r"(?:unsafe_|deep_?|recursive_)?(?:merge|update)(?:_with|_dicts?)?")
+"""Functions that merge mappings into the first one, or into the mapping whose method they are.
+
+Sources: OmegaConf 2.3 `omegaconf.py` (merge, unsafe_merge), `basecontainer.py` (merge_with); mergedeep; deepmerge
+(`always_merger.merge`).
 """
-_ONE_KEY: Final = "OmegaConf.update"
-"""Sets one key of a mapping (`OmegaConf.update(config, key, value)`)."""
-_SAME: Final = ("create", "copy", "deepcopy", "dict", "DictConfig", "to_container")
-"""Functions that make the same mapping of another one."""
+_SET_ONE_KEY: Final = "OmegaConf.update"
+"""A call that sets one key of a mapping (`OmegaConf.update(config, key, value)`)."""
+_COPY_FUNCTIONS: Final = ("create", "copy", "deepcopy", "dict", "DictConfig", "to_container")
+"""Functions that return a mapping equal to their argument."""
 _ROUNDS: Final = 3
-"""How far names are followed."""
-_MOST: Final = 20
-"""Mappings of one call that are looked at."""
+"""Assignments that are followed from name to name."""
+_MAX_LAYERS: Final = 20
+"""Mappings of one call that are considered."""
 
 Layer = tuple[ast.expr, ast.expr]
-"""A mapping, and one whose values replace its own."""
+"""A mapping, and a mapping whose values replace its own."""
 
 
 class Layers:
-    """The layers of one file, whose variables have the values that are `assigned` to them anywhere."""
+    """The merged mappings of one file. `assigned` holds every value assigned to a variable anywhere in it."""
 
     def __init__(self, nodes: Iterable[ast.AST], assigned: dict[str, list[ast.expr]]) -> None:
+        """Find the variables that the file modifies after assignment."""
         self._assigned = assigned
-        self._filled = {
+        self._modified = {
             ast.unparse(node.value)
             for node in nodes
             if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load)
         }
-        """Variables that are stored into: what is assigned to them is not all that they hold."""
-        self._filled |= {
+        """Variables that are modified, so that their assigned values are not all that they hold."""
+        self._modified |= {
             ast.unparse(node.func.value)
             for node in nodes
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _LAYS.fullmatch(node.func.attr)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and _MERGE_FUNCTION.fullmatch(node.func.attr)
         }
 
-    def laid(self, node: ast.AST) -> Iterator[Layer]:
-        """What a node lays over what."""
+    def find_layers(self, node: ast.AST) -> Iterator[Layer]:
+        """Yield the pairs of mappings that a node merges: the base and the mapping that overrides it."""
         if isinstance(node, ast.Dict):
-            yield from _pairs(_parts(node) if None in node.keys else [])
+            yield from _pair_layers(_split_unpacked(node) if None in node.keys else [])
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
             yield node.left, node.right
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr):
             yield node.target, node.value
-        elif isinstance(node, ast.Call) and _LAYS.fullmatch(ast.unparse(node.func).rpartition(".")[2]):
-            if ast.unparse(node.func) == _ONE_KEY:
+        elif isinstance(node, ast.Call) and _MERGE_FUNCTION.fullmatch(ast.unparse(node.func).rpartition(".")[2]):
+            if ast.unparse(node.func) == _SET_ONE_KEY:
                 return
             spread = [word.value for word in node.keywords if word.arg is None]
             owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-            yield from _pairs([*owner, *node.args, *spread])
+            yield from _pair_layers([*owner, *node.args, *spread])
 
-    def keys(self, node: ast.expr, depth: int = 0) -> tuple[Route, ...] | None:
-        """The routes that a mapping has, where it is written out; None where they cannot be determined."""
+    def find_keys(self, node: ast.expr, depth: int = 0) -> tuple[Route, ...] | None:
+        """Return the routes of a mapping that is written out, or None if they cannot be determined."""
         if isinstance(node, ast.Dict):
-            return self._together([self._entry(key, value, depth) for key, value in zip(node.keys, node.values)])
-        if isinstance(node, ast.Name) and depth < _ROUNDS and node.id not in self._filled:
+            return self._merge_routes(
+                [self._find_entry_routes(key, value, depth) for key, value in zip(node.keys, node.values)]
+            )
+        if isinstance(node, ast.Name) and depth < _ROUNDS and node.id not in self._modified:
             values = self._assigned.get(node.id, [])
-            return self._together([self.keys(value, depth + 1) for value in values]) if values else None
+            return self._merge_routes([self.find_keys(value, depth + 1) for value in values]) if values else None
         if not isinstance(node, ast.Call):
             return None
         name = ast.unparse(node.func).rpartition(".")[2]
         if name == "dict" and not node.args:
-            words = [((word.arg,),) if word.arg else self.keys(word.value, depth) for word in node.keywords]
-            return self._together(words)
+            words = [((word.arg,),) if word.arg else self.find_keys(word.value, depth) for word in node.keywords]
+            return self._merge_routes(words)
         if name == "from_dotlist" and len(node.args) == 1 and isinstance(node.args[0], (ast.List, ast.Tuple)):
-            return self._together([_dotted(one) for one in node.args[0].elts])
-        if name in _SAME and len(node.args) == 1:
-            return self.keys(node.args[0], depth)
+            return self._merge_routes([_parse_dotted_key(item) for item in node.args[0].elts])
+        if name in _COPY_FUNCTIONS and len(node.args) == 1:
+            return self.find_keys(node.args[0], depth)
         return None
 
-    def _entry(self, key: ast.expr | None, value: ast.expr, depth: int) -> tuple[Route, ...] | None:
+    def _find_entry_routes(self, key: ast.expr | None, value: ast.expr, depth: int) -> tuple[Route, ...] | None:
         if key is None:
-            return self.keys(value, depth)
+            return self.find_keys(value, depth)
         if not (isinstance(key, ast.Constant) and isinstance(key.value, (str, int))):
             return None
-        below = self.keys(value, depth) if isinstance(value, ast.Dict) else None
-        return tuple((key.value, *route) for route in below) if below else ((key.value,),)
+        child_routes = self.find_keys(value, depth) if isinstance(value, ast.Dict) else None
+        return tuple((key.value, *route) for route in child_routes) if child_routes else ((key.value,),)
 
     @staticmethod
-    def _together(parts: list[tuple[Route, ...] | None]) -> tuple[Route, ...] | None:
-        found: list[Route] = []
+    def _merge_routes(parts: list[tuple[Route, ...] | None]) -> tuple[Route, ...] | None:
+        routes: list[Route] = []
         for part in parts:
             if part is None:
                 return None
-            found += part
-        return tuple(found)
+            routes += part
+        return tuple(routes)
 
 
-def _pairs(layers: list[ast.expr]) -> Iterator[Layer]:
-    """Each mapping of a list beside each that comes after it."""
-    return combinations(layers[:_MOST], 2)
+def _pair_layers(layers: list[ast.expr]) -> Iterator[Layer]:
+    """Yield each mapping of a list with each mapping after it."""
+    return combinations(layers[:_MAX_LAYERS], 2)
 
 
-def _parts(node: ast.Dict) -> list[ast.expr]:
-    """The mappings that are unpacked in one that is written out, each with the entries behind it, which are replaced
-    whole.
+def _split_unpacked(node: ast.Dict) -> list[ast.expr]:
+    """Return the mappings that a dictionary display unpacks, each with the entries after it.
+
+    Those entries replace whole values.
     """
     parts: list[ast.expr] = []
     for key, value in zip(node.keys, node.values):
         if key is None:
             parts += [value, ast.Dict([], [])]
-        elif parts and isinstance(own := parts[-1], ast.Dict):
-            own.keys.append(key)
-            own.values.append(ast.Constant(None))
+        elif parts and isinstance(display := parts[-1], ast.Dict):
+            display.keys.append(key)
+            display.values.append(ast.Constant(None))
     return parts
 
 
-def _dotted(node: ast.expr) -> tuple[Route, ...] | None:
-    """The setting of `"optim.lr=1e-5"`; of an f-string, by its constant beginning."""
+def _parse_dotted_key(node: ast.expr) -> tuple[Route, ...] | None:
+    """Return the setting of `"optim.lr=1e-5"`; for an f-string, of its constant beginning."""
     first = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
     if not (isinstance(first, ast.Constant) and isinstance(first.value, str) and "=" in first.value):
         return None

@@ -1,7 +1,7 @@
-"""A Python script as text: its syntax from `ast`, with the bytes at which everything stands.
+"""Python scripts as text: the syntax from `ast`, with byte offsets.
 
-A script has no tree of settings of its own. It carries the one that a framework reads in it (`show`), of the same kinds
-of node as every other document.
+A script has no tree of settings of its own. It carries the tree that a framework reads from it (`attach_tree`), made of
+the same kinds of node as every other document.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from cfglint_train.documents.document import (
     Span,
     decode,
 )
-from cfglint_train.documents.python.syntax import callee
+from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.tree import Record
-from cfglint_train.foundation.credentials import shortened
-from cfglint_train.foundation.python_grammar import parsed
+from cfglint_train.foundation.credentials import shorten
+from cfglint_train.foundation.python_grammar import parse_python
 from cfglint_train.foundation.typed import Any, ClassVar, Final, TypeVar
 
 # Python ends a line at each of these; form feeds and Unicode separators do not count.
@@ -35,14 +35,14 @@ _BLANK: Final = re.compile(rb"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*)*")
 Remedy = Callable[[Route, Any], str]
 
 
-def _no_remedy(_: Route, __: Any) -> str:
+def _return_no_remedy(_: Route, __: Any) -> str:
     return ""
 
 
 Doubts = Callable[["PythonScript", Node], str]
 
 
-def _no_doubts(_: PythonScript, __: Node) -> str:
+def _return_no_doubt(_: PythonScript, __: Node) -> str:
     return ""
 
 
@@ -50,99 +50,102 @@ _Kind = TypeVar("_Kind", bound=ast.AST)
 
 
 class PythonScript(Document):
-    """A Python file. `root` is None until a framework shows what it read (`show`)."""
+    """A Python file. `root` is None until a framework attaches the tree that it reads (`attach_tree`)."""
 
     syntax: ClassVar[str] = "python"
 
     def __init__(self, path: str, source: bytes) -> None:
-        """Raises DocumentError where the text is not UTF-8 or not Python."""
+        """Parse the source. Raise `DocumentError` if it is not UTF-8 or not Python."""
         super().__init__(path, source)
         self._starts: list[int] | None = None
         self._uses: dict[str, int] | None = None
         self._nodes: dict[type[ast.AST], list[Any]] | None = None
-        self.remedy: Remedy = _no_remedy
-        self._doubts: Doubts = _no_doubts
+        self.remedy: Remedy = _return_no_remedy
+        self._doubts: Doubts = _return_no_doubt
         text = decode(source)
         try:
-            self.module = parsed(text)
+            self.module = parse_python(text)
         except SyntaxError as error:
             raise DocumentError(
                 f"not Python: {error.msg}", Position(max(1, error.lineno or 1), max(1, error.offset or 1))
             ) from None
         except (RecursionError, MemoryError):
-            raise DocumentError("not Python that can be read: nested too deeply") from None
+            raise DocumentError("unreadable Python: nested too deeply") from None
         except ValueError as error:
             raise DocumentError(f"not Python: {error}") from None
 
-    def show(self, root: Node | None, remedy: Remedy = _no_remedy, doubts: Doubts = _no_doubts) -> None:
-        """Take the tree that a framework reads in this script, how it names a launch-time override, and what makes a
-        value uncertain.
+    def attach_tree(
+        self, root: Node | None, remedy: Remedy = _return_no_remedy, doubts: Doubts = _return_no_doubt
+    ) -> None:
+        """Store the tree that a framework reads from this script.
+
+        `remedy` formats the launch-time override of a setting, `doubts` the reason why a value is uncertain.
         """
         self.root = root
         self.remedy = remedy
         self._doubts = doubts
 
-    def entry(self, route: Route) -> Entry | None:
-        """As in the base class, or what another call states."""
-        found = super().entry(route)
-        if found is None and route:
-            owner = super().node(route[:-1])
+    def find_entry(self, route: Route) -> Entry | None:
+        """Return the entry at `route`, also if another call of the script states it."""
+        entry = super().find_entry(route)
+        if entry is None and route:
+            owner = super().find_node(route[:-1])
             part = owner.parts.get(str(route[-1])) if isinstance(owner, Record) else None
             return None if part is None else part.entry
-        return found
+        return entry
 
-    def node(self, route: Route) -> Node | None:
-        """As in the base class, or what another call states."""
-        found = super().node(route)
-        if found is None and route:
-            entry = self.entry(route)
+    def find_node(self, route: Route) -> Node | None:
+        """Return the node at `route`, also if another call of the script states it."""
+        node = super().find_node(route)
+        if node is None and route:
+            entry = self.find_entry(route)
             return None if entry is None else entry.value
-        return found
+        return node
 
-    def assumed(self, route: Route) -> str:
-        """As in the base class."""
-        node = self.node(route)
+    def get_assumption(self, route: Route) -> str:
+        """Return the reason why the value at `route` is uncertain, or ""."""
+        node = self.find_node(route)
         return "" if node is None else self._doubts(self, node)
 
-    def spelling(self, route: Route) -> Route:
-        """As in the base class."""
-        above = self.node(route[:-1])
-        part = above.parts.get(str(route[-1])) if isinstance(above, Record) else None
+    def get_spelled_route(self, route: Route) -> Route:
+        """Return the route with the setting's name in the call that takes it."""
+        parent = self.find_node(route[:-1])
+        part = parent.parts.get(str(route[-1])) if isinstance(parent, Record) else None
         return route if part is None or not part.name else (*route[:-1], part.name)
 
-    def span(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias) -> Span:
-        """The bytes of a syntax node (enclosing parentheses are not part of it)."""
+    def find_span(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias) -> Span:
+        """Return the bytes of a syntax node, without enclosing parentheses."""
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
-        return Span(self._offset(node.lineno, node.col_offset), self._offset(end_line, end_column))
+        return Span(self._find_offset(node.lineno, node.col_offset), self._find_offset(end_line, end_column))
 
-    def _offset(self, line: int, column: int) -> int:
+    def _find_offset(self, line: int, column: int) -> int:
         if self._starts is None:
             first = len(BOM) if self.source.startswith(BOM) else 0
             self._starts = [first, *(match.end() for match in _LINE_END.finditer(self.source))]
         return self._starts[line - 1] + column
 
-    def key_span(self, keyword: ast.keyword) -> Span:
-        """The name of a keyword argument."""
-        start = self._offset(keyword.lineno, keyword.col_offset)
+    def find_key_span(self, keyword: ast.keyword) -> Span:
+        """Return the span of the name of a keyword argument."""
+        start = self._find_offset(keyword.lineno, keyword.col_offset)
         return Span(start, start + len((keyword.arg or "**").encode()))
 
-    def brackets(self, call: ast.Call) -> Span:
-        """A call's parentheses, both included."""
-        at = self.span(call.func).end
+    def find_brackets(self, call: ast.Call) -> Span:
+        """Return the span of a call's parentheses, both included."""
+        at = self.find_span(call.func).end
         # Parentheses around the callee close before the call's own opens.
         while True:
             at = _BLANK.match(self.source, at).end()  # type: ignore[union-attr]
             if self.source[at : at + 1] != b")":
                 break
             at += 1
-        return Span(at, self.span(call).end)
+        return Span(at, self.find_span(call).end)
 
-    def item(self, node: ast.expr | ast.keyword, brackets: Span) -> Span:
-        """An argument with the parentheses around it."""
-        return self.item_at(self.span(node), brackets)
+    def find_item_span(self, node: ast.expr | ast.keyword, brackets: Span) -> Span:
+        """Return the span of an argument with the parentheses around it."""
+        return self.widen_item_span(self.find_span(node), brackets)
 
-    def item_at(self, span: Span, brackets: Span) -> Span:
-        """The span of an item between brackets, with the parentheses around the item."""
+    def widen_item_span(self, span: Span, brackets: Span) -> Span:
+        """Return the span of an item between brackets, with the parentheses around the item."""
         end, closing = span.end, 0
         while True:
             at = _BLANK.match(self.source, end).end()  # type: ignore[union-attr]
@@ -150,31 +153,34 @@ class PythonScript(Document):
                 break
             end, closing = at + 1, closing + 1
         start = span.start
-        # A keyword argument opens its parentheses behind its name, inside its own span.
+        # A keyword argument opens its parentheses after its name, inside its own span.
         if not re.match(rb"[A-Za-z_]\w*\s*=(?!=)|\*\*", self.source[start:end]):
             for _ in range(closing):
                 start = self.source.rindex(b"(", brackets.start, start)
         return Span(start, end)
 
-    def cut(self, span: Span) -> str:
-        """The text of a span on one line, shortened where it is long."""
-        return shortened(" ".join(self.text(span).split()), 60)
+    def get_short_text(self, span: Span) -> str:
+        """Return the text of a span on one line, shortened if it is long."""
+        return shorten(" ".join(self.get_text(span).split()), 60)
 
-    def whole(self, span: Span) -> Span:
-        """A span, or the smallest argument, expression or statement around it where it ends inside of one, as behind
-        the name of `arguments["max_length"] = 512`.
+    def widen_to_node(self, span: Span) -> Span:
+        """Return the span, or the smallest argument, expression or statement around it if it ends inside one.
+
+        An example is a span that ends after the key of `arguments["max_length"] = 512`.
         """
-        text = self.text(span)
-        if any(map(_is_whole, (text, f"f({text})", f"{{{text}}}"))):
+        text = self.get_text(span)
+        if any(map(_is_parsable, (text, f"f({text})", f"{{{text}}}"))):
             return span
-        around = (
-            self.span(node) for node in ast.walk(self.module) if isinstance(node, (ast.expr, ast.stmt, ast.keyword))
+        spans = (
+            self.find_span(node)
+            for node in ast.walk(self.module)
+            if isinstance(node, (ast.expr, ast.stmt, ast.keyword))
         )
-        holding = (one for one in around if one.start <= span.start and span.end <= one.end)
-        return min(holding, key=lambda one: one.end - one.start, default=span)
+        candidates = (candidate for candidate in spans if candidate.start <= span.start and span.end <= candidate.end)
+        return min(candidates, key=lambda candidate: candidate.end - candidate.start, default=span)
 
-    def comments(self) -> list[Comment]:
-        """Every comment of the text, in order."""
+    def list_comments(self) -> list[Comment]:
+        """Return every comment of the text, in order."""
         if b"#" not in self.source:
             return []
         import io
@@ -184,70 +190,75 @@ class PythonScript(Document):
         lines = _LINE_END.split(self.source[shift:])
         starts = [shift, *(match.end() for match in _LINE_END.finditer(self.source))]
         text = io.BytesIO(b"".join(line + b"\n" for line in lines))
-        found = []
+        comments = []
         try:
             for token in tokenize.tokenize(text.readline):
                 if token.type == tokenize.COMMENT:
                     line, column = token.start
                     start = starts[line - 1] + len(lines[line - 1].decode("utf-8")[:column].encode("utf-8"))
                     body = token.string.rstrip("\r\n")
-                    found.append(Comment(Span(start, start + len(body.encode("utf-8"))), body))
+                    comments.append(Comment(Span(start, start + len(body.encode("utf-8"))), body))
         except (tokenize.TokenError, SyntaxError):
             pass
-        return found
+        return comments
 
-    def blocks(self) -> Iterator[Span]:
-        """As in the base class: strings."""
-        strings = [*self.nodes(ast.JoinedStr), *(one for one in self.nodes(ast.Constant) if isinstance(one.value, str))]
+    def list_blocks(self) -> Iterator[Span]:
+        """Yield the strings that span several lines."""
+        strings = [
+            *self.list_nodes(ast.JoinedStr),
+            *(node for node in self.list_nodes(ast.Constant) if isinstance(node.value, str)),
+        ]
         last = 0
-        for one in sorted(strings, key=lambda one: (one.lineno, one.col_offset)):
-            if one.lineno < (one.end_lineno or one.lineno) and one.lineno > last:
-                last = one.end_lineno or one.lineno
-                yield self.span(one)
+        for node in sorted(strings, key=lambda node: (node.lineno, node.col_offset)):
+            if node.lineno < (node.end_lineno or node.lineno) and node.lineno > last:
+                last = node.end_lineno or node.lineno
+                yield self.find_span(node)
 
-    def nodes(self, kind: type[_Kind]) -> list[_Kind]:
-        """The syntax nodes of a kind, in the order of `ast.walk`, which is slow and so is called once."""
+    def list_nodes(self, kind: type[_Kind]) -> list[_Kind]:
+        """Return the syntax nodes of a kind in the order of `ast.walk`, which is slow and so runs only once."""
         if self._nodes is None:
             self._nodes = {}
             for node in ast.walk(self.module):
                 self._nodes.setdefault(type(node), []).append(node)
         return self._nodes.get(kind, [])
 
-    def calls(self, *names: str) -> list[ast.Call]:
-        """The calls in the text whose callee ends in one of these names, in order."""
-        return sorted((node for node in self.nodes(ast.Call) if callee(node) in names), key=self.span)
+    def find_calls(self, *names: str) -> list[ast.Call]:
+        """Return the calls whose callee ends in one of `names`, in the order of the text."""
+        return sorted(
+            (node for node in self.list_nodes(ast.Call) if get_callee_name(node) in names), key=self.find_span
+        )
 
-    def classes(self, name: str) -> list[ast.ClassDef]:
-        """The classes of a name that the text defines, be it in a function."""
-        return [node for node in self.nodes(ast.ClassDef) if node.name == name]
+    def find_classes(self, name: str) -> list[ast.ClassDef]:
+        """Return the classes called `name` that the text defines, also inside functions."""
+        return [node for node in self.list_nodes(ast.ClassDef) if node.name == name]
 
-    def keyword_groups(self) -> Iterator[frozenset[str]]:
-        """The names of the keyword arguments of every call."""
-        for node in self.nodes(ast.Call):
+    def list_keyword_groups(self) -> Iterator[frozenset[str]]:
+        """Yield the names of the keyword arguments of every call."""
+        for node in self.list_nodes(ast.Call):
             if node.keywords:
                 yield frozenset(keyword.arg for keyword in node.keywords if keyword.arg is not None)
 
-    def imports(self) -> Iterator[str]:
-        """The modules that the file imports, in full."""
-        for plain in self.nodes(ast.Import):
-            yield from (alias.name for alias in plain.names)
-        for node in self.nodes(ast.ImportFrom):
+    def list_imports(self) -> Iterator[str]:
+        """Yield the full names of the modules that the file imports."""
+        for import_node in self.list_nodes(ast.Import):
+            yield from (alias.name for alias in import_node.names)
+        for node in self.list_nodes(ast.ImportFrom):
             if not node.level and node.module:
                 yield node.module
 
-    def uses(self, name: str) -> int:
-        """How often a name occurs in the text as a variable, its assignments included."""
+    def count_uses(self, name: str) -> int:
+        """Return how often a variable occurs in the text, assignments included."""
         if self._uses is None:
             self._uses = {}
-            for node in self.nodes(ast.Name):
+            for node in self.list_nodes(ast.Name):
                 self._uses[node.id] = self._uses.get(node.id, 0) + 1
         return self._uses.get(name, 0)
 
 
-def _is_whole(text: str) -> bool:
-    """Whether a text can be read by itself."""
+def _is_parsable(text: str) -> bool:
+    """Return whether a text parses on its own."""
     try:
-        parsed(text)
+        parse_python(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True

@@ -1,62 +1,63 @@
-"""What the syntax tree of any Python file says: what it calls, imports and declares. Nothing of it is run."""
+"""Syntax trees of Python files: their calls, imports and declarations. Nothing is run."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from cfglint_train.foundation.python_grammar import parsed
+from cfglint_train.foundation.python_grammar import parse_python
 
 
-def tree_of(text: str) -> ast.Module:
-    """The tree of a text; one without statements where it is no Python, or nested too deeply."""
+def parse_tree(text: str) -> ast.Module:
+    """Return the tree of a text; it is empty if the text is not Python or is nested too deeply."""
     try:
-        return parsed(text)
+        return parse_python(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ast.Module([], [])
 
 
-def callee(call: ast.Call) -> str:
-    """The last name of what is called; empty where it has none."""
-    return last_name(call.func)
+def get_callee_name(call: ast.Call) -> str:
+    """Return the last name of the callee, or "" if it has none."""
+    return get_last_name(call.func)
 
 
-def last_name(node: ast.AST) -> str:
-    """`c` of `a.b.c`; empty where an expression is no name."""
+def get_last_name(node: ast.AST) -> str:
+    """Return `c` for `a.b.c`, or "" if the expression is not a name."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def imported(nodes: Iterable[ast.AST]) -> dict[str, str]:
-    """The names that a file imports, each with what it is in full: with dots in front where the import is relative."""
-    found = {}
+def map_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
+    """Return the imported names with their full names, which start with dots if the import is relative."""
+    full_names = {}
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
             module = "." * node.level + (node.module or "")
-            found.update({one.asname or one.name: f"{module}.{one.name}" for one in node.names})
+            full_names.update({alias.asname or alias.name: f"{module}.{alias.name}" for alias in node.names})
         elif isinstance(node, ast.Import):
-            for one in node.names:
-                first = one.name.partition(".")[0]
-                found[one.asname or first] = one.name if one.asname else first
-    return found
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                full_names[alias.asname or first] = alias.name if alias.asname else first
+    return full_names
 
 
-def dotted(node: ast.expr, names: Mapping[str, str]) -> str:
-    """A dotted expression in full; empty where it begins with none of the names that are imported."""
-    behind = ""
+def resolve_dotted_name(node: ast.expr, names: Mapping[str, str]) -> str:
+    """Return a dotted expression as a full name, or "" if its first name is not imported."""
+    suffix = ""
     while isinstance(node, ast.Attribute):
-        behind = f".{node.attr}{behind}"
+        suffix = f".{node.attr}{suffix}"
         node = node.value
-    return f"{names[node.id]}{behind}" if isinstance(node, ast.Name) and node.id in names else ""
+    return f"{names[node.id]}{suffix}" if isinstance(node, ast.Name) and node.id in names else ""
 
 
-def declared(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The settings that a file declares: the fields of its classes, each with the name of its class, and the options of
-    its parsers, each with nothing.
+def find_declared_settings(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the settings that a file declares.
+
+    These are the fields of its classes, each with the name of the class, and the options of its parsers, each with "".
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
-            fields = (one.target for one in node.body if isinstance(one, ast.AnnAssign))
+            fields = (item.target for item in node.body if isinstance(item, ast.AnnAssign))
             yield from ((field.id, node.name) for field in fields if isinstance(field, ast.Name))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
-            texts = (one.value for one in node.args if isinstance(one, ast.Constant))
+            texts = (item.value for item in node.args if isinstance(item, ast.Constant))
             yield from ((text.lstrip("-"), "") for text in texts if isinstance(text, str))

@@ -1,6 +1,6 @@
-"""The kinds of value that a script's expressions have while it is walked, beside the nodes of the tree.
+"""Values of a script's expressions during a walk that are not nodes of the tree.
 
-`Value` and `Record` (`tree.py`) are nodes; the kinds here have no place in a tree of settings: functions, classes,
+`Value` and `Record` (`tree.py`) are nodes. The kinds here have no place in a tree of settings: functions, classes,
 names of imported modules, and the namespace that argparse makes.
 """
 
@@ -16,24 +16,24 @@ from cfglint_train.foundation.typed import Any, Final
 
 IMPLIED: Final = "the library fills it in"
 # No configuration is deeper or larger than this.
-_DEEPEST: Final = 60
-_MOST_VALUES: Final = 20_000
+_MAX_DEPTH: Final = 60
+_MAX_VALUES: Final = 20_000
 
 
 class External(Frozen):
-    """A name that an import brings in, with attributes: `olmo_core.nn.transformer.TransformerConfig.olmo2_7B`."""
+    """An imported name with attributes: `olmo_core.nn.transformer.TransformerConfig.olmo2_7B`."""
 
     name: str
     how: tuple[Step, ...] = ()
 
     @property
     def parts(self) -> list[str]:
-        """The dotted name's parts."""
+        """Parts of the dotted name."""
         return self.name.split(".")
 
 
 class Function(Frozen):
-    """A function of the script with the scope that it was defined in; `owner` is bound to its first parameter."""
+    """A function of the script with its defining scope; `find_owner` is bound to its first parameter."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     scope: Scope
@@ -48,74 +48,76 @@ class Class(Frozen):
 
 
 class Partial(Frozen):
-    """`functools.partial`: a callee with arguments that are already there."""
+    """A `functools.partial` object: a callee with some of its arguments."""
 
     target: Any
     arguments: Arguments
 
 
-class Options:
-    """What `argparse` returns: the defaults of the options that the script declares (or that a library does)."""
+class ParsedOptions:
+    """A namespace returned by `argparse`: the defaults of the options that the script (or a library) declares."""
 
-    __slots__ = ("defaults", "span", "written")
+    __slots__ = ("defaults", "span", "spellings")
 
     def __init__(self, defaults: Mapping[str, Value], span: Span, written: Mapping[str, str] | None = None) -> None:
+        """Store the defaults and the spellings of the options."""
         self.defaults = dict(defaults)
         self.span = span
-        self.written = written or {}
-        """The options as the script declares them, by their names."""
+        self.spellings = written or {}
+        """Names -> the options as the script declares them."""
 
 
 class Argument(Frozen):
-    """A keyword argument: its value, and where its name stands."""
+    """A keyword argument: its value and the span of its name."""
 
     value: Any
     key: Span
 
 
 class Arguments(Frozen):
-    """The arguments of a call. `complete` is false where `*` or `**` may bring more."""
+    """The arguments of a call. `is_complete` is false if `*` or `**` may add more."""
 
     positional: tuple[Any, ...] = ()
     keywords: Mapping[str, Argument] = {}
-    complete: bool = True
+    is_complete: bool = True
 
     def get(self, name: str) -> Any:
-        """The value of a keyword argument, None where it is not given."""
+        """Return the value of a keyword argument, or None if it is absent."""
         argument = self.keywords.get(name)
         return None if argument is None else argument.value
 
 
 class Scope:
-    """Names and what they stand for."""
+    """Names and their values."""
 
-    __slots__ = ("elsewhere", "level", "names", "parent", "returned")
+    __slots__ = ("conditional_returns", "declared_scopes", "level", "names", "parent")
 
     def __init__(self, parent: Scope | None, level: int) -> None:
+        """Create an empty scope."""
         self.parent = parent
         self.names: dict[str, Any] = {}
-        # Conditions that were already undecided where this scope was entered.
+        # Undecided conditions at the time when this scope was entered.
         self.level = level
         # Values of `return` statements under an undecided condition.
-        self.returned: list[tuple[Any, Step]] = []
-        # Names that `global` or `nonlocal` says are another scope's.
-        self.elsewhere: dict[str, Scope] = {}
+        self.conditional_returns: list[tuple[Any, Step]] = []
+        # Names that `global` or `nonlocal` assigns to another scope.
+        self.declared_scopes: dict[str, Scope] = {}
 
-    def owner(self, name: str) -> Scope:
-        """The scope in which an assignment to a name lands."""
-        return self.elsewhere.get(name, self)
+    def find_owner(self, name: str) -> Scope:
+        """Return the scope that an assignment to a name changes."""
+        return self.declared_scopes.get(name, self)
 
     def declare(self, names: list[str], everywhere: bool) -> None:
-        """Let assignments to names land in the module (`global`), or in the nearest scope that has them."""
+        """Let assignments to names change the module (`global`) or the nearest scope that has them."""
         for name in names:
             scope = self.parent
             while scope is not None and scope.parent is not None and (everywhere or name not in scope.names):
                 scope = scope.parent
             if scope is not None:
-                self.elsewhere[name] = scope
+                self.declared_scopes[name] = scope
 
     def find(self, name: str) -> Any:
-        """What a name stands for, None where nothing is known."""
+        """Return the value of a name, or None if it is unknown."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:
@@ -124,29 +126,29 @@ class Scope:
         return None
 
 
-def option(name: str) -> str:
-    """An option of the command line, as people write it."""
+def format_option(name: str) -> str:
+    """Return a command-line option as people write it."""
     return "--" + name.replace("_", "-")
 
 
-class Several(Unknown):
-    """A number that depends on something out of sight, and of which is known that it is 2 or more."""
+class AtLeastTwo(Unknown):
+    """A number that cannot be determined from the text but is known to be 2 or more."""
 
     __slots__ = ()
 
     @property
     def derived(self) -> Unknown:
-        """What is computed from it: of that nothing is known."""
-        return Unknown(self.why)
+        """The result of any computation with it, which is unknown."""
+        return Unknown(self.reason)
 
 
-def hinging(value: Any) -> bool:
-    """Whether a value rests on a condition that cannot be determined."""
+def is_conditional(value: Any) -> bool:
+    """Return whether a value depends on a condition that cannot be determined."""
     return any(step.kind == "depends" for step in getattr(value, "how", ()))
 
 
-def hedged(value: Any, step: Step) -> Any:
-    """A value, marked as resting on a condition."""
+def mark_conditional(value: Any, step: Step) -> Any:
+    """Return a value marked as depending on a condition."""
     if isinstance(value, Value):
         return value if step in value.how else Value(value.span, value.value, (*value.how, step))
     if isinstance(value, Record):
@@ -158,108 +160,109 @@ def hedged(value: Any, step: Step) -> Any:
     return value
 
 
-def either(first: Any, other: Any) -> Any:
-    """The one of two values that counts where a condition between them cannot be decided: the first, save where that is
-    None and the other is made by a call.
+def choose_value(first: Any, other: Any) -> Any:
+    """Return the value to assume if the condition between two values cannot be decided.
+
+    This is the first, unless it is None and the other is made by a call.
     """
     nothing = isinstance(first, Value) and first.value is None
     return other if nothing and isinstance(other, Record) else first
 
 
-def truth(value: Any) -> bool | None:
-    """Whether a value counts as true; None where that cannot be determined."""
+def evaluate_truth(value: Any) -> bool | None:
+    """Return whether a value counts as true, or None if that cannot be determined."""
     if isinstance(value, Value):
-        return None if isinstance(value.value, Unknown) or hinging(value) else bool(value.value)
+        return None if isinstance(value.value, Unknown) or is_conditional(value) else bool(value.value)
     if isinstance(value, Sequence):
         return bool(value.items)
     if isinstance(value, Record):
-        return None if value.implicit or hinging(value) else True
+        return None if value.implicit or is_conditional(value) else True
     return None
 
 
-def elsewhere(value: Any) -> Any:
-    """A value that no single place of the text decides."""
+def drop_targets(value: Any) -> Any:
+    """Return a value that cannot be changed at a single place of the text."""
     return Value(value.span, value.value, value.how) if isinstance(value, Value) else value
 
 
-def joined(first: Arguments, second: Arguments) -> Arguments:
-    """The arguments of a partial application and those of its call."""
+def merge_arguments(first: Arguments, second: Arguments) -> Arguments:
+    """Return the arguments of a partial application followed by those of its call."""
     return Arguments(
         (*first.positional, *second.positional),
         {**first.keywords, **second.keywords},
-        first.complete and second.complete,
+        first.is_complete and second.is_complete,
     )
 
 
-def settled(root: Record) -> Record | None:
-    """The tree without what nothing was ever said about: records that only an access implied are unknown values.
+def prune_tree(root: Record) -> Record | None:
+    """Return the tree without records that were never set; those that only an access implied become unknown values.
 
-    None where the tree would unfold to more than any configuration has, because its records share each other.
+    Return None if the tree would unfold to more than any configuration has, because its records share each other.
     """
-    waiting, order, seen = [root], [], {id(root)}
-    while waiting:
-        record = waiting.pop()
+    stack, order, seen = [root], [], {id(root)}
+    while stack:
+        record = stack.pop()
         order.append(record)
         for entry in record.entries:
             if isinstance(entry.value, Record) and id(entry.value) not in seen:
                 seen.add(id(entry.value))
-                waiting.append(entry.value)
-    silent = _silent(order)
+                stack.append(entry.value)
+    unset = _find_unset_records(order)
     for record in order:
-        kept = []
+        kept_entries = []
         for entry in record.entries:
             value = entry.value
-            if isinstance(value, Record) and id(value) in silent:
+            if isinstance(value, Record) and id(value) in unset:
                 if value.call is None and value.open == IMPLIED:
                     continue
                 entry = Entry(entry.key, Value(value.span, Unknown(value.open), value.how))
-            kept.append(entry)
-        record.entries[:] = kept
+            kept_entries.append(entry)
+        record.entries[:] = kept_entries
         record._index = None
-    return root if _unfolds(root) else None
+    return root if _is_bounded(root) else None
 
 
-def _silent(records: list[Record]) -> set[int]:
-    """Identities of the records on which nothing was ever set, nor on what their attributes imply."""
-    above: dict[int, list[Record]] = {}
-    speaking = []
+def _find_unset_records(records: list[Record]) -> set[int]:
+    """Return the identities of the records on which nothing was set, nor on their implied attributes."""
+    parents: dict[int, list[Record]] = {}
+    set_records = []
     for record in records:
         children = [entry.value for entry in record.entries if isinstance(entry.value, Record)]
         for child in children:
-            above.setdefault(id(child), []).append(record)
+            parents.setdefault(id(child), []).append(record)
         if not record.implicit or len(children) < len(record.entries):
-            speaking.append(record)
-    silent = {id(record) for record in records}
-    while speaking:
-        record = speaking.pop()
-        if id(record) in silent:
-            silent.discard(id(record))
-            speaking += above.get(id(record), ())
-    return silent
+            set_records.append(record)
+    unset = {id(record) for record in records}
+    while set_records:
+        record = set_records.pop()
+        if id(record) in unset:
+            unset.discard(id(record))
+            set_records += parents.get(id(record), ())
+    return unset
 
 
-def _unfolds(root: Record) -> bool:
-    """Whether a tree, each shared record counted wherever it is, keeps within bounds."""
-    left = _MOST_VALUES
-    waiting: list[tuple[Node, int]] = [(root, 0)]
-    while waiting:
-        node, depth = waiting.pop()
-        left -= 1
-        if left < 0 or depth > _DEEPEST:
+def _is_bounded(root: Record) -> bool:
+    """Return whether a tree stays within the limits if each shared record counts wherever it occurs."""
+    budget = _MAX_VALUES
+    stack: list[tuple[Node, int]] = [(root, 0)]
+    while stack:
+        node, depth = stack.pop()
+        budget -= 1
+        if budget < 0 or depth > _MAX_DEPTH:
             return False
         if isinstance(node, Record):
-            waiting += [(entry.value, depth + 1) for entry in node.entries]
+            stack += [(entry.value, depth + 1) for entry in node.entries]
         elif isinstance(node, Sequence):
-            waiting += [(item, depth + 1) for item in node.items]
+            stack += [(item, depth + 1) for item in node.items]
     return True
 
 
-def reaches(start: Node, goal: Record, step: Callable[[int], None]) -> bool:
-    """Whether a node contains a record (or is it); `step` counts the work."""
-    waiting: list[Node] = [start]
+def can_reach(start: Node, goal: Record, step: Callable[[int], None]) -> bool:
+    """Return whether a node is a record or contains it; `step` counts the work."""
+    stack: list[Node] = [start]
     seen: set[int] = set()
-    while waiting:
-        node = waiting.pop()
+    while stack:
+        node = stack.pop()
         if node is goal:
             return True
         if id(node) in seen:
@@ -267,8 +270,8 @@ def reaches(start: Node, goal: Record, step: Callable[[int], None]) -> bool:
         seen.add(id(node))
         if isinstance(node, Record):
             step(1 + len(node.entries) // 16)
-            waiting += [entry.value for entry in node.entries]
+            stack += [entry.value for entry in node.entries]
         elif isinstance(node, Sequence):
             step(1 + len(node.items) // 16)
-            waiting += node.items
+            stack += node.items
     return False

@@ -1,6 +1,6 @@
-"""What a Python program shows of the words of a command: texts, lists of them, and what is added to such a list.
+"""Commands in a Python program: texts, lists of words, and additions to such lists.
 
-Nothing is executed. What cannot be determined becomes a shell's variable that is called as it is in the program.
+Nothing is executed. A part that cannot be determined becomes a shell variable named like the expression in the program.
 """
 
 from __future__ import annotations
@@ -10,256 +10,276 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from cfglint_train.documents.python.syntax import callee
+from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BLOCKS: Final = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler)
-_ADDS: Final = ("append", "extend")
-_PLACES: Final = re.compile(r"\{[^{}]*\}|%[sdif]")
-_NO_NAME: Final = re.compile(r"\W+")
-_SAME: Final = ("str", "fspath", "quote", "expanduser")
-"""Functions that give the text that they are given."""
-_DEEPEST: Final = 20
-"""Names that are made of each other."""
+_ADD_METHODS: Final = ("append", "extend")
+_PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}|%[sdif]")
+_NON_WORD: Final = re.compile(r"\W+")
+_IDENTITY_FUNCTIONS: Final = ("str", "fspath", "quote", "expanduser")
+"""Functions that return the text that they get."""
+_MAX_DEPTH: Final = 20
+"""Nesting of names that are defined by each other."""
 MAX_STEPS: Final = 20_000
-"""Expressions and statements that are looked at in one program."""
+"""Expressions and statements that are evaluated in one program."""
 
-Piece = tuple[str, bool]
-"""A part of a text, and whether it is known; else it is what the program calls it."""
+TextPart = tuple[str, bool]
+"""A part of a text and whether it is known; an unknown part is the name that the program uses."""
 
 
-class Word(Frozen):
-    """One word of a command as a shell has to get it, and where it is in the program."""
+class ProgramWord(Frozen):
+    """A word of a command as a shell must get it, with its place in the program."""
 
     text: str
     line: int
     column: int
 
 
-class _Given(Frozen):
-    """A statement that makes a name, or adds to it."""
+class _Assignment(Frozen):
+    """A statement that defines a name or adds to its value."""
 
     node: ast.stmt
     value: ast.expr
     adds: bool
     single: bool = False
-    """It adds one word."""
+    """True if it adds a single word."""
 
 
-class Values:
+class NameValues:
     """The values of names in a program, as far as its text shows them."""
 
     def __init__(self, tree: ast.Module) -> None:
+        """Collect the assignments of the program."""
         self._tree = tree
-        self._above = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-        self._given: dict[str, list[_Given]] = {}
-        for name, one in _statements(tree):
-            self._given.setdefault(name, []).append(one)
+        self._parents = {id(child): node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        self._assignments: dict[str, list[_Assignment]] = {}
+        for name, assignment in _find_assignments(tree):
+            self._assignments.setdefault(name, []).append(assignment)
         self._depth = 0
-        self._left = MAX_STEPS
+        self._steps_left = MAX_STEPS
 
     def is_list(self, node: ast.expr) -> bool:
-        """Whether an expression is a list of words, not one text."""
-        self._left -= 1
-        if isinstance(node, ast.BinOp) and self._left > 0:
+        """Return whether an expression is a list of words rather than one text."""
+        self._steps_left -= 1
+        if isinstance(node, ast.BinOp) and self._steps_left > 0:
             return self.is_list(node.left) or self.is_list(node.right)
         if isinstance(node, ast.Call):
-            return callee(node) in ("split", "list")
-        if isinstance(node, ast.Name) and self._goes_on():
+            return get_callee_name(node) in ("split", "list")
+        if isinstance(node, ast.Name) and self._can_continue():
             self._depth += 1
-            made, _ = self._made(node)
-            found = made is not None and self.is_list(made)
+            value, _ = self._find_value(node)
+            is_list_value = value is not None and self.is_list(value)
             self._depth -= 1
-            return found
+            return is_list_value
         return isinstance(node, (ast.List, ast.Tuple, ast.ListComp, ast.Starred))
 
-    def words(self, node: ast.expr) -> list[Word]:
-        """The words that a list is made of; any number of them are one variable without quotes."""
+    def list_words(self, node: ast.expr) -> list[ProgramWord]:
+        """Return the words of a list; an unknown number of words is one variable without quotes."""
         self._depth += 1
-        found = self._words(node) if self._goes_on() else [_any(node)]
+        words = self._list_words(node) if self._can_continue() else [_build_unknown_word(node)]
         self._depth -= 1
-        return found
+        return words
 
-    def _goes_on(self) -> bool:
-        self._left -= 1
-        return self._left > 0 and self._depth < _DEEPEST
+    def _can_continue(self) -> bool:
+        self._steps_left -= 1
+        return self._steps_left > 0 and self._depth < _MAX_DEPTH
 
-    def _words(self, node: ast.expr) -> list[Word]:
+    def _list_words(self, node: ast.expr) -> list[ProgramWord]:
         if isinstance(node, (ast.List, ast.Tuple)):
-            return [word for one in node.elts for word in self.words(one)]
+            return [word for item in node.elts for word in self.list_words(item)]
         if isinstance(node, ast.Starred):
-            return self.words(node.value) if self.is_list(node.value) else [_any(node.value)]
+            return self.list_words(node.value) if self.is_list(node.value) else [_build_unknown_word(node.value)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and self.is_list(node):
-            return [*self.words(node.left), *self.words(node.right)]
-        if isinstance(node, ast.Call) and callee(node) == "split":
-            whole = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else node
-            return [Word(self.text(whole), node.lineno, node.col_offset)]
-        if isinstance(node, ast.Call) and callee(node) == "list" and len(node.args) == 1:
-            return self.words(node.args[0])
+            return [*self.list_words(node.left), *self.list_words(node.right)]
+        if isinstance(node, ast.Call) and get_callee_name(node) == "split":
+            text = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else node
+            return [ProgramWord(self.build_text(text), node.lineno, node.col_offset)]
+        if isinstance(node, ast.Call) and get_callee_name(node) == "list" and len(node.args) == 1:
+            return self.list_words(node.args[0])
         if isinstance(node, ast.Name) and self.is_list(node):
-            made, added = self._made(node)
-            found = [] if made is None else self.words(made)
-            for one, is_sure in added:
-                more = [self._word(one.value)] if one.single else self.words(one.value)
-                found += more if is_sure else [_any(one.value)]
-            return found
-        return [_any(node)] if isinstance(node, (ast.ListComp, ast.IfExp)) else [self._word(node)]
+            value, additions = self._find_value(node)
+            words = [] if value is None else self.list_words(value)
+            for item, is_sure in additions:
+                added_words = [self._build_word(item.value)] if item.single else self.list_words(item.value)
+                words += added_words if is_sure else [_build_unknown_word(item.value)]
+            return words
+        return [_build_unknown_word(node)] if isinstance(node, (ast.ListComp, ast.IfExp)) else [self._build_word(node)]
 
-    def _word(self, node: ast.expr) -> Word:
-        pieces = self._pieces(node)
-        if all(known for _, known in pieces):
+    def _build_word(self, node: ast.expr) -> ProgramWord:
+        pieces = self._split_pieces(node)
+        if all(is_known for _, is_known in pieces):
             text = shlex.quote("".join(part for part, _ in pieces))
         else:
-            quoted = (re.sub(r"([\\\"$`])", r"\\\1", part) if known else f"${{{part}}}" for part, known in pieces)
+            quoted = (re.sub(r"([\\\"$`])", r"\\\1", part) if is_known else f"${{{part}}}" for part, is_known in pieces)
             text = f'"{"".join(quoted)}"'
-        return Word(text, node.lineno, node.col_offset)
+        return ProgramWord(text, node.lineno, node.col_offset)
 
-    def text(self, node: ast.expr) -> str:
-        """A text that a shell reads."""
-        return "".join(part if known else f"${{{part}}}" for part, known in self._pieces(node))
+    def build_text(self, node: ast.expr) -> str:
+        """Return the text as a shell reads it."""
+        return "".join(part if is_known else f"${{{part}}}" for part, is_known in self._split_pieces(node))
 
-    def _pieces(self, node: ast.expr) -> list[Piece]:
-        """The parts of a text."""
+    def _split_pieces(self, node: ast.expr) -> list[TextPart]:
+        """Return the parts of a text."""
         self._depth += 1
-        found = self._parts(node) if self._goes_on() else [_unknown(node)]
+        pieces = self._evaluate_pieces(node) if self._can_continue() else [_name_unknown(node)]
         self._depth -= 1
-        return found
+        return pieces
 
-    def _parts(self, node: ast.expr) -> list[Piece]:
+    def _evaluate_pieces(self, node: ast.expr) -> list[TextPart]:
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float)):
             return [(str(node.value), True)]
         if isinstance(node, ast.JoinedStr):
-            return [piece for one in node.values for piece in self._pieces(one)]
+            return [piece for item in node.values for piece in self._split_pieces(item)]
         if isinstance(node, ast.FormattedValue):
-            return self._pieces(node.value) if node.format_spec is None else [_unknown(node.value)]
+            return self._split_pieces(node.value) if node.format_spec is None else [_name_unknown(node.value)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            return [*self._pieces(node.left), *self._pieces(node.right)]
+            return [*self._split_pieces(node.left), *self._split_pieces(node.right)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-            return _filled(node.left, node.right)
+            return _fill_template(node.left, node.right)
         if isinstance(node, ast.Attribute) and node.attr == "executable":
             return [("python", True)]
         if isinstance(node, ast.Call):
-            return self._of_call(node)
+            return self._evaluate_call(node)
         if isinstance(node, ast.Name):
-            made, added = self._made(node)
-            if made is None or not all(is_sure and not one.single for one, is_sure in added):
-                return [_unknown(node)]
-            return [piece for one in (made, *(one.value for one, _ in added)) for piece in self._pieces(one)]
-        return [_unknown(node)]
+            value, additions = self._find_value(node)
+            if value is None or not all(is_sure and not item.single for item, is_sure in additions):
+                return [_name_unknown(node)]
+            return [
+                piece for item in (value, *(item.value for item, _ in additions)) for piece in self._split_pieces(item)
+            ]
+        return [_name_unknown(node)]
 
-    def _of_call(self, node: ast.Call) -> list[Piece]:
-        """`str(x)`, `"{}".format(x)`, `" ".join(words)`, `os.path.join(folder, name)`."""
-        owner, name = node.func.value if isinstance(node.func, ast.Attribute) else None, callee(node)
-        if name in _SAME and len(node.args) == 1:
-            return self._pieces(node.args[0])
+    def _evaluate_call(self, node: ast.Call) -> list[TextPart]:
+        """Return the parts of `str(x)`, `"{}".format(x)`, `" ".join(words)` or `os.path.join(folder, name)`."""
+        owner, name = node.func.value if isinstance(node.func, ast.Attribute) else None, get_callee_name(node)
+        if name in _IDENTITY_FUNCTIONS and len(node.args) == 1:
+            return self._split_pieces(node.args[0])
         if name == "format" and owner is not None:
-            return _filled(owner, node.args[0] if len(node.args) == 1 else node)
+            return _fill_template(owner, node.args[0] if len(node.args) == 1 else node)
         if name == "join" and isinstance(owner, ast.Constant) and owner.value == " " and len(node.args) == 1:
-            return [(" ".join(word.text for word in self.words(node.args[0])), True)]
+            return [(" ".join(word.text for word in self.list_words(node.args[0])), True)]
         if name == "join" and isinstance(owner, ast.Attribute) and owner.attr == "path":
-            parts = [self._pieces(one) for one in node.args]
+            parts = [self._split_pieces(item) for item in node.args]
             return [piece for index, part in enumerate(parts) for piece in ([("/", True)] if index else []) + part]
-        return [_unknown(node)]
+        return [_name_unknown(node)]
 
-    def parameter(self, node: ast.expr) -> tuple[str, int, str] | None:
-        """The function whose parameter an expression is, with the parameter's place and name; None for others."""
-        scope = self._scope(node)
-        if not isinstance(node, ast.Name) or not isinstance(scope, _FUNCTIONS) or self._made(node)[0] is not None:
+    def find_parameter(self, node: ast.expr) -> tuple[str, int, str] | None:
+        """Return the function, index and name if an expression is a parameter of a function, else None."""
+        scope = self._find_scope(node)
+        if not isinstance(node, ast.Name) or not isinstance(scope, _FUNCTIONS) or self._find_value(node)[0] is not None:
             return None
-        names = [one.arg for one in (*scope.args.posonlyargs, *scope.args.args)]
+        names = [argument.arg for argument in (*scope.args.posonlyargs, *scope.args.args)]
         if node.id not in names:
             return None
         is_method = names[0] in ("self", "cls")
         return scope.name, names.index(node.id) - is_method, node.id
 
-    def _made(self, name: ast.Name) -> tuple[ast.expr | None, list[tuple[_Given, bool]]]:
-        """What a name is made of where it is used, and what is added to that, each with whether it is for certain."""
-        scope = self._scope(name)
-        given = [one for one in self._given.get(name.id, ()) if self._scope(one.node) is scope]
-        path = self._path(name)
-        if not given and scope is not self._tree:
-            given = [one for one in self._given.get(name.id, ()) if self._scope(one.node) is self._tree]
+    def _find_value(self, name: ast.Name) -> tuple[ast.expr | None, list[tuple[_Assignment, bool]]]:
+        """Return the value of a name at its use and the additions to it, each with whether it surely applies."""
+        scope = self._find_scope(name)
+        assignments = [
+            assignment
+            for assignment in self._assignments.get(name.id, ())
+            if self._find_scope(assignment.node) is scope
+        ]
+        path = self._find_path(name)
+        if not assignments and scope is not self._tree:
+            assignments = [
+                assignment
+                for assignment in self._assignments.get(name.id, ())
+                if self._find_scope(assignment.node) is self._tree
+            ]
             path = []
         else:
-            given = [one for one in given if one.node.lineno <= name.lineno and not self._holds(one.node, name)]
-        self._left -= len(given)
-        made: ast.expr | None = None
-        added: list[tuple[_Given, bool]] = []
-        for one in sorted(given, key=lambda one: one.node.lineno):
-            own = self._path(one.node)
-            if _is_other_branch(own, path):
+            assignments = [
+                assignment
+                for assignment in assignments
+                if assignment.node.lineno <= name.lineno and not self._is_inside(assignment.node, name)
+            ]
+        self._steps_left -= len(assignments)
+        value: ast.expr | None = None
+        additions: list[tuple[_Assignment, bool]] = []
+        for assignment in sorted(assignments, key=lambda assignment: assignment.node.lineno):
+            own_path = self._find_path(assignment.node)
+            if _is_other_branch(own_path, path):
                 continue
-            is_sure = own == path[: len(own)]
-            if one.adds:
-                added.append((one, is_sure))
+            is_sure = own_path == path[: len(own_path)]
+            if assignment.adds:
+                additions.append((assignment, is_sure))
             else:
-                made, added = (one.value if is_sure else None), []
-        return made, added
+                value, additions = (assignment.value if is_sure else None), []
+        return value, additions
 
-    def _scope(self, node: ast.AST) -> ast.AST:
-        above = self._above.get(id(node))
-        while above is not None and not isinstance(above, (*_FUNCTIONS, ast.Module)):
-            above = self._above.get(id(above))
-        return above or self._tree
+    def _find_scope(self, node: ast.AST) -> ast.AST:
+        parent = self._parents.get(id(node))
+        while parent is not None and not isinstance(parent, (*_FUNCTIONS, ast.Module)):
+            parent = self._parents.get(id(parent))
+        return parent or self._tree
 
-    def _holds(self, statement: ast.stmt, node: ast.AST) -> bool:
-        """Return whether a node is in a statement that has no others in it."""
-        above: ast.AST | None = node
-        while isinstance(above, (ast.expr, ast.keyword, ast.comprehension, ast.arguments)):
-            above = self._above.get(id(above))
-        return above is statement and not isinstance(statement, (ast.For, ast.AsyncFor))
+    def _is_inside(self, statement: ast.stmt, node: ast.AST) -> bool:
+        """Return whether a node is part of a simple statement."""
+        parent: ast.AST | None = node
+        while isinstance(parent, (ast.expr, ast.keyword, ast.comprehension, ast.arguments)):
+            parent = self._parents.get(id(parent))
+        return parent is statement and not isinstance(statement, (ast.For, ast.AsyncFor))
 
-    def _path(self, node: ast.AST) -> list[tuple[int, bool]]:
-        """The conditions and loops around a node in its function, from outside in, each with whether it is in the
-        `else` of it.
+    def _find_path(self, node: ast.AST) -> list[tuple[int, bool]]:
+        """Return the conditions and loops around a node in its function, outermost first.
+
+        Each is paired with whether the node is in its `else`.
         """
-        found: list[tuple[int, bool]] = []
-        above = self._above.get(id(node))
-        while above is not None and not isinstance(above, (*_FUNCTIONS, ast.Module)):
-            if isinstance(above, _BLOCKS):
-                found.append((id(above), isinstance(above, ast.If) and node in above.orelse))
-            node, above = above, self._above.get(id(above))
-        return found[::-1]
+        path: list[tuple[int, bool]] = []
+        parent = self._parents.get(id(node))
+        while parent is not None and not isinstance(parent, (*_FUNCTIONS, ast.Module)):
+            if isinstance(parent, _BLOCKS):
+                path.append((id(parent), isinstance(parent, ast.If) and node in parent.orelse))
+            node, parent = parent, self._parents.get(id(parent))
+        return path[::-1]
 
 
-def _is_other_branch(own: Sequence[tuple[int, bool]], path: Sequence[tuple[int, bool]]) -> bool:
-    return any(mine[0] == other[0] and mine[1] != other[1] for mine, other in zip(own, path, strict=False))
+def _is_other_branch(first: Sequence[tuple[int, bool]], second: Sequence[tuple[int, bool]]) -> bool:
+    return any(step[0] == other[0] and step[1] != other[1] for step, other in zip(first, second, strict=False))
 
 
-def _statements(tree: ast.Module) -> Iterator[tuple[str, _Given]]:
-    """The statements that make names or add to them."""
+def _find_assignments(tree: ast.Module) -> Iterator[tuple[str, _Assignment]]:
+    """Yield the statements that define names or add to them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            yield node.targets[0].id, _Given(node, node.value, False)
+            yield node.targets[0].id, _Assignment(node, node.value, False)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            yield node.target.id, _Given(node, node.value, False)
+            yield node.target.id, _Assignment(node, node.value, False)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            yield node.target.id, _Given(node, node.value, True)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and callee(node.value) in _ADDS:
+            yield node.target.id, _Assignment(node, node.value, True)
+        elif (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and get_callee_name(node.value) in _ADD_METHODS
+        ):
             call = node.value
             owner = call.func.value if isinstance(call.func, ast.Attribute) else None
             if isinstance(owner, ast.Name) and len(call.args) == 1:
-                yield owner.id, _Given(node, call.args[0], True, callee(call) == "append")
+                yield owner.id, _Assignment(node, call.args[0], True, get_callee_name(call) == "append")
         elif isinstance(node, (ast.For, ast.AsyncFor)) and isinstance(node.target, ast.Name):
-            yield node.target.id, _Given(node, node.iter, True)
+            yield node.target.id, _Assignment(node, node.iter, True)
 
 
-def _filled(template: ast.expr, given: ast.expr) -> list[Piece]:
-    """A text with places for others (`"%s.yaml" % name`): what is between them."""
+def _fill_template(template: ast.expr, argument: ast.expr) -> list[TextPart]:
+    """Return a template's constant parts (`"%s.yaml" % name`) with an unknown part between them."""
     if not isinstance(template, ast.Constant) or not isinstance(template.value, str):
-        return [_unknown(given)]
-    parts = _PLACES.split(template.value)
-    name = _unknown(given)
+        return [_name_unknown(argument)]
+    parts = _PLACEHOLDER.split(template.value)
+    name = _name_unknown(argument)
     return [piece for index, part in enumerate(parts) for piece in (([name] if index else []) + [(part, True)])]
 
 
-def _unknown(node: ast.expr) -> Piece:
-    """A variable that is called as an expression is written."""
-    name = _NO_NAME.sub("_", ast.unparse(node)).strip("_")[:40] or "x"
+def _name_unknown(node: ast.expr) -> TextPart:
+    """Return a variable named after the expression."""
+    name = _NON_WORD.sub("_", ast.unparse(node)).strip("_")[:40] or "x"
     return (name if not name[0].isdigit() else f"_{name}"), False
 
 
-def _any(node: ast.expr) -> Word:
-    return Word(f"${{{_unknown(node)[0]}}}", node.lineno, node.col_offset)
+def _build_unknown_word(node: ast.expr) -> ProgramWord:
+    return ProgramWord(f"${{{_name_unknown(node)[0]}}}", node.lineno, node.col_offset)

@@ -1,6 +1,6 @@
-"""Edits of Python scripts: values, keyword arguments and imports, where one place of the text decides them.
+"""Edits of Python scripts: values, keyword arguments and imports that one place of the text decides.
 
-Everything else is refused with what to pass at launch instead.
+Any other change is refused, with the setting to pass at launch instead.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from cfglint_train.documents.document import (
     Sequence,
     Set,
     Span,
-    ordered,
+    sort_edits,
 )
 from cfglint_train.documents.python.script import PythonScript
-from cfglint_train.documents.python.tree import Record, Target, Value, hinges
-from cfglint_train.documents.writer import own_entry, same
+from cfglint_train.documents.python.tree import Record, Target, Value, find_condition
+from cfglint_train.documents.writer import find_own_entry, is_identical
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 _MAX_LINE: Final = 100
 
 
-class Source(Frozen):
-    """Python text as the value of a change: the value in plain terms, and the names that it needs: (module, name)."""
+class PythonSource(Frozen):
+    """Python text as the value of a change, with the plain value and the imports that it needs as (module, name)."""
 
     text: str
     plain: Any
@@ -41,14 +41,15 @@ class Source(Frozen):
 
 
 class PythonWriter:
-    """Turns changes of the shown tree into edits of the script."""
+    """A writer that turns changes of the attached tree into edits of the script."""
 
     def __init__(self, document: PythonScript) -> None:
+        """Store the document."""
         self.document = document
-        self.needed: dict[str, list[str]] = {}
+        self.needed_imports: dict[str, list[str]] = {}
 
     def write(self, changes: list[Change]) -> list[Edit]:
-        """The edits of all changes, ordered. Raises CannotEdit where one cannot be made."""
+        """Return the edits of all changes, sorted. Raise `CannotEdit` if a change cannot be made."""
         edits: list[Edit] = []
         for change in changes:
             if isinstance(change, Set):
@@ -59,218 +60,222 @@ class PythonWriter:
                 edits += self.rename(change)
             else:
                 edits += self.append(change)
-        for module, names in self.needed.items():
-            edits += self._import(module, names)
-        return ordered(edits)
+        for module, names in self.needed_imports.items():
+            edits += self._add_imports(module, names)
+        return sort_edits(edits)
 
-    def refuse(self, why: str, change: Set) -> CannotEdit:
-        """What to raise: the reason, and the override at launch that does the same."""
-        value = change.value.plain if isinstance(change.value, Source) else change.value
+    def build_refusal(self, reason: str, change: Set) -> CannotEdit:
+        """Return the error to raise: the reason, and the launch-time override with the same effect."""
+        value = change.value.plain if isinstance(change.value, PythonSource) else change.value
         remedy = self.document.remedy(change.route, value)
-        return CannotEdit(f"{why}; {remedy}" if remedy else why)
+        return CannotEdit(f"{reason}; {remedy}" if remedy else reason)
 
     def set(self, change: Set) -> list[Edit]:
         """Replace the text that decides a value, or add a keyword argument."""
-        parent = self.document.node(change.route[:-1])
+        parent = self.document.find_node(change.route[:-1])
         if not isinstance(parent, Record):
-            raise self.refuse("the script has no call that takes it", change)
+            raise self.build_refusal("no call in the script accepts it", change)
         name = str(change.route[-1])
         part = parent.parts.get(name)
-        entry = own_entry(parent, name) if part is None else part.entry
+        entry = find_own_entry(parent, name) if part is None else part.entry
         owner, name = (parent, name) if part is None else (part.record, part.name)
-        if owner is not None and owner.repeated:
-            raise self.refuse("one call of the script makes several of these", change)
+        if owner is not None and owner.is_repeated:
+            raise self.build_refusal("one call in the script creates several of these", change)
         if entry is None or (part is not None and _is_default(entry.value)):
             return self._insert(owner, name, change)
         node = entry.value
-        if not isinstance(change.value, Source) and same(self.document.plain(node), change.value):
+        if not isinstance(change.value, PythonSource) and is_identical(self.document.build_value(node), change.value):
             return []
-        condition = hinges(node)
+        condition = find_condition(node)
         if condition is not None:
-            raise self.refuse(f"it depends on a condition ({condition.text})", change)
+            raise self.build_refusal(f"it depends on a condition ({condition.text})", change)
         if isinstance(node, Value):
             for target in node.targets:
-                text = self._replacement(target, change.value)
+                text = self._render_target(target, change.value)
                 if text is not None:
                     return [Edit(target.span, text)]
         if _is_default(node):
-            raise self.refuse("the library sets it", change)
-        raise self.refuse(f"the script computes it ({self.document.cut(node.span)})", change)
+            raise self.build_refusal("the library sets it", change)
+        raise self.build_refusal(f"the script computes it ({self.document.get_short_text(node.span)})", change)
 
-    def _replacement(self, target: Target, value: Any) -> str | None:
-        """The text that gives a target the value; None where it cannot have it."""
+    def _render_target(self, target: Target, value: Any) -> str | None:
+        """Return the text that gives a target the value, or None if it cannot have it."""
         if target.unit:
-            whole = type(value) is int and value > 0 and value % target.unit == 0
-            return str(value // target.unit) if whole else None
-        if target.member:
+            is_multiple = type(value) is int and value > 0 and value % target.unit == 0
+            return str(value // target.unit) if is_multiple else None
+        if target.is_member:
             return value if isinstance(value, str) and value.isidentifier() and not iskeyword(value) else None
-        if isinstance(value, Source):
-            self._need(value)
+        if isinstance(value, PythonSource):
+            self._require_imports(value)
             return value.text
-        return literal(value, self.document.source[target.span.start : target.span.start + 1] == b"'")
+        return format_literal(value, self.document.source[target.span.start : target.span.start + 1] == b"'")
 
-    def _need(self, source: Source) -> None:
+    def _require_imports(self, source: PythonSource) -> None:
         for module, name in source.imports:
-            if name not in self.needed.setdefault(module, []):
-                self.needed[module].append(name)
+            if name not in self.needed_imports.setdefault(module, []):
+                self.needed_imports[module].append(name)
 
     def _insert(self, record: Record | None, name: str, change: Set) -> list[Edit]:
-        """Add a keyword argument behind the first of `beside` that is there, else behind the last argument."""
+        """Add a keyword argument after the first of `beside` that is present, else after the last argument."""
         if record is None:
-            raise self.refuse("the script has no call that takes it", change)
+            raise self.build_refusal("no call in the script accepts it", change)
         document, call = self.document, record.call
         if call is None or record.sealed or record.open:
-            raise self.refuse(record.sealed or record.open or "the script has no call that takes it", change)
+            raise self.build_refusal(record.sealed or record.open or "no call in the script accepts it", change)
         if not name.isidentifier() or iskeyword(name):
-            raise self.refuse(f"{name!r} is not an argument name", change)
-        condition = hinges(record)
+            raise self.build_refusal(f"{name!r} is not an argument name", change)
+        condition = find_condition(record)
         if condition is not None:
-            raise self.refuse(f"it depends on a condition ({condition.text})", change)
-        if isinstance(change.value, Source):
-            self._need(change.value)
+            raise self.build_refusal(f"it depends on a condition ({condition.text})", change)
+        if isinstance(change.value, PythonSource):
+            self._require_imports(change.value)
             text = change.value.text
         else:
-            text = literal(change.value)
-        brackets, spans, names = self._arguments(call)
+            text = format_literal(change.value)
+        brackets, spans, names = self._locate_arguments(call)
         after = next((names.index(beside) for beside in change.beside if beside in names), len(spans) - 1)
-        lead = self._lead(spans[after]) if spans else ""
-        return flow.insert(document, brackets, spans, after, self._wrapped(f"{name}={text}", lead))
+        lead = self._get_indent(spans[after]) if spans else ""
+        return flow.insert(document, brackets, spans, after, self._wrap_argument(f"{name}={text}", lead))
 
-    def _lead(self, span: Span) -> str:
-        """The white space in front of an argument that begins its line; empty where another one does."""
+    def _get_indent(self, span: Span) -> str:
+        """Return the white space before an argument that begins its line, or "" if it does not."""
         start = self.document.source.rfind(b"\n", 0, span.start) + 1
-        lead = self.document.text(Span(start, span.start))
+        lead = self.document.get_text(Span(start, span.start))
         return "" if lead.strip() else lead
 
-    def _wrapped(self, text: str, lead: str) -> str:
-        """An argument on lines of its own, broken where it is too long and is a call."""
+    def _wrap_argument(self, text: str, lead: str) -> str:
+        """Return an argument on its own lines, broken if it is a call that is too long."""
         if not lead or len(lead) + len(text) + 1 <= _MAX_LINE or not text.endswith(")"):
             return text
         head, _, arguments = text[:-1].partition("(")
         line = self.document.newline
         return f"{head}({line}{lead}    {arguments}{line}{lead})"
 
-    def _arguments(self, call: ast.Call) -> tuple[Span, list[Span], list[str]]:
-        """A call's parentheses, its arguments with theirs, and the arguments' names."""
+    def _locate_arguments(self, call: ast.Call) -> tuple[Span, list[Span], list[str]]:
+        """Return the spans of a call's parentheses and of its arguments, and the arguments' names."""
         document = self.document
         if len(call.args) == 1 and not call.keywords and isinstance(call.args[0], ast.GeneratorExp):
             raise CannotEdit("its only argument is a generator")
-        brackets = document.brackets(call)
+        brackets = document.find_brackets(call)
         items: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-        items.sort(key=document.span)
-        spans = [document.item(item, brackets) for item in items]
+        items.sort(key=document.find_span)
+        spans = [document.find_item_span(item, brackets) for item in items]
         return brackets, spans, [item.arg or "" if isinstance(item, ast.keyword) else "" for item in items]
 
     def delete(self, route: Route) -> list[Edit]:
         """Remove a keyword argument."""
-        owner = self.document.node(route[:-1])
+        owner = self.document.find_node(route[:-1])
         _refuse_part(owner, route)
-        if not isinstance(owner, Record) or own_entry(owner, str(route[-1])) is None:
+        if not isinstance(owner, Record) or find_own_entry(owner, str(route[-1])) is None:
             return []
         if owner.call is None or not any(keyword.arg == route[-1] for keyword in owner.call.keywords):
             raise CannotEdit("it is not an argument of a call")
-        _, spans, names = self._arguments(owner.call)
+        _, spans, names = self._locate_arguments(owner.call)
         return [flow.delete(self.document, spans, names.index(str(route[-1])))]
 
     def rename(self, change: Rename) -> list[Edit]:
         """Change the name of a keyword argument."""
-        owner = self.document.node(change.route[:-1])
+        owner = self.document.find_node(change.route[:-1])
         _refuse_part(owner, change.route)
         entry = owner.get(str(change.route[-1])) if isinstance(owner, Record) else None
         if entry is None:
             return []
-        if not change.key.isidentifier() or self.document.text(entry.key.span) != change.route[-1]:
+        if not change.key.isidentifier() or self.document.get_text(entry.key.span) != change.route[-1]:
             raise CannotEdit("it is not an argument of a call")
         return [Edit(entry.key.span, change.key)]
 
     def append(self, change: Append) -> list[Edit]:
         """Add an item to a list that the script writes out."""
-        node = self.document.node(change.route)
+        node = self.document.find_node(change.route)
         if not isinstance(node, Sequence) or self.document.source[node.span.start : node.span.start + 1] != b"[":
-            raise CannotEdit("its value is not a list that the script writes out")
-        spans = [self.document.item_at(item.span, node.span) for item in node.items]
-        return flow.insert(self.document, node.span, spans, len(spans) - 1, literal(change.value))
+            raise CannotEdit("its value is not a literal list in the script")
+        spans = [self.document.widen_item_span(item.span, node.span) for item in node.items]
+        return flow.insert(self.document, node.span, spans, len(spans) - 1, format_literal(change.value))
 
-    def _import(self, module: str, names: list[str]) -> list[Edit]:
-        """Make names known to the module: in the import that there is for it, else in one of its own."""
+    def _add_imports(self, module: str, names: list[str]) -> list[Edit]:
+        """Import names from a module: in its existing import, else in a new one."""
         document = self.document
-        known = {alias.asname or alias.name: (node, alias) for node in _imports(document) for alias in node.names}
+        imported = {
+            alias.asname or alias.name: (node, alias) for node in _list_imports(document) for alias in node.names
+        }
         missing = []
         for name in names:
-            if name not in known:
-                if document.uses(name):
+            if name not in imported:
+                if document.count_uses(name):
                     raise CannotEdit(f"the script uses this name for something else: {name}")
                 missing.append(name)
         if not missing:
             return []
-        for node in _imports(document):
+        for node in _list_imports(document):
             if node.module == module and not node.level and all(alias.name != "*" for alias in node.names):
-                edits = self._extend(node, missing)
+                edits = self._extend_import(node, missing)
                 if edits is not None:
                     return edits
-        return [self._import_line(f"from {module} import {', '.join(missing)}", module)]
+        return [self._insert_import(f"from {module} import {', '.join(missing)}", module)]
 
-    def _extend(self, node: ast.ImportFrom, names: list[str]) -> list[Edit] | None:
-        """Put names among those that an import lists, in its layout; None where its line would get too long."""
+    def _extend_import(self, node: ast.ImportFrom, names: list[str]) -> list[Edit] | None:
+        """Add names to an import in its layout, or return None if its line would get too long."""
         document = self.document
-        spans = [document.span(alias) for alias in node.names]
-        listed = [alias.name for alias in node.names]
-        lead = document.source[document.span(node).start : spans[0].start]
+        spans = [document.find_span(alias) for alias in node.names]
+        imported = [alias.name for alias in node.names]
+        lead = document.source[document.find_span(node).start : spans[0].start]
         edits: list[Edit] = []
         if b"(" not in lead:
-            width = document.position(document.span(node).end).column + sum(len(name) + 2 for name in names)
+            width = document.locate(document.find_span(node).end).column + sum(len(name) + 2 for name in names)
             if width > _MAX_LINE:
                 return None
-        start = document.span(node).start + lead.rfind(b"(")
-        brackets = Span(start, document.span(node).end) if b"(" in lead else Span(spans[0].start - 1, spans[-1].end + 1)
+        start = document.find_span(node).start + lead.rfind(b"(")
+        brackets = (
+            Span(start, document.find_span(node).end) if b"(" in lead else Span(spans[0].start - 1, spans[-1].end + 1)
+        )
         for name in sorted(names):
-            earlier = [index for index, other in enumerate(listed) if other < name]
-            ordered_list = listed == sorted(listed)
-            if ordered_list and not earlier:
-                gap = document.text(Span(brackets.start + 1, spans[0].start))
+            preceding = [index for index, other in enumerate(imported) if other < name]
+            ordered_list = imported == sorted(imported)
+            if ordered_list and not preceding:
+                gap = document.get_text(Span(brackets.start + 1, spans[0].start))
                 edits.append(Edit(Span(spans[0].start, spans[0].start), f"{name},{gap if chr(10) in gap else ' '}"))
             else:
-                after = earlier[-1] if ordered_list else len(listed) - 1
+                after = preceding[-1] if ordered_list else len(imported) - 1
                 edits += flow.insert(document, brackets, spans, after, name)
         return edits
 
-    def _import_line(self, line: str, module: str) -> Edit:
-        """A new import, among its siblings in alphabetical order where there are some."""
+    def _insert_import(self, line: str, module: str) -> Edit:
+        """Return a new import, in alphabetical order among its siblings if there are any."""
         document = self.document
         top = [node for node in document.module.body if isinstance(node, (ast.Import, ast.ImportFrom))]
         package = module.split(".")[0]
         siblings = [
-            node for node in _imports(document) if not node.level and (node.module or "").split(".")[0] == package
+            node for node in _list_imports(document) if not node.level and (node.module or "").split(".")[0] == package
         ]
-        earlier = [node for node in siblings if (node.module or "") <= module]
-        if siblings and not earlier:
-            start = document.span(siblings[0]).start
+        preceding = [node for node in siblings if (node.module or "") <= module]
+        if siblings and not preceding:
+            start = document.find_span(siblings[0]).start
             return Edit(Span(start, start), line + document.newline)
-        anchors = earlier or top
+        anchors = preceding or top
         if not anchors:
-            raise CannotEdit("the script has no import to add another one to")
-        end = document.line_end(document.span(anchors[-1]).end)
+            raise CannotEdit("the script has no import statement to extend")
+        end = document.find_line_end(document.find_span(anchors[-1]).end)
         return Edit(Span(end, end), document.newline + line)
 
 
 def _refuse_part(owner: Node | None, route: Route) -> None:
-    """Raise CannotEdit for a setting that another call takes: to leave it out or rename it is not the same there."""
+    """Raise `CannotEdit` for a setting of another call, where removing or renaming it has a different effect."""
     part = owner.parts.get(str(route[-1])) if isinstance(owner, Record) else None
     if part is not None and part.entry is not None:
-        raise CannotEdit("another call of the script takes it")
+        raise CannotEdit("another call in the script accepts it")
 
 
 def _is_default(node: Node) -> bool:
-    """Whether a value is the library's own."""
+    """Return whether the library sets a value."""
     return isinstance(node, Value) and any(step.kind == "library" for step in node.how)
 
 
-def _imports(document: PythonScript) -> list[ast.ImportFrom]:
+def _list_imports(document: PythonScript) -> list[ast.ImportFrom]:
     return [node for node in document.module.body if isinstance(node, ast.ImportFrom)]
 
 
-def literal(value: Any, single: bool = False) -> str:
-    """A plain value as Python writes it. Raises CannotEdit for a value that has no literal."""
+def format_literal(value: Any, single: bool = False) -> str:
+    """Return a plain value as Python writes it. Raise `CannotEdit` for a value without a literal."""
     if isinstance(value, str):
         text = ascii(value) if not value.isprintable() else repr(value)
         if single or '"' in text:
@@ -279,7 +284,11 @@ def literal(value: Any, single: bool = False) -> str:
     if value is None or isinstance(value, (bool, int)) or (isinstance(value, float) and abs(value) < float("inf")):
         return repr(value)
     if isinstance(value, list):
-        return "[" + ", ".join(literal(item, single) for item in value) + "]"
+        return "[" + ", ".join(format_literal(item, single) for item in value) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{literal(key, single)}: {literal(item, single)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{format_literal(key, single)}: {format_literal(item, single)}" for key, item in value.items())
+            + "}"
+        )
     raise CannotEdit(f"{value!r} cannot be written in Python")

@@ -1,13 +1,12 @@
-"""Bash as far as it can be determined without running it: commands, variables, and the scripts that shells get as
-words.
+"""Commands, variables and nested scripts of a bash script, as far as they can be determined without running it.
 
-A **script** is a text that bash parses: a file, or the string that `bash -c` gets, which may itself be put together
-from variables. `outline.py` finds commands and assignments in it; `words.py` reads what words expand to.
+A **script** is a text that bash parses: a file, or the string passed to `bash -c`, which may itself be composed from
+variables. `outline.py` finds commands and assignments in it; `words.py` builds the words that they expand to.
 
-Only certain values are given. A variable counts where one assignment before the use decides it on every path; anything
-else (the environment, `$1`, `$(...)`) is unknown. Three things are between: options that a variable gets under a
-condition are **optional**, a default (`${MBS:-16}`) is **assumed**, and a branch counts where known words decide its
-condition. A leading `~` stays as written, and IFS is taken to be white space unless the script sets it.
+Only certain values are returned. A variable counts if one assignment before the use decides it on every path; anything
+else (the environment, `$1`, `$(...)`) is unknown. There are three intermediate cases: options that a variable gets
+under a condition are **conditional**, a default (`${MBS:-16}`) is **assumed**, and a branch counts if known words
+decide its condition. A leading `~` stays as written, and IFS is assumed to be white space unless the script sets it.
 """
 
 from __future__ import annotations
@@ -18,61 +17,61 @@ from collections.abc import Iterator
 from itertools import islice
 
 from cfglint_train.documents.document import DocumentError, Position, Span
-from cfglint_train.documents.limits import MAX_WORDS, BeyondLimits
+from cfglint_train.documents.limits import MAX_WORDS, LimitExceeded
 from cfglint_train.documents.shell import slurm
-from cfglint_train.documents.shell.branches import is_exhaustive, narrowed, takes
+from cfglint_train.documents.shell.branches import is_exhaustive, is_taken, narrow_value
 from cfglint_train.documents.shell.expansion import MAX_DEPTH, Expansion
-from cfglint_train.documents.shell.functions import uncalled
-from cfglint_train.documents.shell.given import Given, Under
-from cfglint_train.documents.shell.grammar import lost_blanks, readable
-from cfglint_train.documents.shell.outline import Assignment, Outline, heredoc_of, steps
-from cfglint_train.documents.shell.reached import Reached
-from cfglint_train.documents.shell.sourced import MAX_SOURCED, Sourcing, files_of, path_of
+from cfglint_train.documents.shell.functions import find_uncalled
+from cfglint_train.documents.shell.given import AssignmentCondition, VariableValue
+from cfglint_train.documents.shell.grammar import find_lost_blanks, normalize_source
+from cfglint_train.documents.shell.outline import Assignment, Outline, filter_steps, find_heredoc
+from cfglint_train.documents.shell.reached import Reachability
+from cfglint_train.documents.shell.sourced import MAX_SOURCED, Sourcing, list_candidate_paths, resolve_path_word
 from cfglint_train.documents.shell.words import (
     NAME,
     PLAIN,
     Chain,
     Fragment,
-    Placed,
+    PlacedWord,
     Setting,
     Step,
     Word,
+    add_use_site,
+    build_setting,
+    build_word,
     separate,
-    setting,
     split_words,
-    through,
-    word_of,
 )
-from cfglint_train.foundation.credentials import shortened
+from cfglint_train.foundation.credentials import shorten
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
-# `X+=...` in a row: a variable put together from more pieces is unknown.
+# Limit of consecutive `X+=...`; a variable composed of more pieces is unknown.
 MAX_APPENDED: Final = 1000
-# `bash -c` inside `bash -c`.
+# Limit of `bash -c` inside `bash -c`.
 MAX_NESTED: Final = 4
-# Variables that multiply each other end here: bytes that all expansions of a file may make.
+# Bytes that all expansions of a file may produce; this stops variables that multiply each other.
 MAX_EXPANDED: Final = 4 * 2**20
 
-# Variables that hold credentials: those that a script leaves empty are filled in before it runs.
+# Variables that hold credentials: if a script leaves them empty, the user fills them in before running it.
 _CREDENTIAL: Final = re.compile(r"(?i)(?:access|api|auth|hf|hub|login|secret|wandb)_?(?:key|token)|passw|secret$")
 
-# Stands for unknown text in a nested script; a word character for the grammar.
+# Stands for unknown text in a nested script; it is a word character to the grammar.
 _BLANK: Final = b"\x01"
 
-# The steps of a chain that are taken, or not, once.
+# Steps of a chain that run at most once.
 _CONDITIONS: Final = ("then", "clause", "case_item", "and", "or")
 
-# What a batch system or a launcher sets in a job: a default that a script has for it is for other places.
-_OF_THE_CLUSTER: Final = re.compile(
+# Variables that a batch system or a launcher sets in a job: a script's default for them is meant for other places.
+_CLUSTER_VARIABLES: Final = re.compile(
     r"(?:SLURM|SBATCH|PBS|LSB|SGE|OMPI|PMIX?|MPI|MLP|VC|PET|TORCHELASTIC|KUBERNETES|AWS|HOSTNAME|HOME|PATH|PWD|USER)"
     r"(?:_|$)|(?:LOCAL_|NODE_)?RANK$|(?:LOCAL_)?WORLD_SIZE$|MASTER_(?:ADDR|PORT)$"
 )
 
-_BLANK_BEHIND: Final = re.compile(rb"[^\\]?\\[ \t]")
+_BLANK_AFTER_BACKSLASH: Final = re.compile(rb"[^\\]?\\[ \t]")
 _ARRAY_WORD: Final = re.compile(rb'"?\$\{(\w+)\[[@*]\](?::?[-+]"?\$\{\1\[[@*]\]\}"?)?\}"?')
 _ARGUMENTS: Final = re.compile(rb'"?\$(?:[@*]|\{[@*](?::[0-9]+)?\})"?')
 
@@ -82,28 +81,29 @@ class Command(Frozen):
 
     script: Script
     at: int
-    """Where it begins in its script."""
+    """Offset of the command in its script."""
     chain: Chain
     words: tuple[Word, ...]
     prefix: tuple[Setting, ...]
-    """`NAME=value` in front of it."""
+    """Assignments `NAME=value` in front of the command."""
     forwards: int | None
-    """How many words are in front of `"$@"` of the script; None where that is not among them."""
+    """Number of words in front of the script's `"$@"`, or None if that is not among the words."""
     input: tuple[Fragment, ...] | None
-    """What a heredoc gives it to read."""
+    """Input from a heredoc."""
 
 
 class ExpansionBudget:
-    """What one file may cost, over all its nested scripts."""
+    """The expansion cost that one file may cause, over all its nested scripts."""
 
     __slots__ = ("bytes",)
 
     def __init__(self) -> None:
+        """Start with the full budget."""
         self.bytes = MAX_EXPANDED
 
 
 class Script(Outline):
-    """One text that bash parses, with what its variables and words expand to."""
+    """One text that bash parses, with the expansions of its variables and words."""
 
     def __init__(
         self,
@@ -115,55 +115,68 @@ class Script(Outline):
         sourcing: Sourcing | None = None,
         sourced: bool = False,
     ) -> None:
+        """Parse a text, add Slurm's variables and read the scripts that it sources.
+
+        `pieces` are the fragments of a nested script, `parent` is the script around it with the offset and chain of the
+        use.
+        """
         super().__init__(text)
         self.budget = budget
         self.depth = depth
         self.parent = parent
         self.sourced = sourced
-        """The parent reads it by `source`: it sees all the variables there, and sets them."""
-        # Where each fragment of a nested script begins; None for the file itself.
+        """True if the parent reads it by `source`: it shares all variables with the parent."""
+        # Start of each fragment of a nested script; empty for the file itself.
         self.pieces = pieces
         self.starts: list[int] = []
-        self.uncalled = uncalled(self)
-        """The functions that are never called, as steps of a chain."""
-        self._taken: dict[Step, bool | None] = {}
+        self.uncalled_functions = find_uncalled(self)
+        """Functions that are never called, as steps of a chain."""
+        self._decisions: dict[Step, bool | None] = {}
         at = 0
         for piece in pieces or ():
             self.starts.append(at)
-            at += len(_text_of(piece))
+            at += len(_get_piece_text(piece))
         if parent is None:
-            for name, value in slurm.variables(text):
-                before = Assignment("string", 0, 0, ())
-                before.value = ((value,),)
-                self.assignments[name] = [before, *(one for one in self.assignments.get(name, ()) if one.end)]
+            for name, value in slurm.read_variables(text):
+                assignment_by_slurm = Assignment("string", 0, 0, ())
+                assignment_by_slurm.value = ((value,),)
+                self.assignments[name] = [
+                    assignment_by_slurm,
+                    *(assignment for assignment in self.assignments.get(name, ()) if assignment.end),
+                ]
         if sourcing is not None and sourcing.depth < MAX_SOURCED:
-            self._source(sourcing)
+            self._read_sources(sourcing)
 
-    def _source(self, sourcing: Sourcing) -> None:
-        """Take in what sourced scripts set, each where it is sourced."""
-        for node, chain, word in self.sources():
-            path = path_of(self.expand(word.start_byte, word.end_byte, "plain", node.start_byte, chain, 0))
-            read = ((file, sourcing.load(file)) for file in (files_of(path, sourcing) if path is not None else ()))
+    def _read_sources(self, sourcing: Sourcing) -> None:
+        """Read the variables that sourced scripts set, each placed at its `source` command."""
+        for node, chain, word in self.list_sources():
+            path = resolve_path_word(self.expand(word.start_byte, word.end_byte, "plain", node.start_byte, chain, 0))
+            read = (
+                (file, sourcing.load(file))
+                for file in (list_candidate_paths(path, sourcing) if path is not None else ())
+            )
             file, text = next(((file, text) for file, text in read if text is not None), ("", b""))
             self.budget.bytes -= len(text)
             if not text or self.budget.bytes < 0:
                 continue
-            below = Sourcing(file, sourcing.load, sourcing.depth + 1)
+            nested_sourcing = Sourcing(file, sourcing.load, sourcing.depth + 1)
             try:
-                script = Script(readable(text), self.budget, None, (self, node.start_byte, chain), 0, below, True)
+                script = Script(
+                    normalize_source(text), self.budget, None, (self, node.start_byte, chain), 0, nested_sourcing, True
+                )
             except DocumentError:
                 continue
-            for name, made in script.assignments.items():
-                kind = "array" if made[-1].kind == "array" else "string"
+            for name, assignments in script.assignments.items():
+                kind = "array" if assignments[-1].kind == "array" else "string"
                 assignment = Assignment(kind, node.start_byte, node.end_byte, chain)
-                assignment.within = (script, name)
-                self._put(name.encode(), assignment)
-                self.assignments[name].sort(key=lambda one: one.start)
-            for name in script.exported:
-                self.exported.setdefault(name, node.start_byte)
+                assignment.sourced_from = (script, name)
+                self._add_assignment(name.encode(), assignment)
+                self.assignments[name].sort(key=lambda item: item.start)
+            for name in script.exports:
+                self.exports.setdefault(name, node.start_byte)
 
-    def literal(self, start: int, end: int) -> list[Fragment]:
-        """The bytes `start` to `end` of the text, with their places in the file."""
+    def read_literal(self, start: int, end: int) -> list[Fragment]:
+        """Return the bytes `start` to `end` of the text, with their places in the file."""
         if self.pieces is None:
             return [Fragment(self.text[start:end], (Span(start, end),))]
         result: list[Fragment] = []
@@ -179,205 +192,224 @@ class Script(Outline):
             index += 1
         return result or [Fragment(b"", (Span(0, 0),), exact=False)]
 
-    def sites(self, start: int, end: int) -> tuple[Span, ...]:
-        """The places in the file of an expansion that is at `start` to `end` of the text."""
-        parts = self.literal(start, end)
+    def find_sites(self, start: int, end: int) -> tuple[Span, ...]:
+        """Return the places in the file of an expansion at `start` to `end` of the text."""
+        parts = self.read_literal(start, end)
         first, last = parts[0].sites, parts[-1].sites
         if len(parts) == 1 or len(first) != len(last) or first[-1].start > last[-1].end:
             return first
         return (*first[:-1], Span(first[-1].start, last[-1].end))
 
-    def outer(self, offset: int) -> int:
-        """The place in the file of one byte of the text."""
-        return self.literal(offset, offset + 1)[0].sites[-1].start
+    def find_file_offset(self, offset: int) -> int:
+        """Return the offset in the file of one byte of the text."""
+        return self.read_literal(offset, offset + 1)[0].sites[-1].start
 
-    def variable(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[Fragment, ...] | None:
-        """The value that a variable certainly has at a place; None where it cannot be determined."""
-        value = self._value(name, at, chain, depth, array=False)
+    def resolve_variable(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[Fragment, ...] | None:
+        """Return the value that a variable certainly has at a place, or None if it cannot be determined."""
+        value = self._resolve(name, at, chain, depth, array=False)
         fragments = None if value is None else value[0] if value else ()
-        if self.choices and depth <= MAX_DEPTH and (fragments is None or not all(one.certain for one in fragments)):
-            fragments = narrowed(self, name, fragments, at, chain, depth + 1)
+        if (
+            self.choices
+            and depth <= MAX_DEPTH
+            and (fragments is None or not all(fragment.is_certain for fragment in fragments))
+        ):
+            fragments = narrow_value(self, name, fragments, at, chain, depth + 1)
         if fragments is None:
             return None
-        is_blank = _CREDENTIAL.search(name) is not None and not any(one.text for one in fragments)
+        is_blank = _CREDENTIAL.search(name) is not None and not any(fragment.text for fragment in fragments)
         return None if is_blank else fragments
 
-    def array(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[tuple[Fragment, ...], ...] | None:
-        """The elements that an array certainly has at a place."""
-        return self._value(name, at, chain, depth, array=True)
+    def resolve_array(
+        self, name: str, at: int, chain: Chain, depth: int = 0
+    ) -> tuple[tuple[Fragment, ...], ...] | None:
+        """Return the elements that an array certainly has at a place, or None if they cannot be determined."""
+        return self._resolve(name, at, chain, depth, array=True)
 
-    def _value(
+    def _resolve(
         self, name: str, at: int, chain: Chain, depth: int, array: bool
     ) -> tuple[tuple[Fragment, ...], ...] | None:
         if depth > MAX_DEPTH:
             return None
-        here = self.assignments.get(name)
-        if here is None:
+        assignments = self.assignments.get(name)
+        if assignments is None:
             if self.parent is None:
                 return None
-            script, place, around = self.parent
-            # A child process sees what is exported, and an array never is.
+            script, place, parent_chain = self.parent
+            # A child process sees exported variables, and arrays are never exported.
             if not self.sourced and (
-                array or (name in script.assignments and script.exported.get(name, place) >= place)
+                array or (name in script.assignments and script.exports.get(name, place) >= place)
             ):
                 return None
-            return script._value(name, place, around, depth + 1, array)
-        functions = steps(chain, "function")
-        loops = steps(chain, "loop")
-        owners = [owner for owner in self.owners.get(name, ()) if owner.isdisjoint(self.uncalled)]
-        index = bisect_right(here, at, key=lambda one: one.start)
-        # Every look at an assignment is paid for, so that many uses of many assignments come to an end.
-        self.budget.bytes -= 16 * (1 + len(owners) + (len(here) - index if loops or functions else 0))
+            return script._resolve(name, place, parent_chain, depth + 1, array)
+        functions = filter_steps(chain, "function")
+        loops = filter_steps(chain, "loop")
+        owners = [owner for owner in self.owners.get(name, ()) if owner.isdisjoint(self.uncalled_functions)]
+        index = bisect_right(assignments, at, key=lambda assignment: assignment.start)
+        # Every look at an assignment has a cost, so that many uses of many assignments end.
+        self.budget.bytes -= 16 * (1 + len(owners) + (len(assignments) - index if loops or functions else 0))
         if self.budget.bytes < 0 or any(not owner <= functions for owner in owners):
             return None  # some function may have set it by now
         if loops or functions:
-            for one in islice(here, index, None):
-                if _interferes(one, loops, functions):
+            for assignment in islice(assignments, index, None):
+                if _can_interfere(assignment, loops, functions):
                     return None
-        given = Given(array)
-        for one in reversed(here[max(0, index - MAX_APPENDED) : index]):
+        collected = VariableValue(array)
+        for assignment in reversed(assignments[max(0, index - MAX_APPENDED) : index]):
             self.budget.bytes -= 16
-            if one.local and not steps(one.chain, "function") <= functions:
+            if assignment.is_local and not filter_steps(assignment.chain, "function") <= functions:
                 continue
-            if one.end > at:  # `X=$X...` does not see itself
-                if _interferes(one, loops, functions):
+            if assignment.end > at:  # `X=$X...` is not visible to itself
+                if _can_interfere(assignment, loops, functions):
                     return None
                 continue
-            under = self._condition(one, chain, depth)
-            if under is False:
+            condition = self._find_condition(assignment, chain, depth)
+            if condition is False:
                 continue
             value = None
-            if one.kind != "opaque" and (one.kind == "array") is array:
-                value = self._evaluated(one, depth)
-            if under is None or value is None:
+            if assignment.kind != "opaque" and (assignment.kind == "array") is array:
+                value = self._get_value(assignment, depth)
+            if condition is None or value is None:
                 return None
-            told = (
-                given.certain(one, value)
-                if under is True
-                else given.possible(one, value, name, under, self._is_exhausted)
+            is_determined = (
+                collected.add_certain(assignment, value)
+                if condition is True
+                else collected.add_conditional(assignment, value, name, condition, self._is_exhaustive)
             )
-            if not told:
+            if not is_determined:
                 return None
-            if given.complete:
-                return given.elements()
+            if collected.is_complete:
+                return collected.build_elements()
         if self.sourced and self.parent is not None:
-            script, place, around = self.parent
-            before = script._value(name, place, around, depth + 1, array)
-            return given.elements() if before is not None and given.rests_on(before) else None
+            script, place, parent_chain = self.parent
+            initial_value = script._resolve(name, place, parent_chain, depth + 1, array)
+            return (
+                collected.build_elements()
+                if initial_value is not None and collected.add_initial(initial_value)
+                else None
+            )
         return None
 
-    def _condition(self, one: Assignment, chain: Chain, depth: int) -> Under | bool | None:
-        """Whether an assignment has been made at a place with a chain, or the condition that decides it.
+    def _find_condition(self, assignment: Assignment, chain: Chain, depth: int) -> AssignmentCondition | bool | None:
+        """Return the condition that decides whether an assignment has been made at a place with a chain.
 
-        None where that is no question of one condition: in a loop, another process, a function.
+        Return True or False if that is known, and None if it depends on more than one condition: in a loop, another
+        process or a function.
         """
         common = 0
-        while common < min(len(one.chain), len(chain)) and one.chain[common] == chain[common]:
+        while common < min(len(assignment.chain), len(chain)) and assignment.chain[common] == chain[common]:
             common += 1
         undecided: list[Step] = []
-        for step in one.chain[common:]:
-            taken = False if step in self.uncalled else self._takes(step, depth)
-            if taken is False:
+        for step in assignment.chain[common:]:
+            is_taken_step = False if step in self.uncalled_functions else self._is_taken(step, depth)
+            if is_taken_step is False:
                 return False
-            if taken is None:
+            if is_taken_step is None:
                 undecided.append(step)
         if not undecided:
             return True
         if any(kind not in _CONDITIONS for kind, _ in undecided):
             return None
-        line = self.text.count(b"\n", 0, one.start) + 1
-        return Under(
+        line = self.text.count(b"\n", 0, assignment.start) + 1
+        return AssignmentCondition(
             undecided[0] if len(undecided) == 1 else None,
             f"a condition around line {line}" if self.pieces is None else "a condition",
         )
 
-    def _takes(self, step: Step, depth: int) -> bool | None:
-        """Whether the branch of a step is taken."""
-        if step not in self._taken:
+    def _is_taken(self, step: Step, depth: int) -> bool | None:
+        """Return whether the branch of a step is taken, or None if that cannot be determined."""
+        if step not in self._decisions:
             choice = self.choices.get(step)
-            self._taken[step] = None
+            self._decisions[step] = None
             if choice is not None and depth <= MAX_DEPTH:
-                self._taken[step] = takes(self, choice, step, depth)
-        return self._taken[step]
+                self._decisions[step] = is_taken(self, choice, step, depth)
+        return self._decisions[step]
 
-    def _is_exhausted(self, taken: frozenset[Step]) -> bool:
-        """Whether one of some branches is taken in any case."""
-        choices = {id(choice): choice for step in taken if (choice := self.choices.get(step)) is not None}
-        return any(is_exhaustive(choice, self.text) and choice.steps <= taken for choice in choices.values())
+    def _is_exhaustive(self, steps: frozenset[Step]) -> bool:
+        """Return whether some branch of a set is always taken."""
+        choices = {id(choice): choice for step in steps if (choice := self.choices.get(step)) is not None}
+        return any(is_exhaustive(choice, self.text) and choice.steps <= steps for choice in choices.values())
 
-    def outside(self, name: str, at: int, chain: Chain) -> bool:
-        """Whether nothing in the script can have given a variable a value at a place, only who starts it."""
+    def is_set_outside(self, name: str, at: int, chain: Chain) -> bool:
+        """Return whether only the caller of the script, and nothing in it, can have set a variable at a place."""
         if name.isdigit():
-            return self.parent is None and not self.sets_arguments and not steps(chain, "function")
-        if NAME.fullmatch(name.encode()) is None or _OF_THE_CLUSTER.match(name):
+            return self.parent is None and not self.sets_arguments and not filter_steps(chain, "function")
+        if NAME.fullmatch(name.encode()) is None or _CLUSTER_VARIABLES.match(name):
             return False
-        again = bool(steps(chain, "loop") or steps(chain, "function"))
-        here = self.assignments.get(name, ())
-        if any(one.end <= at or (again and one.start > at) for one in here):
+        may_repeat = bool(filter_steps(chain, "loop") or filter_steps(chain, "function"))
+        assignments = self.assignments.get(name, ())
+        if any(assignment.end <= at or (may_repeat and assignment.start > at) for assignment in assignments):
             return False
         if self.parent is None:
             return True
-        script, place, around = self.parent
-        return script.outside(name, place, around) and (self.sourced or name not in script.assignments)
+        script, place, parent_chain = self.parent
+        return script.is_set_outside(name, place, parent_chain) and (self.sourced or name not in script.assignments)
 
-    def _evaluated(self, one: Assignment, depth: int) -> tuple[tuple[Fragment, ...], ...] | None:
-        if one.value is None:
-            if one.within is not None:
-                return self._sourced_value(one, depth)
-            one.value = tuple(self._evaluate(one, depth))
-            self.budget.bytes -= sum(len(fragment.text) + 64 for element in one.value for fragment in element)
+    def _get_value(self, assignment: Assignment, depth: int) -> tuple[tuple[Fragment, ...], ...] | None:
+        if assignment.value is None:
+            if assignment.sourced_from is not None:
+                return self._evaluate_sourced(assignment, depth)
+            assignment.value = tuple(self._evaluate(assignment, depth))
+            self.budget.bytes -= sum(len(fragment.text) + 64 for element in assignment.value for fragment in element)
         else:
-            self.budget.bytes -= sum(len(element) for element in one.value) * 64
-        return one.value if self.budget.bytes > 0 else None
+            self.budget.bytes -= sum(len(element) for element in assignment.value) * 64
+        return assignment.value if self.budget.bytes > 0 else None
 
-    def _sourced_value(self, one: Assignment, depth: int) -> tuple[tuple[Fragment, ...], ...] | None:
-        """What a sourced script gives a variable, standing where it is sourced."""
-        script, name = one.within
-        value = script._value(name, len(script.text), (), depth + 1, one.kind == "array")
+    def _evaluate_sourced(self, assignment: Assignment, depth: int) -> tuple[tuple[Fragment, ...], ...] | None:
+        """Evaluate an assignment in a sourced script, placed at the command that sources it."""
+        script, name = assignment.sourced_from
+        value = script._resolve(name, len(script.text), (), depth + 1, assignment.kind == "array")
         if value is None:
             return None
-        site = (Span(self.outer(one.start), self.outer(one.start)),)
-        one.value = tuple(tuple(part._replace(sites=site, exact=False) for part in element) for element in value)
-        return one.value
+        site = (Span(self.find_file_offset(assignment.start), self.find_file_offset(assignment.start)),)
+        assignment.value = tuple(tuple(part._replace(sites=site, exact=False) for part in element) for element in value)
+        return assignment.value
 
-    def _evaluate(self, one: Assignment, depth: int) -> Iterator[tuple[Fragment, ...]]:
-        node = one.node
+    def _evaluate(self, assignment: Assignment, depth: int) -> Iterator[tuple[Fragment, ...]]:
+        node = assignment.node
         if node is None:
-            yield (Fragment(b"", (Span(self.outer(one.start), self.outer(one.start)),), exact=False),)
-        elif one.kind == "array":
-            behind = node.start_byte + 1
+            yield (
+                Fragment(
+                    b"",
+                    (Span(self.find_file_offset(assignment.start), self.find_file_offset(assignment.start)),),
+                    exact=False,
+                ),
+            )
+        elif assignment.kind == "array":
+            previous_end = node.start_byte + 1
             for child in node.children[1:]:
-                for blank in lost_blanks(self.text, behind, child.start_byte):
-                    yield from self.fields(blank, one.chain, depth + 1)
-                behind = child.end_byte
+                for blank in find_lost_blanks(self.text, previous_end, child.start_byte):
+                    yield from self.expand_fields(blank, assignment.chain, depth + 1)
+                previous_end = child.end_byte
                 if child.is_named and child.type != "comment":
-                    yield from self.fields(Span(child.start_byte, behind), one.chain, depth + 1)
-        elif one.kind in ("heredoc", "capture"):
-            yield tuple(self._body(node, one.quoted, one.start, one.chain, depth + 1))
+                    yield from self.expand_fields(Span(child.start_byte, previous_end), assignment.chain, depth + 1)
+        elif assignment.kind in ("heredoc", "capture"):
+            yield tuple(self._read_heredoc(node, assignment.is_quoted, assignment.start, assignment.chain, depth + 1))
         else:
-            yield tuple(self.expand(node.start_byte, node.end_byte, "plain", one.start, one.chain, depth + 1))
+            yield tuple(
+                self.expand(node.start_byte, node.end_byte, "plain", assignment.start, assignment.chain, depth + 1)
+            )
 
-    def _body(self, node: SyntaxNode, quoted: bool, at: int, chain: Chain, depth: int) -> list[Fragment]:
-        """The text of a heredoc as `read` or `$(...)` hands it on: without the white space at its end."""
+    def _read_heredoc(self, node: SyntaxNode, quoted: bool, at: int, chain: Chain, depth: int) -> list[Fragment]:
+        """Read the text of a heredoc as `read` or `$(...)` passes it on: without the white space at its end."""
         start, end = node.start_byte, node.end_byte
         end = start + len(self.text[start:end].rstrip(b" \t\r\n"))
         if quoted:
-            return self.literal(start, end)
+            return self.read_literal(start, end)
         return self.expand(start, end, "here", at, chain, depth)
 
-    def commands(self) -> Iterator[Command]:
-        """The simple commands in the order of the text, but for those that are never run."""
-        reached = Reached(self)
-        for node, chain, redirects in sorted(self.simple, key=lambda one: one[0].start_byte):
-            if self.uncalled.isdisjoint(chain) and reached.may_run(node.start_byte, chain):
-                yield self._command(node, chain, redirects)
+    def list_commands(self) -> Iterator[Command]:
+        """Yield the simple commands in the order of the text, except those that never run."""
+        reached = Reachability(self)
+        for node, chain, redirects in sorted(self.simple_commands, key=lambda command: command[0].start_byte):
+            if self.uncalled_functions.isdisjoint(chain) and reached.can_run(node.start_byte, chain):
+                yield self._build_command(node, chain, redirects)
 
-    def _command(self, node: SyntaxNode, chain: Chain, redirects: tuple[SyntaxNode, ...]) -> Command:
+    def _build_command(self, node: SyntaxNode, chain: Chain, redirects: tuple[SyntaxNode, ...]) -> Command:
         prefix: list[Setting] = []
         places: list[Span] = []
         children = [*node.children]
         for redirect in redirects:
-            # The grammar takes words behind a redirection for part of it; bash does not.
+            # The grammar treats words after a redirection as part of it; bash does not.
             if redirect.type == "file_redirect":
                 children += redirect.children_by_field_name("destination")[1:]
             elif redirect.type == "heredoc_redirect":
@@ -385,114 +417,120 @@ class Script(Outline):
         for child in children:
             kind, begin, end = child.type, child.start_byte, child.end_byte
             if kind == "variable_assignment":
-                prefix.append(self._prefix(child, chain))
+                prefix.append(self._build_prefix(child, chain))
             elif begin == end:
-                continue  # a word that the grammar missed, perhaps behind the end of the text
+                continue  # a word that the grammar added, perhaps past the end of the text
             elif child.is_named and kind not in ("comment", "file_redirect", "herestring_redirect"):
-                # What touches is one word, wherever the grammar cuts it.
-                # It also drops blanks behind a backslash, with which a word begins.
-                while _BLANK_BEHIND.fullmatch(self.text, max(0, begin - 3), begin):
+                # Adjacent pieces are one word, wherever the grammar cuts it. The grammar also drops a blank after a
+                # backslash that begins a word.
+                while _BLANK_AFTER_BACKSLASH.fullmatch(self.text, max(0, begin - 3), begin):
                     begin -= 2
                 touches = places and places[-1].end == begin
                 places.append(Span(places.pop().start if touches else begin, end))
         if places:
-            here = places[-1].end
-            blank = next(lost_blanks(self.text, here, here + 1), None)
+            last_end = places[-1].end
+            blank = next(find_lost_blanks(self.text, last_end, last_end + 1), None)
             if blank is not None and node.end_byte <= blank.start:
                 places.append(blank)
         if len(places) > MAX_WORDS:
             line = self.text.count(b"\n", 0, node.start_byte) + 1
-            raise BeyondLimits(f"a command of more than {MAX_WORDS:,} words", Position(line, 1))
+            raise LimitExceeded(f"a command has more than {MAX_WORDS:,} words", Position(line, 1))
         fields: list[tuple[Fragment, ...]] = []
         spans: list[Span] = []
         forwards: int | None = None
         for place in places:
-            if self.text[place.start] in b'"$' and self._arguments(place, chain):
+            if self.text[place.start] in b'"$' and self._is_arguments(place, chain):
                 forwards = len(fields)
-            for field in self.fields(place, chain, 0):
+            for field in self.expand_fields(place, chain, 0):
                 fields.append(field)
                 spans.append(place)
-        heredoc = next((one for redirect in redirects if (one := heredoc_of(redirect, self.text))), None)
+        heredoc = next((candidate for redirect in redirects if (candidate := find_heredoc(redirect, self.text))), None)
         body = None
         if heredoc is not None:
-            body = tuple(self._body(heredoc[0], heredoc[1], node.start_byte, chain, 0))
-        words = tuple(self._words(fields, spans))
+            body = tuple(self._read_heredoc(heredoc[0], heredoc[1], node.start_byte, chain, 0))
+        words = tuple(self._build_words(fields, spans))
         return Command(self, node.start_byte, chain, words, tuple(prefix), forwards, body)
 
-    def _arguments(self, word: Span, chain: Chain) -> bool:
-        """Whether a word is `"$@"` of the script itself: read as if it is started without arguments."""
+    def _is_arguments(self, word: Span, chain: Chain) -> bool:
+        """Return whether a word is `"$@"` of the script itself, which is assumed to be started without arguments."""
         if _ARGUMENTS.fullmatch(self.text, *word) is None or self.sets_arguments:
             return False
         return not any(kind == "function" for kind, _ in chain)
 
-    def _prefix(self, node: SyntaxNode, chain: Chain) -> Setting:
+    def _build_prefix(self, node: SyntaxNode, chain: Chain) -> Setting:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        key = "" if name is None else self._text(name).decode("ascii", "replace")
+        key = "" if name is None else self._get_text(name).decode("ascii", "replace")
         if value is None:
             return Setting(key, "")
-        return setting(key, self.expand(value.start_byte, value.end_byte, "plain", node.start_byte, chain, 0))
+        return build_setting(key, self.expand(value.start_byte, value.end_byte, "plain", node.start_byte, chain, 0))
 
-    def fields(self, word: Span, chain: Chain, depth: int) -> list[tuple[Fragment, ...]]:
-        """The words that one word of the text becomes."""
+    def expand_fields(self, word: Span, chain: Chain, depth: int) -> list[tuple[Fragment, ...]]:
+        """Expand one word of the text into fields, the words of the command."""
         start, end = word
         raw = self.text[start:end]
         if self.pieces is None and PLAIN.fullmatch(raw):
             return [(Fragment(raw, (word,)),)]  # nearly every word of nearly every script
-        if self._arguments(word, chain):
+        if self._is_arguments(word, chain):
             return []
         match = _ARRAY_WORD.fullmatch(raw)
         if match is not None:
-            elements = self.array(match.group(1).decode(), start, chain, depth)
+            elements = self.resolve_array(match.group(1).decode(), start, chain, depth)
             if elements is None:
-                return [(self.unknown(start, end, raw.decode("utf-8", "replace")),)]
-            return self._elements(elements, self.sites(start, end), raw, match.group(1).decode())
+                return [(self.build_unknown(start, end, raw.decode("utf-8", "replace")),)]
+            return self._expand_array(elements, self.find_sites(start, end), raw, match.group(1).decode())
         fragments = self.expand(start, end, "plain", start, chain, depth)
         if not any(fragment.split for fragment in fragments):
             return [tuple(fragments)]
         return list(split_words(fragments, "IFS" not in self.assignments))
 
-    def _elements(
+    def _expand_array(
         self, elements: tuple[tuple[Fragment, ...], ...], sites: tuple[Span, ...], raw: bytes, name: str
     ) -> list[tuple[Fragment, ...]]:
-        """The words of `"${NAME[@]}"`; without quotes the elements are split, and `"${NAME[*]}"` is one word."""
+        """Expand `"${NAME[@]}"` into words; unquoted, the elements are split, and `"${NAME[*]}"` is one word."""
         quoted = raw.startswith(b'"')
-        passed = [tuple(through(part, sites, name, split=not quoted) for part in element) for element in elements]
+        expanded = [
+            tuple(add_use_site(part, sites, name, split=not quoted) for part in element) for element in elements
+        ]
         if quoted and b"[*]" in raw:
             space = Fragment(b" ", sites, exact=False, names=(name,))
-            joined = [part for element in passed for part in (space, *element)]
+            joined = [part for element in expanded for part in (space, *element)]
             return [tuple(joined[1:])]
         if quoted:
-            return passed
-        return [field for element in passed for field in split_words(element, "IFS" not in self.assignments)]
+            return expanded
+        return [field for element in expanded for field in split_words(element, "IFS" not in self.assignments)]
 
-    def _words(self, fields: list[tuple[Fragment, ...]], spans: list[Span]) -> Iterator[Word]:
-        """Words with the outermost place that each has for itself."""
+    def _build_words(self, fields: list[tuple[Fragment, ...]], spans: list[Span]) -> Iterator[Word]:
+        """Yield words at the outermost place that no other word shares."""
         if self.pieces is None and len(set(spans)) == len(spans):
-            yield from map(word_of, fields, spans)
+            yield from map(build_word, fields, spans)
             return
-        places = [Placed(field, span if self.pieces is None else None) for field, span in zip(fields, spans)]
+        places = [PlacedWord(field, span if self.pieces is None else None) for field, span in zip(fields, spans)]
         separate(places, 0)
         for field, placed in zip(fields, places):
-            yield word_of(field, placed.span)
+            yield build_word(field, placed.span)
 
     def expand(self, start: int, end: int, mode: str, at: int, chain: Chain, depth: int) -> list[Fragment]:
-        """What bash makes of the bytes `start` to `end`: quotes removed, variables replaced.
+        """Expand the bytes `start` to `end` as bash does: remove quotes, replace variables.
 
-        `mode`: plain (a word), double (inside double quotes), here (a heredoc).
+        `mode` is plain (a word), double (inside double quotes) or here (a heredoc).
         """
         out: list[Fragment] = []
         Expansion(self, end, at, chain, depth, out).run(start, mode)
         return out
 
-    def unknown(self, start: int, end: int, why: str, split: bool = True) -> Fragment:
-        """A fragment whose text is unknown, and why."""
-        return Fragment(self.text[start:end], self.sites(start, end), exact=False, split=split, why=shortened(why, 60))
+    def build_unknown(self, start: int, end: int, why: str, split: bool = True) -> Fragment:
+        """Return a fragment whose text is unknown for the reason `why`."""
+        return Fragment(
+            self.text[start:end], self.find_sites(start, end), exact=False, split=split, why=shorten(why, 60)
+        )
 
 
-def _interferes(one: Assignment, loops: frozenset[tuple[str, int]], functions: frozenset[tuple[str, int]]) -> bool:
-    """Whether an assignment further down counts: in an earlier turn of the loop, or before the function was called."""
-    return bool(loops.intersection(one.chain)) or (bool(functions) and not one.local)
+def _can_interfere(
+    assignment: Assignment, loops: frozenset[tuple[str, int]], functions: frozenset[tuple[str, int]]
+) -> bool:
+    """Return whether a later assignment counts: from an earlier loop iteration, or before a function call."""
+    return bool(loops.intersection(assignment.chain)) or (bool(functions) and not assignment.is_local)
 
 
-def _text_of(piece: Fragment) -> bytes:
+def _get_piece_text(piece: Fragment) -> bytes:
     return _BLANK if piece.why else piece.text

@@ -1,4 +1,4 @@
-"""Commands that end before all of their options: the lines behind them are commands of their own to bash.
+"""Cut-off commands: those that end before all of their options, so that bash runs the next lines as commands.
 
 Bash manual, 3.1.2.1: a backslash continues a line only directly before the line's end; a comment ends with its line.
 """
@@ -12,73 +12,80 @@ from cfglint_train.documents.document import Span
 from cfglint_train.documents.shell.script import Invocation, ShellScript
 from cfglint_train.foundation.typed import Final
 
-_ASSIGNED: Final = re.compile(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
+_SETTING: Final = re.compile(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
 _SPACE: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\([ \t]+)\r?$")
-"""Behind two backslashes, which are the character, a line would not go on without it either."""
+"""After two backslashes, which are a literal backslash, the line does not continue anyway."""
 _COMMENTED: Final = re.compile(rb"[ \t]\\[ \t]+#")
-_MORE: Final = re.compile(rb"[ \t]*(?:-|[|&;<>)]|[0-9]+[<>])")
-"""What no command begins with: options, and what joins, ends or redirects one."""
+_CONTINUATION: Final = re.compile(rb"[ \t]*(?:-|[|&;<>)]|[0-9]+[<>])")
+"""Texts that no command begins with: options, and operators that join, end or redirect a command."""
 _UNKNOWN: Final = re.compile(rb"[ \t]*[\"']?[$`]")
 
 
-def cut_off(script: ShellScript, invocation: Invocation) -> Iterator[Invocation]:
-    """The commands that bash makes of the flags behind an invocation, in order.
+def find_detached_options(script: ShellScript, invocation: Invocation) -> Iterator[Invocation]:
+    """Yield the commands that bash makes of the options after an invocation, in order.
 
-    Commands of its own lines are skipped: `$(date +%F)` in a word of it, `| tee log` behind it.
+    Other commands within its lines are skipped: `$(date +%F)` in one of its words, `| tee log` after it.
     """
-    end = _line_end(script, invocation)
-    for one in script.invocations[invocation.number + 1 :]:
-        if one.command == invocation.command:
+    end = _find_line_end(script, invocation)
+    for command in script.invocations[invocation.number + 1 :]:
+        if command.command == invocation.command:
             continue
-        if one.program.startswith("--") and not one.head[0].optional:  # else it is there instead of what ends before it
-            end = _line_end(script, one)
-            yield one
-        elif one.span.start >= end:
+        if (
+            command.program.startswith("--") and not command.head[0].is_optional
+        ):  # an optional word would replace the command
+            end = _find_line_end(script, command)
+            yield command
+        elif command.span.start >= end:
             return
 
 
-def _line_end(script: ShellScript, invocation: Invocation) -> int:
-    """Where the line of an invocation's last word ends."""
+def _find_line_end(script: ShellScript, invocation: Invocation) -> int:
+    """Return the end of the line of an invocation's last word."""
     words = (*invocation.head, *invocation.words)
-    return script.line_end(max((word.span.start for word in words), default=invocation.span.start))
+    return script.find_line_end(max((word.span.start for word in words), default=invocation.span.start))
 
 
-def cut_setting(script: ShellScript, invocation: Invocation) -> tuple[str, Span] | None:
-    """The setting (`lr=1e-5`, `--lr=1e-5`) on the line behind an invocation, by its name, and its place; None where
-    there is none, or it may be meant as a variable: the script uses it, or it is not indented like an argument.
+def find_detached_setting(script: ShellScript, invocation: Invocation) -> tuple[str, Span] | None:
+    """Return the name and place of a setting (`lr=1e-5`, `--lr=1e-5`) on the line after an invocation, or None.
+
+    A setting that may be meant as a variable does not count: the script uses it, or it is not indented like an
+    argument.
     """
-    found = _ASSIGNED.match(script.source, _line_end(script, invocation))
-    if found is None:
+    match = _SETTING.match(script.source, _find_line_end(script, invocation))
+    if match is None:
         return None
-    name = found[0].strip().decode()
+    name = match[0].strip().decode()
     first = script.source.rfind(b"\n", 0, invocation.span.start) + 1
-    if not name.startswith("-") and (script.uses(name) or _indent(script, found.start() + 1) <= _indent(script, first)):
+    if not name.startswith("-") and (
+        script.count_uses(name) or _measure_indent(script, match.start() + 1) <= _measure_indent(script, first)
+    ):
         return None
-    return name, Span(found.end() - len(name), found.end())
+    return name, Span(match.end() - len(name), match.end())
 
 
-def _indent(script: ShellScript, start: int) -> int:
-    """How many blanks a line begins with."""
-    line = script.source[start : script.line_end(start)]
+def _measure_indent(script: ShellScript, start: int) -> int:
+    """Return the number of blanks that a line begins with."""
+    line = script.source[start : script.find_line_end(start)]
     return len(line) - len(line.lstrip())
 
 
-def follows(script: ShellScript, invocation: Invocation, start: int) -> bool | None:
-    """Return whether the line behind the one at `start` goes on with the command there, or None if that is not known:
-    it begins with a variable.
+def is_continued(script: ShellScript, invocation: Invocation, start: int) -> bool | None:
+    """Return whether the line after the one at `start` continues its command, or None if that is unknown.
+
+    It is unknown if the next line begins with a variable.
     """
-    line = script.line_end(start)
-    behind = script.source.find(b"\n", line) + 1 or len(script.source)
-    end = script.line_end(behind)
-    if _MORE.match(script.source, behind, end) or start < invocation.span.start:
-        return True  # in an array, a line that ends is white space
-    cuts = (one.head[0].span.start for one in cut_off(script, invocation))
-    if any(behind <= at < end for at in cuts):
+    line = script.find_line_end(start)
+    next_line = script.source.find(b"\n", line) + 1 or len(script.source)
+    end = script.find_line_end(next_line)
+    if _CONTINUATION.match(script.source, next_line, end) or start < invocation.span.start:
+        return True  # in an array, the end of a line is white space
+    cuts = (command.head[0].span.start for command in find_detached_options(script, invocation))
+    if any(next_line <= at < end for at in cuts):
         return True
-    return None if _UNKNOWN.match(script.source, behind, end) else False
+    return None if _UNKNOWN.match(script.source, next_line, end) else False
 
 
-def backslash_at_the_end(script: ShellScript, line: Span) -> Span | None:
+def find_trailing_backslash(script: ShellScript, line: Span) -> Span | None:
     """Return the backslash at the end of a line with the white space around it, or None if a comment follows."""
     text = script.source[line.start : line.end].removesuffix(b"\r")
     bare = text.rstrip(b" \t")
@@ -87,18 +94,18 @@ def backslash_at_the_end(script: ShellScript, line: Span) -> Span | None:
     return Span(line.start + len(bare[:-1].rstrip(b" \t")), line.start + len(text))
 
 
-def line_above(script: ShellScript, start: int) -> Span:
-    """The line above a place, without its end."""
+def find_line_above(script: ShellScript, start: int) -> Span:
+    """Return the line above a place, without its line break."""
     end = max(0, script.source.rfind(b"\n", 0, start))
     return Span(script.source.rfind(b"\n", 0, end) + 1, end)
 
 
-def space_behind_backslash(script: ShellScript, line: Span) -> Span | None:
-    """The white space behind the backslash that ends a line; None where there is none."""
-    found = _SPACE.search(script.source[line.start : line.end])
-    return None if found is None else Span(line.start + found.start(1), line.start + found.end(1))
+def find_space_after_backslash(script: ShellScript, line: Span) -> Span | None:
+    """Return the white space after the backslash that ends a line, or None if there is none."""
+    match = _SPACE.search(script.source[line.start : line.end])
+    return None if match is None else Span(line.start + match.start(1), line.start + match.end(1))
 
 
-def comment_behind_backslash(script: ShellScript, line: Span) -> bool:
-    """Whether a comment follows the backslash that was meant to continue a line."""
+def has_comment_after_backslash(script: ShellScript, line: Span) -> bool:
+    """Return whether a comment follows the backslash that was meant to continue a line."""
     return _COMMENTED.search(script.source, line.start, line.end) is not None

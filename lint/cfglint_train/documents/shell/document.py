@@ -1,4 +1,4 @@
-"""Shell scripts as documents: read by `script.py`, rewritten by `write.py`."""
+"""Shell scripts as editable documents: read by `script.py`, rewritten by `write.py`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from cfglint_train.documents.shell.script import ShellScript
 class ShellDocument(ShellScript):
     """A shell script that can be edited."""
 
-    def edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """The edits that make the changes. Raises CannotEdit where one place of the text does not decide a value."""
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
+        """Return the edits that make the changes.
+
+        Raise CannotEdit if a value is not decided by a single place of the text.
+        """
         from cfglint_train.documents.shell.write import ShellWriter
 
         return ShellWriter(self).write(list(changes))

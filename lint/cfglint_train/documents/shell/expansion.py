@@ -1,6 +1,6 @@
-"""What bash makes of a word: quotes removed, variables replaced, numbers computed.
+"""Expansion of a word as bash does it: remove quotes, replace variables, compute numbers.
 
-Expansion is read byte by byte. What cannot be determined without running the script makes a fragment that says `why`.
+Expansion reads byte by byte. Text that cannot be determined without running the script becomes a fragment with `why`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import re
 from collections.abc import Iterable
 
 from cfglint_train.documents.document import Span
-from cfglint_train.documents.shell.words import NAME, Chain, Fragment, through
-from cfglint_train.foundation.credentials import shortened
+from cfglint_train.documents.shell.words import NAME, Chain, Fragment, add_use_site
+from cfglint_train.foundation.credentials import shorten
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.outline import Assignment
 
-# Expansion inside expansion: deeper than this is unknown.
+# Deeper nested expansions are unknown.
 MAX_DEPTH: Final = 12
 
 _PARAMETER: Final = re.compile(rb"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!_-])")
@@ -26,7 +26,7 @@ _ANSI: Final = re.compile(rb"\$'((?:[^'\\]|\\.)*)'", re.S)
 _ANSI_ESCAPES: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"\\": b"\\", b"'": b"'", b'"': b'"', b"?": b"?"}
 _BRACES: Final = re.compile(rb"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _NESTING: Final = re.compile(rb"[\\\"'(){}$]")
-"""The characters that bring into brackets and quotes, or out of them."""
+"""Characters that open or close brackets and quotes."""
 _ARITHMETIC: Final = re.compile(rb"\s*(?:([0-9]+)|\$?\{?([A-Za-z_][A-Za-z0-9_]*)\}?|([-+*/%()]))")
 _LITERAL: Final = {
     "plain": re.compile(rb"[^\\'\"$`]+"),
@@ -36,37 +36,42 @@ _LITERAL: Final = {
 _ESCAPED: Final = {"double": b'$`"\\', "here": b"$`\\"}
 
 
-class Text(Protocol):
-    """What expansion needs from the script of a word."""
+class ExpandableScript(Protocol):
+    """The parts of a script that expansion uses."""
 
     text: bytes
     assignments: dict[str, list[Assignment]]
 
-    def literal(self, start: int, end: int) -> list[Fragment]:
-        """The bytes `start` to `end` of the text, with their places in the file."""
+    def read_literal(self, start: int, end: int) -> list[Fragment]:
+        """Return the bytes `start` to `end` of the text, with their places in the file."""
 
-    def sites(self, start: int, end: int) -> tuple[Span, ...]:
-        """The places in the file of an expansion that is at `start` to `end` of the text."""
+    def find_sites(self, start: int, end: int) -> tuple[Span, ...]:
+        """Return the places in the file of an expansion at `start` to `end` of the text."""
 
-    def variable(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[Fragment, ...] | None:
-        """The value that a variable certainly has at a place; None where it is unknown."""
+    def resolve_variable(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[Fragment, ...] | None:
+        """Return the value that a variable certainly has at a place, or None if it is unknown."""
 
-    def array(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[tuple[Fragment, ...], ...] | None:
-        """The elements that an array certainly has at a place; None where it is unknown."""
+    def resolve_array(
+        self, name: str, at: int, chain: Chain, depth: int = 0
+    ) -> tuple[tuple[Fragment, ...], ...] | None:
+        """Return the elements that an array certainly has at a place, or None if they are unknown."""
 
-    def outside(self, name: str, at: int, chain: Chain) -> bool:
-        """Whether nothing in the script can have given a variable a value at a place, only who starts it."""
+    def is_set_outside(self, name: str, at: int, chain: Chain) -> bool:
+        """Return whether only the caller of the script, and nothing in it, can have set a variable at a place."""
 
-    def unknown(self, start: int, end: int, why: str, split: bool = True) -> Fragment:
-        """A fragment whose text is unknown, and why."""
+    def build_unknown(self, start: int, end: int, why: str, split: bool = True) -> Fragment:
+        """Return a fragment whose text is unknown for the reason `why`."""
 
 
 class Expansion:
-    """One run over the bytes of a word."""
+    """One pass over the bytes of a word."""
 
     __slots__ = ("at", "chain", "depth", "end", "out", "script", "shape", "text")
 
-    def __init__(self, script: Text, end: int, at: int, chain: Chain, depth: int, out: list[Fragment]) -> None:
+    def __init__(
+        self, script: ExpandableScript, end: int, at: int, chain: Chain, depth: int, out: list[Fragment]
+    ) -> None:
+        """Prepare to expand up to `end`; the fragments are appended to `out`."""
         self.script = script
         self.text = script.text
         self.end = end
@@ -74,194 +79,201 @@ class Expansion:
         self.chain = chain
         self.depth = depth
         self.out = out
-        # The unquoted characters, for brace expansion.
+        # Unquoted characters, for brace expansion.
         self.shape: list[bytes] = []
 
     def run(self, start: int, mode: str) -> None:
-        """Expand everything up to the end."""
+        """Expand everything from `start` to the end."""
         index = start
         while index < self.end:
-            index = self._step(index, mode)
+            index = self._expand_next(index, mode)
         if mode == "plain" and _BRACES.search(b"".join(self.shape)):
-            whole = self.text[start : self.end].decode("utf-8", "replace")
-            self.out[:] = [self.script.unknown(start, self.end, whole)]
+            written = self.text[start : self.end].decode("utf-8", "replace")
+            self.out[:] = [self.script.build_unknown(start, self.end, written)]
 
-    def _step(self, index: int, mode: str) -> int:
-        """Expand what begins at `index`; the index behind it."""
+    def _expand_next(self, index: int, mode: str) -> int:
+        """Expand the construct at `index` and return the index after it."""
         text = self.text
         run = _LITERAL[mode].match(text, index, self.end)
         if run is not None:
-            self._literal(index, run.end(), quoted=mode != "plain")
+            self._append_literal(index, run.end(), quoted=mode != "plain")
             return run.end()
         first = text[index : index + 1]
         if first == b"\\":
-            return self._escape(index, mode)
+            return self._expand_escape(index, mode)
         if first == b"'":
             close = text.find(b"'", index + 1, self.end)
             close = self.end if close < 0 else close
-            self._literal(index + 1, close)
+            self._append_literal(index + 1, close)
             return close + 1
         if first == b'"':
-            return self._double(index + 1)
+            return self._expand_double_quotes(index + 1)
         if first == b"`":
             close = index + 1
             while close < self.end and text[close : close + 1] != b"`":
                 close += 2 if text[close : close + 1] == b"\\" else 1
-            return self._unknown(index, min(close + 1, self.end), mode)
-        return self._dollar(index, mode)
+            return self._append_unknown(index, min(close + 1, self.end), mode)
+        return self._expand_dollar(index, mode)
 
-    def _literal(self, start: int, end: int, quoted: bool = True) -> None:
-        self.out += self.script.literal(start, end)
+    def _append_literal(self, start: int, end: int, quoted: bool = True) -> None:
+        self.out += self.script.read_literal(start, end)
         if not quoted:
             self.shape.append(self.text[start:end])
 
-    def _unknown(self, start: int, end: int, mode: str, why: str = "") -> int:
+    def _append_unknown(self, start: int, end: int, mode: str, why: str = "") -> int:
         written = why or self.text[start:end].decode("utf-8", "replace")
-        self.out.append(self.script.unknown(start, end, written, split=mode == "plain"))
+        self.out.append(self.script.build_unknown(start, end, written, split=mode == "plain"))
         return end
 
-    def _escape(self, index: int, mode: str) -> int:
+    def _expand_escape(self, index: int, mode: str) -> int:
         following = self.text[index + 1 : min(index + 2, self.end)]
         if following == b"\n":
             return index + 2
         if mode == "plain" or (following and following in _ESCAPED[mode]):
             if following:
-                self.out.append(Fragment(following, self.script.sites(index, index + 2), exact=False))
+                self.out.append(Fragment(following, self.script.find_sites(index, index + 2), exact=False))
             return index + 2
-        self._literal(index, min(index + 1 + len(following), self.end))
+        self._append_literal(index, min(index + 1 + len(following), self.end))
         return index + 1 + len(following)
 
-    def _double(self, index: int) -> int:
-        """Up to the closing quote; the index behind it."""
+    def _expand_double_quotes(self, index: int) -> int:
+        """Expand up to the closing quote and return the index after it."""
         count, start = len(self.out), index
         while index < self.end and self.text[index : index + 1] != b'"':
-            index = self._step(index, "double")
+            index = self._expand_next(index, "double")
         if len(self.out) == count:
-            self._literal(start, start)
+            self._append_literal(start, start)
         return index + 1
 
-    def _dollar(self, index: int, mode: str) -> int:
+    def _expand_dollar(self, index: int, mode: str) -> int:
         text = self.text
         second = text[index + 1 : min(index + 2, self.end)]
         if second == b"'" and mode == "plain":
-            return self._ansi(index)
+            return self._expand_ansi(index)
         if second == b'"' and mode == "plain":
-            return self._double(index + 2)
+            return self._expand_double_quotes(index + 2)
         if second == b"(":
-            close = closing(text, index + 1, self.end)
+            close = find_closing(text, index + 1, self.end)
             if text[index + 2 : index + 3] == b"(" and text[close - 2 : close] == b"))":
-                assumed: list[str] = []
-                number = self._arithmetic(text[index + 3 : close - 2], assumed)
+                assumptions: list[str] = []
+                number = self._evaluate_arithmetic(text[index + 3 : close - 2], assumptions)
                 if number is not None:
-                    sites = self.script.sites(index, close)
-                    notes = tuple(dict.fromkeys(assumed))
-                    self.out.append(Fragment(b"%d" % number, sites, exact=False, names=("$((",), assumed=notes))
+                    sites = self.script.find_sites(index, close)
+                    notes = tuple(dict.fromkeys(assumptions))
+                    self.out.append(Fragment(b"%d" % number, sites, exact=False, names=("$((",), assumptions=notes))
                     return close
-            return self._unknown(index, close, mode)
+            return self._append_unknown(index, close, mode)
         if second == b"{":
-            close = closing(text, index + 1, self.end)
-            return self._braces(index, close, mode)
+            close = find_closing(text, index + 1, self.end)
+            return self._expand_braces(index, close, mode)
         match = _PARAMETER.match(text, index + 1, self.end)
         if match is None or match.group(1):
-            self._literal(index, index + 1)
+            self._append_literal(index, index + 1)
             return index + 1
-        # Without braces a digit stands alone: $12 is ${1}2.
+        # Without braces, only one digit counts: $12 is ${1}2.
         end = index + 2 if match.group(2)[:1].isdigit() else match.end()
-        return self._variable(text[index + 1 : end], index, end, mode)
+        return self._expand_variable(text[index + 1 : end], index, end, mode)
 
-    def _ansi(self, index: int) -> int:
+    def _expand_ansi(self, index: int) -> int:
         match = _ANSI.match(self.text, index, self.end)
         if match is None:
-            return self._unknown(index, self.end, "plain")
+            return self._append_unknown(index, self.end, "plain")
         body = match.group(1)
-        known = all(escape in _ANSI_ESCAPES for escape in re.findall(rb"\\(.)", body, re.S))
-        if not known:
-            return self._unknown(index, match.end(), "double")
+        is_supported = all(escape in _ANSI_ESCAPES for escape in re.findall(rb"\\(.)", body, re.S))
+        if not is_supported:
+            return self._append_unknown(index, match.end(), "double")
         text = re.sub(rb"\\(.)", lambda escape: _ANSI_ESCAPES[escape.group(1)], body, flags=re.S)
-        self.out.append(Fragment(text, self.script.sites(index, match.end()), exact=False))
+        self.out.append(Fragment(text, self.script.find_sites(index, match.end()), exact=False))
         return match.end()
 
-    def _variable(self, name: bytes, start: int, end: int, mode: str) -> int:
-        value = self._value(name)
+    def _expand_variable(self, name: bytes, start: int, end: int, mode: str) -> int:
+        value = self._resolve_value(name)
         if value is None:
-            return self._unknown(start, end, mode)
-        sites = self.script.sites(start, end)
-        self._put(value, sites, name.decode(), mode)
+            return self._append_unknown(start, end, mode)
+        sites = self.script.find_sites(start, end)
+        self._append_value(value, sites, name.decode(), mode)
         return end
 
-    def _value(self, name: bytes) -> tuple[Fragment, ...] | None:
+    def _resolve_value(self, name: bytes) -> tuple[Fragment, ...] | None:
         if NAME.fullmatch(name) is None:
             return None
-        return self.script.variable(name.decode(), self.at, self.chain, self.depth + 1)
+        return self.script.resolve_variable(name.decode(), self.at, self.chain, self.depth + 1)
 
-    def _put(self, value: Iterable[Fragment], sites: tuple[Span, ...], name: str, mode: str) -> None:
-        self.out += [through(fragment, sites, name, split=mode == "plain") for fragment in value]
+    def _append_value(self, value: Iterable[Fragment], sites: tuple[Span, ...], name: str, mode: str) -> None:
+        self.out += [add_use_site(fragment, sites, name, split=mode == "plain") for fragment in value]
 
-    def _braces(self, start: int, end: int, mode: str) -> int:
-        """`${NAME}`, `${NAME:-word}` and their like."""
+    def _expand_braces(self, start: int, end: int, mode: str) -> int:
+        """Expand `${NAME}`, `${NAME:-word}` and similar, and return the index after them."""
         array = _ARRAY.fullmatch(self.text, start, end)
         if array is not None:
-            return self._elements(array.group(1).decode(), start, end, mode, one_word=array.group(2) == b"*")
+            return self._expand_elements(array.group(1).decode(), start, end, mode, one_word=array.group(2) == b"*")
         match = _PARAMETER.match(self.text, start + 2, end - 1)
         if match is None or match.group(1) or self.text[end - 1 : end] != b"}":
-            return self._unknown(start, end, mode)
-        name, rest = match.group(2), match.end()
-        if rest == end - 1:
-            return self._variable(name, start, end, mode)
-        operator = _OPERATOR.match(self.text, rest, end - 1)
+            return self._append_unknown(start, end, mode)
+        name, name_end = match.group(2), match.end()
+        if name_end == end - 1:
+            return self._expand_variable(name, start, end, mode)
+        operator = _OPERATOR.match(self.text, name_end, end - 1)
         if operator is None or self.depth >= MAX_DEPTH:
-            return self._unknown(start, end, mode)
+            return self._append_unknown(start, end, mode)
         colon, kind = operator.groups()
-        value = self._value(name)
-        if value is None and kind in b"-=" and self.script.outside(name.decode(), self.at, self.chain):
-            return self._default(name.decode(), start, operator.end(), end, mode)
-        if value is None or not all(fragment.told for fragment in value):
-            return self._unknown(start, end, mode)
-        given = bool(colon == b"" or any(fragment.text for fragment in value))
-        sites = self.script.sites(start, end)
-        assumed = tuple(note for fragment in value for note in fragment.assumed)
-        if (kind != b"+") is given:
-            self._put(value, sites, name.decode(), mode)
+        value = self._resolve_value(name)
+        if value is None and kind in b"-=" and self.script.is_set_outside(name.decode(), self.at, self.chain):
+            return self._expand_default(name.decode(), start, operator.end(), end, mode)
+        if value is None or not all(fragment.is_known for fragment in value):
+            return self._append_unknown(start, end, mode)
+        is_set = bool(colon == b"" or any(fragment.text for fragment in value))
+        sites = self.script.find_sites(start, end)
+        assumptions = tuple(note for fragment in value for note in fragment.assumptions)
+        if (kind != b"+") is is_set:
+            self._append_value(value, sites, name.decode(), mode)
         elif kind in b"-=+":
-            self._put(self._inside(operator.end(), end - 1, assumed), sites, name.decode(), mode)
+            self._append_value(self._expand_operand(operator.end(), end - 1, assumptions), sites, name.decode(), mode)
         else:
-            return self._unknown(start, end, mode)
+            return self._append_unknown(start, end, mode)
         return end
 
-    def _elements(self, name: str, start: int, end: int, mode: str, one_word: bool) -> int:
-        """`${NAME[@]}` inside a longer word: each element is a word of its own, unless `${NAME[*]}` joins them."""
-        elements = self.script.array(name, self.at, self.chain, self.depth + 1)
+    def _expand_elements(self, name: str, start: int, end: int, mode: str, one_word: bool) -> int:
+        """Expand `${NAME[@]}` in a longer word: each element becomes a word, unless `${NAME[*]}` joins them."""
+        elements = self.script.resolve_array(name, self.at, self.chain, self.depth + 1)
         if elements is None or "IFS" in self.script.assignments:
-            return self._unknown(start, end, mode)
-        sites = self.script.sites(start, end)
+            return self._append_unknown(start, end, mode)
+        sites = self.script.find_sites(start, end)
         for number, element in enumerate(elements):
             if number:
                 blank = Fragment(b" ", sites, exact=False, split=mode == "plain" or not one_word, names=(name,))
                 self.out.append(blank)
-            self._put(element, sites, name, mode)
+            self._append_value(element, sites, name, mode)
         return end
 
-    def _default(self, name: str, start: int, word: int, end: int, mode: str) -> int:
-        """`${NAME:-word}` of a variable that only the environment, or an argument of the script, sets."""
-        inner = self._inside(word, end - 1, ())
+    def _expand_default(self, name: str, start: int, word: int, end: int, mode: str) -> int:
+        """Expand `${NAME:-word}` of a variable that only the environment or an argument of the script can set."""
+        inner = self._expand_operand(word, end - 1, ())
         text = b"".join(fragment.text for fragment in inner).decode("utf-8", "replace")
-        if not text or not all(fragment.told for fragment in inner):
-            return self._unknown(start, end, mode)
-        given = "it is given as an argument" if name.isdigit() else "the environment sets it"
-        note = f"`${name}` is {shortened(text, 60)} unless {given}"
-        sites = self.script.sites(start, end)
-        assumed = [fragment._replace(assumed=(note, *fragment.assumed)) for fragment in inner]
-        self._put(assumed, sites, name, mode)
+        if not text or not all(fragment.is_known for fragment in inner):
+            return self._append_unknown(start, end, mode)
+        condition = "it is passed as an argument" if name.isdigit() else "the environment sets it"
+        note = f"`${name}` is {shorten(text, 60)} unless {condition}"
+        sites = self.script.find_sites(start, end)
+        fragments = [fragment._replace(assumptions=(note, *fragment.assumptions)) for fragment in inner]
+        self._append_value(fragments, sites, name, mode)
         return end
 
-    def _inside(self, start: int, end: int, assumed: tuple[str, ...]) -> list[Fragment]:
-        """The word behind the operator of `${NAME:-word}`."""
+    def _expand_operand(self, start: int, end: int, assumptions: tuple[str, ...]) -> list[Fragment]:
+        """Expand the word after the operator of `${NAME:-word}`."""
         inner: list[Fragment] = []
         Expansion(self.script, end, self.at, self.chain, self.depth + 1, inner).run(start, "plain")
-        return [fragment._replace(assumed=(*assumed, *fragment.assumed)) for fragment in inner] if assumed else inner
+        return (
+            [fragment._replace(assumptions=(*assumptions, *fragment.assumptions)) for fragment in inner]
+            if assumptions
+            else inner
+        )
 
-    def _arithmetic(self, text: bytes, assumed: list[str]) -> int | None:
-        """The value of `+ - * / %` over integers and known variables; `assumed` takes what these rest on."""
+    def _evaluate_arithmetic(self, text: bytes, assumptions: list[str]) -> int | None:
+        """Evaluate `+ - * / %` over integers and known variables, or return None.
+
+        Notes on the defaults that the variables rely on are appended to `assumptions`.
+        """
         tokens: list[str] = []
         at = 0
         text = text.strip()
@@ -271,98 +283,98 @@ class Expansion:
                 return None
             number, name, sign = match.groups()
             if name is not None:
-                value = self._value(name)
+                value = self._resolve_value(name)
                 joined = b"".join(fragment.text for fragment in value or ()).strip()
                 if (
                     value is None
-                    or any(fragment.why or fragment.optional for fragment in value)
+                    or any(fragment.why or fragment.condition for fragment in value)
                     or not joined.isdigit()
                 ):
                     return None
-                assumed += [note for fragment in value for note in fragment.assumed]
+                assumptions += [note for fragment in value for note in fragment.assumptions]
                 number = joined
             token = number or sign
-            # A leading zero means octal to bash.
+            # Bash reads a leading zero as octal.
             if token.isdigit() and (len(token) > 18 or (len(token) > 1 and token.startswith(b"0"))):
                 return None
             tokens.append(token.decode())
             at = match.end()
-        return _calculate(tokens)
+        return _evaluate_tokens(tokens)
 
 
-def _calculate(tokens: list[str]) -> int | None:
-    """Precedence climbing over the tokens; None where they are no expression."""
+def _evaluate_tokens(tokens: list[str]) -> int | None:
+    """Evaluate tokens by precedence climbing, or return None if they are no expression."""
     position = 0
 
-    def primary(depth: int) -> int:
+    def parse_primary(depth: int) -> int:
         nonlocal position
         token = tokens[position]
         position += 1
         if token == "(":
             if depth > MAX_DEPTH:
                 raise ValueError
-            value = total(depth + 1)
+            value = parse_sum(depth + 1)
             if tokens[position] != ")":
                 raise ValueError
             position += 1
             return value
         return int(token)
 
-    def product(depth: int) -> int:
+    def parse_product(depth: int) -> int:
         nonlocal position
-        value = primary(depth)
+        value = parse_primary(depth)
         while position < len(tokens) and tokens[position] in "*/%":
             sign = tokens[position]
             position += 1
-            right = primary(depth)
+            right = parse_primary(depth)
             if sign == "*":
                 value *= right
             else:
-                # Bash rounds towards zero.
+                # Bash rounds toward zero.
                 quotient = abs(value) // abs(right) * (1 if (value < 0) is (right < 0) else -1)
                 value = quotient if sign == "/" else value - quotient * right
         return value
 
-    def total(depth: int) -> int:
+    def parse_sum(depth: int) -> int:
         nonlocal position
-        value = product(depth)
+        value = parse_product(depth)
         while position < len(tokens) and tokens[position] in "+-":
             sign = tokens[position]
             position += 1
-            right = product(depth)
+            right = parse_product(depth)
             value = value + right if sign == "+" else value - right
         return value
 
     try:
-        value = total(0)
+        value = parse_sum(0)
     except (ValueError, IndexError, ZeroDivisionError):
         return None
     return value if position == len(tokens) and abs(value) < 2**63 else None
 
 
-def closing(text: bytes, opening: int, end: int) -> int:
-    """The index behind the bracket that closes the one at `opening`, quotes respected; `end` where none does."""
+def find_closing(text: bytes, opening: int, end: int) -> int:
+    """Return the index after the bracket that closes the one at `opening`, respecting quotes; `end` if none does."""
     pairs = {b"(": b")", b"{": b"}"}
-    waiting = [pairs[text[opening : opening + 1]]]
+    expected = [pairs[text[opening : opening + 1]]]
     index = opening + 1
     while (sign := _NESTING.search(text, index, end)) is not None:
         index, character = sign.start(), sign.group()
         if character == b"\\":
             index += 1
-        elif character == waiting[-1]:
-            waiting.pop()
-            if not waiting:
+        elif character == expected[-1]:
+            expected.pop()
+            if not expected:
                 return index + 1
-        elif waiting[-1] == b'"':
+        elif expected[-1] == b'"':
             if character == b"$" and text[index + 1 : index + 2] in pairs:
                 index += 1
-                waiting.append(pairs[text[index : index + 1]])
+                expected.append(pairs[text[index : index + 1]])
         elif character == b"'":
             close = text.find(b"'", index + 1, end)
             index = end if close < 0 else close
         elif character == b'"':
-            waiting.append(b'"')
+            expected.append(b'"')
         elif character in pairs:
-            waiting.append(pairs[character])
+            expected.append(pairs[character])
         index += 1
     return end

@@ -1,4 +1,4 @@
-"""What a shell script does with a configuration by yq, jq, sed and perl, before the framework sees it."""
+"""Edits of a configuration by yq, jq, sed or perl in a shell script, before the framework reads it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.typed import Final
 
-Means = Callable[[list[str]], bool]
+ConfigMatcher = Callable[[list[str]], bool]
 
 _STEP: Final = r"[A-Za-z_][\w.-]*"
 _YQ: Final = re.compile(rf"\.({_STEP})\s*(?:[|+*]?=)(?!=)")
@@ -22,20 +22,20 @@ _SED_LINE: Final = re.compile(rf"(?:/{_START}([A-Za-z_]\w*)[^/]*/d|^/{_START}([A
 _SED_MARK: Final = re.compile(r"\bs([/|#,@])((?:(?!\1).)+)\1")
 _MARK: Final = re.compile(r"[\w@%{}<>()./\[\]-]*[A-Za-z][\w@%{}<>()./\[\]-]*")
 _CLASS: Final = re.compile(r"(?<!\\)\[")
-"""What opens a class of characters in an expression, and is no text."""
+"""Start of a character class in an expression, which is not literal text."""
 
 
-class Key(str):
-    """A key whose lines a script replaces or takes out, wherever in the file it is."""
+class EditedKey(str):
+    """A key whose lines a script replaces or removes, wherever it occurs in the file."""
 
 
-def edits(path: str, source: bytes, means: Means) -> Iterator[Route | Key | str]:
-    """The settings and keys that a script changes, and the texts that it replaces wherever they are.
+def find_edits(path: str, source: bytes, names_config: ConfigMatcher) -> Iterator[Route | EditedKey | str]:
+    """Yield the settings and keys that a script changes, and the texts that it replaces anywhere in the file.
 
-    `means`: whether one of some paths is that of the configuration.
+    `names_config` decides whether some paths include the path of the configuration.
     """
     if not any(tool.encode() in source for tool in _TOOLS):
-        return  # every configuration that a script names asks for its edits
+        return  # runs for every configuration that a script names
     try:
         document = ShellDocument(path, source)
     except DocumentError:
@@ -43,17 +43,19 @@ def edits(path: str, source: bytes, means: Means) -> Iterator[Route | Key | str]
     commands: dict[tuple[int, int], list[Invocation]] = {}
     for invocation in document.invocations:
         if invocation.program in _TOOLS:
-            commands.setdefault(_lines(invocation, source), []).append(invocation)
+            commands.setdefault(_find_lines(invocation, source), []).append(invocation)
     for (first, last), piped in commands.items():
         words = [[word.text for word in invocation.words] for invocation in piped]
-        if means([*(word for own in words for word in own), *_written(source[first:last])]):
-            for invocation, own in zip(piped, words):
-                for word in own:
+        if names_config(
+            [*(word for program_words in words for word in program_words), *_split_words(source[first:last])]
+        ):
+            for invocation, program_words in zip(piped, words):
+                for word in program_words:
                     yield from _TOOLS[invocation.program](word)
 
 
-def _lines(invocation: Invocation, source: bytes) -> tuple[int, int]:
-    """Start and end of the lines around a program, with those that a backslash joins to them."""
+def _find_lines(invocation: Invocation, source: bytes) -> tuple[int, int]:
+    """Return start and end of the lines around a program, including lines joined by backslashes."""
     words = (*invocation.head, *invocation.words)
     start, end = words[0].span.start, max(word.span.end for word in words)
     first = source.rfind(b"\n", 0, start) + 1
@@ -65,13 +67,13 @@ def _lines(invocation: Invocation, source: bytes) -> tuple[int, int]:
     return first, len(source) if last < 0 else last
 
 
-def _written(lines: bytes) -> list[str]:
-    """The words of some lines: what the input of a program is redirected from, or piped to it."""
+def _split_words(lines: bytes) -> list[str]:
+    """Return the words of some lines, among them the files that a program reads by redirection or pipe."""
     text = re.sub(r"(?:^|\s)#.*", "", lines.decode("utf-8", "replace"))
     return re.findall(r"[^\s\"'=<>|;&()]+", text)
 
 
-def _yq(program: str) -> Iterator[Route | Key | str]:
+def _parse_yq(program: str) -> Iterator[Route | EditedKey | str]:
     program = re.sub(r"\.{2,}", ".", _QUOTED.sub(lambda match: f".{match[1] or match[2]}", program))
     for match in _YQ.finditer(program):
         yield tuple(match[1].split("."))
@@ -80,19 +82,19 @@ def _yq(program: str) -> Iterator[Route | Key | str]:
             yield tuple(name.split("."))
 
 
-def _sed(program: str) -> Iterator[Route | Key | str]:
+def _parse_sed(program: str) -> Iterator[Route | EditedKey | str]:
     for pattern in (_SED, _SED_LINE):
         for match in pattern.finditer(program):
-            yield Key(match[match.lastindex or 1])
+            yield EditedKey(match[match.lastindex or 1])
     for match in _SED_MARK.finditer(program):
         mark = match[2].replace("\\", "").removeprefix("^")
         if _MARK.fullmatch(mark) and not _CLASS.search(match[2]):
             yield mark
 
 
-_TOOLS: Final[dict[str, Callable[[str], Iterator[Route | Key | str]]]] = {
-    "yq": _yq,
-    "jq": _yq,
-    "sed": _sed,
-    "perl": _sed,
+_TOOLS: Final[dict[str, Callable[[str], Iterator[Route | EditedKey | str]]]] = {
+    "yq": _parse_yq,
+    "jq": _parse_yq,
+    "sed": _parse_sed,
+    "perl": _parse_sed,
 }

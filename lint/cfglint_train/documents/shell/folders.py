@@ -1,11 +1,11 @@
-"""Where a command of a script runs: the folder that the script changes to before it."""
+"""Working folders: find the folder that a script changes to before a command."""
 
 from __future__ import annotations
 
 import os
 
 from cfglint_train.documents.shell.script import Invocation, ShellScript
-from cfglint_train.documents.shell.sourced import path_of
+from cfglint_train.documents.shell.sourced import resolve_path_word
 from cfglint_train.documents.shell.words import Chain
 from cfglint_train.foundation.typed import Final
 
@@ -13,47 +13,51 @@ _CHANGES: Final = ("cd", "pushd")
 _BACK: Final = ("popd",)
 
 
-def folder_of(document: ShellScript, invocation: Invocation) -> str:
-    """The folder of an invocation: absolute, or from where the script is started, which may be unknown as well ("").
+def resolve_working_folder(document: ShellScript, invocation: Invocation) -> str:
+    """Return the working folder of an invocation: absolute, or relative to the folder where the script is started.
 
-    A folder that depends on a condition counts only for what depends on it, too.
+    Return "" if that folder is unknown or unchanged. A change of folder under a condition only counts for commands
+    under the same condition.
     """
-    around = _around(invocation)
+    chains = _collect_chains(invocation)
     folder = ""
-    for one in document.invocations[: invocation.number]:
-        if one.program not in (*_CHANGES, *_BACK) or one.scope is None:
+    for previous in document.invocations[: invocation.number]:
+        if previous.program not in (*_CHANGES, *_BACK) or previous.scope is None:
             continue
-        chain = around.get(id(one.scope.script))
-        if chain is None or not _is_taken(one.scope.chain, chain):
+        chain = chains.get(id(previous.scope.script))
+        if chain is None or not _has_run(previous.scope.chain, chain):
             continue
-        words = [word for word in one.words if word.text != "--"]
-        to = _named(document, one) if one.program in _CHANGES and len(words) == 1 else None
-        folder = "" if to is None else os.path.normpath(os.path.join(folder, to))
+        words = [word for word in previous.words if word.text != "--"]
+        target = _resolve_target(document, previous) if previous.program in _CHANGES and len(words) == 1 else None
+        folder = "" if target is None else os.path.normpath(os.path.join(folder, target))
     return folder
 
 
-def _around(invocation: Invocation) -> dict[int, Chain]:
-    """The script of an invocation and those around it, by identity, each with the chain of steps that leads to it."""
-    found: dict[int, Chain] = {}
+def _collect_chains(invocation: Invocation) -> dict[int, Chain]:
+    """Return the scripts around an invocation, by identity, each with the chain of steps that leads to it."""
+    chains: dict[int, Chain] = {}
     if invocation.scope is not None:
         script, chain = invocation.scope.script, invocation.scope.chain
-        found[id(script)] = chain
+        chains[id(script)] = chain
         while script.parent is not None:
             script, _, chain = script.parent
-            found[id(script)] = chain
-    return found
+            chains[id(script)] = chain
+    return chains
 
 
-def _is_taken(chain: Chain, there: Chain) -> bool:
-    """Whether a command has been run before one with another chain. What precedes `&&` is taken to succeed."""
+def _has_run(chain: Chain, other: Chain) -> bool:
+    """Return whether a command has run before another with the chain `other`.
+
+    Operands of `&&` are assumed to succeed.
+    """
     steps = [step for step in chain if step[0] != "and"]
-    return steps == [step for step in there if step[0] != "and"][: len(steps)]
+    return steps == [step for step in other if step[0] != "and"][: len(steps)]
 
 
-def _named(document: ShellScript, change: Invocation) -> str | None:
-    """The folder that a command changes to; None where that cannot be determined."""
+def _resolve_target(document: ShellScript, change: Invocation) -> str | None:
+    """Return the folder that a command changes to, or None if it cannot be determined."""
     word = change.words[-1]
-    if word.known:
+    if word.is_known:
         return word.text if word.text not in ("", "-") and not word.text.startswith(("~", "+")) else None
-    path = path_of(word.fragments)
+    path = resolve_path_word(word.fragments)
     return None if path is None else os.path.join(os.path.dirname(os.path.abspath(document.path)), path)

@@ -1,4 +1,4 @@
-"""Which functions of a script are called."""
+"""Functions of a script that are never called."""
 
 from __future__ import annotations
 
@@ -12,80 +12,84 @@ if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
 _NAME: Final = re.compile(rb"[^\s\"'`;|&()<>{}$=,]+")
-# A command whose name is put together, or handed to the script: any function may be meant.
-_ANY: Final = re.compile(rb"\$\{?[0-9@*!]|[A-Za-z0-9_-]\$|\$\{\w+\}[A-Za-z0-9_-]|`|\$\(")
+# A command whose name is composed, or passed to the script: any function may be meant.
+_COMPOSED_NAME: Final = re.compile(rb"\$\{?[0-9@*!]|[A-Za-z0-9_-]\$|\$\{\w+\}[A-Za-z0-9_-]|`|\$\(")
 _VARIABLE: Final = re.compile(rb"\$\{?(\w+)")
 
-# What a file does that only prepares the script that sources it.
-_PREPARES: Final = frozenset(
+# Commands of a file that only prepares the script that sources it.
+_PREPARATIONS: Final = frozenset(
     b"set shopt export declare typeset readonly local source . cd echo printf trap ulimit umask module alias unset "
     b"return : [ true test ml".split()
 )
 
 
-def uncalled(outline: Outline) -> frozenset[Step]:
-    """The functions that nothing in a script calls, as steps of a chain.
+def find_uncalled(outline: Outline) -> frozenset[Step]:
+    """Return the functions that nothing in a script calls, as steps of a chain.
 
-    A name that occurs outside of comments, in code that runs, counts as a call. A file that does nothing but define
-    functions is there for others, who may call them all.
+    A name that occurs in code that runs, outside comments, counts as a call. If a file only defines functions, other
+    scripts may call all of them.
     """
     names: dict[bytes, list[SyntaxNode]] = {}
     for name, node, _ in outline.functions:
         names.setdefault(name.encode(), []).append(node)
-    if not names or not _acts(outline):
+    if not names or not _has_actions(outline):
         return frozenset()
     functions = [node for nodes in names.values() for node in nodes]
-    waiting = [outline.root]
+    pending = [outline.root]
     called: set[int] = set()
-    while waiting:
-        text = _own_text(outline, waiting.pop(), functions)
+    while pending:
+        text = _extract_text(outline, pending.pop(), functions)
         for name in set(_NAME.findall(text)) & names.keys():
             for node in names.pop(name):
                 called.add(node.id)
-                waiting.append(node)
-    dead = [node for node in functions if node.id not in called]
-    if any(_is_open(outline, node) for node, chain, _ in outline.simple if not _inside(chain, dead)):
+                pending.append(node)
+    uncalled_nodes = [node for node in functions if node.id not in called]
+    if any(
+        _can_name_any_function(outline, node)
+        for node, chain, _ in outline.simple_commands
+        if not _is_inside(chain, uncalled_nodes)
+    ):
         return frozenset()
-    return frozenset(("function", node.id) for node in dead)
+    return frozenset(("function", node.id) for node in uncalled_nodes)
 
 
-def _acts(outline: Outline) -> bool:
-    """Whether a command outside of all functions does more than prepare."""
-    for node, chain, _ in outline.simple:
+def _has_actions(outline: Outline) -> bool:
+    """Return whether a command outside all functions does more than prepare."""
+    for node, chain, _ in outline.simple_commands:
         name = node.child_by_field_name("name")
         outside = not any(kind == "function" for kind, _ in chain)
-        if name is not None and outside and outline.text[name.start_byte : name.end_byte] not in _PREPARES:
+        if name is not None and outside and outline.text[name.start_byte : name.end_byte] not in _PREPARATIONS:
             return True
     return False
 
 
-def _own_text(outline: Outline, node: SyntaxNode, functions: list[SyntaxNode]) -> bytes:
-    """The text of a node without comments, the functions that are defined in it, and what follows an `exit`."""
+def _extract_text(outline: Outline, node: SyntaxNode, functions: list[SyntaxNode]) -> bytes:
+    """Return the text of a node without comments, nested functions, and code after an `exit`."""
     until = outline.ends.get((), node.end_byte) if node.id == outline.root.id else node.end_byte
     text = bytearray(outline.text[node.start_byte : until])
-    for inner in (*outline.comments, *(one for one in functions if one.id != node.id)):
+    for inner in (*outline.comments, *(function for function in functions if function.id != node.id)):
         if node.start_byte <= inner.start_byte and inner.end_byte <= until:
             start, end = inner.start_byte - node.start_byte, inner.end_byte - node.start_byte
             text[start:end] = b" " * (end - start)
     return bytes(text)
 
 
-def _is_open(outline: Outline, node: SyntaxNode) -> bool:
-    """Whether the name of a command may be that of any function."""
+def _can_name_any_function(outline: Outline, node: SyntaxNode) -> bool:
+    """Return whether the name of a command may be that of any function."""
     name = node.child_by_field_name("name")
     text = b"" if name is None else outline.text[name.start_byte : name.end_byte]
     if b"/" in text or not (b"$" in text or b"`" in text):
         return False
-    made = [text]
+    texts = [text]
     for variable in _VARIABLE.findall(text):
-        for one in outline.assignments.get(variable.decode(), ()):
-            if one.kind in ("array", "opaque"):
-                made.append(b"$@" if one.kind == "opaque" else b"")
-            elif one.node is not None:
-                made.append(outline.text[one.node.start_byte : one.node.end_byte].split()[0:1][0])
-    return any(_ANY.search(one) for one in made)
+        for assignment in outline.assignments.get(variable.decode(), ()):
+            if assignment.kind in ("array", "opaque"):
+                texts.append(b"$@" if assignment.kind == "opaque" else b"")
+            elif assignment.node is not None:
+                texts.append(outline.text[assignment.node.start_byte : assignment.node.end_byte].split()[0:1][0])
+    return any(_COMPOSED_NAME.search(assignment) for assignment in texts)
 
 
-def _inside(chain: tuple[Step, ...], functions: list[SyntaxNode]) -> bool:
-    dead = {("function", node.id) for node in functions}
-    return any(step in dead for step in chain)
+def _is_inside(chain: tuple[Step, ...], functions: list[SyntaxNode]) -> bool:
+    function_steps = {("function", node.id) for node in functions}
+    return any(step in function_steps for step in chain)

@@ -1,4 +1,4 @@
-"""The syntax tree of a shell script, by tree-sitter's grammar of Bash."""
+"""Syntax trees of shell scripts, parsed with tree-sitter's Bash grammar."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
-# The grammar's error recovery is quadratic in a few shapes that no script has (thousands of unclosed brackets).
+# Error recovery is quadratic for a few shapes that no real script has (thousands of unclosed brackets).
 _SECONDS: Final = 2.0
 _SECONDS_PER_BYTE: Final = 1e-5
 
-# The one defect of the grammar: a backslash before an empty line (or the end) makes an empty ERROR node.
+# The only defect of the grammar: a backslash before an empty line (or the end) makes an empty ERROR node.
 _DANGLING: Final = re.compile(rb"\\(\r?\n)(?=[ \t]*(?:\r?\n|\Z))|\\(?=\Z)")
-# A mark that people write to be replaced. Bash takes it for redirections, and the second swallows the next command.
-# In quotation marks it is a text.
-_MARK: Final = re.compile(
+# A placeholder for the user to replace. Bash reads it as redirections, and the second one swallows the next command.
+# Inside quotes it is plain text.
+_PLACEHOLDER: Final = re.compile(
     rb"\"[^\"\n]*\"|'[^'\n]*'"
     rb"|(=|[ \t]--?\w[\w.-]*[ \t]+)<([A-Za-z][^<>\n\"'`$|&;()]{0,80})(?<![ \t])>(?=[ \t\r\n]|\Z)"
 )
-_MARKS: Final = re.compile(rb"[= \t]<[A-Za-z]")
+_PLACEHOLDER_CLUE: Final = re.compile(rb"[= \t]<[A-Za-z]")
 _NO_NAME: Final = re.compile(rb"\W")
-# A comment between continued lines: bash runs no command and has no word. The grammar ends the command there.
+# A comment between continued lines. Bash runs no command for it and sees no word; the grammar ends the command there.
 _INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
 _COMMENT: Final = re.compile(rb"`[ \t]*#")
 _LOST: Final = re.compile(rb"(?<=[ \t])(\\[ \t])[ \t]*(?:#.*)?$", re.M)
@@ -36,8 +36,8 @@ _CRLF: Final = re.compile(rb"(\\?)\r\n")
 _GRAMMAR: Final[list[Any]] = []
 
 
-def _language() -> Any:
-    """The grammar, made once: that costs as much as parsing a script."""
+def _load_language() -> Any:
+    """Return the grammar, loaded once because that costs as much as parsing a script."""
     if not _GRAMMAR:
         import tree_sitter_bash
         from tree_sitter import Language
@@ -48,50 +48,56 @@ def _language() -> Any:
 
 @lru_cache(maxsize=4)
 def parse(text: bytes) -> SyntaxNode:
-    """The syntax tree of a text; many scripts source the same one. Raises DocumentError where it takes for ever."""
+    """Return the syntax tree of a text; raise DocumentError if parsing takes too long or the text has a zero byte.
+
+    Cached because many scripts source the same file.
+    """
     from tree_sitter import Parser
 
-    # Error recovery is also quadratic in these bytes, and no script has them.
+    # Error recovery is also quadratic in zero bytes, and no script has them.
     nul = text.find(b"\0")
     if nul >= 0:
         line = text.count(b"\n", 0, nul) + 1
         raise DocumentError("not a shell script: byte 0x00", Position(line, nul - text.rfind(b"\n", 0, nul)))
     limit = time.monotonic() + _SECONDS + _SECONDS_PER_BYTE * len(text)
     try:
-        tree = Parser(_language()).parse(
+        tree = Parser(_load_language()).parse(
             lambda offset, _: text[offset : offset + 65536],
             progress_callback=lambda _, __: time.monotonic() > limit,
         )
     except ValueError:
-        raise DocumentError("the text is too tangled to be read (thousands of open brackets?)") from None
+        raise DocumentError("the text is too deeply nested (thousands of open brackets?)") from None
     return tree.root_node
 
 
 _CLOSING: Final = frozenset((b"do", b"done", b"then", b"elif", b"else", b"fi", b"esac"))
-"""Words that bash refuses as the name of a command, where the grammar takes them."""
+"""Words that bash rejects as a command name although the grammar accepts them."""
 
 
 def count_errors(source: bytes) -> int:
-    """Return the number of places of a script that bash would not parse. Raises DocumentError as `parse` does."""
-    found, waiting = 0, [parse(readable(source))]
-    while waiting:
-        node = waiting.pop()
+    """Return the number of places of a script that bash would not parse.
+
+    Raise DocumentError as `parse` does.
+    """
+    errors, pending = 0, [parse(normalize_source(source))]
+    while pending:
+        node = pending.pop()
         if node.type == "command_name":
-            found += node.text in _CLOSING
+            errors += node.text in _CLOSING
         else:
-            found += node.type == "ERROR" or node.is_missing
-            waiting += node.children
-    return found
+            errors += node.type == "ERROR" or node.is_missing
+            pending += node.children
+    return errors
 
 
-def readable(source: bytes) -> bytes:
-    """The text as it is parsed, byte for byte as long as the source."""
+def normalize_source(source: bytes) -> bytes:
+    """Return the text in the form that is parsed, with the same number of bytes as the source."""
     if source.startswith(b"\xef\xbb\xbf"):
         source = b"   " + source[3:]
     if b"\r\n" in source:
         source = _CRLF.sub(lambda match: b" " + match.group(1) + b"\n", source)
-    if _MARKS.search(source) is not None:
-        source = _MARK.sub(_unset, source)
+    if _PLACEHOLDER_CLUE.search(source) is not None:
+        source = _PLACEHOLDER.sub(_replace_placeholder, source)
     if _COMMENT.search(source) is not None:
         source = _INLINE.sub(
             lambda match: match.group() if match.group(1) is None else b" " * len(match.group()), source
@@ -99,20 +105,21 @@ def readable(source: bytes) -> bytes:
     return _DANGLING.sub(lambda match: b" " + (match.group(1) or b""), source)
 
 
-def lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
-    """Blanks behind a backslash at the end of a line, or before a comment there, between two words: words of bash that
-    the grammar leaves out.
+def find_lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
+    """Yield blanks that follow a backslash at the end of a line, or before a comment there, between two words.
+
+    Bash reads them as words, but the grammar omits them.
     """
     line_end = text.find(b"\n", end)
     stop = len(text) if line_end < 0 else line_end
     if text.find(b"\\", start, stop) < 0:
         return  # a line may have very many words
-    for found in _LOST.finditer(text, start, stop):
-        if len(text[start : found.start()].rstrip(b" \t")) < end - start:
-            yield Span(*found.span(1))
+    for match in _LOST.finditer(text, start, stop):
+        if len(text[start : match.start()].rstrip(b" \t")) < end - start:
+            yield Span(*match.span(1))
 
 
-def _unset(found: re.Match[bytes]) -> bytes:
-    """A mark as a variable that nothing sets; a text as it is."""
-    before, words = found.groups()
-    return found.group() if words is None else before + b"$" + _NO_NAME.sub(b"_", words) + b"_"
+def _replace_placeholder(match: re.Match[bytes]) -> bytes:
+    """Replace a placeholder by a variable that nothing sets; leave quoted text unchanged."""
+    prefix, name = match.groups()
+    return match.group() if name is None else prefix + b"$" + _NO_NAME.sub(b"_", name) + b"_"

@@ -1,8 +1,7 @@
-"""Options of a program that are the keys of its configuration file: `--cutoff_len 2048` is `cutoff_len: 2048`.
+"""Program options that are keys of a configuration file: `--cutoff_len 2048` is `cutoff_len: 2048`.
 
-A framework that takes the same settings from a file and from its command line says how its parser names and types them
-(`Options`). Everything else, lenses and rules included, then sees a mapping, and changes of its keys are
-written as options.
+A framework that accepts the same settings from a file and from its command line describes how its parser names and
+types them (`OptionParser`). Lenses and rules then see a mapping, and changes of its keys are written as options.
 """
 
 from __future__ import annotations
@@ -30,52 +29,55 @@ from cfglint_train.foundation.typed import Any, Final
 _LONG: Final = "--"
 
 
-class Options(Frozen):
-    """How a program reads its options."""
+class OptionParser(Frozen):
+    """The way a program reads its options."""
 
-    key: Callable[[str], str]
-    """The key that an option (without its dashes) gives."""
-    typed: Callable[[str, str], Any]
-    """The value that a word makes for a key."""
-    negated: Callable[[str], str | None]
-    """The switch that an option without a value turns off; None for other options."""
+    read_key: Callable[[str], str]
+    """Function that returns the key of an option (without its dashes)."""
+    parse_value: Callable[[str, str], Any]
+    """Function that returns the value that a word stands for, given the key."""
+    find_negated: Callable[[str], str | None]
+    """Function that returns the switch that an option without a value turns off, or None for other options."""
 
-    def mapping(self, invocation: Invocation) -> Mapping:
-        """The options of an invocation as a mapping of keys."""
-        return Mapping(invocation.span, [self._entry(one) for one in invocation.entries], False)
+    def build_mapping(self, invocation: Invocation) -> Mapping:
+        """Return the options of an invocation as a mapping of keys."""
+        return Mapping(invocation.span, [self._build_entry(entry) for entry in invocation.entries], False)
 
-    def _entry(self, given: Entry) -> Entry:
-        name = given.name or ""
+    def _build_entry(self, option: Entry) -> Entry:
+        name = option.name or ""
         if not name.startswith(_LONG):
-            return given
-        own = name.removeprefix(_LONG)
-        off = self.negated(own) if _is_bare(given.value) else None
-        key = off or self.key(own)
-        value = _switch(given.value, False) if off else self._value(key, given.value)
-        return Entry(Scalar(given.key.span, key, value=key), value)
+            return option
+        bare_name = name.removeprefix(_LONG)
+        off = self.find_negated(bare_name) if _is_bare(option.value) else None
+        key = off or self.read_key(bare_name)
+        value = _build_switch(option.value, False) if off else self._parse_node(key, option.value)
+        return Entry(Scalar(option.key.span, key, value=key), value)
 
-    def _value(self, key: str, node: Node) -> Node:
+    def _parse_node(self, key: str, node: Node) -> Node:
         if isinstance(node, Sequence):
-            return Sequence(node.span, [self._value(key, item) for item in node.items], node.flow)
+            return Sequence(node.span, [self._parse_node(key, item) for item in node.items], node.is_flow)
         if not isinstance(node, Argument) or not isinstance(node.value, str):
             return node
-        return Argument(node.span, node.text, self.typed(key, node.value), node.word)
+        return Argument(node.span, node.text, self.parse_value(key, node.value), node.word)
 
-    def written(self, change: Change, invocation: Invocation) -> Change:
-        """A change of a key as a change of the option that gives it. Raises CannotEdit where no option says it."""
+    def translate_change(self, change: Change, invocation: Invocation) -> Change:
+        """Return a change of a key as a change of the option that sets it.
+
+        Raise CannotEdit if no option can express the change.
+        """
         number, key, *items = change.route
-        spelled = [one.name or "" for one in invocation.entries if self._entry(one).name == key]
-        if any(self.negated(name.removeprefix(_LONG)) for name in spelled):
-            raise CannotEdit(f"it is given as {spelled[-1]}")
-        if len(set(spelled)) > 1 and not isinstance(change, Set):
-            raise CannotEdit(f"it is given as {' and '.join(dict.fromkeys(spelled))}")
-        route = (number, spelled[-1] if spelled else f"{_LONG}{key}", *items)
+        spellings = [entry.name or "" for entry in invocation.entries if self._build_entry(entry).name == key]
+        if any(self.find_negated(name.removeprefix(_LONG)) for name in spellings):
+            raise CannotEdit(f"it is passed as {spellings[-1]}")
+        if len(set(spellings)) > 1 and not isinstance(change, Set):
+            raise CannotEdit(f"it is passed as {' and '.join(dict.fromkeys(spellings))}")
+        route = (number, spellings[-1] if spellings else f"{_LONG}{key}", *items)
         if isinstance(change, Delete):
             return Delete(route)
         if isinstance(change, Rename):
             return Rename(route, f"{_LONG}{change.key}")
         beside = tuple(f"{_LONG}{name}" for name in change.beside)
-        value = _word(change.value)
+        value = _format_value(change.value)
         return Append(route, value, beside) if isinstance(change, Append) else Set(route, value, beside)
 
 
@@ -83,17 +85,17 @@ def _is_bare(node: Node) -> bool:
     return isinstance(node, Argument) and node.value is True
 
 
-def _switch(node: Node, value: bool) -> Node:
+def _build_switch(node: Node, value: bool) -> Node:
     assert isinstance(node, Argument)
     return Argument(node.span, node.text, value, node.word)
 
 
-def _word(value: Any) -> Any:
-    """A value as the words of a command line. Raises CannotEdit for what none stands for."""
+def _format_value(value: Any) -> Any:
+    """Return a value as words of a command line; raise CannotEdit if words cannot express it."""
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, list):
-        return [_word(item) for item in value]
+        return [_format_value(item) for item in value]
     if value is None or isinstance(value, (dict, Unknown)):
         raise CannotEdit("no option sets that")
     return value

@@ -1,26 +1,26 @@
-"""What is in a shell script: commands, assignments, comments, each with the conditions around it."""
+"""Outline of a shell script: its commands, assignments and comments, each with the conditions around it."""
 
 from __future__ import annotations
 
 import re
 
 from cfglint_train.documents.document import Position
-from cfglint_train.documents.limits import BeyondLimits
-from cfglint_train.documents.shell.branches import Choice, choice_of
+from cfglint_train.documents.limits import LimitExceeded
+from cfglint_train.documents.shell.branches import Choice, build_choice
 from cfglint_train.documents.shell.grammar import parse
-from cfglint_train.documents.shell.sourced import is_folder_of_script
+from cfglint_train.documents.shell.sourced import is_script_folder
 from cfglint_train.documents.shell.words import NAME, Chain, Fragment, Step
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
-# Conditions, loops and functions inside each other.
+# Limit of nested conditions, loops and functions.
 MAX_CONDITIONS: Final = 200
 
-# Nodes without children that are noted; the others are words, names and signs.
+# Nodes without children that are recorded; the others are words, names and signs.
 _LEAVES: Final = frozenset(("comment", "ERROR"))
-# Nodes that put a condition around something in them.
+# Nodes that put a condition around some of their children.
 _CONDITIONAL: Final = frozenset(
     "if_statement while_statement for_statement c_style_for_statement function_definition case_item subshell "
     "command_substitution process_substitution pipeline list".split()
@@ -29,40 +29,42 @@ _CONDITIONAL: Final = frozenset(
 _ENDING: Final = (b"exit", b"exec", b"return")
 _MUTATED: Final = re.compile(rb"(?:\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(?:\+\+|--|(?:[-+*/%&|^]|<<|>>)?=(?!=))")
 _DESCRIPTOR: Final = re.compile(rb"\{[A-Za-z_]\w*\}")
-_NONE: Final[frozenset[Step]] = frozenset()
+_NO_STEPS: Final[frozenset[Step]] = frozenset()
 _DEFAULT: Final = re.compile(rb"\$\{([A-Za-z_]\w*):?=")
 
 
 class Assignment:
-    """One way in which a variable gets a value. `node` is None where the value cannot be determined."""
+    """One way in which a variable gets a value; `node` is None if the value cannot be determined."""
 
-    __slots__ = ("append", "chain", "end", "kind", "local", "node", "quoted", "start", "value", "within")
+    __slots__ = ("appends", "chain", "end", "is_local", "is_quoted", "kind", "node", "sourced_from", "start", "value")
 
     def __init__(self, kind: str, start: int, end: int, chain: Chain, node: SyntaxNode | None = None) -> None:
+        """Record an assignment; its other attributes are set afterwards."""
         self.kind = kind
-        """string, array, heredoc (read), capture ($(cat <<EOF)), opaque."""
+        """One of string, array, heredoc (`read`), capture (`$(cat <<EOF)`) and opaque."""
         self.start = start
         self.end = end
         self.chain = chain
         self.node = node
-        self.append = False
-        self.local = False
-        self.quoted = False
-        """For heredocs: the delimiter is quoted, nothing is expanded."""
+        self.appends = False
+        self.is_local = False
+        self.is_quoted = False
+        """True if the delimiter of a heredoc is quoted, so that nothing is expanded."""
         self.value: tuple[tuple[Fragment, ...], ...] | None = None
-        self.within: Any = None
-        """The sourced script that makes it, and its name there."""
+        self.sourced_from: Any = None
+        """The sourced script that makes the assignment, and the variable's name there."""
 
 
 class Outline:
-    """A text that bash parses, with what is in it."""
+    """A text that bash parses, with its commands, assignments and comments."""
 
     def __init__(self, text: bytes) -> None:
+        """Parse a text; raise DocumentError if it cannot be parsed or is nested too deeply."""
         self.text = text
         self.assignments: dict[str, list[Assignment]] = {}
         self.owners: dict[str, set[frozenset[tuple[str, int]]]] = {}
-        """The functions whose bodies set a variable that is not local to them."""
-        self.exported: dict[str, int] = {}
+        """Functions whose bodies set a variable that is not local to them."""
+        self.exports: dict[str, int] = {}
         self.comments: list[SyntaxNode] = []
         self.errors: list[SyntaxNode] = []
         self.arithmetic: list[bytes] = []
@@ -70,30 +72,32 @@ class Outline:
         self.choices: dict[Step, Choice] = {}
         """The `if` or `case` of each branch."""
         self.functions: list[tuple[str, SyntaxNode, Chain]] = []
-        """The functions that are defined: name, definition, what is around that."""
-        self.simple: list[tuple[SyntaxNode, Chain, tuple[SyntaxNode, ...]]] = []
-        """The simple commands, each with its redirections."""
+        """Defined functions: name, definition, conditions around it."""
+        self.simple_commands: list[tuple[SyntaxNode, Chain, tuple[SyntaxNode, ...]]] = []
+        """Simple commands with the conditions around them and their redirections."""
         self.operands: dict[Step, SyntaxNode] = {}
-        """What is run before a command behind `&&` or `||`."""
+        """The operand that runs before a command after `&&` or `||`."""
         self.ends: dict[Chain, int] = {}
-        """Where `exit`, `exec` or, in a function, `return` first ends what has certain conditions around it."""
+        """First offset at which `exit`, `exec` or, in a function, `return` ends the code under certain conditions."""
         self.root = parse(text)
         self._walk()
         for assignments in self.assignments.values():
-            assignments.sort(key=lambda one: one.start)
+            assignments.sort(key=lambda assignment: assignment.start)
 
-    def assigned(self, name: str, at: int) -> int:
-        """Where a variable was last set before a place; -1 where it was not."""
-        return max((one.start for one in self.assignments.get(name, ()) if one.start < at), default=-1)
+    def find_last_assignment(self, name: str, at: int) -> int:
+        """Return the offset of the last assignment of a variable before a place, or -1 if there is none."""
+        return max(
+            (assignment.start for assignment in self.assignments.get(name, ()) if assignment.start < at), default=-1
+        )
 
     def _walk(self) -> None:
-        """Gather commands, assignments and comments, each with the conditions around it."""
+        """Gather commands, assignments and comments with the conditions around them."""
         redirects: dict[int, tuple[SyntaxNode, ...]] = {}
         chained: dict[int, int] = {}
-        waiting: list[tuple[SyntaxNode, Chain, str]] = [(self.root, (), "")]
-        broken = self.root.has_error  # without an error no node is missing
-        while waiting:
-            node, chain, parent = waiting.pop()
+        pending: list[tuple[SyntaxNode, Chain, str]] = [(self.root, (), "")]
+        broken = self.root.has_error  # without an error, no node is missing
+        while pending:
+            node, chain, parent = pending.pop()
             kind = node.type
             if kind == "comment":
                 self.comments.append(node)
@@ -105,56 +109,56 @@ class Outline:
                 if body is not None:
                     redirects[body.id] = tuple(child for child in node.children if child.type.endswith("_redirect"))
             elif kind == "command":
-                self.simple.append((node, chain, redirects.get(node.id, ())))
+                self.simple_commands.append((node, chain, redirects.get(node.id, ())))
                 self._note_builtin(node, chain, redirects.get(node.id, ()))
             elif kind == "variable_assignment" and parent != "command":
                 self._note_assignment(node, chain, local=parent == "local")
             elif kind == "declaration_command":
                 kind = self._note_declaration(node)
             elif kind in ("if_statement", "case_statement"):
-                choice = choice_of(node, chain)
+                choice = build_choice(node, chain)
                 self.choices.update(dict.fromkeys(choice.steps, choice))
             elif kind == "function_definition":
                 name = node.child_by_field_name("name")
                 if name is not None:
-                    self.functions.append((self._text(name).decode("utf-8", "replace"), node, chain))
+                    self.functions.append((self._get_text(name).decode("utf-8", "replace"), node, chain))
             elif kind == "expansion":
                 self._note_default(node, chain)
             elif kind == "for_statement":
                 variable = node.child_by_field_name("variable")
                 if variable is not None:
-                    self._opaque(self._text(variable), node, chain)
+                    self._add_opaque(self._get_text(variable), node, chain)
             elif kind == "c_style_for_statement":
                 body = node.child_by_field_name("body")
                 if body is not None:
                     header = self.text[node.start_byte : body.start_byte]
                     for match in _MUTATED.finditer(header):
-                        self._opaque(match.group(1) or match.group(2), body, chain, body.start_byte)
+                        self._add_opaque(match.group(1) or match.group(2), body, chain, body.start_byte)
             elif kind == "unset_command":
                 for child in node.named_children:
-                    self._opaque(self._text(child), node, chain)
+                    self._add_opaque(self._get_text(child), node, chain)
             elif kind in ("arithmetic_expansion", "compound_statement") and self.text.startswith(
                 (b"((", b"$(("), node.start_byte
             ):
-                text = self._text(node)
+                text = self._get_text(node)
                 self.arithmetic.append(text)
                 for match in _MUTATED.finditer(text):
-                    self._opaque(match.group(1) or match.group(2), node, chain)
+                    self._add_opaque(match.group(1) or match.group(2), node, chain)
             if len(chain) > MAX_CONDITIONS:
                 line = self.text.count(b"\n", 0, node.start_byte) + 1
-                raise BeyondLimits(f"nested deeper than {MAX_CONDITIONS} levels", Position(line, 1))
+                raise LimitExceeded(f"nested deeper than {MAX_CONDITIONS} levels", Position(line, 1))
             children = node.children
-            conditional = node.type in _CONDITIONAL  # `kind` may be that of a declaration
+            conditional = node.type in _CONDITIONAL  # `kind` may have been replaced for a declaration
             for index in range(len(children) - 1, -1, -1):
                 child = children[index]
                 if child.child_count or child.type in _LEAVES or (broken and child.is_missing):
-                    below = self._below(node, children, index, chain, chained) if conditional else chain
-                    waiting.append((child, below, kind))
+                    child_chain = self._extend_chain(node, children, index, chain, chained) if conditional else chain
+                    pending.append((child, child_chain, kind))
 
-    def _below(
+    def _extend_chain(
         self, node: SyntaxNode, children: list[SyntaxNode], index: int, chain: Chain, chained: dict[int, int]
     ) -> Chain:
-        """The conditions around one child."""
+        """Return the conditions around one child."""
         child, kind = children[index], node.type
         if kind == "if_statement":
             clause = child.type in ("elif_clause", "else_clause")
@@ -179,84 +183,93 @@ class Outline:
                 if child.type == "list":
                     chained[child.id] = top
                 return chain
-            self.operands["and", top] = children[0]  # in a && b && c: that of the innermost list, which is a
+            self.operands["and", top] = children[0]  # in a && b && c: the operand of the innermost list, which is a
             return (*chain, ("and", top))
         return chain
 
-    def sources(self) -> list[tuple[SyntaxNode, Chain, SyntaxNode]]:
-        """The commands that source a file, in the order of the text, each with the word that names it."""
-        found = []
-        for node, chain, _ in self.simple:
+    def list_sources(self) -> list[tuple[SyntaxNode, Chain, SyntaxNode]]:
+        """List the commands that source a file in the order of the text, each with the word that names the file."""
+        sources = []
+        for node, chain, _ in self.simple_commands:
             name = node.child_by_field_name("name")
-            if name is not None and self._text(name) in (b"source", b"."):
-                found += [(node, chain, word) for word in node.children_by_field_name("argument")[:1]]
-        return sorted(found, key=lambda one: one[0].start_byte)
+            if name is not None and self._get_text(name) in (b"source", b"."):
+                sources += [(node, chain, word) for word in node.children_by_field_name("argument")[:1]]
+        return sorted(sources, key=lambda source: source[0].start_byte)
 
-    def _text(self, node: SyntaxNode) -> bytes:
+    def _get_text(self, node: SyntaxNode) -> bytes:
         return self.text[node.start_byte : node.end_byte]
 
-    def _put(self, name: bytes, assignment: Assignment) -> None:
+    def _add_assignment(self, name: bytes, assignment: Assignment) -> None:
         key = name.decode("ascii", "replace")
         self.assignments.setdefault(key, []).append(assignment)
-        functions = steps(assignment.chain, "function")
-        if functions and not assignment.local:
+        functions = filter_steps(assignment.chain, "function")
+        if functions and not assignment.is_local:
             self.owners.setdefault(key, set()).add(functions)
 
-    def _opaque(self, name: bytes, node: SyntaxNode, chain: Chain, end: int | None = None) -> None:
-        """A variable has a value from here on that cannot be determined."""
+    def _add_opaque(self, name: bytes, node: SyntaxNode, chain: Chain, end: int | None = None) -> None:
+        """Record that a variable has an unknown value from here on."""
         if NAME.fullmatch(name):
-            self._put(name, Assignment("opaque", node.start_byte, node.end_byte if end is None else end, chain))
+            self._add_assignment(
+                name, Assignment("opaque", node.start_byte, node.end_byte if end is None else end, chain)
+            )
 
     def _note_assignment(self, node: SyntaxNode, chain: Chain, local: bool) -> None:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is None:
             return
         if name.type != "variable_name":  # ARRAY[1]=x
-            self._opaque(self._text(name).split(b"[")[0], node, chain)
+            self._add_opaque(self._get_text(name).split(b"[")[0], node, chain)
             return
         kind = "array" if value is not None and value.type == "array" else "string"
         assignment = Assignment(kind, node.start_byte, node.end_byte, chain, value)
-        assignment.append = any(child.type == "+=" for child in node.children)
-        assignment.local = local
+        assignment.appends = any(child.type == "+=" for child in node.children)
+        assignment.is_local = local
         if value is not None and value.type == "command_substitution":
-            heredoc = _captured(value, self.text)
-            if not is_folder_of_script(self._text(value).decode("utf-8", "replace")):
+            heredoc = _find_captured_heredoc(value, self.text)
+            if not is_script_folder(self._get_text(value).decode("utf-8", "replace")):
                 assignment.kind = "opaque"
             if heredoc is not None:
-                assignment.kind, (assignment.node, assignment.quoted) = "capture", heredoc
-        self._put(self._text(name), assignment)
+                assignment.kind, (assignment.node, assignment.is_quoted) = "capture", heredoc
+        self._add_assignment(self._get_text(name), assignment)
 
     def _note_default(self, node: SyntaxNode, chain: Chain) -> None:
-        """`${NAME:=word}` gives the variable its default."""
-        match = _DEFAULT.match(self._text(node))
+        """Record `${NAME:=word}`, which gives the variable its default."""
+        match = _DEFAULT.match(self._get_text(node))
         if match is not None:
-            self._put(match.group(1), Assignment("string", node.start_byte, node.end_byte, chain, node))
+            self._add_assignment(match.group(1), Assignment("string", node.start_byte, node.end_byte, chain, node))
 
     def _note_declaration(self, node: SyntaxNode) -> str:
-        """`export`, `declare`, `local`, `readonly`: what is exported, and whether the names stay in the function."""
-        text = self._text(node)
+        """Record the exports of `export`, `declare`, `is_local` or `readonly`.
+
+        Return the kind to use as parent of its assignments: "local" if the names stay in the function.
+        """
+        text = self._get_text(node)
         keyword = text.split(None, 1)[0]
         exports = keyword == b"export" or re.match(rb"(?:declare|typeset)\s+(?:-\w+\s+)*-\w*x", text)
         for child in node.named_children:
             name = child.child_by_field_name("name") if child.type == "variable_assignment" else child
             if exports and name is not None and name.type == "variable_name":
-                self.exported.setdefault(self._text(name).decode("ascii", "replace"), node.start_byte)
+                self.exports.setdefault(self._get_text(name).decode("ascii", "replace"), node.start_byte)
         return "local" if keyword in (b"local", b"declare", b"typeset") else "declaration_command"
 
     def _note_builtin(self, node: SyntaxNode, chain: Chain, redirects: tuple[SyntaxNode, ...]) -> None:
-        """Commands that give variables values (read, mapfile, getopts, printf -v, let, set) or are the last to run."""
+        """Record commands that set variables (read, mapfile, getopts, printf -v, let, set) or end the script."""
         name = node.child_by_field_name("name")
         if name is None:
             return
-        program = self._text(name)
+        program = self._get_text(name)
         if program in _ENDING:
-            given = [one for one in node.children_by_field_name("argument") if not self._names_descriptor(one)]
-            replaced = program != b"exec" or (bool(given) and b"$" not in self._text(given[0]))
-            if replaced and (program != b"return" or steps(chain, "function")):
+            command_arguments = [
+                item for item in node.children_by_field_name("argument") if not self._is_descriptor(item)
+            ]
+            replaced = program != b"exec" or (
+                bool(command_arguments) and b"$" not in self._get_text(command_arguments[0])
+            )
+            if replaced and (program != b"return" or filter_steps(chain, "function")):
                 self.ends.setdefault(chain, node.start_byte)
         if program not in (b"read", b"mapfile", b"readarray", b"getopts", b"printf", b"let", b"set"):
             return
-        arguments = [self._text(child) for child in node.children_by_field_name("argument")]
+        arguments = [self._get_text(child) for child in node.children_by_field_name("argument")]
         if program == b"set":
             self.sets_arguments = self.sets_arguments or b"--" in arguments
             return
@@ -266,29 +279,32 @@ class Outline:
         elif program == b"let":
             names = [match.group(1) or match.group(2) for text in arguments for match in _MUTATED.finditer(text)]
         elif program == b"read" and names:
-            heredoc = next((one for redirect in redirects if (one := heredoc_of(redirect, self.text))), None)
+            heredoc = next((item for redirect in redirects if (item := find_heredoc(redirect, self.text))), None)
             if heredoc is not None and any(text.startswith(b"-") and b"r" in text for text in arguments):
                 assignment = Assignment("heredoc", node.start_byte, redirects[-1].end_byte, chain, heredoc[0])
-                assignment.quoted = heredoc[1]
-                self._put(names.pop(), assignment)
+                assignment.is_quoted = heredoc[1]
+                self._add_assignment(names.pop(), assignment)
         for text in names:
-            self._opaque(text, node, chain)
+            self._add_opaque(text, node, chain)
 
-    def _names_descriptor(self, word: SyntaxNode) -> bool:
-        """Whether a word is the variable of a redirection (`{lock}>/tmp/lock`), which is no argument."""
-        behind = self.text[word.end_byte : word.end_byte + 1]
-        return behind in (b"<", b">") and _DESCRIPTOR.fullmatch(self._text(word)) is not None
+    def _is_descriptor(self, word: SyntaxNode) -> bool:
+        """Return whether a word is the variable of a redirection (`{lock}>/tmp/lock`), which is no argument."""
+        following = self.text[word.end_byte : word.end_byte + 1]
+        return following in (b"<", b">") and _DESCRIPTOR.fullmatch(self._get_text(word)) is not None
 
 
-def steps(chain: Chain, kind: str) -> frozenset[tuple[str, int]]:
-    """The conditions of one kind around a place."""
+def filter_steps(chain: Chain, kind: str) -> frozenset[tuple[str, int]]:
+    """Return the conditions of one kind in a chain."""
     if not chain:
-        return _NONE
+        return _NO_STEPS
     return frozenset(step for step in chain if step[0] == kind)
 
 
-def heredoc_of(redirect: SyntaxNode, text: bytes) -> tuple[SyntaxNode, bool] | None:
-    """The body of a heredoc and whether its delimiter is quoted. `<<-` strips tabs, which splitting does anyway."""
+def find_heredoc(redirect: SyntaxNode, text: bytes) -> tuple[SyntaxNode, bool] | None:
+    """Return the body of a heredoc and whether its delimiter is quoted, or None.
+
+    `<<-` strips tabs, which word splitting does anyway.
+    """
     if redirect.type != "heredoc_redirect":
         return None
     body = quoted = None
@@ -300,12 +316,12 @@ def heredoc_of(redirect: SyntaxNode, text: bytes) -> tuple[SyntaxNode, bool] | N
     return None if body is None else (body, bool(quoted))
 
 
-def _captured(node: SyntaxNode, text: bytes) -> tuple[SyntaxNode, bool] | None:
-    """The heredoc of `$(cat <<EOF ... EOF)`."""
-    inside = node.named_children
-    if len(inside) != 1 or inside[0].type != "redirected_statement":
+def _find_captured_heredoc(node: SyntaxNode, text: bytes) -> tuple[SyntaxNode, bool] | None:
+    """Return the heredoc of `$(cat <<EOF ... EOF)`, as `find_heredoc` does."""
+    children = node.named_children
+    if len(children) != 1 or children[0].type != "redirected_statement":
         return None
-    body = inside[0].child_by_field_name("body")
+    body = children[0].child_by_field_name("body")
     if body is None or text[body.start_byte : body.end_byte] != b"cat":
         return None
-    return next((one for child in inside[0].children if (one := heredoc_of(child, text))), None)
+    return next((heredoc for child in children[0].children if (heredoc := find_heredoc(child, text))), None)

@@ -1,7 +1,7 @@
-"""Which programs one command starts: `srun torchrun -m train` is three, each with the words that belong to it.
+"""Programs of a command: `srun torchrun -m train` starts three, each with the words that belong to it.
 
-A launcher takes options and then the program that it starts, so that separating the two requires knowing which of its
-options take a value. Sources: torch 2.13 `distributed/run.py`, DeepSpeed 0.19.8 `launcher/runner.py`, accelerate 1.11.0
+A launcher takes options and then the program that it starts, so splitting the two requires knowing which of its options
+take a value. Sources: torch 2.13 `distributed/run.py`, DeepSpeed 0.19.8 `launcher/runner.py`, accelerate 1.11.0
 `commands/launch.py`, Ray 2.55.0 `dashboard/modules/job/` (cli.py, job_supervisor.py), the manuals of srun, sbatch,
 mpirun, env, uv and bash.
 """
@@ -17,62 +17,69 @@ from cfglint_train.foundation.typed import Final
 
 
 class Launcher(Frozen):
-    """How one launcher's words are read."""
+    """The command-line syntax of one launcher."""
 
     flags: frozenset[str] = frozenset()
     """Options that take no value; every other option takes one."""
-    valued: frozenset[str] | None = None
-    """Where given, only these take one."""
-    pairs: frozenset[str] = frozenset()
+    value_flags: frozenset[str] | None = None
+    """If set, only these options take a value."""
+    pair_flags: frozenset[str] = frozenset()
     """Options that take two words."""
-    module: frozenset[str] = frozenset()
-    """Options whose value is a Python module that is started (`python -m`)."""
-    starts: str = "program"
-    """What follows the options: program (looked at in turn), script (a file or module), shell (`bash -c`), text (the
-    other words together are a script: `eval`, `ssh`)."""
+    module_flags: frozenset[str] = frozenset()
+    """Options whose value is a Python module to start (`python -m`)."""
+    target_kind: str = "program"
+    """Kind of the words after the options.
+
+    One of program (parsed in turn), script (a file or module), shell (`bash -c`) and text (the remaining words together
+    are a script: `eval`, `ssh`).
+    """
     skips: int = 0
-    """Words between the options and the program: `timeout 10m`, `singularity exec IMAGE`."""
-    assigns: bool = False
-    """Words `NAME=value` in front of the program set its environment (`env`; Ray hands the words to a shell)."""
+    """Number of words between the options and the program: `timeout 10m`, `singularity exec IMAGE`."""
+    has_assignments: bool = False
+    """True if words `NAME=value` before the program set its environment (`env`; Ray passes the words to a shell)."""
 
 
-def _set(text: str) -> frozenset[str]:
+def _split_names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_TRANSPARENT: Final = Launcher(valued=frozenset())
+_TRANSPARENT: Final = Launcher(value_flags=frozenset())
 
 LAUNCHERS: Final[Mapping[str, Launcher]] = {
     "torchrun": Launcher(
-        _set("--standalone -m --module --no-python --no_python --run-path --run_path --virtual-local-rank "
+        _split_names("--standalone -m --module --no-python --no_python --run-path --run_path --virtual-local-rank "
              "--virtual_local_rank --use-env --use_env -h --help"),
-        starts="script",
+        target_kind="script",
     ),
     "deepspeed": Launcher(
-        _set("--module --no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid "
+        _split_names("--module --no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid "
              "--bind_cores_to_rank -q --quiet --elastic_training -h --help"),
-        starts="script",
+        target_kind="script",
     ),
     "accelerate launch": Launcher(
-        _set("-h --help --quiet -q --cpu --multi_gpu --tpu --enable_cpu_affinity --dynamo_use_fullgraph "
+        _split_names("-h --help --quiet -q --cpu --multi_gpu --tpu --enable_cpu_affinity --dynamo_use_fullgraph "
              "--dynamo_use_dynamic --dynamo_use_regional_compilation --use_deepspeed --use_fsdp "
              "--use_parallelism_config --use_megatron_lm --use_xpu --same_network -m --module --no_python "
              "--tpu_cluster --no_tpu_cluster --tpu_use_sudo --downcast_bf16 --fp8_use_autocast_during_eval --debug "
              "--multi-gpu --use-deepspeed --use-fsdp --same-network --no-python"),
-        starts="script",
+        target_kind="script",
     ),
-    "python": Launcher(valued=_set("-W -X --check-hash-based-pycs"), module=_set("-m"), starts="script"),
-    "ray job submit": Launcher(_set("--no-wait -v --verbose --help"), assigns=True),
+    "python": Launcher(
+        value_flags=_split_names("-W -X --check-hash-based-pycs"), module_flags=_split_names("-m"), target_kind="script"
+    ),
+    "ray job submit": Launcher(_split_names("--no-wait -v --verbose --help"), has_assignments=True),
     "uv run": Launcher(
-        valued=_set("--with --with-requirements --with-editable --extra --no-extra --group --no-group --only-group "
+        value_flags=_split_names("--with --with-requirements --with-editable --extra --no-extra --group --no-group "
+                                 "--only-group "
                     "--python -p --project --package --directory --env-file --index --index-url --default-index -i "
                     "--extra-index-url -f --find-links --refresh-package -P --upgrade-package --reinstall-package "
                     "--index-strategy --keyring-provider --resolution --prerelease --exclude-newer --link-mode "
                     "--config-setting -C --cache-dir --config-file --color --allow-insecure-host --python-platform"),
-        module=_set("-m --module"),
+        module_flags=_split_names("-m --module"),
     ),
     "srun": Launcher(
-        _set("--overlap --unbuffered -u --label -l --no-kill -k --quiet -Q --verbose -v --preserve-env -E --pty "
+        _split_names("--overlap --unbuffered -u --label -l --no-kill -k --quiet -Q --verbose -v --preserve-env -E "
+                     "--pty "
              "--test-only -Z --no-allocate --contiguous --disable-status -X --oversubscribe -s --overcommit -O "
              "--reboot --spread-job --use-min-nodes --hold -H --immediate -I --exclusive --kill-on-bad-exit -K "
              "--multi-prog --propagate --exact --resv-ports --wait-for-nodes --no-container-mount-home "
@@ -80,46 +87,50 @@ LAUNCHERS: Final[Mapping[str, Launcher]] = {
              "--container-readonly --no-container-entrypoint --container-entrypoint --whole --help"),
     ),
     "sbatch": Launcher(
-        _set("--contiguous --exclusive --get-user-env -h --help -H --hold --ignore-pbs -k --no-kill --nice "
+        _split_names("--contiguous --exclusive --get-user-env -h --help -H --hold --ignore-pbs -k --no-kill --nice "
              "--no-requeue -O --overcommit -s --oversubscribe --parsable --propagate -Q --quiet --reboot --requeue "
              "--spread-job --stepmgr --test-only --usage --use-min-nodes -v --verbose -V --version -W --wait"),
     ),
     "mpirun": Launcher(
-        valued=_set("-n -np --np -c -N --npernode -npernode --ppn -ppn -perhost --hostfile -hostfile --machinefile "
+        value_flags=_split_names("-n -np --np -c -N --npernode -npernode --ppn -ppn -perhost --hostfile -hostfile "
+                                 "--machinefile "
                     "-machinefile -f -H --host -host -hosts --bind-to -bind-to --map-by -map-by --rank-by -rank-by "
                     "--report-bindings-to -wdir --wdir -path --prefix -prefix --tag-output-to -iface --timeout "
                     "--output-filename -x -env -envlist -genvlist"),
-        pairs=_set("--mca -mca --gmca -gmca --prtemca --pmixmca -genv"),
+        pair_flags=_split_names("--mca -mca --gmca -gmca --prtemca --pmixmca -genv"),
     ),
-    "env": Launcher(valued=_set("-u --unset -C --chdir"), assigns=True),
-    "sudo": Launcher(valued=_set("-u --user -g --group -h --host -p --prompt -C -D --chdir -R -T -U"), assigns=True),
-    "nice": Launcher(valued=_set("-n --adjustment")),
-    "ionice": Launcher(valued=_set("-c --class -n --classdata -p -P -u")),
-    "stdbuf": Launcher(valued=_set("-i -o -e --input --output --error")),
-    "timeout": Launcher(valued=_set("-k --kill-after -s --signal"), skips=1),
-    "taskset": Launcher(valued=frozenset(), skips=1),
-    "numactl": Launcher(valued=_set("-i -m -p -N -C -l -L")),
+    "env": Launcher(value_flags=_split_names("-u --unset -C --chdir"), has_assignments=True),
+    "sudo": Launcher(value_flags=_split_names("-u --user -g --group -h --host -p --prompt -C -D --chdir -R -T "
+                                              "-U"), has_assignments=True),
+    "nice": Launcher(value_flags=_split_names("-n --adjustment")),
+    "ionice": Launcher(value_flags=_split_names("-c --class -n --classdata -p -P -u")),
+    "stdbuf": Launcher(value_flags=_split_names("-i -o -e --input --output --error")),
+    "timeout": Launcher(value_flags=_split_names("-k --kill-after -s --signal"), skips=1),
+    "taskset": Launcher(value_flags=frozenset(), skips=1),
+    "numactl": Launcher(value_flags=_split_names("-i -m -p -N -C -l -L")),
     "nohup": _TRANSPARENT,
-    "time": Launcher(valued=_set("-f --format -o --output")),
-    "exec": Launcher(valued=_set("-a")),
+    "time": Launcher(value_flags=_split_names("-f --format -o --output")),
+    "exec": Launcher(value_flags=_split_names("-a")),
     "command": _TRANSPARENT,
     "builtin": _TRANSPARENT,
     "unbuffer": _TRANSPARENT,
     "setsid": _TRANSPARENT,
     "catchsegv": _TRANSPARENT,
     "singularity exec": Launcher(
-        valued=_set("-B --bind --env --env-file -H --home -W --workdir --pwd --cwd --overlay -o -S --scratch "
+        value_flags=_split_names("-B --bind --env --env-file -H --home -W --workdir --pwd --cwd --overlay -o -S "
+                                 "--scratch "
                     "--app --mount --network --hostname --security --add-caps --drop-caps"),
         skips=1,
     ),
-    "shell": Launcher(valued=_set("-O +O -o +o --init-file --rcfile"), starts="shell"),
-    "eval": Launcher(valued=frozenset(), starts="text"),
+    "shell": Launcher(value_flags=_split_names("-O +O -o +o --init-file --rcfile"), target_kind="shell"),
+    "eval": Launcher(value_flags=frozenset(), target_kind="text"),
     "ssh": Launcher(
-        valued=_set("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"), starts="text", skips=1
+        value_flags=_split_names("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"), target_kind="text",
+        skips=1,
     ),
 }  # fmt: skip
 
-# Other names of the same launchers, and Python modules that are launchers.
+# Other names of these launchers, and Python modules that are launchers.
 _ALIASES: Final[Mapping[str, str]] = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
@@ -141,7 +152,7 @@ _ALIASES: Final[Mapping[str, str]] = {
     "dash": "shell",
     "ksh": "shell",
 }
-# Launchers that are a program and its sub-command.
+# Launchers that consist of a program and a subcommand.
 _SUBCOMMANDS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "accelerate": (("launch",), "accelerate launch"),
     "accelerate.commands.accelerate_cli": (("launch",), "accelerate launch"),
@@ -150,13 +161,13 @@ _SUBCOMMANDS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "singularity": (("exec",), "singularity exec"),
     "apptainer": (("exec",), "singularity exec"),
 }
-# Launchers whose options cannot be listed here: what they start is found by its name.
-_SEARCHED: Final = _set(
+# Launchers whose options cannot be listed here: the program that they start is found by its name.
+_WRAPPERS: Final = _split_names(
     "docker podman nerdctl conda mamba micromamba pixi poetry pipenv pdm rye hatch kubectl enroot nsys ncu strace "
     "ltrace py-spy memray xargs parallel aprun jsrun flux bsub qsub tmux screen script sky runai dstack poe tox nvprof "
     "proxychains proxychains4 hfai clush pdsh fabric modal numawrap wandb clearml-agent mlflow"
 )
-_FOUND_BY_NAME: Final = _set(
+_PROGRAM_NAMES: Final = _split_names(
     "torchrun deepspeed accelerate accelerate-launch axolotl llamafactory-cli lmf python python3 ray srun mpirun uv "
     "bash sh"
 )
@@ -167,43 +178,43 @@ _SHORT: Final = re.compile(r"-[A-Za-z]")
 _OPTION: Final = re.compile(r"-[A-Za-z]|--[A-Za-z0-9_]")
 
 
-class Flag(Frozen):
-    """One option of a program: indices into the words of the command."""
+class CommandFlag(Frozen):
+    """One option of a program, as indices into the words of the command."""
 
     name: str
     word: int
     values: tuple[int, ...]
-    joined: int = 0
-    """Where the value begins inside the word itself (`--flag=value`, `-N4`); 0 where it does not."""
+    value_offset: int = 0
+    """Start of the value inside the option's own word (`--flag=value`, `-N4`), or 0 if it is not there."""
 
 
-class Part(Frozen):
+class CommandPart(Frozen):
     """One program of a command."""
 
     program: str
-    """A launcher's name as listed above, else the name, module or path as written."""
+    """Launcher's name as listed above, else the name, module or path as written."""
     head: tuple[int, ...]
-    """The words that name it; empty where an option of the launcher in front does."""
-    own: range
-    """Its words behind its name, up to the program that it starts."""
-    flags: tuple[Flag, ...]
+    """Indices of the words that name it; empty if an option of the preceding launcher does."""
+    word_range: range
+    """Its words after its name, up to the program that it starts."""
+    flags: tuple[CommandFlag, ...]
     arguments: tuple[int, ...]
-    """The words that are neither options nor their values, as far as that can be determined."""
+    """Words that are neither options nor their values, as far as that can be determined."""
     environment: tuple[Setting, ...] = ()
-    """What `env` sets for what it starts."""
+    """Variables that it sets for the program that it starts (`env`)."""
     script: tuple[int, ...] | None = None
-    """The words that a shell takes for its script (`bash -c WORD`); empty where it reads its input."""
+    """Words that a shell runs as a script (`bash -c WORD`); empty if the shell reads its input."""
     open: str = ""
-    """What its further words depend on, where some cannot be determined."""
+    """Expression that its further words depend on, if some cannot be determined; else empty."""
 
 
-def partition(words: Sequence[Word]) -> list[Part]:
-    """The programs of one command, from outside in."""
-    parts: list[Part] = []
+def partition(words: Sequence[Word]) -> list[CommandPart]:
+    """Partition a command into its programs, outermost first."""
+    parts: list[CommandPart] = []
     at = 0
     module = False
     while at < len(words):
-        part, following, module = _part(words, at, module)
+        part, following, module = _parse_part(words, at, module)
         parts.append(part)
         if following is None or following <= at:
             break
@@ -211,24 +222,29 @@ def partition(words: Sequence[Word]) -> list[Part]:
     return parts
 
 
-def _part(words: Sequence[Word], at: int, module: bool) -> tuple[Part, int | None, bool]:
-    """The program that begins at a word; where the one that it starts begins; whether that is a script or module."""
-    program, behind = _name(words, at, module)
+def _parse_part(words: Sequence[Word], at: int, module: bool) -> tuple[CommandPart, int | None, bool]:
+    """Parse the program that begins at a word.
+
+    Return it, the index where the program that it starts begins, and whether that is a script or module.
+    """
+    program, after = _parse_name(words, at, module)
     launcher = LAUNCHERS.get(program)
-    head = tuple(range(at, behind))
+    head = tuple(range(at, after))
     if launcher is None:
-        following = _search(words, behind) if program.rsplit("/", 1)[-1] in _SEARCHED or not words[at].known else None
+        following = (
+            _find_program(words, after) if program.rsplit("/", 1)[-1] in _WRAPPERS or not words[at].is_known else None
+        )
         end = len(words) if following is None else following
-        part = _leaf(program, head, range(behind, end), words)
+        part = _parse_leaf(program, head, range(after, end), words)
         return part, following, following is not None and _MODULE.fullmatch(words[following].text) is not None
-    return _launch(program, launcher, head, behind, words)
+    return _parse_launcher(program, launcher, head, after, words)
 
 
-def _name(words: Sequence[Word], at: int, script: bool) -> tuple[str, int]:
-    """What a program is called, and the index behind its name."""
+def _parse_name(words: Sequence[Word], at: int, script: bool) -> tuple[str, int]:
+    """Return the name of a program and the index after the name."""
     text = words[at].text
     base = text.rsplit("/", 1)[-1]
-    if not words[at].known and not script and not _ends_in_name(words[at]):
+    if not words[at].is_known and not script and not _has_known_name(words[at]):
         # `$PYTHON -m train`, `$LAUNCHER train.py`
         following = words[at + 1].text if at + 1 < len(words) else ""
         return ("python" if following in ("-m", "-u") or following.endswith(".py") else text), at + 1
@@ -236,39 +252,39 @@ def _name(words: Sequence[Word], at: int, script: bool) -> tuple[str, int]:
         return "python", at + 1
     name = text if script else base
     if name in _SUBCOMMANDS:
-        rest, program = _SUBCOMMANDS[name]
-        if tuple(word.text for word in words[at + 1 : at + 1 + len(rest)]) == rest:
-            return program, at + 1 + len(rest)
+        subcommand, program = _SUBCOMMANDS[name]
+        if tuple(word.text for word in words[at + 1 : at + 1 + len(subcommand)]) == subcommand:
+            return program, at + 1 + len(subcommand)
         return name, at + 1
     if name in _ALIASES:
         return _ALIASES[name], at + 1
     if name in LAUNCHERS and not (script and "/" in text) and " " not in name and name != "shell":
         return name, at + 1
-    return text if script or _search_path(text) else base, at + 1
+    return text if script or _is_script_path(text) else base, at + 1
 
 
-def _ends_in_name(word: Word) -> bool:
-    """Whether the folder of a program alone is unknown (`$(dirname $PYTHON)/torchrun`)."""
+def _has_known_name(word: Word) -> bool:
+    """Return whether only the folder of a program is unknown (`$(dirname $PYTHON)/torchrun`)."""
     last = word.fragments[-1] if word.fragments else None
-    return last is not None and last.told and b"/" in last.text
+    return last is not None and last.is_known and b"/" in last.text
 
 
-def _search_path(text: str) -> bool:
-    """Whether a program is named by a path that matters (a script), not by where it is installed."""
+def _is_script_path(text: str) -> bool:
+    """Return whether a path names a script, so that the folder matters, rather than an installed program."""
     return "/" in text and text.endswith((".py", ".sh", ".bash"))
 
 
-def _launch(
-    program: str, launcher: Launcher, head: tuple[int, ...], behind: int, words: Sequence[Word]
-) -> tuple[Part, int | None, bool]:
-    flags: list[Flag] = []
+def _parse_launcher(
+    program: str, launcher: Launcher, head: tuple[int, ...], after: int, words: Sequence[Word]
+) -> tuple[CommandPart, int | None, bool]:
+    flags: list[CommandFlag] = []
     environment: list[Setting] = []
     skipped: list[int] = []
-    depends = ""
+    unknown_reason = ""
     script: tuple[int, ...] | None = None
-    at = behind
+    at = after
     following: int | None = None
-    is_module = launcher.starts == "script"
+    is_module = launcher.target_kind == "script"
     while at < len(words):
         word = words[at]
         text = word.text
@@ -276,31 +292,31 @@ def _launch(
             following = at + 1
             break
         if program == "shell" and _SHORT.match(text) and not text.startswith("--") and "c" in text[1:]:
-            flags.append(Flag(text, at, ()))
+            flags.append(CommandFlag(text, at, ()))
             script = (at + 1,) if at + 1 < len(words) else None
             break
         if _OPTION.match(text):
-            flag = _option(launcher, words, at)
-            if flag.name in launcher.module:
-                flags.append(Flag(flag.name, at, ()))
+            flag = _parse_option(launcher, words, at)
+            if flag.name in launcher.module_flags:
+                flags.append(CommandFlag(flag.name, at, ()))
                 following, is_module = at + 1, True
                 break
             if program == "python" and text == "-c":
-                return _leaf(program, head, range(behind, len(words)), words), None, False
+                return _parse_leaf(program, head, range(after, len(words)), words), None, False
             flags.append(flag)
             at += 1 + len(flag.values)
             continue
-        if launcher.assigns and (setting := _assigned(word)) is not None:
+        if launcher.has_assignments and (setting := _parse_assignment(word)) is not None:
             environment.append(setting)
             at += 1
             continue
         if word.loose and at + 1 < len(words):
-            # Options in a variable that cannot be determined: the program behind them is found by its name.
-            found = _search(words, at + 1)
+            # The variable holds unknown options; the program after them is found by its name.
+            program_index = _find_program(words, at + 1)
             following_text = words[at + 1].text
             is_script = following_text.endswith(".py") or (is_module and _MODULE.fullmatch(following_text))
-            if found is not None or is_script or _OPTION.match(following_text):
-                depends = depends or word.why
+            if program_index is not None or is_script or _OPTION.match(following_text):
+                unknown_reason = unknown_reason or word.why
                 at += 1
                 continue
         if text in ("-", "") and program == "shell":
@@ -312,14 +328,14 @@ def _launch(
             continue
         following = at
         break
-    while launcher.assigns and following is not None and following < len(words):
-        if (setting := _assigned(words[following])) is None:
+    while launcher.has_assignments and following is not None and following < len(words):
+        if (setting := _parse_assignment(words[following])) is None:
             break
         environment.append(setting)
         following += 1
-    if launcher.starts == "text":
+    if launcher.target_kind == "text":
         script, following = tuple(range(len(words) if following is None else following, len(words))) or None, None
-    elif launcher.starts == "shell":
+    elif launcher.target_kind == "shell":
         if script is None and following is None:
             script = ()
         is_module = True
@@ -327,83 +343,85 @@ def _launch(
     if following is not None and following >= len(words):
         following = None
     used = {index for flag in flags for index in (flag.word, *flag.values)} | {*(script or ())}
-    arguments = tuple(index for index in range(behind, end) if index not in used and words[index].text != "--")
-    part = Part(program, head, range(behind, end), tuple(flags), arguments, tuple(environment), script, depends)
+    arguments = tuple(index for index in range(after, end) if index not in used and words[index].text != "--")
+    part = CommandPart(
+        program, head, range(after, end), tuple(flags), arguments, tuple(environment), script, unknown_reason
+    )
     return part, following, is_module
 
 
-def _assigned(word: Word) -> Setting | None:
-    """What a word `NAME=value` sets; None for another one."""
+def _parse_assignment(word: Word) -> Setting | None:
+    """Return the setting that a word `NAME=value` makes, or None for other words."""
     assignment = _ASSIGNMENT.fullmatch(word.text)
     if assignment is None:
         return None
-    return Setting(assignment.group(1), assignment.group(2) if word.known else None, word.assumed)
+    return Setting(assignment.group(1), assignment.group(2) if word.is_known else None, word.assumption)
 
 
-def _option(launcher: Launcher, words: Sequence[Word], at: int) -> Flag:
-    """An option of a launcher with its value."""
+def _parse_option(launcher: Launcher, words: Sequence[Word], at: int) -> CommandFlag:
+    """Parse an option of a launcher and its value."""
     text = words[at].text
     if text.startswith("--"):
         name, equals, _ = text.partition("=")
         if equals:
-            return Flag(name, at, (), len(name) + 1)
+            return CommandFlag(name, at, (), len(name) + 1)
     else:
-        name = text[:2] if _takes_value(launcher, text[:2]) and text not in (launcher.valued or ()) else text
+        name = text[:2] if _needs_value(launcher, text[:2]) and text not in (launcher.value_flags or ()) else text
         if len(text) > len(name):
-            return Flag(name, at, (), len(name) + (text[len(name)] == "="))
-    if name in launcher.pairs:
-        return Flag(name, at, tuple(range(at + 1, min(at + 3, len(words)))))
-    if _takes_value(launcher, name) and at + 1 < len(words):
-        return Flag(name, at, (at + 1,))
-    return Flag(name, at, ())
+            return CommandFlag(name, at, (), len(name) + (text[len(name)] == "="))
+    if name in launcher.pair_flags:
+        return CommandFlag(name, at, tuple(range(at + 1, min(at + 3, len(words)))))
+    if _needs_value(launcher, name) and at + 1 < len(words):
+        return CommandFlag(name, at, (at + 1,))
+    return CommandFlag(name, at, ())
 
 
-def _takes_value(launcher: Launcher, name: str) -> bool:
-    return name in launcher.valued if launcher.valued is not None else name not in launcher.flags
+def _needs_value(launcher: Launcher, name: str) -> bool:
+    return name in launcher.value_flags if launcher.value_flags is not None else name not in launcher.flags
 
 
-def _leaf(program: str, head: tuple[int, ...], own: range, words: Sequence[Word]) -> Part:
-    """A program that starts no other: each option takes the words up to the next option."""
-    flags: list[Flag] = []
+def _parse_leaf(program: str, head: tuple[int, ...], word_range: range, words: Sequence[Word]) -> CommandPart:
+    """Parse a program that starts no other: each option takes the words up to the next option."""
+    flags: list[CommandFlag] = []
     arguments: list[int] = []
-    depends = ""
-    at = own.start
-    while at < own.stop:
+    unknown_reason = ""
+    at = word_range.start
+    while at < word_range.stop:
         text = words[at].text
         if text == "--":
-            arguments += range(at + 1, own.stop)
+            arguments += range(at + 1, word_range.stop)
             break
         if not is_option(words[at]):
             if words[at].loose:
-                depends = depends or words[at].why
+                unknown_reason = unknown_reason or words[at].why
             arguments.append(at)
             at += 1
             continue
         name, equals, _ = text.partition("=")
         last = at + 1
-        while last < own.stop and not is_option(words[last]) and words[last].text != "--":
+        while last < word_range.stop and not is_option(words[last]) and words[last].text != "--":
             if words[last].loose and (last > at + 1 or words[last].spreads):
-                break  # no value, or more than one
+                break  # no value, or several values
             last += 1
         if equals and text.startswith("-"):
-            flags.append(Flag(name, at, (), len(name) + 1))
+            flags.append(CommandFlag(name, at, (), len(name) + 1))
             arguments += range(at + 1, last)
         else:
-            flags.append(Flag(text, at, tuple(range(at + 1, last))))
+            flags.append(CommandFlag(text, at, tuple(range(at + 1, last))))
         at = last
-    return Part(program, head, own, tuple(flags), tuple(arguments), open=depends)
+    return CommandPart(program, head, word_range, tuple(flags), tuple(arguments), open=unknown_reason)
 
 
 def is_option(word: Word) -> bool:
-    """Whether a word is an option (a negative number is a value)."""
+    """Return whether a word is an option; a negative number is a value."""
     return _OPTION.match(word.text) is not None
 
 
-def _search(words: Sequence[Word], at: int) -> int | None:
-    """The first word from `at` on that is the name of a launcher, or an OpenRLHF-like module behind `-m`."""
+def _find_program(words: Sequence[Word], at: int) -> int | None:
+    """Return the index of the first launcher name or `-m` module at or after `at`, or None if there is none."""
     for index in range(at, len(words)):
         base = words[index].text.rsplit("/", 1)[-1]
-        if base in _FOUND_BY_NAME or (_PYTHON.fullmatch(base) and index > at):
+        if base in _PROGRAM_NAMES or (_PYTHON.fullmatch(base) and index > at):
             return index
         if index and words[index - 1].text in ("-m", "--module") and _MODULE.fullmatch(words[index].text):
             return index

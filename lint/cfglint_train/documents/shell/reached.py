@@ -1,11 +1,11 @@
-"""Which commands of a script are never run, whatever it is given: behind `exit`, and under a condition of plain words.
+"""Reachability of commands: find those after `exit` or under a condition of plain words, which never run.
 
-A condition on a variable counts as open: its value may be changed before the script is started.
+A condition on a variable counts as open because its value may change before the script is started.
 """
 
 from __future__ import annotations
 
-from cfglint_train.documents.shell.branches import Choice, Words, is_plain, takes
+from cfglint_train.documents.shell.branches import BranchingScript, Choice, is_plain, is_taken
 from cfglint_train.documents.shell.words import Chain, Step
 from cfglint_train.foundation.typed import TYPE_CHECKING, Protocol
 
@@ -13,35 +13,36 @@ if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
 
-class Sequence(Words, Protocol):
-    """What deciding asks of the script."""
+class ReachableScript(BranchingScript, Protocol):
+    """The parts of a script that reachability needs."""
 
     ends: dict[Chain, int]
     operands: dict[Step, SyntaxNode]
 
 
-class Reached:
-    """The commands of one script that may be run."""
+class Reachability:
+    """The reachability of the commands of one script."""
 
-    def __init__(self, script: Sequence) -> None:
+    def __init__(self, script: ReachableScript) -> None:
+        """Prepare to answer for `script`; decisions are cached by step."""
         self._script = script
         self._open: dict[Step, bool] = {}
 
-    def may_run(self, at: int, chain: Chain) -> bool:
-        """Whether what stands at a place, under some conditions, may be run."""
+    def can_run(self, at: int, chain: Chain) -> bool:
+        """Return whether a command at a place, under the conditions of `chain`, can run."""
         ends = self._script.ends
         if ends and any(ends.get(chain[:length], at) < at for length in range(len(chain) + 1)):
             return False
-        return all(self._is_open(step) for step in chain)
+        return all(self._can_take(step) for step in chain)
 
-    def _is_open(self, step: Step) -> bool:
+    def _can_take(self, step: Step) -> bool:
         if step not in self._open:
             script, choice, operand = self._script, self._script.choices.get(step), self._script.operands.get(step)
             if choice is not None:
-                self._open[step] = not is_plain(script, choice) or takes(script, choice, step, 0) is not False
+                self._open[step] = not is_plain(script, choice) or is_taken(script, choice, step, 0) is not False
             elif operand is not None:
-                before = Choice(operand.start_byte, (), None, ((step, (operand,)),))
-                succeeds = takes(script, before, step, 0) if is_plain(script, before) else None
+                choice_of_operand = Choice(operand.start_byte, (), None, ((step, (operand,)),))
+                succeeds = is_taken(script, choice_of_operand, step, 0) if is_plain(script, choice_of_operand) else None
                 self._open[step] = succeeds is not (step[0] == "or")
             else:
                 self._open[step] = True

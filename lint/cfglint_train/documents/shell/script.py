@@ -1,11 +1,11 @@
 """Shell scripts: one mapping of options per program that the script starts.
 
 A command such as `srun torchrun --nnodes 4 -m openrlhf.cli.train_sft --zero_stage 3` is three **invocations**, each
-with the options that belong to it; `bash -c "..."` is one whose string holds more. The root is the list of them all,
-in the order of the text, and the route of an option is (number of the invocation, "--zero_stage"). Options may be in
-the command itself, in an array, in a variable, in a heredoc that a variable holds, or in the string of a `bash -c`;
-`outline.py`, `commands.py` and `words.py` find out where. A value that depends on `$1`, the environment or another
-command is `Unknown`.
+with the options that belong to it; `bash -c "..."` is an invocation whose string contains more. The root is the list of
+all invocations in the order of the text, and the route of an option is (number of the invocation, "--zero_stage").
+Options may be in the command itself, in an array, in a variable, in a heredoc assigned to a variable, or in the string
+of a `bash -c`; `outline.py`, `commands.py` and `words.py` locate them. A value that depends on `$1`, the environment or
+another command is `Unknown`.
 
 Nothing is executed.
 """
@@ -28,16 +28,16 @@ from cfglint_train.documents.document import (
     Sequence,
     Span,
     Unknown,
-    continued,
     decode,
+    find_continued_lines,
 )
-from cfglint_train.documents.shell.branches import probed
+from cfglint_train.documents.shell.branches import find_probed_options
 from cfglint_train.documents.shell.commands import MAX_NESTED, Command, ExpansionBudget, Script
-from cfglint_train.documents.shell.grammar import readable
-from cfglint_train.documents.shell.programs import Flag, Part, partition
-from cfglint_train.documents.shell.runners import unwrapped
+from cfglint_train.documents.shell.grammar import normalize_source
+from cfglint_train.documents.shell.programs import CommandFlag, CommandPart, partition
+from cfglint_train.documents.shell.runners import unwrap_commands
 from cfglint_train.documents.shell.sourced import Load, Sourcing
-from cfglint_train.documents.shell.words import Fragment, Setting, Word, setting, word_of
+from cfglint_train.documents.shell.words import Fragment, Setting, Word, build_setting, build_word
 from cfglint_train.foundation.typed import Any, ClassVar, Final, Protocol
 
 _DIRECTIVE: Final = re.compile(rb"#SBATCH[ \t]+")
@@ -46,17 +46,18 @@ _GAP: Final = re.compile(rb"[\s\\=\"']*")
 
 
 class Argument(Scalar):
-    """The value of an option: the word as the program gets it, `True` where the option stands alone, or `Unknown`."""
+    """The value of an option: the word that the program receives, `True` if the option stands alone, or `Unknown`."""
 
     __slots__ = ("word",)
 
     def __init__(self, span: Span, text: str, value: Any, word: Word | None = None) -> None:
+        """Store the value with the word that it was read from."""
         super().__init__(span, text, value=value)
         self.word = word
 
 
 class Invocation(Mapping):
-    """One program that the script starts: its options as entries, and all that the command says of it.
+    """One program that the script starts: its options as entries, and the other facts that the command states.
 
     `program` is a launcher's name (`torchrun`, `accelerate launch`, `ray job submit`, `python`, `shell`), else the
     program, Python module or script as written. The directives at the head of a batch script are an invocation of
@@ -81,51 +82,57 @@ class Invocation(Mapping):
     )
 
     def __init__(self, program: str, number: int, command: int, parent: int | None, span: Span) -> None:
+        """Create an invocation without words; `ShellScript` fills in the rest."""
         super().__init__(span, [], False)
         self.program = program
         self.number = number
-        """Its number in the root."""
+        """Index of the invocation in the root."""
         self.command = command
-        """The same for all programs of one command."""
+        """Number of the command, shared by all programs of the command."""
         self.parent = parent
-        """The number of the invocation that starts it."""
+        """Number of the invocation that starts this program."""
         self.head: tuple[Word, ...] = ()
-        """The words that name it."""
+        """Words that name the program."""
         self.words: tuple[Word, ...] = ()
-        """Its words behind its name, up to the program that it starts itself."""
-        self.flags: list[Flag] = []
-        """For each entry: where it is in `words`."""
+        """Words after the name, up to the program that it starts itself."""
+        self.flags: list[CommandFlag] = []
+        """For each entry, the indices of its words in `words`."""
         self.arguments: tuple[Word, ...] = ()
-        """The words that are no options."""
+        """Words that are not options."""
         self.environment: tuple[Setting, ...] = ()
-        """What is set for it alone (`NAME=value torchrun ...`)."""
+        """Variables set for this program alone (`NAME=value torchrun ...`)."""
         self.is_directive = False
-        """Its options are in comments of a batch script."""
+        """True if the options are in comments of a batch script."""
         self.forwards = False
-        """The script's own arguments are handed on to it (`"$@"`)."""
+        """True if the script's own arguments are passed on to the program (`"$@"`)."""
         self.nests = False
-        """One of its words is a script, whose commands are invocations of their own."""
+        """True if one of the words is a script whose commands are further invocations."""
         self.open = ""
-        """What further options depend on, where there may be more than the text shows; else empty."""
+        """Expression that further options depend on, if there may be more than the text shows; else empty."""
         self.scope: Command | None = None
-        """The command that it is part of."""
+        """Command that the program is part of."""
 
-    def condition(self, entry: Entry) -> str:
-        """The condition under which an option is given; empty where it always is."""
-        for flag, given in zip(self.flags, self.entries, strict=True):
-            if given.key.span == entry.key.span:
-                return next((one.optional for one in self.words[flag.word].fragments if one.optional), "")
+    def find_condition(self, entry: Entry) -> str:
+        """Return the condition under which an option is passed; empty if it always is."""
+        for flag, candidate in zip(self.flags, self.entries, strict=True):
+            if candidate.key.span == entry.key.span:
+                return next(
+                    (fragment.condition for fragment in self.words[flag.word].fragments if fragment.condition), ""
+                )
         return ""
 
 
-class Keyed(Protocol):
-    """How the options of a program are read as keys, and changes of keys written as options."""
+class OptionTranslator(Protocol):
+    """Translation between options of a program and keys."""
 
-    def mapping(self, invocation: Invocation) -> Mapping:
-        """The options of an invocation as a mapping of keys."""
+    def build_mapping(self, invocation: Invocation) -> Mapping:
+        """Return the options of an invocation as a mapping of keys."""
 
-    def written(self, change: Change, invocation: Invocation) -> Change:
-        """A change of a key as a change of the option that gives it. Raises CannotEdit where no option says it."""
+    def translate_change(self, change: Change, invocation: Invocation) -> Change:
+        """Return a change of a key as a change of the option that sets it.
+
+        Raise CannotEdit if no option can express the change.
+        """
 
 
 class ShellScript(Document):
@@ -134,121 +141,132 @@ class ShellScript(Document):
     syntax: ClassVar[str] = "shell"
 
     def __init__(self, path: str, source: bytes, load: Load | None = None) -> None:
-        """Raises DocumentError where the text is not UTF-8, holds zero bytes, or is nested without end.
+        """Read a script; raise DocumentError if it is not UTF-8, holds zero bytes, or is nested too deeply.
 
-        `load` reads the scripts that this one sources; without it, `source` changes nothing.
+        `load` reads the scripts that this script sources; without it, `source` has no effect.
         """
         super().__init__(path, source)
         decode(source)
         self.load = load
         self._uses: dict[str, int] = {}
         sourcing = None if load is None else Sourcing(os.path.abspath(path), load)
-        self.script = Script(readable(source), ExpansionBudget(), sourcing=sourcing)
+        self.script = Script(normalize_source(source), ExpansionBudget(), sourcing=sourcing)
         self.invocations: list[Invocation] = []
-        self.keyed: dict[int, Keyed] = {}
-        """Invocations whose options are read as keys."""
+        self.translators: dict[int, OptionTranslator] = {}
+        """Translators of the invocations whose options are read as keys."""
         self._commands = 0
-        self._directives()
-        for command in unwrapped(self.script):
-            self._invoke(command, None)
+        self._add_directives()
+        for command in unwrap_commands(self.script):
+            self._add_command(command, None)
         items: list[Node] = list(self.invocations)
         self.root = Sequence(Span(0, len(source)), items, False)
 
-    def assumed(self, route: Route) -> str:
-        """What the words of an option rest on: the defaults of variables."""
-        node = self.node(route)
+    def get_assumption(self, route: Route) -> str:
+        """Return notes on the defaults of variables that an option relies on."""
+        node = self.find_node(route)
         nodes = node.items if isinstance(node, Sequence) else [node]
-        notes = [one.word.assumed for one in nodes if isinstance(one, Argument) and one.word is not None]
+        notes = [item.word.assumption for item in nodes if isinstance(item, Argument) and item.word is not None]
         return "; ".join(dict.fromkeys(note for note in notes if note))
 
-    def read_as(self, number: int, options: Keyed) -> None:
+    def read_as(self, number: int, options: OptionTranslator) -> None:
         """Read the options of an invocation as the keys of a mapping, typed as its program types them."""
         assert isinstance(self.root, Sequence)
-        self.keyed[number] = options
-        self.root.items[number] = options.mapping(self.invocations[number])
+        self.translators[number] = options
+        self.root.items[number] = options.build_mapping(self.invocations[number])
         self._mappings = None
 
     def is_complete(self, route: Route) -> bool:
-        """Whether no options of an invocation are in a variable that cannot be read."""
+        """Return whether no options of an invocation are in a variable that cannot be read."""
         number = route[0] if route else None
         return not isinstance(number, int) or not self.invocations[number].open
 
-    def condition_at(self, place: Span) -> tuple[str, str] | None:
-        """The option at a place, and the condition under which it is given; None where a command has it in any case."""
-        met = [
-            (entry.name or "", one.condition(entry))
-            for one in self.invocations
-            for entry in one.entries
+    def find_conditional_option(self, place: Span) -> tuple[str, str] | None:
+        """Return the option at a place and the condition under which it is passed.
+
+        Return None if a command passes it unconditionally.
+        """
+        options = [
+            (entry.name or "", invocation.find_condition(entry))
+            for invocation in self.invocations
+            for entry in invocation.entries
             if entry.key.span.start == place.start
         ]
-        return met[0] if met and all(condition for _, condition in met) else None
+        return options[0] if options and all(condition for _, condition in options) else None
 
-    def comments(self) -> list[Comment]:
-        """Every comment of the script itself (those inside strings are part of the string)."""
-        found = []
+    def list_comments(self) -> list[Comment]:
+        """Return all comments of the script itself; comments inside strings are part of the string."""
+        comments = []
         for node in self.script.comments:
             text = self.source[node.start_byte : node.end_byte].rstrip()
-            found.append(Comment(Span(node.start_byte, node.start_byte + len(text)), text.decode("utf-8", "replace")))
-        return sorted(found, key=lambda comment: comment.span)
+            comments.append(
+                Comment(Span(node.start_byte, node.start_byte + len(text)), text.decode("utf-8", "replace"))
+            )
+        return sorted(comments, key=lambda comment: comment.span)
 
-    def extent(self, line: int) -> tuple[int, int]:
-        """As in the base class: the lines that backslashes join."""
-        return continued(self, line)
+    def find_extent(self, line: int) -> tuple[int, int]:
+        """Return the first and last of the lines that backslashes join."""
+        return find_continued_lines(self, line)
 
-    def duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
-        """Options given twice to a Python program, where argparse takes the last; elsewhere repeating is ordinary.
+    def find_duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
+        """Yield options passed twice to a Python program.
 
-        Two that are each given under a condition of their own need not be there together.
+        There, argparse uses the last; for other programs, repeating an option is normal. Two options under different
+        conditions do not count because they need not both be present.
         """
-        for route, entry, first in super().duplicate_keys():
-            one = self.invocations[route[0]] if route and isinstance(route[0], int) else None
+        for route, entry, first in super().find_duplicate_keys():
+            invocation = self.invocations[route[0]] if route and isinstance(route[0], int) else None
             if (
-                one is not None
-                and one.parent is not None
-                and self.invocations[one.parent].program in ("python", "torchrun", "deepspeed", "accelerate launch")
-                and not _are_apart(one.condition(first), one.condition(entry))
+                invocation is not None
+                and invocation.parent is not None
+                and self.invocations[invocation.parent].program
+                in ("python", "torchrun", "deepspeed", "accelerate launch")
+                and not _has_separate_conditions(invocation.find_condition(first), invocation.find_condition(entry))
             ):
                 yield route, entry, first
 
-    def enclosing(self, invocation: Invocation) -> Iterator[Invocation]:
-        """What starts an invocation, from inside out: its launcher, the launcher of that, ..."""
+    def list_launchers(self, invocation: Invocation) -> Iterator[Invocation]:
+        """Yield the invocations that start an invocation: its launcher, the launcher of that, and so on."""
         parent = invocation.parent
         while parent is not None:
             yield self.invocations[parent]
             parent = self.invocations[parent].parent
 
-    def exported(self, invocation: Invocation) -> dict[str, Setting]:
-        """The environment that the script makes for an invocation."""
-        found: dict[str, Setting] = {}
-        for one in reversed([invocation, *self.enclosing(invocation)]):
-            command = one.scope
-            if command is not None and one is self._first(one):
+    def collect_environment(self, invocation: Invocation) -> dict[str, Setting]:
+        """Return the environment that the script creates for an invocation."""
+        environment: dict[str, Setting] = {}
+        for program in reversed([invocation, *self.list_launchers(invocation)]):
+            command = program.scope
+            if command is not None and program is self._find_outermost(program):
                 script = command.script
-                for name, place in script.exported.items():
+                for name, place in script.exports.items():
                     if place < command.at and name in script.assignments:
-                        found[name] = setting(name, script.variable(name, command.at, command.chain))
-            found.update((given.name, given) for given in one.environment)
-        return found
+                        environment[name] = build_setting(
+                            name, script.resolve_variable(name, command.at, command.chain)
+                        )
+            environment.update((variable.name, variable) for variable in program.environment)
+        return environment
 
-    def _first(self, invocation: Invocation) -> Invocation:
-        """The outermost program of an invocation's command."""
-        for one in self.enclosing(invocation):
-            if one.command != invocation.command:
+    def _find_outermost(self, invocation: Invocation) -> Invocation:
+        """Return the outermost program of an invocation's command."""
+        for launcher in self.list_launchers(invocation):
+            if launcher.command != invocation.command:
                 break
-            invocation = one
+            invocation = launcher
         return invocation
 
-    def probed(self, route: Route) -> frozenset[str]:
-        """The options that the conditions around an invocation look for in the help of a program."""
+    def find_probed_options(self, route: Route) -> frozenset[str]:
+        """Return the options for which the conditions around an invocation search a program's help."""
         number = route[0] if route else None
         if not isinstance(number, int):
             return frozenset()
-        one = self.invocations[number]
-        scopes = [each.scope for each in (one, *self.enclosing(one)) if each.scope is not None]
-        return frozenset().union(*(probed(scope.script, scope.chain) for scope in scopes))
+        invocation = self.invocations[number]
+        scopes = [
+            program.scope for program in (invocation, *self.list_launchers(invocation)) if program.scope is not None
+        ]
+        return frozenset().union(*(find_probed_options(scope.script, scope.chain) for scope in scopes))
 
-    def uses(self, name: str) -> int:
-        """How often a variable is used in the text; an exported one counts once more, for who may read it."""
+    def count_uses(self, name: str) -> int:
+        """Count the uses of a variable in the text; an exported variable counts once more, for unknown readers."""
         if name not in self._uses:
             pattern = re.compile(rb"\$(?:\{[!#]?)?" + name.encode() + rb"(?![A-Za-z0-9_])")
             text = bytearray(self.source)
@@ -257,11 +275,11 @@ class ShellScript(Document):
             count = len(pattern.findall(text))
             bare = re.compile(rb"(?<![$\w{])" + name.encode() + rb"(?!\w)")
             count += sum(len(bare.findall(text)) for text in self.script.arithmetic)
-            self._uses[name] = count + (name in self.script.exported)
+            self._uses[name] = count + (name in self.script.exports)
         return self._uses[name]
 
-    def _directives(self) -> None:
-        """`#SBATCH` lines: the options of the batch job."""
+    def _add_directives(self) -> None:
+        """Add the options of the batch job from `#SBATCH` lines."""
         words: list[Word] = []
         for node in sorted(self.script.comments, key=lambda comment: comment.start_byte):
             line = self.source[node.start_byte : node.end_byte]
@@ -275,29 +293,29 @@ class ShellScript(Document):
                 words.append(Word(match.group().decode("utf-8", "replace"), span, None))
         if words:
             name = Word("srun", Span(words[0].span.start, words[0].span.start), None)
-            # srun reads the same options as sbatch does.
+            # srun reads the same options as sbatch.
             part = partition([name, *words])[0]._replace(program="sbatch")
-            self._add(part, [name, *words], None, 0, None)
+            self._add_part(part, [name, *words], None, 0, None)
             self.invocations[-1].is_directive = True
 
-    def _invoke(self, command: Command, parent: int | None) -> None:
-        """The invocations of one command, and of the scripts that it hands to shells."""
+    def _add_command(self, command: Command, parent: int | None) -> None:
+        """Add the invocations of one command and of the scripts that it passes to shells."""
         if not command.words:
             return
         self._commands += 1
         identity = self._commands
         environment = command.prefix
         for part in partition(command.words):
-            self._add(part, command.words, command, identity, parent)
+            self._add_part(part, command.words, command, identity, parent)
             invocation = self.invocations[-1]
             invocation.environment = environment
             environment = part.environment
             parent = invocation.number
             if part.script is not None:
-                self._nest(part, command, parent)
+                self._add_nested(part, command, parent)
 
-    def _nest(self, part: Part, command: Command, parent: int) -> None:
-        """The commands of a script that a shell gets as a word, or reads."""
+    def _add_nested(self, part: CommandPart, command: Command, parent: int) -> None:
+        """Add the commands of a script that a shell receives as a word or reads from its input."""
         assert part.script is not None
         script = command.script
         if script.depth >= MAX_NESTED:
@@ -318,66 +336,68 @@ class ShellScript(Document):
             return
         self.invocations[parent].nests = True
         inner = Script(
-            readable(text), script.budget, tuple(pieces), (script, command.at, command.chain), script.depth + 1
+            normalize_source(text), script.budget, tuple(pieces), (script, command.at, command.chain), script.depth + 1
         )
-        for below in unwrapped(inner):
-            self._invoke(below, parent)
+        for nested_command in unwrap_commands(inner):
+            self._add_command(nested_command, parent)
 
-    def _add(
+    def _add_part(
         self,
-        part: Part,
+        part: CommandPart,
         words: tuple[Word, ...] | list[Word],
         command: Command | None,
         identity: int,
         parent: int | None,
     ) -> None:
         head = tuple(words[index] for index in part.head)
-        span = head[0].span if head else words[part.own.start].span
+        span = head[0].span if head else words[part.word_range.start].span
         invocation = Invocation(part.program, len(self.invocations), identity, parent, span)
         invocation.head = head
-        invocation.words = tuple(words[index] for index in part.own)
+        invocation.words = tuple(words[index] for index in part.word_range)
         invocation.arguments = tuple(words[index] for index in part.arguments)
         invocation.scope = command
-        handed = None if command is None else command.forwards
-        invocation.forwards = handed is not None and part.own.start <= handed <= part.own.stop
+        arguments_index = None if command is None else command.forwards
+        invocation.forwards = (
+            arguments_index is not None and part.word_range.start <= arguments_index <= part.word_range.stop
+        )
         invocation.open = part.open
-        first = part.own.start
+        first = part.word_range.start
         for flag in part.flags:
-            values = tuple([index - first for index in flag.values if not self.is_lost(words[index])])
-            moved = Flag(flag.name, flag.word - first, values, flag.joined)
-            invocation.flags.append(moved)
-            invocation.entries.append(self._entry(moved, invocation.words))
+            values = tuple([index - first for index in flag.values if not self.is_lost_blank(words[index])])
+            shifted_flag = CommandFlag(flag.name, flag.word - first, values, flag.value_offset)
+            invocation.flags.append(shifted_flag)
+            invocation.entries.append(self._build_entry(shifted_flag, invocation.words))
         if invocation.entries:
             last = invocation.entries[-1].span
             if last.start >= span.start:
                 invocation.span = Span(span.start, max(span.end, last.end))
         self.invocations.append(invocation)
 
-    def _entry(self, flag: Flag, words: tuple[Word, ...]) -> Entry:
+    def _build_entry(self, flag: CommandFlag, words: tuple[Word, ...]) -> Entry:
         word = words[flag.word]
-        if flag.joined:
-            value = behind(word, flag.joined)
+        if flag.value_offset:
+            value = drop_prefix(word, flag.value_offset)
             start = word.target.start if word.target is not None else word.span.start
-            end = value.span.start - (word.text[flag.joined - 1 : flag.joined] == "=")
+            end = value.span.start - (word.text[flag.value_offset - 1 : flag.value_offset] == "=")
             key = Span(start, end) if start < end <= word.span.end else word.span
-            return Entry(Scalar(key, flag.name, value=flag.name), _argument(value))
+            return Entry(Scalar(key, flag.name, value=flag.name), _build_argument(value))
         name = Scalar(word.span, flag.name, value=flag.name)
         if word.why:
             name.text = word.text
         if not flag.values:
-            given = Unknown(word.why) if word.optional else True
-            return Entry(name, Argument(Span(word.span.end, word.span.end), "", given))
-        values: list[Node] = [_argument(words[index]) for index in flag.values]
+            argument_value = Unknown(word.why) if word.is_optional else True
+            return Entry(name, Argument(Span(word.span.end, word.span.end), "", argument_value))
+        values: list[Node] = [_build_argument(words[index]) for index in flag.values]
         if len(values) == 1:
             return Entry(name, values[0])
         return Entry(name, Sequence(Span(values[0].span.start, values[-1].span.end), values, False))
 
-    def is_lost(self, word: Word) -> bool:
-        """Whether a word is the white space behind a backslash that was meant to continue the line."""
+    def is_lost_blank(self, word: Word) -> bool:
+        """Return whether a word is the white space after a backslash that was meant to continue the line."""
         return word.text.isspace() and self.source[word.span.start : word.span.start + 1] == b"\\"
 
-    def around(self, place: Span) -> tuple[str, Span]:
-        """The innermost text that holds words around a place: its kind and its bytes."""
+    def find_container(self, place: Span) -> tuple[str, Span]:
+        """Return the kind and the bytes of the innermost text that holds words around a place."""
         node = self.script.root.descendant_for_byte_range(place.start, max(place.start, place.end - 1))
         while node is not None:
             if node.start_byte < place.start or node.type in ("command", "heredoc_body"):
@@ -391,8 +411,8 @@ class ShellScript(Document):
         return "command", Span(0, len(self.source))
 
 
-def _are_apart(first: str, second: str) -> bool:
-    """Whether two options depend on conditions that need not hold together."""
+def _has_separate_conditions(first: str, second: str) -> bool:
+    """Return whether two options depend on conditions that need not both hold."""
     return bool(first and second) and first != second
 
 
@@ -406,30 +426,30 @@ _CONTAINERS: Final = {
 }
 
 
-def behind(word: Word, count: int) -> Word:
-    """The part of a word behind its first `count` characters, as a word."""
+def drop_prefix(word: Word, count: int) -> Word:
+    """Return the part of a word after its first `count` characters as a word."""
     skip = len(word.text[:count].encode("utf-8"))
-    rest: list[Fragment] = []
+    fragments: list[Fragment] = []
     for fragment in word.fragments:
         if skip >= len(fragment.text) and (skip or not fragment.text):
             skip -= len(fragment.text)
             continue
-        rest.append(fragment.cut(skip, len(fragment.text)))
+        fragments.append(fragment.cut(skip, len(fragment.text)))
         skip = 0
     if not word.fragments:
         start = word.span.start + len(word.text[:count].encode("utf-8"))
         return word._replace(text=word.text[count:], span=Span(start, word.span.end))
-    if not rest:
+    if not fragments:
         end = word.target.end if word.target is not None else word.span.end
         return word._replace(text="", span=Span(end, end), target=Span(end, end) if word.target else None, fragments=())
     places = [
         next((site for site in fragment.sites if word.span.start <= site.start and site.end <= word.span.end), None)
-        for fragment in rest
+        for fragment in fragments
     ]
-    inside = [place for place in places if place is not None]
-    span = Span(min(place.start for place in inside), max(place.end for place in inside)) if inside else word.span
-    return word_of(tuple(rest), span)
+    spans = [place for place in places if place is not None]
+    span = Span(min(place.start for place in spans), max(place.end for place in spans)) if spans else word.span
+    return build_word(tuple(fragments), span)
 
 
-def _argument(word: Word) -> Argument:
+def _build_argument(word: Word) -> Argument:
     return Argument(word.span, word.text, Unknown(word.why) if word.why else word.text, word)

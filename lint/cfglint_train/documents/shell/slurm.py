@@ -1,7 +1,7 @@
-"""Variables that Slurm sets in a job, as the `#SBATCH` lines of its script have it.
+"""Variables that Slurm sets in a job according to the `#SBATCH` lines of its script.
 
-Source: the manual of sbatch 24.05 (OUTPUT ENVIRONMENT VARIABLES). Options of the `sbatch` that submits the script are
-above its lines, so that the values are assumed.
+Source: the manual of sbatch 24.05 (OUTPUT ENVIRONMENT VARIABLES). Options of the `sbatch` command override these lines,
+so the values are assumptions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _SETS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def variables(text: bytes) -> Iterator[tuple[str, Fragment]]:
-    """The variables that the directives of a job script settle; of repeated ones the last."""
+def read_variables(text: bytes) -> Iterator[tuple[str, Fragment]]:
+    """Yield the variables that the directives of a job script set; the last of repeated directives counts."""
     if b"#SBATCH" not in text or b"SLURM_" not in text:
         return
     header = _HEADER.match(text)
@@ -38,5 +38,5 @@ def variables(text: bytes) -> Iterator[tuple[str, Fragment]]:
         if match["name"] == b"--gres" and b"gpu" not in match["option"]:
             continue
         for name in _SETS[match["name"].decode()]:
-            assumed = (f"{name} as in `#SBATCH {option}`, which an option of `sbatch` can override",)
-            yield name, Fragment(match["count"], (Span(*match.span("count")),), exact=False, assumed=assumed)
+            assumptions = (f"{name} as in `#SBATCH {option}`, which an option of `sbatch` can override",)
+            yield name, Fragment(match["count"], (Span(*match.span("count")),), exact=False, assumptions=assumptions)

@@ -1,4 +1,4 @@
-"""The scripts that a script reads by `source FILE` or `. FILE`, for the variables that they set."""
+"""Scripts that a script reads by `source FILE` or `. FILE`, for the variables that they set."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 MAX_SOURCED: Final = 3
-"""Scripts that source each other: one further inside is not read."""
+"""Maximum depth of scripts that source each other; deeper ones are not read."""
 
 Load = Callable[[str], bytes | None]
-"""The bytes of a file by its absolute path; None for one that is not there or not to be read."""
+"""Function that returns a file's bytes by its absolute path, or None if the file is missing or must not be read."""
 
 _SELF: Final = r'"?\$(?:0|\{0\}|BASH_SOURCE|\{BASH_SOURCE(?:\[0\])?(?::-\$\{?0\}?)?\})"?'
 _REAL: Final = rf'(?:{_SELF}|"?\$\((?:readlink -f|realpath)(?: -s)?(?: --)? {_SELF}\)"?)'
@@ -24,41 +24,47 @@ _ENTERED: Final = (
     rf'\$\(\s*(?:unset CDPATH;\s*)?(?:builtin )?cd(?: -P)?(?: --)? "?{_FOLDER}"?((?:/[\w.-]+)*)/?"?'
     rf"{_QUIET}\s*(?:&&|;)\s*pwd(?: -P)?\s*\)"
 )
-_HERE: Final = re.compile(rf"(?:{_FOLDER}|{_ENTERED})")
+_SCRIPT_FOLDER: Final = re.compile(rf"(?:{_FOLDER}|{_ENTERED})")
 
 
 class Sourcing(Frozen):
-    """How a script finds those that it sources."""
+    """The location of a script and the means to load the files that it sources."""
 
     path: str
-    """Its own, absolute."""
+    """Absolute path of the script."""
     load: Load
     depth: int = 0
 
 
-def is_folder_of_script(text: str) -> bool:
-    """Whether an expansion means the folder of the script, or one that is named from there."""
-    return _HERE.fullmatch(text) is not None
+def is_script_folder(text: str) -> bool:
+    """Return whether an expansion refers to the folder of the script, or to a folder named relative to it."""
+    return _SCRIPT_FOLDER.fullmatch(text) is not None
 
 
-def path_of(fragments: Iterable[Fragment]) -> str | None:
-    """The path that a word means (`./...`: from the folder of the script); None where that cannot be determined."""
+def resolve_path_word(fragments: Iterable[Fragment]) -> str | None:
+    """Return the path that a word names, or None if it cannot be determined.
+
+    A path relative to the folder of the script begins with `./`.
+    """
     parts: list[str] = []
     for fragment in fragments:
         text = fragment.text.decode("utf-8", "replace")
         if fragment.why:
-            here = _HERE.fullmatch(text)
-            if here is None or parts:
+            match = _SCRIPT_FOLDER.fullmatch(text)
+            if match is None or parts:
                 return None
-            text = f".{here.group(1) or ''}"
-        elif fragment.optional:
+            text = f".{match.group(1) or ''}"
+        elif fragment.condition:
             return None
         parts.append(text)
     return "".join(parts) or None
 
 
-def files_of(path: str, sourcing: Sourcing) -> Iterator[str]:
-    """Where a sourced file may lie: from the folder of the script, or from one above it, as it may be started there."""
+def list_candidate_paths(path: str, sourcing: Sourcing) -> Iterator[str]:
+    """Yield the possible paths of a sourced file, starting in the folder of the script.
+
+    The folders above follow, because the script may be started from one of them.
+    """
     if os.path.isabs(path):
         yield path
         return

@@ -1,8 +1,8 @@
-"""Words of a shell command, and where each byte of them is in the file.
+"""Words of a shell command, with the place in the file of each of their bytes.
 
 A **fragment** is a piece of expanded text with its **sites**: the places it went through, from the use in the command
-(`$ARGS`) inwards to where its bytes stand (inside `ARGS="..."`). Word splitting cuts fragments; a word then takes the
-outermost place that it has for itself, so that the options in `$ARGS` are where they are written.
+(`$ARGS`) inwards to the bytes themselves (inside `ARGS="..."`). Word splitting cuts fragments. A word is then placed at
+its outermost site that no other word shares, so that the options in `$ARGS` are reported where they are written.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cfglint_train.documents.document import Span
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
-# A condition around a place in a script: its kind and the id of the syntax node.
+# Condition around a place in a script: its kind and the id of the syntax node.
 Step = tuple[str, int]
-# All of them, from outside in.
+# All conditions around a place, outermost first.
 Chain = tuple[Step, ...]
 
-# Words that expansion leaves as they are.
+# Words that expansion leaves unchanged.
 PLAIN: Final = re.compile(rb"[A-Za-z0-9_./:=,@%+-]+")
 NAME: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 _SPREADING: Final = re.compile(r"\"?\$(?:[@*]|\{[@*][^}]*\}|\{\w+\[[@*]\][^}]*\})\"?")
@@ -32,32 +32,32 @@ class Fragment(Frozen):
 
     text: bytes
     sites: tuple[Span, ...]
-    """From the use in the command to the bytes themselves; never empty."""
+    """Places from the use in the command to the bytes themselves; never empty."""
     exact: bool = True
-    """The text stands byte for byte at the last site."""
+    """True if the text stands byte for byte at the last site."""
     split: bool = False
-    """Bash splits it at white space (an expansion without quotes)."""
+    """True if bash splits it at white space (an unquoted expansion)."""
     names: tuple[str, ...] = ()
-    """The variables (or `$((`) that it came through."""
+    """Variables (or `$((`) that it came through."""
     why: str = ""
-    """What it depends on where it cannot be determined; `text` is then the expansion as written."""
-    optional: str = ""
-    """The condition under which the text is there; empty where it always is."""
-    assumed: tuple[str, ...] = ()
-    """What the text rests on, where it holds unless the environment says otherwise (`${MBS:-16}`)."""
+    """Expression that the text depends on if it cannot be determined; `text` is then the expansion as written."""
+    condition: str = ""
+    """Condition under which the text is present; empty if it always is."""
+    assumptions: tuple[str, ...] = ()
+    """Notes on defaults that hold unless the environment says otherwise (`${MBS:-16}`)."""
 
     @property
-    def told(self) -> bool:
-        """Whether the program receives exactly this text, as far as the script decides."""
-        return not (self.why or self.optional)
+    def is_known(self) -> bool:
+        """True if the program receives exactly this text, as far as the script decides."""
+        return not (self.why or self.condition)
 
     @property
-    def certain(self) -> bool:
-        """Whether the program receives exactly this text, whatever the environment is."""
-        return self.told and not self.assumed
+    def is_certain(self) -> bool:
+        """True if the program receives exactly this text, whatever the environment is."""
+        return self.is_known and not self.assumptions
 
     def cut(self, start: int, end: int) -> Fragment:
-        """Part of the text; the last site shrinks with it where the bytes correspond."""
+        """Cut out a part of the text; the last site shrinks with it if the bytes correspond."""
         if start == 0 and end == len(self.text):
             return self
         sites = self.sites
@@ -71,36 +71,36 @@ class Word(Frozen):
     """One word as the program receives it."""
 
     text: str
-    """Where it cannot be determined: with the expansions as written."""
+    """The text; if it cannot be determined, with the expansions as written."""
     span: Span
-    """The outermost place that is this word's alone."""
+    """Outermost place that belongs to this word alone."""
     target: Span | None
-    """The bytes that a new text replaces; None where no single place of the file decides the word."""
+    """Bytes that a new text replaces, or None if no single place of the file decides the word."""
     names: tuple[str, ...] = ()
-    """The variables that it came through."""
+    """Variables that it came through."""
     why: str = ""
-    """What it depends on; empty for a word that is known."""
+    """Expression that the word depends on; empty if its text is known."""
     loose: bool = False
-    """Unknown and without quotes: it may be no word, or several."""
+    """True if it is unknown and unquoted, so that it may be no word or several."""
     spreads: bool = False
-    """Unknown, and any number of words whatever the quotes (`"$@"`)."""
-    optional: bool = False
-    """The program receives this text under a condition, which `why` names, and no such word otherwise."""
-    assumed: str = ""
-    """What the text rests on, where it holds unless the environment says otherwise."""
+    """True if it is unknown and may be any number of words, even in quotes (`"$@"`)."""
+    is_optional: bool = False
+    """True if the program receives this text only under a condition (named in `why`), and no word otherwise."""
+    assumption: str = ""
+    """Note on the defaults that the text relies on unless the environment says otherwise."""
     fragments: tuple[Fragment, ...] = ()
 
     @property
-    def known(self) -> bool:
-        """Whether the text is what the program receives, as far as the script decides."""
+    def is_known(self) -> bool:
+        """True if the text is exactly what the program receives, as far as the script decides."""
         return not self.why
 
     @property
-    def tail(self) -> str:
-        """The known end of a path in a folder that cannot be determined, from its slash on; empty for other words."""
+    def known_suffix(self) -> str:
+        """End of a path whose folder cannot be determined, from its slash on; empty for other words."""
         parts: list[str] = []
         for fragment in reversed(self.fragments if self.why else ()):
-            if not fragment.told:
+            if not fragment.is_known:
                 break
             parts.append(fragment.text.decode("utf-8", "replace"))
         end = "".join(reversed(parts))
@@ -108,37 +108,38 @@ class Word(Frozen):
 
 
 class Setting(Frozen):
-    """`NAME=value` in the environment of a program."""
+    """An assignment `NAME=value` in the environment of a program."""
 
     name: str
     text: str | None
-    """None where the value cannot be determined."""
-    assumed: str = ""
-    """What the text rests on, where it holds unless the environment says otherwise."""
+    """Value, or None if it cannot be determined."""
+    assumption: str = ""
+    """Note on the defaults that the text relies on unless the environment says otherwise."""
 
 
-def setting(name: str, value: Iterable[Fragment] | None) -> Setting:
-    """A variable with its value; None for a value that cannot be determined."""
+def build_setting(name: str, value: Iterable[Fragment] | None) -> Setting:
+    """Return a variable with its value; `value` is None if it cannot be determined."""
     fragments = tuple(value or ())
-    if value is None or not all(fragment.told for fragment in fragments):
+    if value is None or not all(fragment.is_known for fragment in fragments):
         return Setting(name, None)
     text = b"".join(fragment.text for fragment in fragments).decode("utf-8", "replace")
-    return Setting(name, text, "; ".join(dict.fromkeys(note for one in fragments for note in one.assumed)))
+    return Setting(name, text, "; ".join(dict.fromkeys(note for part in fragments for note in part.assumptions)))
 
 
-class Placed:
-    """A word that looks for a place of its own."""
+class PlacedWord:
+    """A word in search of a place that no other word shares."""
 
     __slots__ = ("field", "levels", "span")
 
     def __init__(self, field: tuple[Fragment, ...], whole: Span | None) -> None:
+        """Compute the candidate places of a word, outermost first; `whole` is the word as written."""
         self.field = field
         self.levels: list[Span] = [whole] if whole is not None else []
         deepest = max((len(fragment.sites) for fragment in field), default=0)
         for level in range(1 if whole is not None else 0, deepest):
             spans = [fragment.sites[min(level, len(fragment.sites) - 1)] for fragment in field]
             low, high = min(span.start for span in spans), max(span.end for span in spans)
-            # Pieces that do not stand together (a variable's text beside the word's own) have no common place.
+            # Pieces that are not adjacent (a variable's text beside the word's own text) have no common place.
             if high - low > sum(span.end - span.start for span in spans) + 2 * len(spans):
                 low, high = self.levels[-1] if self.levels else spans[0]
             self.levels.append(Span(low, high))
@@ -147,9 +148,9 @@ class Placed:
         self.span = self.levels[0]
 
 
-def separate(places: list[Placed], level: int) -> None:
-    """Words that share a place look for one further inside."""
-    groups: dict[Span, list[Placed]] = {}
+def separate(places: list[PlacedWord], level: int) -> None:
+    """Move words that share a place further inside until each has its own."""
+    groups: dict[Span, list[PlacedWord]] = {}
     for placed in places:
         placed.span = placed.levels[min(level, len(placed.levels) - 1)]
         groups.setdefault(placed.span, []).append(placed)
@@ -158,30 +159,33 @@ def separate(places: list[Placed], level: int) -> None:
             separate(group, level + 1)
 
 
-def word_of(field: tuple[Fragment, ...], span: Span) -> Word:
-    """The word that fragments make, standing at `span`."""
+def build_word(field: tuple[Fragment, ...], span: Span) -> Word:
+    """Return the word that the fragments of `field` make, placed at `span`."""
     if len(field) == 1:
-        (one,) = field
-        if one.exact and not (one.names or one.why or one.optional or one.assumed):
-            return Word(one.text.decode("utf-8", "replace"), span, one.sites[-1], fragments=field)
-    why = next((fragment.why or fragment.optional for fragment in field if fragment.why or fragment.optional), "")
+        (only,) = field
+        if only.exact and not (only.names or only.why or only.condition or only.assumptions):
+            return Word(only.text.decode("utf-8", "replace"), span, only.sites[-1], fragments=field)
+    why = next((fragment.why or fragment.condition for fragment in field if fragment.why or fragment.condition), "")
     text = b"".join(fragment.text for fragment in field).decode("utf-8", "replace")
     names = tuple(dict.fromkeys(name for fragment in field for name in fragment.names))
-    assumed = "; ".join(dict.fromkeys(note for fragment in field for note in fragment.assumed))
-    if why and all(fragment.optional and not fragment.why for fragment in field):
-        return Word(text, span, None, names, why, optional=True, assumed=assumed, fragments=field)
+    assumed = "; ".join(dict.fromkeys(note for fragment in field for note in fragment.assumptions))
+    if why and all(fragment.condition and not fragment.why for fragment in field):
+        return Word(text, span, None, names, why, is_optional=True, assumption=assumed, fragments=field)
     spreads = _SPREADING.fullmatch(why) is not None
     loose = spreads or (bool(why) and all((fragment.split and fragment.why) or not fragment.text for fragment in field))
-    target = None if why else _target(field, span)
-    return Word(text, span, target, names, why, loose, spreads, assumed=assumed, fragments=field)
+    target = None if why else _find_target(field, span)
+    return Word(text, span, target, names, why, loose, spreads, assumption=assumed, fragments=field)
 
 
-def _target(field: tuple[Fragment, ...], span: Span) -> Span | None:
-    """The bytes of a word: what is between its quotes, else the whole literal word."""
+def _find_target(field: tuple[Fragment, ...], span: Span) -> Span | None:
+    """Return the bytes of a word: the text between its quotes, else the whole literal word.
+
+    Return None if no single place decides the word.
+    """
     if all(fragment.exact for fragment in field) and field:
-        own = [fragment.sites[-1] for fragment in field]
-        if all(before.end == after.start for before, after in pairwise(own)):
-            return Span(own[0].start, own[-1].end)
+        sites = [fragment.sites[-1] for fragment in field]
+        if all(before.end == after.start for before, after in pairwise(sites)):
+            return Span(sites[0].start, sites[-1].end)
     if not any(fragment.names for fragment in field) and all(
         span.start <= fragment.sites[-1].start and fragment.sites[-1].end <= span.end for fragment in field
     ):
@@ -189,13 +193,16 @@ def _target(field: tuple[Fragment, ...], span: Span) -> Span | None:
     return None
 
 
-def through(fragment: Fragment, sites: tuple[Span, ...], name: str, split: bool = False) -> Fragment:
-    """A fragment of a variable's value where the variable is used."""
+def add_use_site(fragment: Fragment, sites: tuple[Span, ...], name: str, split: bool = False) -> Fragment:
+    """Return a fragment of a variable's value as it appears where the variable `name` is used."""
     return fragment._replace(sites=(*sites, *fragment.sites), names=(name, *fragment.names), split=split)
 
 
-def split_words(fragments: Iterable[Fragment], ordinary: bool) -> Iterator[tuple[Fragment, ...]]:
-    """Word splitting. Without an ordinary IFS, a text that would be split is unknown."""
+def split_words(fragments: Iterable[Fragment], default_ifs: bool) -> Iterator[tuple[Fragment, ...]]:
+    """Split fragments into words at white space.
+
+    Without the default IFS, a text that would be split is unknown.
+    """
     field: list[Fragment] = []
     exists = False
     for fragment in fragments:
@@ -203,7 +210,7 @@ def split_words(fragments: Iterable[Fragment], ordinary: bool) -> Iterator[tuple
             field.append(fragment)
             exists = True
             continue
-        if not ordinary and fragment.text:
+        if not default_ifs and fragment.text:
             field.append(fragment._replace(why="IFS"))
             exists = True
             continue

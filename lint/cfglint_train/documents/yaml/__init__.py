@@ -1,1 +1,1 @@
-"""YAML as documents: positions from PyYAML's C parser, values as the framework's own loader types them."""
+"""YAML documents: positions from PyYAML's C parser, values typed as the framework's own loader types them."""

@@ -1,4 +1,4 @@
-"""How loaders of YAML type plain scalars: `1e-4` is a string to one framework and a float to another."""
+"""YAML dialects: how loaders type plain scalars; `1e-4` is a string to one framework and a float to another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TAG: Final = "tag:yaml.org,2002:"
 _CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
 _DECIMAL: Final = re.compile(r"[-+]?[1-9][0-9]{0,17}|0")
 _MISSING: Final = "???"
-"""What OmegaConf and Hydra have in the place of a value that the command gives (omegaconf 2.3.0 `base.py`: MISSING)."""
+"""OmegaConf's and Hydra's placeholder for a value that the command sets (omegaconf 2.3.0 `base.py`: MISSING)."""
 _DECIMAL_STARTS: Final = frozenset("-+0123456789")
 _WORDS: Final = {"true": True, "false": False, "True": True, "False": False, "null": None, "": None}
 
@@ -22,14 +22,14 @@ Resolvers = dict[str, list[tuple[str, "re.Pattern[str]"]]]
 
 
 class Dialect(Frozen):
-    """How a loader types plain scalars."""
+    """The rules by which a loader types plain scalars."""
 
     name: str
     resolvers: Resolvers
 
 
-def _omegaconf_resolvers() -> Resolvers:
-    # omegaconf 2.3.0 _utils.py get_yaml_loader (2.4.0 _yaml.py alike): one more float form, no timestamps.
+def _build_omegaconf_resolvers() -> Resolvers:
+    # omegaconf 2.3.0 _utils.py get_yaml_loader (2.4.0 _yaml.py is the same): one more float form, no timestamps.
     number = re.compile(
         r"""^(?:
          [-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
@@ -50,25 +50,25 @@ def _omegaconf_resolvers() -> Resolvers:
 
 
 PYYAML: Final = Dialect("PyYAML", yaml.SafeLoader.yaml_implicit_resolvers)
-_omegaconf: list[Dialect] = []
+_omegaconf_dialects: list[Dialect] = []
 
 
-def omegaconf() -> Dialect:
-    """OmegaConf's loader, which LLaMA-Factory and OLMo read with. Made when first asked for."""
-    if not _omegaconf:
-        _omegaconf.append(Dialect("OmegaConf", _omegaconf_resolvers()))
-    return _omegaconf[0]
+def get_omegaconf_dialect() -> Dialect:
+    """Return the dialect of OmegaConf's loader, which LLaMA-Factory and OLMo use. It is built on first use."""
+    if not _omegaconf_dialects:
+        _omegaconf_dialects.append(Dialect("OmegaConf", _build_omegaconf_resolvers()))
+    return _omegaconf_dialects[0]
 
 
-def typed(scalar: Scalar, dialect: Dialect) -> Any:
-    """The value that a dialect's loader makes of a scalar."""
+def construct_scalar(scalar: Scalar, dialect: Dialect) -> Any:
+    """Return the value that a dialect's loader constructs from a scalar."""
     text, tag = scalar.text, scalar.tag
     if tag is None:
         if scalar.style:
             return text
         if text in _WORDS:
             return _WORDS[text]
-        if text[0] == "{" or text == _MISSING:  # no plain scalar begins so: it is a template's mark
+        if text[0] == "{" or text == _MISSING:  # no plain scalar begins like this: it is a template placeholder
             return Unknown(text)
         if text[0] in _DECIMAL_STARTS and _DECIMAL.fullmatch(text):
             return int(text) if len(text) <= MAX_DIGITS else text
@@ -90,6 +90,6 @@ def typed(scalar: Scalar, dialect: Dialect) -> Any:
             return None
         if tag == _TAG + "timestamp":
             return _CONSTRUCTOR.construct_yaml_timestamp(node)
-    except (ValueError, KeyError, AttributeError, IndexError, OverflowError):  # what PyYAML raises for an odd text
+    except (ValueError, KeyError, AttributeError, IndexError, OverflowError):  # errors of PyYAML for malformed values
         return text
     return text

@@ -1,4 +1,4 @@
-"""YAML files as documents: read by `compose.py`, typed as a **dialect** has it, rewritten by `write.py`."""
+"""YAML documents: parsed by `compose.py`, typed by a **dialect**, edited by `write.py`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from cfglint_train.documents.document import (
     Scalar,
     Span,
     decode,
-    scalars,
+    list_scalars,
 )
-from cfglint_train.documents.limits import MAX_SLOW_BYTES, BeyondLimits
+from cfglint_train.documents.limits import MAX_SLOW_BYTES, LimitExceeded
 from cfglint_train.documents.yaml.compose import START, compose
-from cfglint_train.documents.yaml.dialects import PYYAML, Dialect, typed
+from cfglint_train.documents.yaml.dialects import PYYAML, Dialect, construct_scalar
 from cfglint_train.documents.yaml.doubts import is_doubtful
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, ClassVar
 
@@ -30,57 +30,62 @@ if TYPE_CHECKING:
 
 
 class YamlDocument(Document):
-    """A YAML file with at most one document in it."""
+    """A YAML file with at most one document."""
 
     syntax: ClassVar[str] = "yaml"
 
     def __init__(self, path: str, source: bytes, dialect: Dialect = PYYAML) -> None:
-        """Raises DocumentError where no loader can parse, where two documents stand, or where nesting is absurd."""
+        """Parse the source.
+
+        Raise `DocumentError` if no loader can parse it or if it has two documents, and `LimitExceeded` if it is too
+        large or nested too deeply.
+        """
         super().__init__(path, source)
         self.dialect = dialect
         self.root, self._beyond_libyaml = compose(decode(source), source)
         if len(source) > MAX_SLOW_BYTES and self._is_doubtful:
-            doubt = "tabs, tags, anchors or the like, on which loaders differ"
-            raise BeyondLimits(f"more than {MAX_SLOW_BYTES >> 10} KiB with {doubt}", START)
+            doubt = "tabs, tags, anchors or similar syntax that loaders read differently"
+            raise LimitExceeded(f"more than {MAX_SLOW_BYTES >> 10} KiB with {doubt}", START)
         self._refusals: dict[str, tuple[Refusal | None, ...]] = {}
 
     @cached_property
     def _is_doubtful(self) -> bool:
         return is_doubtful(self.source)
 
-    def refusals(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
-        """Return why each loader that reads a dialect refuses the text, or None for one that takes it; empty if nothing
-        in it is in doubt.
+    def find_refusals(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
+        """Return why each loader of a dialect rejects the text, or None for a loader that accepts it.
+
+        The result is empty if nothing in the text is doubtful.
         """
         if dialect.name not in self._refusals:
             doubtful = self._beyond_libyaml is not None or self._is_doubtful
-            self._refusals[dialect.name] = self._judged(dialect) if doubtful else ()
+            self._refusals[dialect.name] = self._run_loaders(dialect) if doubtful else ()
         return self._refusals[dialect.name]
 
-    def _judged(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
-        from cfglint_train.documents.yaml.refusals import refusals  # few texts need it
+    def _run_loaders(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
+        from cfglint_train.documents.yaml.refusals import find_refusals  # imported here because few texts need it
 
-        return refusals(self, dialect, self._beyond_libyaml)
+        return find_refusals(self, dialect, self._beyond_libyaml)
 
-    def read_as(self, dialect: Dialect) -> None:
-        """Type scalars as this loader does from here on."""
+    def set_dialect(self, dialect: Dialect) -> None:
+        """Set the dialect that types scalars from now on."""
         if dialect is not self.dialect:
             self.dialect = dialect
-            for scalar in scalars(self.root):
+            for scalar in list_scalars(self.root):
                 if not scalar.style:
                     scalar.value = MISSING
 
-    def scalar_value(self, scalar: Scalar) -> Any:
-        """What the dialect's loader makes of a scalar."""
+    def get_scalar_value(self, scalar: Scalar) -> Any:
+        """Return the value that the dialect's loader constructs from a scalar."""
         if scalar.value is not MISSING:
             return scalar.value
-        scalar.value = typed(scalar, self.dialect)
+        scalar.value = construct_scalar(scalar, self.dialect)
         return scalar.value
 
-    def comments(self) -> list[Comment]:
-        """From each `#` outside a scalar to the end of its line."""
-        found = []
-        spans = sorted(scalar.span for scalar in scalars(self.root))
+    def list_comments(self) -> list[Comment]:
+        """Return every comment, from a `#` outside a scalar to the end of its line."""
+        comments = []
+        spans = sorted(scalar.span for scalar in list_scalars(self.root))
         starts = [span.start for span in spans]
         for match in re.finditer(rb"(?:^|(?<=[ \t\r\n]))#[^\r\n]*", self.source.removeprefix(BOM)):
             shift = len(BOM) if self.source.startswith(BOM) else 0
@@ -88,18 +93,18 @@ class YamlDocument(Document):
             at = bisect_left(starts, start + 1) - 1
             if at >= 0 and start < spans[at].end:
                 continue
-            found.append(Comment(Span(start, end), self.text(Span(start, end))))
-        return found
+            comments.append(Comment(Span(start, end), self.get_text(Span(start, end))))
+        return comments
 
-    def blocks(self) -> Iterable[Span]:
-        """As in the base class: scalars."""
-        for span in (scalar.span for scalar in scalars(self.root)):
+    def list_blocks(self) -> Iterable[Span]:
+        """Yield the scalars that span several lines."""
+        for span in (scalar.span for scalar in list_scalars(self.root)):
             text = self.source[slice(*span)].rstrip()
             if b"\n" in text:
                 yield Span(span.start, span.start + len(text))
 
-    def edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """As in the base class."""
+    def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
+        """Return the edits that make `changes`."""
         from cfglint_train.documents.yaml.write import YamlWriter
 
         return YamlWriter(self).write(list(changes))

@@ -1,4 +1,4 @@
-"""What in a YAML text a loader may refuse although libyaml takes it: found by a quick look at the bytes."""
+"""Doubtful YAML: byte patterns that a loader may reject although libyaml accepts them."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from cfglint_train.foundation.typed import Final
 _SIGNS: Final = (
     *(b"\t", b"?", b"&", b"!", b"<<"),  # tabs, complex keys, anchors, tags, merges
     *(b"0b_", b"0x_", b"._"),  # numbers without a digit
-    *(b" :", b"\n:", b"\r:", b"{:", b",:", b"]:", b"}:", b"~:", b"ull:", b"ULL:"),  # keys that are no text
+    *(b" :", b"\n:", b"\r:", b"{:", b",:", b"]:", b"}:", b"~:", b"ull:", b"ULL:"),  # keys other than text
     *(b"\n%", b"\n...", b"\r%", b"\r..."),  # directives, ends of documents
-    *(b"%c#" % sign for sign in b"|>+-0123456789"),  # a comment right behind a block sign
+    *(b"%c#" % sign for sign in b"|>+-0123456789"),  # a comment directly after a block sign
     *(b"\\'", b"\\u", b"\\U"),  # escapes
     *(b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"),  # line ends beyond ASCII
 )
 _FORMS: Final = (
-    re.compile(rb"=(?:$|[\s,\]}:])", re.M),  # a value with a type of its own
+    re.compile(rb"=(?:$|[\s,\]}:])", re.M),  # a value with its own type
     re.compile(rb"-(?:(?<=[\s\[{,:-][0-9]{4}-)|(?<=\A[0-9]{4}-))[0-9][0-9]?-[0-9]"),  # dates
     re.compile(rb"[{,]\s*[\[{]"),  # lists and mappings as keys
 )
 _LONG_NUMBER: Final = re.compile(rb"[0-9:_.]{300}")
-"""Longer than any number that Python converts: 4,300 digits, or 173 parts of base 60."""
+"""Any number longer than PyYAML converts: 4,300 digits, or 173 parts in base 60."""
 
 
 def is_doubtful(source: bytes) -> bool:
-    """Return whether a text that libyaml takes has something that a loader may refuse.
+    """Return whether a text that libyaml accepts contains something that a loader may reject.
 
-    `tests/fuzz/test_yaml_loaders.py` holds it to that.
+    `tests/fuzz/test_yaml_loaders.py` tests this.
     """
-    characters = set(source)  # a sign is searched only if all of its bytes are there
+    characters = set(source)  # search for a sign only if all of its bytes occur
     return (
         any(characters.issuperset(sign) and sign in source for sign in _SIGNS)
         or source.startswith((b"%", b"...", b":"))
-        or source.find(BOM, 1) > 0  # libyaml skips one at the head of any line
+        or source.find(BOM, 1) > 0  # libyaml skips a mark at the start of any line
         or any(form.search(source) for form in _FORMS)
         or any(len(line) > 300 and _LONG_NUMBER.search(line) for line in source.split(b"\n"))
     )

@@ -1,8 +1,8 @@
-"""What loaders of YAML refuse although cfglint can read it. PyYAML's own classes are the judges.
+"""Texts that YAML loaders reject although cfglint can read them, decided by PyYAML's own classes.
 
-cfglint reads with libyaml, which is ten times as fast as PyYAML's scanner and takes more: a tab between tokens, a
-comment right behind `|`. What constructors refuse (a tag, a date that does not exist, a list as a key) it does not see.
-So a text in which something is doubtful (`doubts.py`) is read once more, as the framework reads it.
+cfglint reads with libyaml, which is ten times as fast as PyYAML's scanner and accepts more: a tab between tokens, a
+comment directly after `|`. It does not see what constructors reject (a tag, an invalid date, a list as a key). A text
+with something doubtful (`doubts.py`) is therefore read once more, as the framework reads it.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from yaml.composer import Composer
 from yaml.constructor import ConstructorError, SafeConstructor
 from yaml.resolver import Resolver
 
-from cfglint_train.documents.document import Document, Span, byte_offsets, decode
-from cfglint_train.documents.yaml.compose import ERRORS, Stop, stop_of
+from cfglint_train.documents.document import Document, Span, build_offset_converter, decode
+from cfglint_train.documents.yaml.compose import ERRORS, LoaderStop, build_stop
 from cfglint_train.documents.yaml.dialects import PYYAML, Dialect
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
-_PATHS: Final = "tag:yaml.org,2002:python/object/apply:pathlib."
+_PATHLIB_TAG: Final = "tag:yaml.org,2002:python/object/apply:pathlib."
 
 
 class Refusal(Frozen):
-    """Why a loader refuses a text."""
+    """The reason why a loader rejects a text."""
 
     loader: str
     message: str
     span: Span
-    """From the place where it stops to the end of the line."""
+    """From the place where the loader stops to the end of the line."""
 
 
-class _Judge:
-    """What all judges do in their own way: marks of templates count as text, and every error has a place."""
+class _LoaderMixin:
+    """Shared behavior of the loaders: template placeholders count as text, and every error has a position."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.Node:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)  # type: ignore[misc]
@@ -49,13 +49,14 @@ class _Judge:
             raise ConstructorError(None, None, str(error), node.start_mark) from None
 
 
-class _OfOmegaConf(_Judge):
-    """omegaconf 2.3.0 `_utils.py` (get_yaml_loader), `base.py` and `nodes.py`: the types of keys and values. That a
-    key stands twice is SYN003's matter.
+class _OmegaConfMixin(_LoaderMixin):
+    """OmegaConf's checks of the types of keys and values.
+
+    Source: omegaconf 2.3.0 `_utils.py` (get_yaml_loader), `base.py` and `nodes.py`. Duplicate keys are left to SYN003.
     """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        if node.tag.startswith(_PATHS):
+        if node.tag.startswith(_PATHLIB_TAG):
             return self.construct_sequence(node)  # type: ignore[attr-defined]
         value = super().construct_object(node, deep)
         if isinstance(value, (date, set)):
@@ -63,63 +64,63 @@ class _OfOmegaConf(_Judge):
         return value
 
     def construct_mapping(self, node: yaml.Node, deep: bool = False) -> Any:
-        made = super().construct_mapping(node, deep)  # type: ignore[misc]
+        mapping = super().construct_mapping(node, deep)  # type: ignore[misc]
         for key, _ in node.value:
             if self.construct_object(key, deep) is None:
                 raise ConstructorError(None, None, "a key cannot be null", key.start_mark)
-        return made
+        return mapping
 
 
-def refusals(document: Document, dialect: Dialect, beyond: Stop | None) -> tuple[Refusal | None, ...]:
-    """Return why each loader that reads a dialect refuses a text, or None for one that takes it.
+def find_refusals(document: Document, dialect: Dialect, libyaml_stop: LoaderStop | None) -> tuple[Refusal | None, ...]:
+    """Return why each loader of a dialect rejects a text, or None for a loader that accepts it.
 
-    `beyond`: where libyaml stops, if only PyYAML's scanner takes the text.
+    `libyaml_stop` is set if libyaml rejects the text and only PyYAML's scanner accepts it.
     """
     text = decode(document.source)
-    offset = byte_offsets(text, document.source)
+    offset = build_offset_converter(text, document.source)
 
-    def told(name: str, stop: Stop | None) -> Refusal | None:
+    def build_refusal(name: str, stop: LoaderStop | None) -> Refusal | None:
         if stop is None:
             return None
-        start = stop.before if offset is None else offset(stop.before)
-        return Refusal(name, stop.message, Span(start, max(start, document.line_end(start))))
+        start = stop.character_offset if offset is None else offset(stop.character_offset)
+        return Refusal(name, stop.message, Span(start, max(start, document.find_line_end(start))))
 
     if dialect is PYYAML:
-        return (told("PyYAML", _stop(_python(_Judge), text, dialect)),)
-    newer = beyond or _stop(_libyaml(), text, dialect)
-    older = _stop(_python(_OfOmegaConf), text, dialect)
-    return told("OmegaConf before 2.4", older), told("OmegaConf since 2.4", newer)
+        return (build_refusal("PyYAML", _find_stop(_make_python_loader(_LoaderMixin), text, dialect)),)
+    newer = libyaml_stop or _find_stop(_make_libyaml_loader(), text, dialect)
+    older = _find_stop(_make_python_loader(_OmegaConfMixin), text, dialect)
+    return build_refusal("OmegaConf before 2.4", older), build_refusal("OmegaConf since 2.4", newer)
 
 
-def _python(judge: type[_Judge]) -> type[Any]:
-    """PyYAML's own scanner."""
-    return type("Loader", (judge, yaml.SafeLoader), {})
+def _make_python_loader(mixin: type[_LoaderMixin]) -> type[Any]:
+    """Return a loader with PyYAML's own scanner."""
+    return type("Loader", (mixin, yaml.SafeLoader), {})
 
 
-def _libyaml() -> type[Any]:
-    """Libyaml's scanner (omegaconf 2.4.0 `_yaml.py`), or PyYAML's if it was built without it."""
+def _make_libyaml_loader() -> type[Any]:
+    """Return a loader with libyaml's scanner (omegaconf 2.4.0 `_yaml.py`), or PyYAML's if libyaml is missing."""
     parser: type[Any] | None = getattr(getattr(yaml, "cyaml", None), "CParser", None)
     if parser is None:
-        return _python(_OfOmegaConf)
+        return _make_python_loader(_OmegaConfMixin)
 
-    def start(self: Any, text: str) -> None:
+    def initialize(self: Any, text: str) -> None:
         parser.__init__(self, text)
         Composer.__init__(self)
         SafeConstructor.__init__(self)
         Resolver.__init__(self)
 
-    return type("Loader", (_OfOmegaConf, Composer, parser, SafeConstructor, Resolver), {"__init__": start})
+    return type("Loader", (_OmegaConfMixin, Composer, parser, SafeConstructor, Resolver), {"__init__": initialize})
 
 
-def _stop(kind: type[Any], text: str, dialect: Dialect) -> Stop | None:
-    """Return where a loader stops, or None if it reads the text to its end."""
+def _find_stop(kind: type[Any], text: str, dialect: Dialect) -> LoaderStop | None:
+    """Return the place where a loader stops, or None if it reads the whole text."""
     loader: Any = None
     try:
         loader = kind(text)
         loader.yaml_implicit_resolvers = dialect.resolvers
         loader.get_single_data()
     except ERRORS as error:
-        return stop_of(error, text, loader)
+        return build_stop(error, text, loader)
     finally:
         if loader is not None:
             loader.dispose()

@@ -1,4 +1,4 @@
-"""A YAML file with several documents: a manifest. Only its comments and texts are asked for, never its settings."""
+"""YAML files with several documents (manifests); only their comments and texts are used, never their settings."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from cfglint_train.documents.document import MISSING, Comment, Document, Route, 
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.foundation.typed import Any, ClassVar, Final
 
-_MARK: Final = re.compile(rb"(?m)^---(?=[ \t\r]|$)")
+_DOCUMENT_START: Final = re.compile(rb"(?m)^---(?=[ \t\r]|$)")
 
 
 class YamlStream(Document):
-    """The documents of a file, one after the other."""
+    """The documents of a file in order."""
 
     syntax: ClassVar[str] = "yaml"
 
     def __init__(self, path: str, source: bytes) -> None:
-        """Raises DocumentError where one of them cannot be parsed."""
+        """Parse every document. Raise `DocumentError` if one of them cannot be parsed."""
         super().__init__(path, source)
-        starts = [0, *(match.start() for match in _MARK.finditer(source))]
+        starts = [0, *(match.start() for match in _DOCUMENT_START.finditer(source))]
         ends = [*starts[1:], len(source)]
         self._parts = [(start, YamlDocument(path, source[start:end])) for start, end in zip(starts, ends)]
 
-    def value(self, route: Route = ()) -> Any:
-        """The values of the documents; no route leads into one of several."""
-        return MISSING if route else [part.value() for _, part in self._parts]
+    def get_value(self, route: Route = ()) -> Any:
+        """Return the values of all documents, or MISSING for a route, because no route leads into one of several."""
+        return MISSING if route else [part.get_value() for _, part in self._parts]
 
-    def comments(self) -> list[Comment]:
-        """As in the base class."""
+    def list_comments(self) -> list[Comment]:
+        """Return the comments of all documents, in order."""
         return [
-            Comment(Span(start + one.span.start, start + one.span.end), one.text)
+            Comment(Span(start + comment.span.start, start + comment.span.end), comment.text)
             for start, part in self._parts
-            for one in part.comments()
+            for comment in part.list_comments()
         ]
 
-    def blocks(self) -> Iterator[Span]:
-        """As in the base class."""
+    def list_blocks(self) -> Iterator[Span]:
+        """Yield the scalars of all documents that span several lines."""
         for start, part in self._parts:
-            for span in part.blocks():
+            for span in part.list_blocks():
                 yield Span(start + span.start, start + span.end)

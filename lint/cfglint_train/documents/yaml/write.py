@@ -1,4 +1,4 @@
-"""Edits of YAML texts, in the style of what is around them."""
+"""Edits of YAML texts in the style of the surrounding lines."""
 
 from __future__ import annotations
 
@@ -24,116 +24,120 @@ from cfglint_train.documents.document import (
     Span,
     follow,
 )
-from cfglint_train.documents.writer import Writer, is_empty, own_entry, same
-from cfglint_train.documents.yaml.dialects import PYYAML, omegaconf, typed
+from cfglint_train.documents.writer import Writer, find_own_entry, is_empty, is_identical
+from cfglint_train.documents.yaml.dialects import PYYAML, construct_scalar, get_omegaconf_dialect
 from cfglint_train.foundation.typed import Any
 
 
 class YamlWriter(Writer[Document]):
-    """Turns changes of one YAML document into edits."""
+    """A writer that turns the changes of one YAML document into edits."""
 
     def set(self, change: Set) -> list[Edit]:
-        """As in the base class."""
+        """Replace or insert one value. The parent exists."""
         document, route, value = self.document, change.route, change.value
         step = route[-1]
-        parent = document.node(route[:-1]) if len(route) > 1 else document.root and follow(document.root)
+        parent = document.find_node(route[:-1]) if len(route) > 1 else document.root and follow(document.root)
         if parent is None or (isinstance(parent, Scalar) and len(route) == 1 and is_empty(parent)):
-            return [self._first_entry(str(step), value)]
+            return [self._insert_first_entry(str(step), value)]
         if isinstance(parent, Mapping):
-            entry = own_entry(parent, str(step))
+            entry = find_own_entry(parent, str(step))
             if entry is None:
                 return self._insert(parent, route[:-1], str(step), value, change.beside)
-            return self._replace(entry.value, value, parent.flow, self._column(entry.key), entry.key.span.end)
+            after = document.source.find(b":", entry.key.span.end) + 1
+            return self._replace(entry.value, value, parent.is_flow, self._get_column(entry.key), after)
         if isinstance(parent, Sequence) and isinstance(step, int):
             if step >= len(parent.items):
-                raise CannotEdit("its list is shorter")
+                raise CannotEdit("its list is too short")
             item = parent.items[step]
-            return self._replace(item, value, parent.flow, self._column(parent), item.span.start)
+            after = document.source.rfind(b"-", 0, item.span.start) + 1
+            return self._replace(item, value, parent.is_flow, self._get_column(parent), after)
         raise CannotEdit("its parent is not a mapping")
 
-    def _replace(self, node: Node, value: Any, in_flow: bool, column: int, key_end: int) -> list[Edit]:
+    def _replace(self, node: Node, value: Any, in_flow: bool, column: int, after: int) -> list[Edit]:
+        """Replace a value; in a block, it begins `after` the colon of its key or the dash of its item."""
         document = self.document
-        if same(document.plain(node), value):
+        if is_identical(document.build_value(node), value):
             return []
         if isinstance(node, Alias):
-            return [Edit(node.span, self._inline(value, in_flow, None))]
+            return [Edit(node.span, self._format_inline(value, in_flow, None))]
         if isinstance(node, Scalar):
             if node.tag is not None:
                 raise CannotEdit("its value has an explicit tag")
             start = node.span.start
-            if node.anchored:
+            if node.is_anchored:
                 start += len(re.match(rb"&\S+\s*", document.source[start : node.span.end]).group())  # type: ignore[union-attr]
             collection = isinstance(value, (dict, list)) and value
             if node.span.start == node.span.end and collection and not in_flow:
-                return [Edit(node.span, self._block(value, column))]
+                return [Edit(node.span, self._format_block(value, column))]
             space = (
                 " " if node.span.start == node.span.end and document.source[start - 1 : start] in (b":", b"-") else ""
             )
-            return [Edit(Span(start, node.span.end), space + self._inline(value, in_flow, node))]
+            return [Edit(Span(start, node.span.end), space + self._format_inline(value, in_flow, node))]
         assert isinstance(node, (Mapping, Sequence))
         if document.source[node.span.start : node.span.start + 1] == b"&":
             raise CannotEdit("its value has an anchor")
-        start = node.span.start if node.flow else document.source.index(b":", key_end) + 1
+        start = node.span.start if node.is_flow else after
         self._refuse_comments(Span(start, node.span.end))
-        text = self._inline(value, True, None) if node.flow else self._block(value, column)
+        text = self._format_inline(value, True, None) if node.is_flow else self._format_block(value, column)
         return [Edit(Span(start, node.span.end), text)]
 
     def _insert(self, mapping: Mapping, route: Route, key: str, value: Any, beside: tuple[str, ...]) -> list[Edit]:
         document = self.document
-        standing = [entry for entry in mapping.entries if (*route, entry.name or "") not in self.deleted]
-        if mapping.entries and not standing:
-            raise CannotEdit("every key beside it is removed")
+        remaining = [entry for entry in mapping.entries if (*route, entry.name or "") not in self.deleted_routes]
+        if mapping.entries and not remaining:
+            raise CannotEdit("all other keys of its section are removed")
         anchor = next(
-            (entry for name in beside for entry in standing if entry.name == name), standing[-1] if standing else None
+            (entry for name in beside for entry in remaining if entry.name == name),
+            remaining[-1] if remaining else None,
         )
-        if mapping.flow:
+        if mapping.is_flow:
             spans = [entry.span for entry in mapping.entries]
             after = mapping.entries.index(anchor) if anchor is not None else -1
-            text = f"{self._key(key, True)}: {self._inline(value, True, None)}"
-            return flow.insert(document, mapping.span, spans, after, text, self.again(mapping.span, after))
+            text = f"{self._format_key(key, True)}: {self._format_inline(value, True, None)}"
+            return flow.insert(document, mapping.span, spans, after, text, self.record_insertion(mapping.span, after))
         assert anchor is not None
-        column = self._column(mapping.entries[0].key)
-        at = document.line_end(anchor.span.end)
-        text = self._entry(key, value, column)
+        column = self._get_column(mapping.entries[0].key)
+        at = document.find_line_end(anchor.span.end)
+        text = self._format_entry(key, value, column)
         return [Edit(Span(at, at), document.newline + text)]
 
-    def _first_entry(self, key: str, value: Any) -> Edit:
+    def _insert_first_entry(self, key: str, value: Any) -> Edit:
         document = self.document
         end = len(document.source)
         lead = "" if end == 0 or document.source.endswith((b"\n", BOM)) else document.newline
-        return Edit(Span(end, end), lead + self._entry(key, value, 0) + document.newline)
+        return Edit(Span(end, end), lead + self._format_entry(key, value, 0) + document.newline)
 
     def append(self, change: Append) -> list[Edit]:
-        """As in the base class."""
+        """Add one item to an existing list."""
         document = self.document
-        node = document.node(change.route)
+        node = document.find_node(change.route)
         if not isinstance(node, Sequence):
             raise CannotEdit("its value is not a list")
-        if node.flow:
-            text = self._inline(change.value, True, None)
+        if node.is_flow:
+            text = self._format_inline(change.value, True, None)
             items = [item.span for item in node.items]
             last = len(items) - 1
-            return flow.insert(document, node.span, items, last, text, self.again(node.span, last))
-        column = self._column(node)
-        at = document.line_end(node.span.end)
-        item = self._inline(change.value, False, None)
+            return flow.insert(document, node.span, items, last, text, self.record_insertion(node.span, last))
+        column = self._get_column(node)
+        at = document.find_line_end(node.span.end)
+        item = self._format_inline(change.value, False, None)
         return [Edit(Span(at, at), f"{document.newline}{' ' * column}- {item}")]
 
     def delete(self, route: Route) -> list[Edit]:
-        """As in the base class."""
+        """Remove one key or item."""
         document = self.document
-        parent = document.node(route[:-1])
+        parent = document.find_node(route[:-1])
         if isinstance(parent, Mapping):
-            doomed = [entry for entry in parent.entries if entry.name == route[-1]]
-            if not doomed:
+            entries = [entry for entry in parent.entries if entry.name == route[-1]]
+            if not entries:
                 return []
-            if parent.flow:
+            if parent.is_flow:
                 return [
                     flow.delete(document, [entry.span for entry in parent.entries], parent.entries.index(entry))
-                    for entry in doomed
+                    for entry in entries
                 ]
-            if len(doomed) == len(parent.entries) and len(route) > 1:
-                owner = document.entry(route[:-1])
+            if len(entries) == len(parent.entries) and len(route) > 1:
+                owner = document.find_entry(route[:-1])
                 if owner is None:
                     raise CannotEdit("it is the only key of a list item")
                 colon = document.source.index(b":", owner.key.span.end) + 1
@@ -141,11 +145,11 @@ class YamlWriter(Writer[Document]):
                 return [Edit(Span(colon, parent.span.end), " {}")]
             return [
                 self._delete_lines(entry.span, parent.entries.index(entry), [e.span for e in parent.entries])
-                for entry in doomed
+                for entry in entries
             ]
         if isinstance(parent, Sequence) and isinstance(route[-1], int):
             spans = [item.span for item in parent.items]
-            if parent.flow:
+            if parent.is_flow:
                 return [flow.delete(document, spans, route[-1])]
             dash = document.source.rindex(b"-", 0, spans[route[-1]].start + 1)
             return [self._delete_lines(Span(dash, spans[route[-1]].end), route[-1], spans)]
@@ -155,15 +159,15 @@ class YamlWriter(Writer[Document]):
         document = self.document
         self._refuse_comments(span)
         line_start = document.source.rfind(b"\n", 0, span.start) + 1
-        before = document.source[line_start : span.start].removeprefix(BOM)
-        if before.strip():
-            # The first key behind "- ": the next one takes its place.
+        indent = document.source[line_start : span.start].removeprefix(BOM)
+        if indent.strip():
+            # This is the first key after "- ", so the next key takes its place.
             if index + 1 >= len(siblings):
-                raise CannotEdit("nothing would be left of the list item")
+                raise CannotEdit("the list item would become empty")
             self._refuse_comments(Span(span.end, siblings[index + 1].start))
             return Edit(Span(span.start, siblings[index + 1].start), "")
-        start = span.start - len(before)
-        end = document.line_end(span.end)
+        start = span.start - len(indent)
+        end = document.find_line_end(span.end)
         if end < len(document.source):
             return Edit(Span(start, document.source.index(b"\n", end) + 1), "")
         while start > 0 and document.source[start - 1 : start] in (b"\n", b"\r"):
@@ -173,99 +177,102 @@ class YamlWriter(Writer[Document]):
         return Edit(Span(start, end), "")
 
     def _refuse_comments(self, span: Span) -> None:
-        if any(span.start <= comment.span.start < span.end for comment in self.document.comments()):
+        if any(span.start <= comment.span.start < span.end for comment in self.document.list_comments()):
             raise CannotEdit("it contains comments")
 
     def rename(self, change: Rename) -> list[Edit]:
-        """As in the base class."""
-        parent = self.document.node(change.route[:-1])
+        """Change one key."""
+        parent = self.document.find_node(change.route[:-1])
         if not isinstance(parent, Mapping):
             return []
         edits = []
         for entry in parent.entries:
             if entry.name == change.route[-1] and isinstance(entry.key, Scalar):
                 quote = entry.key.style if entry.key.style in ("'", '"') else ""
-                text = f"{quote}{change.key}{quote}" if quote else self._key(change.key, parent.flow)
+                text = f"{quote}{change.key}{quote}" if quote else self._format_key(change.key, parent.is_flow)
                 edits.append(Edit(entry.key.span, text))
         return edits
 
-    def _column(self, node: Node) -> int:
-        """Characters before a node on its line."""
-        return self.document.position(node.span.start).column - 1
+    def _get_column(self, node: Node) -> int:
+        """Return the number of characters before a node on its line."""
+        return self.document.locate(node.span.start).column - 1
 
-    def _entry(self, key: str, value: Any, column: int) -> str:
-        head = f"{' ' * column}{self._key(key, False)}:"
+    def _format_entry(self, key: str, value: Any, column: int) -> str:
+        head = f"{' ' * column}{self._format_key(key, False)}:"
         if isinstance(value, (dict, list)) and value:
-            return head + self._block(value, column)
-        return f"{head} {self._inline(value, False, None)}"
+            return head + self._format_block(value, column)
+        return f"{head} {self._format_inline(value, False, None)}"
 
-    def _block(self, value: Any, column: int) -> str:
-        """What is behind `key:` for a value in block style; `column` is the key's."""
+    def _format_block(self, value: Any, column: int) -> str:
+        """Format the text after `key:` for a value in block style; `column` is the key's."""
         newline = self.document.newline
         if isinstance(value, dict) and value:
             deeper = column + self._mapping_step
-            return newline + newline.join(self._entry(str(key), item, deeper) for key, item in value.items())
+            return newline + newline.join(self._format_entry(str(key), item, deeper) for key, item in value.items())
         if isinstance(value, list) and value:
             deeper = column + self._sequence_step
-            return newline + newline.join(f"{' ' * deeper}- {self._inline(item, False, None)}" for item in value)
-        return " " + self._inline(value, False, None)
+            return newline + newline.join(f"{' ' * deeper}- {self._format_inline(item, False, None)}" for item in value)
+        return " " + self._format_inline(value, False, None)
 
     @property
     def _mapping_step(self) -> int:
-        for _, mapping in self.document.mappings():
+        for _, mapping in self.document.list_mappings():
             for entry in mapping.entries:
                 if (
-                    not mapping.flow
+                    not mapping.is_flow
                     and isinstance(entry.value, Mapping)
                     and entry.value.entries
-                    and not entry.value.flow
+                    and not entry.value.is_flow
                 ):
-                    return max(1, self._column(entry.value.entries[0].key) - self._column(entry.key))
+                    return max(1, self._get_column(entry.value.entries[0].key) - self._get_column(entry.key))
         return 2
 
     @property
     def _sequence_step(self) -> int:
-        for _, mapping in self.document.mappings():
+        for _, mapping in self.document.list_mappings():
             for entry in mapping.entries:
-                if not mapping.flow and isinstance(entry.value, Sequence) and not entry.value.flow:
-                    return max(0, self._column(entry.value) - self._column(entry.key))
+                if not mapping.is_flow and isinstance(entry.value, Sequence) and not entry.value.is_flow:
+                    return max(0, self._get_column(entry.value) - self._get_column(entry.key))
         return 2
 
-    def _key(self, key: str, in_flow: bool) -> str:
-        return self._inline(key, in_flow, None)
+    def _format_key(self, key: str, in_flow: bool) -> str:
+        return self._format_inline(key, in_flow, None)
 
-    def _inline(self, value: Any, in_flow: bool, like: Scalar | None) -> str:
-        """A value on one line; a string keeps the quotes of the scalar that it replaces."""
+    def _format_inline(self, value: Any, in_flow: bool, replaced: Scalar | None) -> str:
+        """Format a value on one line; a string keeps the quotes of the scalar that it replaces."""
         if isinstance(value, dict):
             pairs = (
-                f"{self._inline(str(key), True, None)}: {self._inline(item, True, None)}" for key, item in value.items()
+                f"{self._format_inline(str(key), True, None)}: {self._format_inline(item, True, None)}"
+                for key, item in value.items()
             )
             return "{" + ", ".join(pairs) + "}"
         if isinstance(value, list):
-            return "[" + ", ".join(self._inline(item, True, None) for item in value) + "]"
+            return "[" + ", ".join(self._format_inline(item, True, None) for item in value) + "]"
         if isinstance(value, str):
-            if like is not None and like.style == "'" and value.isprintable():
+            if replaced is not None and replaced.style == "'" and value.isprintable():
                 return "'" + value.replace("'", "''") + "'"
-            if like is not None and like.style == '"':
-                return _double_quoted(value)
-            if not self._safe_plain(value, in_flow):
-                return _double_quoted(value)
+            if replaced is not None and replaced.style == '"':
+                return _quote_double(value)
+            if not self._is_safe_plain(value, in_flow):
+                return _quote_double(value)
             return value
         if type(value) in (bool, int):
             return str(value).lower()
         text: str = yaml.safe_dump(value, width=float("inf")).split("\n")[0]
         return text
 
-    def _safe_plain(self, text: str, in_flow: bool) -> bool:
-        """Whether plain text comes back as this very string, to this loader and to the others."""
+    def _is_safe_plain(self, text: str, in_flow: bool) -> bool:
+        """Return whether every loader reads the plain text back as the same string."""
         if not text or not text.isprintable() or text != text.strip() or text[0] in "-?:,[]{}#&*!|>'\"%@`=<~":
             return False
         if ": " in text or " #" in text or text.endswith(":") or (in_flow and re.search(r"[,?\[\]{}]", text)):
             return False
-        return all(typed(Scalar(Span(0, 0), text), dialect) == text for dialect in (PYYAML, omegaconf()))
+        return all(
+            construct_scalar(Scalar(Span(0, 0), text), dialect) == text for dialect in (PYYAML, get_omegaconf_dialect())
+        )
 
 
-def _double_quoted(text: str) -> str:
-    """The text as a double-quoted YAML scalar on one line."""
+def _quote_double(text: str) -> str:
+    """Return the text as a double-quoted YAML scalar on one line."""
     dumped: str = yaml.safe_dump(text, default_style='"', width=float("inf"), allow_unicode=True)
     return dumped.rstrip("\n")

@@ -1,1 +1,1 @@
-"""accelerate's configuration files."""
+"""accelerate configurations (YAML)."""

@@ -1,8 +1,8 @@
-"""The options of `accelerate launch` as settings of its file, above which they stand.
+"""Options of `accelerate launch` as settings of its file, which they override.
 
-Source: accelerate 1.15.0 `commands/launch.py` (_validate_launch_command): an option that is given is not taken from the
-file, and one of the switches replaces the file's distributed type. Without a switch and without a file, the options of
-FSDP and DeepSpeed are not read.
+Source: accelerate 1.15.0 `commands/launch.py` (_validate_launch_command): a stated option is not taken from the file,
+and a switch replaces the file's distributed type. Without a switch and without a file, the options of FSDP and
+DeepSpeed are not read.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from collections.abc import Mapping
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.accelerate.settings import deepspeed_key
+from cfglint_train.frameworks.accelerate.settings import build_deepspeed_route
 
 _SWITCHES: Final = {"use_fsdp": "FSDP", "use_deepspeed": "DEEPSPEED", "multi_gpu": "MULTI_GPU"}
-EXCLUSIVE: Final = frozenset(("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp"))
-"""Switches of which accelerate 0.20.3 to 1.15.0 take one at most: _validate_launch_command raises ValueError."""
-_OF_DEEPSPEED: Final = frozenset((
+EXCLUSIVE_SWITCHES: Final = frozenset(("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp"))
+"""Switches of which accelerate 0.20.3 to 1.15.0 accept at most one: _validate_launch_command raises ValueError."""
+_DEEPSPEED_OPTIONS: Final = frozenset((
     "deepspeed_config_file", "deepspeed_moe_layer_cls_names", "gradient_accumulation_steps", "gradient_clipping",
     "offload_optimizer_device", "offload_optimizer_nvme_path", "offload_param_device", "offload_param_nvme_path",
     "zero3_init_flag", "zero3_save_16bit_model", "zero_stage",
 ))  # fmt: skip
-_TOP: Final = frozenset(("mixed_precision", "num_machines", "num_processes"))
+_TOP_LEVEL_OPTIONS: Final = frozenset(("mixed_precision", "num_machines", "num_processes"))
 
 
-def launched(options: Mapping[str, Any]) -> Mapping[Route, tuple[str, Any]]:
-    """The settings that the options give, each with the name of its option."""
-    found: dict[Route, tuple[str, Any]] = {}
+def read_launcher_options(options: Mapping[str, Any]) -> Mapping[Route, tuple[str, Any]]:
+    """Return the settings that the options give, each with the name of its option."""
+    settings: dict[Route, tuple[str, Any]] = {}
     for name, value in options.items():
         if name in _SWITCHES:
-            found[("distributed_type",)] = name, _SWITCHES[name]
+            settings[("distributed_type",)] = name, _SWITCHES[name]
         elif name.startswith("fsdp_"):
-            found[("fsdp_config", name)] = name, value
-        elif name in _OF_DEEPSPEED:
-            found[deepspeed_key(name)] = name, value
-        elif name in _TOP:
-            found[(name,)] = name, value
-    # Alone, `multi_gpu` says no more than that there are several processes.
-    switched = not _SWITCHES.keys().isdisjoint(options.keys() - {"multi_gpu"}) or "config_file" in options
-    return found if switched and len(EXCLUSIVE & options.keys()) < 2 else {}
+            settings[("fsdp_config", name)] = name, value
+        elif name in _DEEPSPEED_OPTIONS:
+            settings[build_deepspeed_route(name)] = name, value
+        elif name in _TOP_LEVEL_OPTIONS:
+            settings[(name,)] = name, value
+    # `multi_gpu` alone only means that there are several processes.
+    is_effective = not _SWITCHES.keys().isdisjoint(options.keys() - {"multi_gpu"}) or "config_file" in options
+    return settings if is_effective and len(EXCLUSIVE_SWITCHES & options.keys()) < 2 else {}

@@ -1,23 +1,23 @@
-"""What follows from accelerate's settings once the companions are read."""
+"""Inference from accelerate's settings once the companions are read."""
 
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.deepspeed.infer import engine
+from cfglint_train.frameworks.deepspeed.infer import infer_engine
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp
 
 
 def infer(job: Job) -> None:
-    """A file without a host, as far as it goes."""
-    if job.reading.get("parallel.strategy") == "zero" and job.reading.get("parallel.zero_stage") is not None:
-        engine(job)
+    """Infer the values that a file determines without a host."""
+    if job.plan.get("parallel.strategy") == "zero" and job.plan.get("parallel.zero_stage") is not None:
+        infer_engine(job)
     fsdp.infer_fsdp(job)
 
 
-# What the training configuration states itself wins over the launch: the Trainer hands its own FSDP settings, batch
-# and number format to accelerate and looks at the environment only where it has none.
-SHARED: Final = frozenset((
+# The training configuration's own settings override the launch: the Trainer passes its own FSDP settings, batch and
+# number format to accelerate and reads the environment only if it has none.
+SHARED_FIELDS: Final = frozenset((
     *fsdp.FSDP_FIELDS, "parallel.wrapped_classes", "precision.compute", "precision.autocast", "batch.accumulation",
     "optimizer.clipping",
 ))  # fmt: skip

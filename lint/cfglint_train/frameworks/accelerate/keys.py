@@ -1,4 +1,4 @@
-"""The keys of accelerate's file: a SageMaker file has other ones, and values are only handed on."""
+"""Keys of accelerate's file: a SageMaker file has others, and values are only passed on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.keys import Keys
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.value_parser import words_of
+from cfglint_train.frameworks.value_parser import extract_enumeration
 
-_PREFIXED: Final = ("fsdp_config", "fp8_config")
+_PREFIXED_SECTIONS: Final = ("fsdp_config", "fp8_config")
 """Sections whose keys become options with a prefix."""
-_OPTIONS: Final = frozenset(
+_TOP_LEVEL_OPTIONS: Final = frozenset(
     "debug downcast_bf16 enable_cpu_affinity gpu_ids log_dir machine_rank main_process_ip main_process_port "
     "main_training_function max_restarts mixed_precision monitor_interval no_python num_cpu_threads_per_process "
     "num_machines num_processes rdzv_backend rdzv_conf role same_network".split()
@@ -21,32 +21,33 @@ _OPTIONS: Final = frozenset(
 
 
 class AccelerateKeys(Keys):
-    """accelerate 1.3.0 to 1.15.0 (`commands/config/config_args.py`): `BaseConfig` refuses unknown keys at the top.
+    """Key handling of accelerate 1.3.0 to 1.15.0: `BaseConfig` rejects unknown keys at the top level.
 
-    What is below, `commands/launch.py` (_validate_launch_command) sets as options (0.26.0 to 1.15.0).
+    Source: `commands/config/config_args.py`. `commands/launch.py` (_validate_launch_command) sets keys of sections as
+    options (0.26.0 to 1.15.0).
     """
 
-    def entry(self, document: Document, root: Route) -> str | None:
-        """A file for SageMaker has its own keys."""
-        hosted = document.value((*root, "compute_environment")) == "AMAZON_SAGEMAKER"
-        return "sagemaker" if hosted else self.listed.entry
+    def find_entry(self, document: Document, root: Route) -> str | None:
+        """Return the entry point of the file's keys: a SageMaker file has its own."""
+        is_sagemaker = document.get_value((*root, "compute_environment")) == "AMAZON_SAGEMAKER"
+        return "sagemaker" if is_sagemaker else self.manifest.default_entry
 
-    def part(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-        """Every value becomes text; only enumerations are looked at.
+    def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+        """Return the part of a schema that is checked: enumerations only, because every value becomes text.
 
-        A bare `NO` is false to YAML: only a string is made a DistributedType, and false compares with none of them.
+        A bare `NO` is false in YAML: only a string becomes a DistributedType, and false equals none of them.
         """
-        words = words_of(schema)
-        if words is None or name != "distributed_type":
-            return words
-        return {"enum": [*words["enum"], False]}
+        allowed_words = extract_enumeration(schema)
+        if allowed_words is None or name != "distributed_type":
+            return allowed_words
+        return {"enum": [*allowed_words["enum"], False]}
 
-    def stops(self, route: Route) -> bool:
-        """What is below the top goes into the environment unread."""
+    def is_fatal(self, route: Route) -> bool:
+        """Return whether an unknown key stops accelerate: keys of sections go into the environment unread."""
         return len(route) == 1
 
-    def effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
-        """The launcher makes options of all that is in a section: those that it has count there, too."""
-        if len(route) == 2 and route[0] not in _PREFIXED and route[1] in _OPTIONS:
+    def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
+        """Return the effect of an unknown key: the launcher turns keys of sections into options, if it has them."""
+        if len(route) == 2 and route[0] not in _PREFIXED_SECTIONS and route[1] in _TOP_LEVEL_OPTIONS:
             return "fine"
         return effect

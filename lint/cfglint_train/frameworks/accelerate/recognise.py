@@ -1,21 +1,21 @@
-"""Which files are accelerate's, and which other file each of them names."""
+"""Recognition of accelerate configurations and of the files that they name."""
 
 from __future__ import annotations
 
 from cfglint_train.documents.document import Document, Scalar
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.accelerate.settings import deepspeed_key, distributed_type, names_file
-from cfglint_train.frameworks.framework import Found, Reference
+from cfglint_train.frameworks.accelerate.settings import build_deepspeed_route, get_distributed_type, has_deepspeed_file
+from cfglint_train.frameworks.framework import RecognisedConfig, Reference
 from cfglint_train.frameworks.lens import Config
 
 # utils/dataclasses.py DistributedType and SageMakerDistributedType; TPU is XLA's old name.
-_TYPES: Final = frozenset((
+_DISTRIBUTED_TYPES: Final = frozenset((
     "NO", "MULTI_CPU", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU", "MULTI_HPU",
     "DEEPSPEED", "FSDP", "XLA", "TPU", "MEGATRON_LM", "TP", "DATA_PARALLEL", "MODEL_PARALLEL",
 ))  # fmt: skip
 
-_OWN: Final = frozenset((
+_OWN_KEYS: Final = frozenset((
     "compute_environment", "num_processes", "num_machines", "machine_rank", "mixed_precision", "downcast_bf16",
     "fsdp_config", "deepspeed_config", "megatron_lm_config", "parallelism_config", "fp8_config", "dynamo_config",
     "main_process_ip", "main_process_port", "rdzv_backend", "same_network", "main_training_function", "use_cpu",
@@ -23,21 +23,28 @@ _OWN: Final = frozenset((
 ))  # fmt: skip
 
 
-def recognise(document: Document) -> list[Found]:
-    """A mapping with one of accelerate's distributed types and another key of its configuration."""
+def recognise(document: Document) -> list[RecognisedConfig]:
+    """Recognise a mapping with one of accelerate's distributed types and another key of its configuration."""
     root = document.root
     if not isinstance(root, MappingNode):
         return []
-    node = document.node(("distributed_type",))
-    own = len(root.index.keys() & _OWN)
-    if not isinstance(node, Scalar) or node.text not in _TYPES or own == 0 or own < len(root.index) // 2:
+    node = document.find_node(("distributed_type",))
+    own_count = len(root.index.keys() & _OWN_KEYS)
+    if (
+        not isinstance(node, Scalar)
+        or node.text not in _DISTRIBUTED_TYPES
+        or own_count == 0
+        or own_count < len(root.index) // 2
+    ):
         return []
-    return [Found((), 50 + 2 * own, f"distributed_type: {node.text} and {own} more keys of accelerate")]
+    return [
+        RecognisedConfig((), 50 + 2 * own_count, f"distributed_type: {node.text} and {own_count} more accelerate keys")
+    ]
 
 
-def references(config: Config) -> tuple[Reference, ...]:
-    """The DeepSpeed file that the configuration names."""
-    if distributed_type(config) == "DEEPSPEED" and names_file(config):
-        route = deepspeed_key("deepspeed_config_file")
+def list_references(config: Config) -> tuple[Reference, ...]:
+    """Return the DeepSpeed file that the configuration names."""
+    if get_distributed_type(config) == "DEEPSPEED" and has_deepspeed_file(config):
+        route = build_deepspeed_route("deepspeed_config_file")
         return (Reference("deepspeed", route, config.get(*route)),)
     return ()

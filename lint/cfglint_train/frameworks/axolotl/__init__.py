@@ -1,1 +1,1 @@
-"""axolotl."""
+"""axolotl configurations (YAML)."""

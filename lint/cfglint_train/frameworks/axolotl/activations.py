@@ -1,4 +1,4 @@
-"""What axolotl keeps of a forward pass: checkpointing, attention, the loss."""
+"""Activation lenses of axolotl: checkpointing, attention, loss."""
 
 from __future__ import annotations
 
@@ -6,69 +6,91 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import Append, CannotEdit, Change, Set
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.foundation.versions import Since
-from cfglint_train.frameworks.axolotl.settings import LIGER_PLUGIN, fsdp_setting, has_plugin, read_bool, read_integer
-from cfglint_train.frameworks.lens import Changes, Config, Triple, before, granted, names, origin_of, refuse_override
-from cfglint_train.frameworks.lens_types import Custom, read_only
+from cfglint_train.foundation.versions import ValueByRelease
+from cfglint_train.frameworks.axolotl.settings import (
+    LIGER_PLUGIN,
+    get_fsdp_setting,
+    has_plugin,
+    read_bool,
+    read_integer,
+)
+from cfglint_train.frameworks.lens import (
+    Changes,
+    Config,
+    Triple,
+    build_default_origin,
+    find_origin,
+    is_before,
+    parse_routes,
+    refuse_override,
+)
+from cfglint_train.frameworks.lens_types import Custom, refuse_write
 from cfglint_train.plan.origin import Origin
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.hf_trainer.trl_losses import Made
+    from cfglint_train.frameworks.hf_trainer.trl_losses import TrlLoss
 
 
 def _read_checkpointing(config: Config) -> Iterator[Triple]:
     stated = config.get("gradient_checkpointing")
-    origin = origin_of(config, "gradient_checkpointing")
-    offload, offload_origin = "none", origin_of(config, "activation_offloading")
-    on = stated in ("offload", "offload_disk") or bool(read_bool(config, "gradient_checkpointing"))
-    fsdp = fsdp_setting(config, "activation_checkpointing")
+    origin = find_origin(config, "gradient_checkpointing")
+    offload, offload_origin = "none", find_origin(config, "activation_offloading")
+    is_enabled = stated in ("offload", "offload_disk") or bool(read_bool(config, "gradient_checkpointing"))
+    fsdp_checkpointing = get_fsdp_setting(config, "activation_checkpointing")
     if stated in ("offload", "offload_disk"):
         offload, offload_origin = ("disk" if stated == "offload_disk" else "cpu"), origin
     elif config.get("activation_offloading") not in (None, False):
-        # "disk" is documented, but the comparison misses it and the CPU is used (loaders/patch_manager.py).
+        # "disk" is documented, but the comparison misses it, so the CPU is used (loaders/patch_manager.py).
         offload = "cpu"
-    if on and config.get("selective_checkpointing") not in (None, False):
-        yield "activations.checkpointing", "selective", config.origin("selective_checkpointing")
-    elif on:
+    if is_enabled and config.get("selective_checkpointing") not in (None, False):
+        yield "activations.checkpointing", "selective", config.get_origin("selective_checkpointing")
+    elif is_enabled:
         yield "activations.checkpointing", "full", origin
-    elif fsdp is True:
-        yield "activations.checkpointing", "full", config.origin("fsdp_config")
-    elif fsdp in (None, False) and (stated is None or read_bool(config, "gradient_checkpointing") is False):
+    elif fsdp_checkpointing is True:
+        yield "activations.checkpointing", "full", config.get_origin("fsdp_config")
+    elif fsdp_checkpointing in (None, False) and (
+        stated is None or read_bool(config, "gradient_checkpointing") is False
+    ):
         yield "activations.checkpointing", "none", origin
     yield "activations.offload", offload, offload_origin
-    extra = config.get("gradient_checkpointing_kwargs")
-    if isinstance(extra, dict) and isinstance(extra.get("use_reentrant"), bool):
-        yield "activations.reentrant", extra["use_reentrant"], config.origin("gradient_checkpointing_kwargs")
-    elif on:
+    checkpointing_kwargs = config.get("gradient_checkpointing_kwargs")
+    if isinstance(checkpointing_kwargs, dict) and isinstance(checkpointing_kwargs.get("use_reentrant"), bool):
+        yield (
+            "activations.reentrant",
+            checkpointing_kwargs["use_reentrant"],
+            config.get_origin("gradient_checkpointing_kwargs"),
+        )
+    elif is_enabled:
         reentrant = config.get("rl") is None and not config.get("unfrozen_parameters")
-        if not before(config, "0.21.0"):
+        if not is_before(config, "0.21.0"):
             reentrant = False
-        yield "activations.reentrant", reentrant, Origin("inferred", note="axolotl's choice where checkpointing is on")
+        yield "activations.reentrant", reentrant, Origin("inferred", note="axolotl's default when checkpointing is on")
 
 
-def _offloaded(config: Config) -> list[Change]:
-    """Inputs of checkpointed layers kept on the host (axolotl 0.18.0 monkeypatch/checkpoint_activation_offload.py).
+def _write_offload(config: Config) -> list[Change]:
+    """Return the change that keeps inputs of checkpointed layers on the host.
 
-    Other values take TRL's offloader, which replaces checkpointing where an adapter is trained.
+    Source: axolotl 0.18.0 monkeypatch/checkpoint_activation_offload.py. Other values select TRL's offloader, which
+    replaces checkpointing if an adapter is trained.
     """
-    if before(config, "0.18.0"):
-        raise CannotEdit("hidden_states came with axolotl 0.18.0")
+    if is_before(config, "0.18.0"):
+        raise CannotEdit("hidden_states requires axolotl 0.18.0 or newer")
     if config.get("rl") is not None:
         raise CannotEdit("axolotl's preference trainers do not offload activations")
     if config.get("gradient_checkpointing") is not True:
-        raise CannotEdit("axolotl offloads the inputs of layers with gradient_checkpointing: true only")
+        raise CannotEdit("axolotl only offloads layer inputs with gradient_checkpointing: true")
     if config.get("activation_offloading") not in (None, False):
         raise CannotEdit("activation_offloading already sets how activations are offloaded")
-    extra = config.get("gradient_checkpointing_kwargs")
-    if isinstance(extra, dict) and extra.get("use_reentrant"):
-        raise CannotEdit("reentrant checkpointing offloads in another way")
+    checkpointing_kwargs = config.get("gradient_checkpointing_kwargs")
+    if isinstance(checkpointing_kwargs, dict) and checkpointing_kwargs.get("use_reentrant"):
+        raise CannotEdit("reentrant checkpointing offloads differently")
     refuse_override(config, ("activation_offloading",))
     return [Set((*config.root, "activation_offloading"), "hidden_states", ("gradient_checkpointing",))]
 
 
 def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
     if dict(changes) == {"activations.offload": "cpu"}:
-        return _offloaded(config)
+        return _write_offload(config)
     if set(changes) != {"activations.checkpointing"} or changes["activations.checkpointing"] not in ("full", "none"):
         raise CannotEdit("axolotl has no single key for that")
     if config.get("gradient_checkpointing") in ("offload", "offload_disk"):
@@ -76,17 +98,17 @@ def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
     if config.get("selective_checkpointing") not in (None, False):
         raise CannotEdit("selective_checkpointing sets what is recomputed")
     if changes["activations.checkpointing"] == "none" and config.get("activation_offloading") not in (None, False):
-        raise CannotEdit("axolotl refuses activation_offloading without gradient_checkpointing")
-    if changes["activations.checkpointing"] == "none" and fsdp_setting(config, "activation_checkpointing") is True:
-        raise CannotEdit("fsdp_config switches FSDP's own activation_checkpointing on")
+        raise CannotEdit("axolotl rejects activation_offloading without gradient_checkpointing")
+    if changes["activations.checkpointing"] == "none" and get_fsdp_setting(config, "activation_checkpointing") is True:
+        raise CannotEdit("fsdp_config turns on FSDP's own activation_checkpointing")
     model = str(config.get("base_model", default="")).lower()
     if changes["activations.checkpointing"] == "full":
         if "mpt" in model:
-            raise CannotEdit("axolotl refuses gradient_checkpointing for MPT models")
+            raise CannotEdit("axolotl rejects gradient_checkpointing for MPT models")
         if "nemotron-h" in model and not read_bool(config, "sample_packing"):
-            raise CannotEdit("axolotl refuses gradient_checkpointing for nemotron-h without sample_packing")
+            raise CannotEdit("axolotl rejects gradient_checkpointing for nemotron-h without sample_packing")
         if config.get("rl") == "ebft" and read_bool(config, "torch_compile"):
-            raise CannotEdit("axolotl refuses gradient_checkpointing with torch_compile in EBFT")
+            raise CannotEdit("axolotl rejects gradient_checkpointing with torch_compile in EBFT")
     refuse_override(config, ("gradient_checkpointing",))
     value = changes["activations.checkpointing"] == "full"
     return [Set((*config.root, "gradient_checkpointing"), value, ("micro_batch_size", "sequence_len"))]
@@ -120,29 +142,32 @@ def _read_attention(config: Config) -> Iterator[Triple]:
     stated = config.get("attn_implementation")
     if isinstance(stated, str):
         kernel = "flash" if "flash-attn" in stated else None
-        yield "activations.attention", _ATTENTION.get(stated, kernel), config.origin("attn_implementation")
+        yield "activations.attention", _ATTENTION.get(stated, kernel), config.get_origin("attn_implementation")
         return
-    for key, meaning in _LEGACY_ATTENTION.items():
+    for key, attention in _LEGACY_ATTENTION.items():
         if read_bool(config, key):
-            yield "activations.attention", meaning, config.origin(key)
+            yield "activations.attention", attention, config.get_origin(key)
             return
-    yield "activations.attention", "sdpa", granted(config, ("attn_implementation",))
+    yield "activations.attention", "sdpa", build_default_origin(config, ("attn_implementation",))
 
 
-def _preference_loss(config: Config) -> tuple[str, str]:
-    """The loss of a trainer of trl, and the key that chooses it (0.18.0, core/trainers/dpo and grpo)."""
-    plain, tiles = made_by_trl(config).loss, not before(config, "0.21.0")  # trl 1.14 has tiles where Liger is asked for
+def _find_preference_loss(config: Config) -> tuple[str, str]:
+    """Return the loss of a trl trainer and the key that selects it (0.18.0, core/trainers/dpo and grpo)."""
+    trl_loss, has_tiles = (
+        find_pinned_trl_loss(config).loss,
+        not is_before(config, "0.21.0"),
+    )  # trl 1.14 uses tiles for Liger
     if config.get("rl") in ("dpo", "ipo"):
-        liger = "tiles" if tiles else "liger_pairs"
-        return (liger if read_bool(config, "dpo_use_liger_kernel") else plain), "dpo_use_liger_kernel"
+        liger = "tiles" if has_tiles else "liger_pairs"
+        return (liger if read_bool(config, "dpo_use_liger_kernel") else trl_loss), "dpo_use_liger_kernel"
     if config.get("rl") in ("grpo", "gdpo"):
-        liger = "tiles" if tiles else "liger_policy"
-        return (liger if read_bool(config, "trl", "use_liger_loss") else plain), "trl.use_liger_loss"
-    return plain, "rl"
+        liger = "tiles" if has_tiles else "liger_policy"
+        return (liger if read_bool(config, "trl", "use_liger_loss") else trl_loss), "trl.use_liger_loss"
+    return trl_loss, "rl"
 
 
-# The trl that a release pins (`requires.json`).
-_TRL: Final = Since(
+# The trl release that each axolotl release pins (`requires.json`).
+_TRL_RELEASES: Final = ValueByRelease(
     (
         ("", "0.12.0"),
         ("0.7.0", "0.15.0"),
@@ -160,80 +185,82 @@ _TRL: Final = Since(
         ("0.21.0", "1.14.1"),
     )
 )
-_TRAINERS: Final = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "cpo", "grpo": "grpo",
+_TRL_TRAINERS: Final = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "cpo", "grpo": "grpo",
                     "gdpo": "grpo"}  # fmt: skip
-"""`rl` -> the trainer of trl that trains (core/builders/rl.py)."""
+"""trl trainer for each value of `rl` (core/builders/rl.py)."""
 
 
-def made_by_trl(config: Config) -> Made:
-    """How the trainer of the trl that axolotl pins makes its loss."""
-    from cfglint_train.frameworks.hf_trainer.trl_losses import made_at  # only for `rl`
+def find_pinned_trl_loss(config: Config) -> TrlLoss:
+    """Return the loss of the trainer in the trl release that axolotl pins."""
+    from cfglint_train.frameworks.hf_trainer.trl_losses import find_trl_loss  # only needed for `rl`
 
     rl = config.get("rl")
-    return made_at(_TRAINERS.get(rl, "") if isinstance(rl, str) else "", _TRL.at(config.release))
+    return find_trl_loss(_TRL_TRAINERS.get(rl, "") if isinstance(rl, str) else "", _TRL_RELEASES.get_at(config.release))
 
 
 def _read_loss(config: Config) -> Iterator[Triple]:
-    liger, cce = has_plugin(config, "liger"), has_plugin(config, "cut_cross_entropy")
-    if config.get("rl") is not None:  # trl's trainers hand the model no labels: they need its logits
-        kind, key = _preference_loss(config)
-        yield "activations.fused_loss", kind, origin_of(config, key, "rl")
-    elif has_plugin(config, "kd") and read_bool(config, "kd_trainer") and not before(config, "0.18.0"):
-        # integrations/kd/trainer.py: the model makes one token's logits, the loss 1,024 tokens' at a time.
-        yield "activations.fused_loss", "liger_distilled", config.origin("kd_trainer")
-    elif cce and config.get("cut_cross_entropy", default=True) is not False:
-        yield "activations.fused_loss", "cce", origin_of(config, "cut_cross_entropy", "plugins")
-    elif liger and read_bool(config, "liger_fused_linear_cross_entropy"):
-        yield "activations.fused_loss", "liger", config.origin("liger_fused_linear_cross_entropy")
+    has_liger, has_cce = has_plugin(config, "liger"), has_plugin(config, "cut_cross_entropy")
+    if config.get("rl") is not None:  # trl's trainers pass no labels to the model: they need its logits
+        loss, key = _find_preference_loss(config)
+        yield "activations.fused_loss", loss, find_origin(config, key, "rl")
+    elif has_plugin(config, "kd") and read_bool(config, "kd_trainer") and not is_before(config, "0.18.0"):
+        # integrations/kd/trainer.py: the model computes one token's logits, the loss those of 1,024 tokens at a time.
+        yield "activations.fused_loss", "liger_distilled", config.get_origin("kd_trainer")
+    elif has_cce and config.get("cut_cross_entropy", default=True) is not False:
+        yield "activations.fused_loss", "cce", find_origin(config, "cut_cross_entropy", "plugins")
+    elif has_liger and read_bool(config, "liger_fused_linear_cross_entropy"):
+        yield "activations.fused_loss", "liger", config.get_origin("liger_fused_linear_cross_entropy")
     elif read_bool(config, "chunked_cross_entropy"):
-        yield "activations.fused_loss", "chunked", config.origin("chunked_cross_entropy")
+        yield "activations.fused_loss", "chunked", config.get_origin("chunked_cross_entropy")
     else:
-        yield "activations.fused_loss", "none", origin_of(config, "plugins")
-    layers = liger and any(read_bool(config, f"liger_{part}") for part in ("rms_norm", "glu_activation", "swiglu"))
-    yield "activations.liger_layers", layers, origin_of(config, "liger_rms_norm", "plugins")
+        yield "activations.fused_loss", "none", find_origin(config, "plugins")
+    has_layers = has_liger and any(
+        read_bool(config, f"liger_{part}") for part in ("rms_norm", "glu_activation", "swiglu")
+    )
+    yield "activations.liger_layers", has_layers, find_origin(config, "liger_rms_norm", "plugins")
 
 
 def _write_loss(config: Config, changes: Changes) -> list[Change]:
     if set(changes) != {"activations.fused_loss"}:
         raise CannotEdit("axolotl has no single key for that")
     if has_plugin(config, "cut_cross_entropy") and config.get("cut_cross_entropy", default=True) is not False:
-        raise CannotEdit("Cut Cross Entropy is already loaded; axolotl takes one fused loss")
+        raise CannotEdit("Cut Cross Entropy is already loaded; axolotl allows only one fused loss")
     if changes["activations.fused_loss"] == "liger":
         if (read_integer(config, "tensor_parallel_size") or 1) > 1:
-            raise CannotEdit("axolotl refuses Liger's loss under tensor parallelism")
+            raise CannotEdit("axolotl rejects Liger's loss under tensor parallelism")
         if config.get("rl") is not None:
-            raise CannotEdit("axolotl's preference trainers do not take their loss from Liger's key")
+            raise CannotEdit("axolotl's preference trainers ignore the Liger key for the loss")
         if read_bool(config, "chunked_cross_entropy") or read_bool(config, "liger_cross_entropy"):
-            raise CannotEdit("another cross-entropy is switched on; axolotl takes one")
-        written: list[Change] = []
+            raise CannotEdit("another cross-entropy is turned on; axolotl allows only one")
+        edits: list[Change] = []
         if not has_plugin(config, "liger"):
-            written.append(Append((*config.root, "plugins"), LIGER_PLUGIN, ("base_model",)))
+            edits.append(Append((*config.root, "plugins"), LIGER_PLUGIN, ("base_model",)))
         key = (*config.root, "liger_fused_linear_cross_entropy")
-        return [*written, Set(key, True, ("liger_glu_activation", "liger_rms_norm", "plugins", "base_model"))]
+        return [*edits, Set(key, True, ("liger_glu_activation", "liger_rms_norm", "plugins", "base_model"))]
     raise CannotEdit("only Liger's loss is written automatically")
 
 
 CHECKPOINTING: Final = Custom(
     {
-        "activations.checkpointing": names("gradient_checkpointing"),
-        "activations.offload": names("activation_offloading"),
-        "activations.reentrant": names("gradient_checkpointing_kwargs"),
+        "activations.checkpointing": parse_routes("gradient_checkpointing"),
+        "activations.offload": parse_routes("activation_offloading"),
+        "activations.reentrant": parse_routes("gradient_checkpointing_kwargs"),
     },
     _read_checkpointing,
     _write_checkpointing,
-    also=names("selective_checkpointing"),
+    other_keys=parse_routes("selective_checkpointing"),
 )
 ATTENTION: Final = Custom(
-    {"activations.attention": names("attn_implementation", *_LEGACY_ATTENTION)}, _read_attention, read_only
+    {"activations.attention": parse_routes("attn_implementation", *_LEGACY_ATTENTION)}, _read_attention, refuse_write
 )
 LOSS: Final = Custom(
     {
-        "activations.fused_loss": names("liger_fused_linear_cross_entropy"),
-        "activations.liger_layers": names("plugins"),
+        "activations.fused_loss": parse_routes("liger_fused_linear_cross_entropy"),
+        "activations.liger_layers": parse_routes("plugins"),
     },
     _read_loss,
     _write_loss,
-    also=names(
+    other_keys=parse_routes(
         "cut_cross_entropy", "chunked_cross_entropy", "dpo_use_liger_kernel", "trl.use_liger_loss", "kd_trainer"
     ),
 )

@@ -1,47 +1,47 @@
-"""Conditions of axolotl's clauses that are code (`also` in `refusals.json`)."""
+"""Conditions of axolotl's clauses that are written in code (`also` in `refusals.json`)."""
 
 from __future__ import annotations
 
 import re
 
 from cfglint_train.documents.document import MISSING, Unknown
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.axolotl.settings import is_sharegpt
 from cfglint_train.frameworks.lens import Lookup
 
 
 def fsdp1(value: Lookup) -> bool:
-    """FSDP version 1."""
-    return _fsdp_version(value) == 1
+    """Return whether FSDP version 1 is in use."""
+    return _find_fsdp_version(value) == 1
 
 
 def fsdp2(value: Lookup) -> bool:
-    """FSDP version 2, with a section of its settings."""
-    return _fsdp_version(value) == 2 and bool(value("fsdp_config"))
+    """Return whether FSDP version 2 is in use, with a section of its settings."""
+    return _find_fsdp_version(value) == 2 and bool(value("fsdp_config"))
 
 
-def _fsdp_version(value: Lookup) -> int | None:
-    """The version that axolotl uses, 1 or 2; None without FSDP, or if unknown."""
+def _find_fsdp_version(value: Lookup) -> int | None:
+    """Return the FSDP version that axolotl uses, 1 or 2, or None without FSDP or if unknown."""
     names = ("fsdp_version", "fsdp_config.fsdp_version", "fsdp_config.version", "fsdp_config", "fsdp")
     values = [value(name) for name in names]
-    release = release_key(value("@release"))
-    if any(isinstance(one, Unknown) for one in values):
+    release = parse_release(value("@release"))
+    if any(isinstance(item, Unknown) for item in values):
         return None
-    if not values[4] and (not values[3] or release < release_key("0.12.0")):
+    if not values[4] and (not values[3] or release < parse_release("0.12.0")):
         return None
-    stated = next((one for one in values[:3] if one is not MISSING and one is not None), None)
+    stated = next((item for item in values[:3] if item is not MISSING and item is not None), None)
     if stated is not None:
         return int(stated) if str(stated) in ("1", "2") else None
-    return 2 if release >= release_key("0.20.0") else 1
+    return 2 if release >= parse_release("0.20.0") else 1
 
 
 def has_sharegpt(value: Lookup) -> bool:
-    """A data set of the type sharegpt."""
+    """Return whether a data set has the type sharegpt."""
     return any(is_sharegpt(item) for item in value("datasets"))
 
 
 def has_no_regex(value: Lookup) -> bool:
-    """A target module that is no regular expression."""
+    """Return whether a target module is not a valid regular expression."""
     for pattern in value("lora_target_modules"):
         try:
             re.compile(pattern if isinstance(pattern, str) else "")
@@ -51,6 +51,6 @@ def has_no_regex(value: Lookup) -> bool:
 
 
 def is_saved_below_ray(value: Lookup) -> bool:
-    """A path that is relative to the folder that a worker of Ray runs in."""
+    """Return whether the output path is relative to the folder in which a Ray worker runs."""
     path = value("output_dir")
     return isinstance(path, str) and not path.startswith(("/", "~", "$")) and "://" not in path

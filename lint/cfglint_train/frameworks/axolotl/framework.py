@@ -11,9 +11,9 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.axolotl.infer import infer
 from cfglint_train.frameworks.axolotl.keys import AxolotlKeys
 from cfglint_train.frameworks.axolotl.lenses import LENSES
-from cfglint_train.frameworks.axolotl.recognise import references
-from cfglint_train.frameworks.chat_templates import contradicted
-from cfglint_train.frameworks.framework import Framework, Launching, Traits
+from cfglint_train.frameworks.axolotl.recognise import list_references
+from cfglint_train.frameworks.chat_templates import find_contradicted_template
+from cfglint_train.frameworks.framework import Framework, LaunchInterface, Traits
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.loaders import PYDANTIC
@@ -21,40 +21,44 @@ from cfglint_train.frameworks.loaders import PYDANTIC
 NEWEST: Final = "0.21.0"
 
 
-def _trailing(config: Config, words: list[str]) -> dict[Route, Any]:
-    from cfglint_train.frameworks.axolotl.options import trailing  # only where a script starts the file
+def _parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
+    from cfglint_train.frameworks.axolotl.options import parse_trailing  # only needed if a script starts the file
 
-    return trailing(config, words)
+    return parse_trailing(config, words)
 
 
-# utils/schemas/enums.py ChatTemplate: those of a family of models, by LLaMA-Factory's names.
+# utils/schemas/enums.py ChatTemplate: templates of model families, by LLaMA-Factory's names.
 _TEMPLATES: Final = {
     "llama3": "llama3", "llama4": "llama4", "gemma": "gemma", "gemma3": "gemma3", "gemma3n": "gemma3n",
     "gemma4": "gemma4", "qwen_25": "qwen", "qwen3": "qwen3", "qwen2_vl": "qwen2_vl",
 }  # fmt: skip
 
 
-def _template_of(model: str, template: str) -> str | None:
-    """`tokenizer_default`, the template that the model brings along."""
-    known = _TEMPLATES.get(template)
-    return None if known is None or contradicted(model, known) is None else "tokenizer_default"
+def _suggest_template(model: str, template: str) -> str | None:
+    """Return `tokenizer_default`, the model's own template, if the template does not fit the model."""
+    llamafactory_name = _TEMPLATES.get(template)
+    return (
+        None
+        if llamafactory_name is None or find_contradicted_template(model, llamafactory_name) is None
+        else "tokenizer_default"
+    )
 
 
 FRAMEWORK: Final = Framework(
     name="axolotl",
-    newest=NEWEST,
+    default_release=NEWEST,
     lenses=LENSES,
     loader=PYDANTIC,
-    references=references,
+    references=list_references,
     infer=infer,
-    auto=fill_auto,
-    keys_of=AxolotlKeys,
-    launching=Launching(
-        trailing=_trailing,
+    fill_auto=fill_auto,
+    keys_type=AxolotlKeys,
+    launch_interface=LaunchInterface(
+        parse_trailing=_parse_trailing,
     ),
     traits=Traits(
         runs_trainer=True,
-        template_of=_template_of,
+        suggest_template=_suggest_template,
         strict_json=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""axolotl's `fsdp_config`, and its older list `fsdp`."""
+"""FSDP lenses of axolotl: `fsdp_config`, and the older list `fsdp`."""
 
 from __future__ import annotations
 
@@ -6,57 +6,71 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.axolotl.settings import fsdp_setting, read_integer
-from cfglint_train.frameworks.hf_trainer.wrapping import wrapping
-from cfglint_train.frameworks.lens import Changes, Config, Triple, before, names, origin_of
+from cfglint_train.frameworks.axolotl.settings import get_fsdp_setting, read_integer
+from cfglint_train.frameworks.hf_trainer.wrapping import build_wrapping_lens
+from cfglint_train.frameworks.lens import Changes, Config, Triple, find_origin, is_before, parse_routes
 from cfglint_train.frameworks.lens_types import Custom
 
 
-def fsdp_version(config: Config) -> int | None:
-    """1 or 2; None without FSDP. Unversioned is 1 up to axolotl 0.19 and 2 from 0.20 on.
+def read_fsdp_version(config: Config) -> int | None:
+    """Return the FSDP version, or None without FSDP. Unversioned means 1 up to axolotl 0.19 and 2 from 0.20 on.
 
-    Up to 0.11 `fsdp` alone switches it on, from 0.12.0 on either does (`utils/trainer.py`, prepare_optim_env).
+    Up to 0.11 only `fsdp` switches it on, from 0.12.0 on either key does (`utils/trainer.py`, prepare_optim_env).
     """
-    if not config.get("fsdp") and (not config.get("fsdp_config") or before(config, "0.12.0")):
+    if not config.get("fsdp") and (not config.get("fsdp_config") or is_before(config, "0.12.0")):
         return None
     for route in (("fsdp_version",), ("fsdp_config", "fsdp_version"), ("fsdp_config", "version")):
         stated = read_integer(config, *route)
         if stated is not None:
             return stated
-    return 1 if before(config, "0.20.0") else 2
+    return 1 if is_before(config, "0.20.0") else 2
 
 
-def shards(config: Config) -> bool:
-    """Whether the file itself switches FSDP on. Where accelerate's file does, axolotl takes its own sizes of groups for
-    all the parallelism there is, and refuses them (0.17.0, `utils/distributed.py`, _get_parallel_config_kwargs).
+def has_fsdp(config: Config) -> bool:
+    """Return whether the file itself switches FSDP on.
+
+    If accelerate's file does, axolotl uses its own group sizes for all parallelism and rejects them (0.17.0,
+    `utils/distributed.py`, _get_parallel_config_kwargs).
     """
-    return fsdp_version(config) is not None
+    return read_fsdp_version(config) is not None
 
 
-def _wraps_blocks(config: Config) -> bool:
-    """Whether FSDP wraps the transformer's layers."""
-    listed = config.get("fsdp")
-    options = listed.split() if isinstance(listed, str) else listed if isinstance(listed, list) else []
-    policy = fsdp_setting(config, "auto_wrap_policy")
-    return fsdp_version(config) is not None and (policy == "TRANSFORMER_BASED_WRAP" or "auto_wrap" in options)
+def _is_wrapping_blocks(config: Config) -> bool:
+    """Return whether FSDP wraps the transformer's layers."""
+    stated_options = config.get("fsdp")
+    options = (
+        stated_options.split()
+        if isinstance(stated_options, str)
+        else stated_options
+        if isinstance(stated_options, list)
+        else []
+    )
+    policy = get_fsdp_setting(config, "auto_wrap_policy")
+    return read_fsdp_version(config) is not None and (policy == "TRANSFORMER_BASED_WRAP" or "auto_wrap" in options)
 
 
 _STATE_DICTS: Final = {"FULL_STATE_DICT": "full", "SHARDED_STATE_DICT": "sharded", "LOCAL_STATE_DICT": "local"}
 
 
-def _resharding(config: Config) -> str:
-    """The key as the file spells it."""
-    prefixed = config.has("fsdp_config", "fsdp_reshard_after_forward")
-    return "fsdp_reshard_after_forward" if prefixed else "reshard_after_forward"
+def _find_resharding_key(config: Config) -> str:
+    """Return the resharding key as spelled in the file."""
+    has_prefix = config.has("fsdp_config", "fsdp_reshard_after_forward")
+    return "fsdp_reshard_after_forward" if has_prefix else "reshard_after_forward"
 
 
 def _read_fsdp(config: Config) -> Iterator[Triple]:
-    version = fsdp_version(config)
+    version = read_fsdp_version(config)
     if version is None:
         return
-    origin = origin_of(config, "fsdp_config", "fsdp")
-    listed = config.get("fsdp")
-    options = listed.split() if isinstance(listed, str) else listed if isinstance(listed, list) else []
+    origin = find_origin(config, "fsdp_config", "fsdp")
+    stated_options = config.get("fsdp")
+    options = (
+        stated_options.split()
+        if isinstance(stated_options, str)
+        else stated_options
+        if isinstance(stated_options, list)
+        else []
+    )
     yield "parallel.strategy", f"fsdp{version}", origin
     sharding = "full_shard"
     if version == 1:
@@ -64,35 +78,39 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
         sharding = next(
             (name for name in ("shard_grad_op", "hybrid_shard", "no_shard") if name in options), "full_shard"
         )
-        inner = fsdp_setting(config, "sharding_strategy")
-        if isinstance(inner, str) and before(config, "0.13.0"):
-            sharding = inner.lower()
-    elif fsdp_setting(config, "reshard_after_forward") is False:
+        nested_sharding = get_fsdp_setting(config, "sharding_strategy")
+        if isinstance(nested_sharding, str) and is_before(config, "0.13.0"):
+            sharding = nested_sharding.lower()
+    elif get_fsdp_setting(config, "reshard_after_forward") is False:
         sharding = "shard_grad_op"
-    yield "parallel.sharding", sharding, origin if version == 1 else config.origin("fsdp_config", _resharding(config))
-    offload = fsdp_setting(config, "offload_params") is True or "offload" in options
+    yield (
+        "parallel.sharding",
+        sharding,
+        origin if version == 1 else config.get_origin("fsdp_config", _find_resharding_key(config)),
+    )
+    offload = get_fsdp_setting(config, "offload_params") is True or "offload" in options
     yield "parallel.offload_params", "cpu" if offload else "none", origin
     yield "parallel.offload_optimizer", "cpu" if offload else "none", origin
-    by_size = fsdp_setting(config, "auto_wrap_policy") == "SIZE_BASED_WRAP"
-    yield "parallel.wrapping", "block" if _wraps_blocks(config) else "size" if by_size else "root", origin
-    yield "parallel.cpu_efficient_loading", fsdp_setting(config, "cpu_ram_efficient_loading") is True, origin
-    state = fsdp_setting(config, "state_dict_type") or "FULL_STATE_DICT"
+    is_by_size = get_fsdp_setting(config, "auto_wrap_policy") == "SIZE_BASED_WRAP"
+    yield "parallel.wrapping", "block" if _is_wrapping_blocks(config) else "size" if is_by_size else "root", origin
+    yield "parallel.cpu_efficient_loading", get_fsdp_setting(config, "cpu_ram_efficient_loading") is True, origin
+    state = get_fsdp_setting(config, "state_dict_type") or "FULL_STATE_DICT"
     yield "checkpoint.state_dict", _STATE_DICTS.get(str(state)), origin
 
 
 def _write_fsdp(config: Config, changes: Changes) -> list[Change]:
-    if set(changes) == {"checkpoint.state_dict"} and fsdp_version(config) is not None:
+    if set(changes) == {"checkpoint.state_dict"} and read_fsdp_version(config) is not None:
         name = next(name for name, meaning in _STATE_DICTS.items() if meaning == changes["checkpoint.state_dict"])
-        prefixed = config.has("fsdp_config", "fsdp_state_dict_type")
-        return [Set((*config.root, "fsdp_config", "fsdp_state_dict_type" if prefixed else "state_dict_type"), name)]
-    if dict(changes) == {"parallel.sharding": "full_shard"} and fsdp_version(config) == 2:
-        return [Set((*config.root, "fsdp_config", _resharding(config)), True)]
+        has_prefix = config.has("fsdp_config", "fsdp_state_dict_type")
+        return [Set((*config.root, "fsdp_config", "fsdp_state_dict_type" if has_prefix else "state_dict_type"), name)]
+    if dict(changes) == {"parallel.sharding": "full_shard"} and read_fsdp_version(config) == 2:
+        return [Set((*config.root, "fsdp_config", _find_resharding_key(config)), True)]
     raise CannotEdit("FSDP settings of axolotl are not rewritten automatically")
 
 
 FSDP_LENS: Final = Custom(
     {
-        "parallel.strategy": names("fsdp_version", "fsdp_config", "fsdp"),
+        "parallel.strategy": parse_routes("fsdp_version", "fsdp_config", "fsdp"),
         **dict.fromkeys(
             (
                 "parallel.offload_params",
@@ -100,15 +118,15 @@ FSDP_LENS: Final = Custom(
                 "parallel.wrapping",
                 "parallel.cpu_efficient_loading",
             ),
-            names("fsdp_config", "fsdp"),
+            parse_routes("fsdp_config", "fsdp"),
         ),
-        "parallel.sharding": names(
+        "parallel.sharding": parse_routes(
             "fsdp_config.reshard_after_forward", "fsdp_config.fsdp_reshard_after_forward", "fsdp_config", "fsdp"
         ),
-        "checkpoint.state_dict": names("fsdp_config.state_dict_type", "fsdp_config.fsdp_state_dict_type"),
+        "checkpoint.state_dict": parse_routes("fsdp_config.state_dict_type", "fsdp_config.fsdp_state_dict_type"),
     },
     _read_fsdp,
     _write_fsdp,
 )
 
-WRAPPING: Final = wrapping(_wraps_blocks)
+WRAPPING: Final = build_wrapping_lens(_is_wrapping_blocks)

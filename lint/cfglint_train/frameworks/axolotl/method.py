@@ -1,4 +1,4 @@
-"""What axolotl trains, and in which number formats."""
+"""Method lenses of axolotl: trained weights and number formats."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from cfglint_train.documents.document import MISSING, CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.axolotl.settings import has_plugin, read_bool
-from cfglint_train.frameworks.codec import Codec, Unreadable
+from cfglint_train.frameworks.codec import Codec, UnreadableError
 from cfglint_train.frameworks.lens import (
     Changes,
     Config,
     Triple,
-    before,
-    granted,
-    names,
-    origin_of,
-    pending,
+    build_default_origin,
+    find_origin,
+    is_before,
+    parse_routes,
     refuse_override,
+    select_pending,
 )
-from cfglint_train.frameworks.lens_types import Custom, read_only
+from cfglint_train.frameworks.lens_types import Custom, refuse_write
 from cfglint_train.frameworks.loaders import PYDANTIC
 
 _STAGES: Final = {
@@ -37,217 +37,229 @@ _STAGES: Final = {
 def _read_stage(config: Config) -> Iterator[Triple]:
     rl = config.get("rl")
     if rl is not None:
-        yield "method.stage", _STAGES.get(rl) if isinstance(rl, str) else None, config.origin("rl")
+        yield "method.stage", _STAGES.get(rl) if isinstance(rl, str) else None, config.get_origin("rl")
     elif read_bool(config, "reward_model"):
-        yield "method.stage", "rm", config.origin("reward_model")
+        yield "method.stage", "rm", config.get_origin("reward_model")
     elif read_bool(config, "process_reward_model"):
-        yield "method.stage", "prm", config.origin("process_reward_model")
+        yield "method.stage", "prm", config.get_origin("process_reward_model")
     elif config.get("pretraining_dataset") is not None:
-        yield "method.stage", "pretrain", config.origin("pretraining_dataset")
+        yield "method.stage", "pretrain", config.get_origin("pretraining_dataset")
     else:
-        yield "method.stage", "sft", granted(config, ("rl",))
+        yield "method.stage", "sft", build_default_origin(config, ("rl",))
 
 
-KERNELS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
-"""The fused LoRA kernels; stated or not, these decide whether they switch themselves on."""
+KERNEL_KEYS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
+"""Keys of the fused LoRA kernels; axolotl considers them, stated or not, when it switches kernels on automatically."""
 _EMBEDDING_KERNEL: Final = "lora_embedding_kernel"
 
 
 def _read_kernels(config: Config) -> Iterator[Triple]:
     if config.get("adapter") not in ("lora", "qlora"):
         return
-    stated = {key: read_bool(config, key) for key in KERNELS}
-    given = [key for key, value in stated.items() if value is not None]
-    if given:
-        parts = tuple(part for part, key in zip(("mlp", "qkv", "o"), KERNELS) if stated[key])
-        yield "method.lora_kernels", bool(parts), config.origin(given[0])
+    stated = {key: read_bool(config, key) for key in KERNEL_KEYS}
+    stated_keys = [key for key, value in stated.items() if value is not None]
+    if stated_keys:
+        parts = tuple(part for part, key in zip(("mlp", "qkv", "o"), KERNEL_KEYS) if stated[key])
+        yield "method.lora_kernels", bool(parts), config.get_origin(stated_keys[0])
         if parts:
-            yield "method.lora_kernel_parts", parts, config.origin(given[0])
+            yield "method.lora_kernel_parts", parts, config.get_origin(stated_keys[0])
 
 
 def _write_kernels(config: Config, changes: Changes) -> list[Change]:
-    """All of them off: what each may be switched on for depends on the model."""
-    if "method.lora_kernels" not in pending(LORA_KERNELS, config, changes):
+    """Return the changes that switch all kernels off; whether one can be switched on depends on the model."""
+    if "method.lora_kernels" not in select_pending(LORA_KERNELS, config, changes):
         return []
     if changes["method.lora_kernels"]:
-        raise CannotEdit("which kernels a model can use is not known")
-    if before(config, "0.7.0"):
+        raise CannotEdit("it is unknown which kernels the model can use")
+    if is_before(config, "0.7.0"):
         raise CannotEdit(f"axolotl {config.release} has no such kernels")
-    keys = KERNELS if before(config, "0.16.0") else (*KERNELS, _EMBEDDING_KERNEL)
+    keys = KERNEL_KEYS if is_before(config, "0.16.0") else (*KERNEL_KEYS, _EMBEDDING_KERNEL)
     for key in keys:
         refuse_override(config, (key,))
     return [Set((*config.root, key), False, ("lora_dropout", "lora_alpha", "adapter")) for key in keys]
 
 
 LORA_KERNELS: Final = Custom(
-    dict.fromkeys(("method.lora_kernels", "method.lora_kernel_parts"), names(*KERNELS)), _read_kernels, _write_kernels
+    dict.fromkeys(("method.lora_kernels", "method.lora_kernel_parts"), parse_routes(*KERNEL_KEYS)),
+    _read_kernels,
+    _write_kernels,
 )
 
 
 def _read_tuning(config: Config) -> Iterator[Triple]:
     adapter = config.get("adapter")
     if adapter is None:
-        partial = config.get("unfrozen_parameters")
-        if partial:
-            yield "method.tuning", "freeze", config.origin("unfrozen_parameters")
+        unfrozen = config.get("unfrozen_parameters")
+        if unfrozen:
+            yield "method.tuning", "freeze", config.get_origin("unfrozen_parameters")
         else:
-            yield "method.tuning", "full", origin_of(config, "adapter")
+            yield "method.tuning", "full", find_origin(config, "adapter")
     elif isinstance(adapter, str):
-        yield "method.tuning", {"lora": "lora", "qlora": "lora"}.get(adapter, adapter), config.origin("adapter")
+        yield "method.tuning", {"lora": "lora", "qlora": "lora"}.get(adapter, adapter), config.get_origin("adapter")
 
 
 def _read_lisa(config: Config) -> Iterator[Triple]:
-    """Core/builders/causal.py: only where both are stated."""
-    layers, interval = config.value("lisa_n_layers"), config.value("lisa_step_interval")
+    """Yield LISA's active layers; LISA needs both keys (core/builders/causal.py)."""
+    layers, interval = config.get_value("lisa_n_layers"), config.get_value("lisa_step_interval")
     if layers is MISSING or interval is MISSING or not layers or not interval:
         return
-    yield "method.active_layers", PYDANTIC.integer.readable(layers), config.origin("lisa_n_layers")
+    yield "method.active_layers", PYDANTIC.integer.read_or_none(layers), config.get_origin("lisa_n_layers")
 
 
 def _read_quantization(config: Config) -> Iterator[Triple]:
-    extra = config.get("bnb_config_kwargs")
-    extra = extra if isinstance(extra, dict) else {}
-    double, doubled = bool(extra.get("bnb_4bit_use_double_quant", True)), origin_of(config, "bnb_config_kwargs")
+    bnb_kwargs = config.get("bnb_config_kwargs")
+    bnb_kwargs = bnb_kwargs if isinstance(bnb_kwargs, dict) else {}
+    is_doubled, double_origin = (
+        bool(bnb_kwargs.get("bnb_4bit_use_double_quant", True)),
+        find_origin(config, "bnb_config_kwargs"),
+    )
     if read_bool(config, "load_in_4bit") and config.get("adapter") == "lora" and not read_bool(config, "gptq"):
-        # Up to 0.12.2 loaders/model.py hands `load_in_4bit` to from_pretrained, where bitsandbytes' defaults hold; then
-        # _set_quantization_config asks for `qlora`. What comes of the key is the release's, as a default is.
-        given = granted(config, ("load_in_4bit",))
-        yield "method.quantization", "fp4" if before(config, "0.13.1") else "none", given
-        double, doubled = False, given
+        # Up to 0.12.2 loaders/model.py passes `load_in_4bit` to from_pretrained, which uses bitsandbytes' defaults;
+        # later _set_quantization_config requires `qlora`. The effect of the key depends on the release, as a default
+        # does.
+        default_origin = build_default_origin(config, ("load_in_4bit",))
+        yield "method.quantization", "fp4" if is_before(config, "0.13.1") else "none", default_origin
+        is_doubled, double_origin = False, default_origin
     elif read_bool(config, "load_in_4bit"):
-        kind = extra.get("bnb_4bit_quant_type", "nf4")
-        yield "method.quantization", kind if kind in ("nf4", "fp4") else None, config.origin("load_in_4bit")
+        kind = bnb_kwargs.get("bnb_4bit_quant_type", "nf4")
+        yield "method.quantization", kind if kind in ("nf4", "fp4") else None, config.get_origin("load_in_4bit")
     elif read_bool(config, "load_in_8bit"):
-        yield "method.quantization", "int8", config.origin("load_in_8bit")
+        yield "method.quantization", "int8", config.get_origin("load_in_8bit")
     elif read_bool(config, "gptq"):
-        yield "method.quantization", "gptq", config.origin("gptq")
+        yield "method.quantization", "gptq", config.get_origin("gptq")
     else:
-        yield "method.quantization", "none", origin_of(config, "load_in_4bit")
-    yield "method.double_quantization", double, doubled
-    experts = read_bool(config, "quantize_moe_experts")
-    yield "method.quantized_experts", bool(experts), origin_of(config, "quantize_moe_experts")
-    # ScatterMoE adds adapters to its products (libs/scattermoe_lora, since 0.15.0), SonicMoE makes W + BA as PEFT does.
-    fuses = expert_kernel(config) == "scattermoe" and not before(config, "0.15.0")
-    yield "method.fuses_experts", fuses, origin_of(config, *_EXPERT_KEYS, "plugins")
+        yield "method.quantization", "none", find_origin(config, "load_in_4bit")
+    yield "method.double_quantization", is_doubled, double_origin
+    quantises_experts = read_bool(config, "quantize_moe_experts")
+    yield "method.quantized_experts", bool(quantises_experts), find_origin(config, "quantize_moe_experts")
+    # ScatterMoE adds adapters to its products (libs/scattermoe_lora, since 0.15.0); SonicMoE computes W + BA as PEFT
+    # does.
+    fuses_experts = find_expert_kernel(config) == "scattermoe" and not is_before(config, "0.15.0")
+    yield "method.fuses_experts", fuses_experts, find_origin(config, *_EXPERT_KEYS, "plugins")
 
 
 def _write_quantization(config: Config, changes: Changes) -> list[Change]:
-    """4 bits below an adapter, and experts in as many."""
-    wanted, written = pending(QUANTIZATION, config, changes), list[Change]()
-    if "method.quantization" in wanted:
-        if wanted.pop("method.quantization") != "nf4" or config.get("adapter") != "lora":
-            raise CannotEdit("only the weights below an adapter are quantised, to 4 bits")
+    """Return the changes that quantise the weights below an adapter, and the experts, to 4 bits."""
+    pending_changes, edits = select_pending(QUANTIZATION, config, changes), list[Change]()
+    if "method.quantization" in pending_changes:
+        if pending_changes.pop("method.quantization") != "nf4" or config.get("adapter") != "lora":
+            raise CannotEdit("only base weights under an adapter are quantised, to 4 bits")
         for key in ("adapter", "load_in_4bit"):
             refuse_override(config, (key,))
-        written.append(Set((*config.root, "adapter"), "qlora"))
-        written.append(Set((*config.root, "load_in_4bit"), True, ("adapter",)))
-    if wanted.pop("method.quantized_experts", False):
+        edits.append(Set((*config.root, "adapter"), "qlora"))
+        edits.append(Set((*config.root, "load_in_4bit"), True, ("adapter",)))
+    if pending_changes.pop("method.quantized_experts", False):
         if read_bool(config, "lora_target_linear"):
-            raise CannotEdit("lora_target_linear does not go with quantize_moe_experts")
+            raise CannotEdit("lora_target_linear does not work with quantize_moe_experts")
         refuse_override(config, ("quantize_moe_experts",))
-        written.append(Set((*config.root, "quantize_moe_experts"), True, ("load_in_4bit", "adapter")))
-    if wanted:
-        raise CannotEdit("only the weights below an adapter are quantised, to 4 bits")
-    return written
+        edits.append(Set((*config.root, "quantize_moe_experts"), True, ("load_in_4bit", "adapter")))
+    if pending_changes:
+        raise CannotEdit("only base weights under an adapter are quantised, to 4 bits")
+    return edits
 
 
 _EXPERT_KEYS: Final = ("expert_backend", "use_scattermoe", "use_sonicmoe", "experts_implementation")
 
 
-def expert_kernel(config: Config) -> str:
-    """The kernel that experts run in, scattermoe or sonicmoe, or none (integrations/kernels/args.py): the plugin reads
-    the keys, and `experts_implementation` by itself switches none on.
+def find_expert_kernel(config: Config) -> str:
+    """Return the kernel of the experts, "scattermoe" or "sonicmoe", or "" (integrations/kernels/args.py).
+
+    The plugin reads the keys; `experts_implementation` alone switches no kernel on.
     """
     if not has_plugin(config, "kernels"):
         return ""
-    backend, stated = config.get("expert_backend"), config.get("experts_implementation")
-    if isinstance(backend, str) and not before(config, "0.18.0"):
+    backend, implementation = config.get("expert_backend"), config.get("experts_implementation")
+    if isinstance(backend, str) and not is_before(config, "0.18.0"):
         kernel = backend.lower()
     elif read_bool(config, "use_sonicmoe"):
         kernel = "sonicmoe"
     else:
         kernel = "scattermoe" if read_bool(config, "use_scattermoe") else ""
-    return kernel if kernel in ("scattermoe", "sonicmoe") and stated in (None, kernel) else ""
+    return kernel if kernel in ("scattermoe", "sonicmoe") and implementation in (None, kernel) else ""
 
 
 def _read_targets(config: Config) -> Iterator[Triple]:
     if config.get("adapter") is None:
         return
-    listed, origin = config.get("lora_target_modules"), origin_of(config, "lora_target_modules")
-    words = WORDS.readable(listed or [])
+    target_modules, origin = config.get("lora_target_modules"), find_origin(config, "lora_target_modules")
+    words = WORD_LIST.read_or_none(target_modules or [])
     if config.get("peft_layers_to_transform") not in (None, []):
         note = "no formula covers adapters on some layers only (`peft_layers_to_transform`)"
-        yield "method.lora_targets", None, config.origin("peft_layers_to_transform")._replace(note=note)
+        yield "method.lora_targets", None, config.get_origin("peft_layers_to_transform")._replace(note=note)
     elif read_bool(config, "lora_target_linear"):
-        yield "method.lora_targets", ("all-linear", *(words or ())), config.origin("lora_target_linear")
-    elif isinstance(listed, str) and listed and listed.lower() != "all-linear":
-        # To PEFT one string is a regular expression over whole paths.
+        yield "method.lora_targets", ("all-linear", *(words or ())), config.get_origin("lora_target_linear")
+    elif isinstance(target_modules, str) and target_modules and target_modules.lower() != "all-linear":
+        # PEFT takes a single string for a regular expression over full paths.
         yield "method.lora_targets", (), origin
-        yield "method.lora_target_pattern", listed, origin
+        yield "method.lora_target_pattern", target_modules, origin
     else:
         yield "method.lora_targets", words, origin
 
 
-def _words(value: Any) -> tuple[str, ...]:
+def _parse_words(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return (value,)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
-    raise Unreadable
+    raise UnreadableError
 
 
-WORDS: Final = Codec(_words, list)
-"""One string, or a list of them."""
+WORD_LIST: Final = Codec(_parse_words, list)
+"""Codec of a string or a list of strings."""
 
 
 def _read_precision(config: Config) -> Iterator[Triple]:
-    # utils/config/__init__.py resolve_dtype: bf16 defaults to "auto", which is true on Ampere and later, and gives way
-    # to fp16 since 0.9.1 (0.9.0 takes bf16).
-    bf16, fp16 = config.value("bf16"), read_bool(config, "fp16")
-    chosen = config.origin("bf16") if bf16 is not MISSING else granted(config, ("bf16",))
+    # utils/config/__init__.py resolve_dtype: bf16 defaults to "auto", which is true on Ampere and later, and yields to
+    # fp16 since 0.9.1 (0.9.0 uses bf16).
+    bf16, fp16 = config.get_value("bf16"), read_bool(config, "fp16")
+    bf16_origin = config.get_origin("bf16") if bf16 is not MISSING else build_default_origin(config, ("bf16",))
     if bf16 == "auto":
-        chosen = chosen._replace(kind="inferred", note="auto: bf16 where the GPU has it")
+        bf16_origin = bf16_origin._replace(kind="inferred", note="auto: bf16 if the GPU supports it")
     wants_bf16 = bf16 in (MISSING, None, "auto", "full", True) or read_bool(config, "bf16")
-    if bf16 is None or (bf16 in (MISSING, "auto") and fp16 and not before(config, "0.9.1")):
+    if bf16 is None or (bf16 in (MISSING, "auto") and fp16 and not is_before(config, "0.9.1")):
         wants_bf16 = False
     if wants_bf16 or read_bool(config, "bfloat16"):
-        yield "precision.compute", "bf16", chosen if wants_bf16 else config.origin("bfloat16")
+        yield "precision.compute", "bf16", bf16_origin if wants_bf16 else config.get_origin("bfloat16")
         autocast = bf16 != "full" and not (not wants_bf16 and read_bool(config, "bfloat16"))
-        yield "precision.autocast", autocast, chosen
+        yield "precision.autocast", autocast, bf16_origin
     elif fp16 or read_bool(config, "float16") or read_bool(config, "load_in_8bit"):
-        yield "precision.compute", "fp16", origin_of(config, "fp16", "float16", "load_in_8bit")
-        yield "precision.autocast", bool(fp16), origin_of(config, "fp16", "float16")
+        yield "precision.compute", "fp16", find_origin(config, "fp16", "float16", "load_in_8bit")
+        yield "precision.autocast", bool(fp16), find_origin(config, "fp16", "float16")
     else:
-        yield "precision.compute", "fp32", chosen
-        yield "precision.autocast", False, chosen
+        yield "precision.compute", "fp32", bf16_origin
+        yield "precision.autocast", False, bf16_origin
 
 
 STAGE: Final = Custom(
-    {"method.stage": names("rl", "reward_model", "process_reward_model", "pretraining_dataset")}, _read_stage, read_only
+    {"method.stage": parse_routes("rl", "reward_model", "process_reward_model", "pretraining_dataset")},
+    _read_stage,
+    refuse_write,
 )
-TUNING: Final = Custom({"method.tuning": names("adapter", "unfrozen_parameters")}, _read_tuning, read_only)
-LISA: Final = Custom({"method.active_layers": names("lisa_n_layers", "lisa_step_interval")}, _read_lisa, read_only)
+TUNING: Final = Custom({"method.tuning": parse_routes("adapter", "unfrozen_parameters")}, _read_tuning, refuse_write)
+LISA: Final = Custom(
+    {"method.active_layers": parse_routes("lisa_n_layers", "lisa_step_interval")}, _read_lisa, refuse_write
+)
 QUANTIZATION: Final = Custom(
     {
-        "method.quantization": names("load_in_4bit", "load_in_8bit", "gptq", "bnb_config_kwargs"),
-        "method.double_quantization": names("bnb_config_kwargs"),
-        "method.quantized_experts": names("quantize_moe_experts"),
-        "method.fuses_experts": names(*_EXPERT_KEYS, "plugins"),
+        "method.quantization": parse_routes("load_in_4bit", "load_in_8bit", "gptq", "bnb_config_kwargs"),
+        "method.double_quantization": parse_routes("bnb_config_kwargs"),
+        "method.quantized_experts": parse_routes("quantize_moe_experts"),
+        "method.fuses_experts": parse_routes(*_EXPERT_KEYS, "plugins"),
     },
     _read_quantization,
     _write_quantization,
-    also=names("adapter"),
+    other_keys=parse_routes("adapter"),
 )
 TARGETS: Final = Custom(
     {
-        "method.lora_targets": names("lora_target_modules", "lora_target_linear", "peft_layers_to_transform"),
-        "method.lora_target_pattern": names("lora_target_modules"),
+        "method.lora_targets": parse_routes("lora_target_modules", "lora_target_linear", "peft_layers_to_transform"),
+        "method.lora_target_pattern": parse_routes("lora_target_modules"),
     },
     _read_targets,
-    read_only,
+    refuse_write,
 )
 PRECISION: Final = Custom(
-    dict.fromkeys(("precision.compute", "precision.autocast"), names("bf16", "fp16", "bfloat16", "float16")),
+    dict.fromkeys(("precision.compute", "precision.autocast"), parse_routes("bf16", "fp16", "bfloat16", "float16")),
     _read_precision,
-    read_only,
+    refuse_write,
 )

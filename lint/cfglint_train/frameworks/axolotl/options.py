@@ -1,7 +1,7 @@
-"""What is behind the configuration's path on axolotl's command line: options that are laid over the file.
+"""Options of axolotl's command line that are merged into the file.
 
 Source: axolotl 0.18.0 and 0.21.0, `cli/utils/args.py` (one option per setting, `--on/--no-on` for a boolean,
-`--section.name` one level deep) and `cli/config.py` (how a text becomes a value; the same in both releases).
+`--section.name` one level deep) and `cli/config.py` (conversion of texts to values; the same in both releases).
 """
 
 from __future__ import annotations
@@ -13,88 +13,94 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Config
 
-_YES: Final = ("true", "1", "yes")
-_PLAIN: Final = {"true": True, "yes": True, "false": False, "no": False, "null": None, "none": None, "~": None}
+_TRUE_WORDS: Final = ("true", "1", "yes")
+_WORD_VALUES: Final = {"true": True, "yes": True, "false": False, "no": False, "null": None, "none": None, "~": None}
 
 
-def trailing(config: Config, words: list[str]) -> dict[Route, Any]:
-    """The settings that options make, by route. What is behind `--` is the launcher's."""
-    found: dict[Route, Any] = {}
-    own = words[: words.index("--")] if "--" in words else words
-    for route, text in _options(config, own):
+def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
+    """Return the settings in options, by route. Options after `--` belong to the launcher."""
+    settings: dict[Route, Any] = {}
+    axolotl_words = words[: words.index("--")] if "--" in words else words
+    for route, text in _parse_options(config, axolotl_words):
         if config.has(route[0]) or not config.get("strict"):
-            found[route] = _coerced(text, config.get(*route)) if isinstance(text, str) else text
-    return found
+            settings[route] = _convert_value(text, config.get(*route)) if isinstance(text, str) else text
+    return settings
 
 
-def _slips(config: Config, words: list[str], name: str) -> bool:
-    """Whether an option that is no setting is meant to be one: what else axolotl does not know is its launcher's
-    (`ignore_unknown_options` since 0.11), and without a launcher it is left out.
+def _is_misspelt_option(config: Config, words: list[str], name: str) -> bool:
+    """Return whether an unknown option is probably a misspelt setting.
+
+    axolotl passes other unknown options to its launcher (`ignore_unknown_options` since 0.11); without a launcher it
+    ignores them.
     """
-    from cfglint_schemas.matches import closest  # few launches have such an option
+    from cfglint_schemas.matches import find_closest  # few launches have unknown options
 
-    if "." in name or name in _OTHERS or name.startswith(("fsdp_", "deepspeed_", "main_process_")):
+    if "." in name or name in _COMMAND_OPTIONS or name.startswith(("fsdp_", "deepspeed_", "main_process_")):
         return False
-    if any(after == "python" for word, after in zip(words, words[1:]) if word == "--launcher"):
+    if any(following == "python" for word, following in zip(words, words[1:]) if word == "--launcher"):
         return False
-    known = vocabulary.load("axolotl")
-    return any(_is_near(name, one.route) for one in closest(known, (name,), config.release)[:1])
+    axolotl_vocabulary = vocabulary.load("axolotl")
+    return any(
+        _is_near(name, candidate.route) for candidate in find_closest(axolotl_vocabulary, (name,), config.release)[:1]
+    )
 
 
 def _is_near(name: str, route: Route) -> bool:
-    """Whether a name differs from that of a setting by a letter or two."""
+    """Return whether a name differs from that of a setting by a letter or two."""
     from difflib import SequenceMatcher
 
-    return len(route) == 1 and SequenceMatcher(None, name, str(route[0])).ratio() >= _SLIP
+    return len(route) == 1 and SequenceMatcher(None, name, str(route[0])).ratio() >= _MIN_SIMILARITY
 
 
-_SLIP: Final = 0.85
-"""A margin: `learning_rte` is 0.96 of `learning_rate`, accelerate's `use_deepspeed` 0.82 of `deepspeed`."""
-_OTHERS: Final = frozenset((
+_MIN_SIMILARITY: Final = 0.85
+"""Threshold of similarity: `learning_rte` is 0.96 of `learning_rate`, accelerate's `use_deepspeed` 0.82 of
+`deepspeed`.
+"""
+_COMMAND_OPTIONS: Final = frozenset((
     "accelerate", "cloud", "debug", "debug_num_examples", "debug_text_only", "iterable", "launcher", "module",
     "prompter", "shard", "sweep",
 ))  # fmt: skip
-"""Options of `axolotl train` that are no settings (0.21.0 `cli/main.py`, `cli/args.py`)."""
+"""Options of `axolotl train` that are not settings (0.21.0 `cli/main.py`, `cli/args.py`)."""
 
 
-def _options(config: Config, words: list[str]) -> Iterator[tuple[Route, str | bool]]:
-    """Every option that is a setting, with its text; True and False for switches."""
+def _parse_options(config: Config, words: list[str]) -> Iterator[tuple[Route, str | bool]]:
+    """Yield every option that is a setting, with its text; True and False for switches."""
     for word, following in zip(words, [*words[1:], ""]):
         if not word.startswith("--"):
             continue
-        name, sign, text = word[2:].partition("=")
+        name, separator, text = word[2:].partition("=")
         route = tuple(name.replace("-", "_").split("."))
-        kinds = _kinds(config, route)
-        if sign and kinds:
+        kinds = _list_kinds(config, route)
+        if separator and kinds:
             yield route, text
         elif kinds[:1] == ["bool"]:
-            # Up to 0.5 the options were read by `fire`, where a switch may be followed by its value.
-            yield route, following if following.lower() in _PLAIN else True
+            # Up to 0.5 `fire` read the options; a switch may be followed by its value.
+            yield route, following if following.lower() in _WORD_VALUES else True
         elif kinds and not following.startswith("--"):
             yield route, following
         elif route[0].startswith("no_"):
             route = (route[0].removeprefix("no_"), *route[1:])
-            if _kinds(config, route)[:1] == ["bool"]:
+            if _list_kinds(config, route)[:1] == ["bool"]:
                 yield route, False
-        elif _slips(config, words, ".".join(map(str, route))):
-            yield route, text if sign else following
+        elif _is_misspelt_option(config, words, ".".join(map(str, route))):
+            yield route, text if separator else following
 
 
-def _kinds(config: Config, route: Route) -> list[str]:
-    """What the value of a setting may be, the first one deciding about its option; none where it does not exist."""
-    fact = vocabulary.load("axolotl").fact(route, config.release)
-    return [] if fact is None else [kind.name for kind in fact.kinds()]
+def _list_kinds(config: Config, route: Route) -> list[str]:
+    """Return the kinds of value of a setting, none if it does not exist. The first determines its option."""
+    fact = vocabulary.load("axolotl").find_fact(route, config.release)
+    return [] if fact is None else [kind.name for kind in fact.list_kinds()]
 
 
-def _coerced(text: str, present: Any) -> Any:
-    """A text as a value of the kind that the file has there; where it has none, as YAML would have it."""
-    if isinstance(present, bool):
-        return text.lower() in _YES
-    if present is not None and not isinstance(present, (int, float)):
+def _convert_value(text: str, current: Any) -> Any:
+    """Return a text as a value of the same kind as the file's; without a value in the file, as YAML types it."""
+    if isinstance(current, bool):
+        return text.lower() in _TRUE_WORDS
+    if current is not None and not isinstance(current, (int, float)):
         return text
-    if present is None and text.lower() in _PLAIN:
-        return _PLAIN[text.lower()]
-    for kind in (int, float) if present is None else (type(present),):
+    if current is None and text.lower() in _WORD_VALUES:
+        return _WORD_VALUES[text.lower()]
+    for kind in (int, float) if current is None else (type(current),):
         try:
             return kind(text)
         except ValueError:

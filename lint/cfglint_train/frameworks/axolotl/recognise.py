@@ -1,40 +1,40 @@
-"""Which files are axolotl's, and which other file each of them names."""
+"""Recognition of axolotl configurations and of the files that they name."""
 
 from __future__ import annotations
 
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.framework import Found, Reference
+from cfglint_train.frameworks.framework import RecognisedConfig, Reference
 from cfglint_train.frameworks.lens import Config
 
-_ITS_OWN: Final = frozenset(
+_OWN_KEYS: Final = frozenset(
     "datasets pretraining_dataset micro_batch_size sequence_len adapter sample_packing val_set_size rl "
     "dataset_prepared_path plugins".split()
 )
-_TYPICAL: Final = _ITS_OWN | frozenset(
+_TYPICAL_KEYS: Final = _OWN_KEYS | frozenset(
     "gradient_accumulation_steps load_in_4bit load_in_8bit num_epochs optimizer lr_scheduler learning_rate output_dir "
     "lora_r special_tokens chat_template gradient_checkpointing fsdp_config deepspeed".split()
 )
 
-# Files that name a base model and are none of axolotl's: mergekit, hydra, alpaca-lora.
-_FOREIGN: Final = frozenset(("merge_method", "slices", "defaults", "hydra", "models", "data_path"))
+# Keys of other tools whose files name a base model: mergekit, hydra, alpaca-lora.
+_FOREIGN_KEYS: Final = frozenset(("merge_method", "slices", "defaults", "hydra", "models", "data_path"))
 
 
-def recognise(document: Document) -> list[Found]:
-    """A mapping with `base_model` and two or more of axolotl's usual keys, of which one is not every trainer's."""
+def recognise(document: Document) -> list[RecognisedConfig]:
+    """Recognise a mapping with `base_model` and two typical keys, one of them specific to axolotl."""
     root = document.root
     if not isinstance(root, MappingNode) or "base_model" not in root.index:
         return []
     keys = root.index.keys()
-    typical = len(keys & _TYPICAL)
-    if typical < 2 or keys.isdisjoint(_ITS_OWN) or keys & _FOREIGN:
+    typical_count = len(keys & _TYPICAL_KEYS)
+    if typical_count < 2 or keys.isdisjoint(_OWN_KEYS) or keys & _FOREIGN_KEYS:
         return []
-    return [Found((), 40 + 5 * typical, f"base_model and {typical} more keys of axolotl")]
+    return [RecognisedConfig((), 40 + 5 * typical_count, f"base_model and {typical_count} more axolotl keys")]
 
 
-def references(config: Config) -> tuple[Reference, ...]:
-    """The DeepSpeed configuration: a path relative to the working directory, or a mapping in place."""
+def list_references(config: Config) -> tuple[Reference, ...]:
+    """Return the DeepSpeed configuration: a path relative to the working directory, or a section."""
     stated = config.get("deepspeed")
     if isinstance(stated, str):
         return (Reference("deepspeed", ("deepspeed",), stated),)

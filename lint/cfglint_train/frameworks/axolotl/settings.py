@@ -1,4 +1,4 @@
-"""How axolotl's settings are looked up and converted."""
+"""Lookup and conversion of axolotl's settings."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ CCE_PLUGIN: Final = "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugi
 
 
 def read_bool(config: Config, *route: str) -> bool | None:
-    """A setting as pydantic's boolean; None where it is absent, null or no boolean."""
+    """Return a setting as pydantic's boolean, or None if it is absent, null or no boolean."""
     value = config.get(*route)
-    return None if value is None else PYDANTIC.boolean.readable(value)
+    return None if value is None else PYDANTIC.boolean.read_or_none(value)
 
 
 def read_integer(config: Config, *route: str) -> int | None:
-    """A setting as pydantic's integer; None where it is absent, null or no integer."""
+    """Return a setting as pydantic's integer, or None if it is absent, null or no integer."""
     value = config.get(*route)
-    return None if value is None else PYDANTIC.integer.readable(value)
+    return None if value is None else PYDANTIC.integer.read_or_none(value)
 
 
-def plugins(config: Config) -> list[str]:
-    """The plugins of the configuration; axolotl takes a list only."""
-    listed = config.get("plugins")
-    return [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+def list_plugins(config: Config) -> list[str]:
+    """Return the plugins of the configuration; axolotl accepts only a list."""
+    stated_plugins = config.get("plugins")
+    return [name for name in stated_plugins if isinstance(name, str)] if isinstance(stated_plugins, list) else []
 
 
 def has_plugin(config: Config, module: str) -> bool:
-    """Whether a plugin out of `axolotl.integrations.<module>` is loaded."""
-    return any(name.startswith(f"axolotl.integrations.{module}") for name in plugins(config))
+    """Return whether a plugin of `axolotl.integrations.<module>` is loaded."""
+    return any(name.startswith(f"axolotl.integrations.{module}") for name in list_plugins(config))
 
 
 def is_sharegpt(dataset: Any) -> bool:
-    """Whether a data set is of the type sharegpt, with or without a suffix."""
+    """Return whether a data set has the type sharegpt, with or without a suffix."""
     kind = dataset.get("type") if isinstance(dataset, dict) else None
     return isinstance(kind, str) and kind.startswith("sharegpt")
 
 
-def fsdp_setting(config: Config, key: str) -> Any:
-    """A key of `fsdp_config`, with or without its old `fsdp_` prefix; words for truth values as booleans."""
+def get_fsdp_setting(config: Config, key: str) -> Any:
+    """Return a key of `fsdp_config`, with or without its old `fsdp_` prefix; words for truth values become booleans."""
     for route in (("fsdp_config", key), ("fsdp_config", f"fsdp_{key}")):
         value = config.get(*route)
         if value is not None:
-            truth = PYDANTIC.boolean.readable(value)
+            truth = PYDANTIC.boolean.read_or_none(value)
             return (
                 value if truth is None or (isinstance(value, str) and value.lower() not in ("true", "false")) else truth
             )

@@ -1,1 +1,1 @@
-"""DeepSpeed's JSON."""
+"""DeepSpeed configurations (JSON)."""

@@ -4,7 +4,7 @@ Sources: DeepSpeed 0.19.8 (`runtime/config.py`, `runtime/config_utils.py`, `runt
 `runtime/zero/config.py`, `runtime/zero/offload_config.py`, `runtime/engine.py`); defaults by release from 18 source
 distributions, 0.12.6 to 0.19.8.
 
-As a companion its `"auto"` values wait for the host (`Auto`); DeepSpeed itself drops them and takes its default.
+In a companion, the host fills in `"auto"` values (`Auto`); DeepSpeed itself drops them and uses its default.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from __future__ import annotations
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.deepspeed.infer import infer
 from cfglint_train.frameworks.deepspeed.keys import DeepSpeedKeys
-from cfglint_train.frameworks.deepspeed.lenses import LENSES, NEWEST, SHARED
+from cfglint_train.frameworks.deepspeed.lenses import LENSES, NEWEST, SHARED_FIELDS
 from cfglint_train.frameworks.framework import Framework, Traits
 from cfglint_train.frameworks.loaders import DEEPSPEED
 
 FRAMEWORK: Final = Framework(
     name="deepspeed",
-    newest=NEWEST,
+    default_release=NEWEST,
     lenses=LENSES,
     loader=DEEPSPEED,
     infer=infer,
-    shared=SHARED,
-    keys_of=DeepSpeedKeys,
+    shared_fields=SHARED_FIELDS,
+    keys_type=DeepSpeedKeys,
     traits=Traits(
-        refuses_duplicates="",
+        refuses_duplicates_since="",
         batch_identity=("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
     ),
 )

@@ -1,4 +1,4 @@
-"""The keys of DeepSpeed's file: "auto" waits for the host, and ZeRO-3's prefix may be left out."""
+"""Keys of DeepSpeed's file: the host fills in "auto", and ZeRO-3's prefix is optional."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from cfglint_train.frameworks.keys import Keys
 
 
 class DeepSpeedKeys(Keys):
-    """DeepSpeed 0.12.6 to 0.19.8 (`runtime/config_utils.py`, `runtime/zero/config.py`)."""
+    """Key handling of DeepSpeed 0.12.6 to 0.19.8 (`runtime/config_utils.py`, `runtime/zero/config.py`)."""
 
-    filled_in = ("auto",)
+    placeholders = ("auto",)
 
-    def routes(self, name: str) -> tuple[Route, ...]:
-        """`stage3_param_persistence_threshold` is `param_persistence_threshold`, too: fields and their aliases."""
+    def list_routes(self, name: str) -> tuple[Route, ...]:
+        """Return the routes of a field and its alias.
+
+        For example `stage3_param_persistence_threshold` and `param_persistence_threshold`.
+        """
         route: Route = tuple(name.split("."))
         if len(route) == 2 and name.startswith("zero_optimization.stage3_"):
             return route, (route[0], str(route[1]).removeprefix("stage3_"))

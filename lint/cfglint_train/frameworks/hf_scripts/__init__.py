@@ -1,1 +1,1 @@
-"""Python scripts that call the Trainer of transformers itself."""
+"""Python scripts that call the Trainer of transformers directly."""

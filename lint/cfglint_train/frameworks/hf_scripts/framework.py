@@ -1,9 +1,9 @@
 """Python scripts that call the Trainer of transformers with arguments that their text shows.
 
-The script is read as TRL's are (`trainer_script/reader.py`); its settings have the same names and lenses.
+The script is read like those of TRL (`trainer_script/reader.py`); its settings have the same names and lenses.
 
 Sources: transformers 4.30.0 to 5.24.0 (`training_args.py`), 4.57.1 and 5.8.0 (`trainer.py`, `loss/loss_utils.py`); for
-what the Trainer and accelerate do, see `hf_trainer`.
+the Trainer and accelerate, see `hf_trainer`.
 """
 
 from __future__ import annotations
@@ -12,46 +12,46 @@ from collections.abc import Mapping
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.framework import Framework, Launching, Traits
+from cfglint_train.frameworks.framework import Framework, LaunchInterface, Traits
 from cfglint_train.frameworks.hf_scripts.infer import infer
 from cfglint_train.frameworks.hf_scripts.keys import ScriptKeys
 from cfglint_train.frameworks.hf_scripts.lenses import LENSES
-from cfglint_train.frameworks.hf_scripts.recognise import hands, prepare
+from cfglint_train.frameworks.hf_scripts.recognise import is_passing_model, prepare
 from cfglint_train.frameworks.hf_trainer.arguments import SECTION_FILES
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.trl.recognise import references
+from cfglint_train.frameworks.trl.recognise import list_references
 
 NEWEST: Final = "5.24.0"
 
 
-def _trailing(config: Config, words: list[str]) -> Mapping[Route, Any]:
-    from cfglint_train.frameworks.trainer_script.runs import trailing
+def _parse_trailing(config: Config, words: list[str]) -> Mapping[Route, Any]:
+    from cfglint_train.frameworks.trainer_script.runs import parse_trailing
 
-    return trailing(config, words)
+    return parse_trailing(config, words)
 
 
-def _recipes(config: Config) -> tuple[str, ...]:
-    from cfglint_train.frameworks.trainer_script.runs import recipes  # few files are scripts
+def _list_recipes(config: Config) -> tuple[str, ...]:
+    from cfglint_train.frameworks.trainer_script.runs import list_recipes  # few files are scripts
 
-    return recipes(config)
+    return list_recipes(config)
 
 
 FRAMEWORK: Final = Framework(
     name="hf_scripts",
-    newest=NEWEST,
+    default_release=NEWEST,
     lenses=LENSES,
     loader=HF_ARGPARSER,
     prepare=prepare,
-    references=references,
+    references=list_references,
     infer=infer,
-    auto=fill_auto,
-    keys_of=ScriptKeys,
-    launching=Launching(
-        trailing=_trailing,
-        recipes=_recipes,
-        hands=hands,
+    fill_auto=fill_auto,
+    keys_type=ScriptKeys,
+    launch_interface=LaunchInterface(
+        parse_trailing=_parse_trailing,
+        list_recipes=_list_recipes,
+        passes_model=is_passing_model,
     ),
     traits=Traits(
         runs_trainer=True,

@@ -1,52 +1,53 @@
-"""What a script of the HF Trainer leaves to the Trainer, and what its own code makes unknown."""
+"""Inference for scripts of the HF Trainer: the Trainer's defaults, and values that the script's code makes unknown."""
 
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.hf_trainer.infer import infer_compiled, infer_loops
-from cfglint_train.frameworks.lens import before
+from cfglint_train.frameworks.hf_trainer.infer import infer_compilation, infer_loops
+from cfglint_train.frameworks.lens import is_before
 from cfglint_train.frameworks.trainer_script.infer import infer_script
-from cfglint_train.frameworks.trl.settings import on, stated
+from cfglint_train.frameworks.trl.settings import is_on, read_setting
 from cfglint_train.frameworks.trl.weights import infer_placement, infer_weights
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
-_LOSS: Final[Field] = "activations.fused_loss"
+_LOSS_FIELD: Final[Field] = "activations.fused_loss"
 
 
 def infer(job: Job) -> None:
-    """Strategy, number formats, loops; how long samples are, and how the loss is made, where the script shows it."""
-    config, reading = job.main, job.reading
-    infer_placement(job, stated=any(config.get(key) is not None for key in ("bf16", "fp16")))
+    """Infer strategy, number formats and loops, and the sample length and the loss if the script shows them."""
+    config, reading = job.main, job.plan
+    infer_placement(job, is_precision_stated=any(config.get(key) is not None for key in ("bf16", "fp16")))
     infer_weights(job)
     reading.infer("batch.pairs", False, "one sample is one sequence")
     reading.infer("method.reference_model", "none", "the Trainer has none")
     infer_loops(job)
     infer_script(job)
-    if reading.get("sequence.length") is None and reading.origin("sequence.length") is None:
-        note = "no call of a tokenizer shows to what the script cuts its samples (`truncation=True, max_length=...`)"
-        reading.put("sequence.length", None, Origin("inferred", config.top(), note))
+    if reading.get("sequence.length") is None and reading.get_origin("sequence.length") is None:
+        note = "no call of a tokenizer shows where the script truncates samples (`truncation=True, max_length=...`)"
+        reading.put("sequence.length", None, Origin("inferred", config.find_top(), note))
     _infer_loss(job)
-    infer_compiled(job)
+    infer_compilation(job)
 
 
 def _infer_loss(job: Job) -> None:
-    """Whether the loss is the model's own, and whether Liger's skips the logits of an evaluation
-    (transformers 5.15.0 trainer.py, prediction_step).
+    """Infer whether the loss is the model's own, and whether Liger's loss skips the logits of an evaluation.
+
+    Source: transformers 5.15.0 trainer.py, prediction_step.
     """
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
     config = job.main
-    if on(config, "use_liger_kernel") and not before(config, "5.15"):
-        job.reading.infer(
-            "activations.fused_evaluation", True, "the Trainer has Liger's loss skip the logits of an evaluation"
+    if is_on(config, "use_liger_kernel") and not is_before(config, "5.15"):
+        job.plan.infer(
+            "activations.fused_evaluation", True, "with Liger's loss, the Trainer skips the logits in evaluation"
         )
-    node = config.node()
-    if isinstance(node, ScriptSettings) and node.computes:
-        note = "the script's own class of trainer computes the loss"
-        job.reading.put(_LOSS, None, Origin("explicit", config.top(), note, beyond=True))
-    elif stated(config, "label_smoothing_factor", "number"):
-        place = config.origin("label_smoothing_factor").place
+    node = config.get_node()
+    if isinstance(node, ScriptSettings) and node.computes_loss:
+        note = "the script's own trainer class computes the loss"
+        job.plan.put(_LOSS_FIELD, None, Origin("explicit", config.find_top(), note, is_unsupported=True))
+    elif read_setting(config, "label_smoothing_factor", "number"):
+        place = config.get_origin("label_smoothing_factor").place
         note = "no formula covers the logits of `label_smoothing_factor`"
-        job.reading.put(_LOSS, None, Origin("explicit", place, note, "label_smoothing_factor", beyond=True))
+        job.plan.put(_LOSS_FIELD, None, Origin("explicit", place, note, "label_smoothing_factor", is_unsupported=True))

@@ -1,4 +1,4 @@
-"""The keys of scripts of the HF Trainer: arguments of `TrainingArguments` and `Seq2SeqTrainingArguments`."""
+"""Keys of scripts of the HF Trainer: arguments of `TrainingArguments` and `Seq2SeqTrainingArguments`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from cfglint_train.frameworks.trl.keys import ArgumentKeys
 
 
 class ScriptKeys(ArgumentKeys):
-    """transformers 4.30.0 to 5.24.0."""
+    """Key handling of transformers 4.30.0 to 5.24.0."""
 
-    def entry(self, document: Document, root: Route) -> str | None:
-        """The class of arguments that the script makes."""
+    def find_entry(self, document: Document, root: Route) -> str | None:
+        """Return the class of arguments that the script creates."""
         from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
-        node = document.node(root)
+        node = document.find_node(root)
         return node.entry if isinstance(node, ScriptSettings) else None
 
-    def context(self, config: Config) -> Context:
-        """The class of arguments alone decides."""
-        return Context(entry=self.entry(config.document, config.root))
+    def build_context(self, config: Config) -> Context:
+        """Return the context, which only depends on the class of arguments."""
+        return Context(entry=self.find_entry(config.document, config.root))

@@ -1,4 +1,4 @@
-"""The lenses of scripts of the HF Trainer: TRL's, save those of keys that TRL's own classes have."""
+"""Lenses of scripts of the HF Trainer: those of TRL, except for keys of TRL's own classes."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import CannotEdit, Change, Set, Unknown
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import Since
-from cfglint_train.frameworks.lens import Changes, Config, Triple, names, origin_of, refuse_override
-from cfglint_train.frameworks.lens_types import Custom, Key, read_only
+from cfglint_train.foundation.versions import ValueByRelease
+from cfglint_train.frameworks.lens import Changes, Config, Triple, find_origin, parse_routes, refuse_override
+from cfglint_train.frameworks.lens_types import Custom, Key, refuse_write
 from cfglint_train.frameworks.trainer_script.samples import LENGTH, PACKED, PADDED
 from cfglint_train.frameworks.trl.lenses import LENSES as OF_TRL
-from cfglint_train.frameworks.trl.settings import default_of, on
+from cfglint_train.frameworks.trl.settings import find_default, is_on
 from cfglint_train.plan.origin import Origin
 
-_OF_TRL_ALONE: Final = frozenset((
+_TRL_ONLY_FIELDS: Final = frozenset((
     "method.stage", "sequence.length", "sequence.packing", "sequence.eval_packing", "data.preprocessing_workers",
     "activations.fused_loss",
 ))  # fmt: skip
-"""Fields whose keys are those of TRL's classes."""
+"""Fields whose keys belong to TRL's classes."""
 
 
-def _read_samples(config: Config) -> Iterator[Triple]:
-    """What the script itself cuts its samples to."""
+def _read_sample_length(config: Config) -> Iterator[Triple]:
+    """Yield the length to which the script itself truncates its samples."""
     length = config.get(LENGTH)
     if length is None:
         return
-    origin = config.origin(LENGTH)
+    origin = config.get_origin(LENGTH)
     if isinstance(length, Unknown):
-        yield "sequence.length", None, Origin("explicit", origin.place, f"{length.why} cannot be determined")
+        yield "sequence.length", None, Origin("explicit", origin.place, f"{length.reason} cannot be determined")
         return
     yield "sequence.length", length, origin
     yield "sequence.packing", config.get(PACKED) is True, origin
@@ -36,43 +36,45 @@ def _read_samples(config: Config) -> Iterator[Triple]:
 
 
 def _read_loss(config: Config) -> Iterator[Triple]:
-    """Liger's kernels, by the Trainer's own switch or by the class that loads the model."""
+    """Yield Liger's kernels, by the Trainer's switch or by the class that loads the model."""
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
-    node = config.node()
-    loader = node.model if isinstance(node, ScriptSettings) else ""
-    liger = on(config, "use_liger_kernel") or loader.startswith("liger_kernel.")
-    origin = origin_of(config, "use_liger_kernel")
-    yield "activations.fused_loss", "liger" if liger else "none", origin
-    yield "activations.liger_layers", liger, origin
+    node = config.get_node()
+    loader = node.model_class if isinstance(node, ScriptSettings) else ""
+    uses_liger = is_on(config, "use_liger_kernel") or loader.startswith("liger_kernel.")
+    origin = find_origin(config, "use_liger_kernel")
+    yield "activations.fused_loss", "liger" if uses_liger else "none", origin
+    yield "activations.liger_layers", uses_liger, origin
 
 
 def _write_loss(config: Config, changes: Changes) -> list[Change]:
     if dict(changes) != {"activations.fused_loss": "liger", "activations.liger_layers": True}:
-        raise CannotEdit("one key switches Liger's loss and its layers on")
-    if default_of(config, "use_liger_kernel") is None:
+        raise CannotEdit("one key turns on both Liger's loss and its layers")
+    if find_default(config, "use_liger_kernel") is None:
         raise CannotEdit("transformers has no use_liger_kernel before 4.45")
     refuse_override(config, ("use_liger_kernel",))
     return [Set((*config.root, "use_liger_kernel"), True, ("gradient_checkpointing", "bf16"))]
 
 
-_ATTENTION: Final = Since((("", "eager"), ("4.36.0", "sdpa")))
-"""What models attend with by default (transformers 4.36.0 modeling_utils.py, _autoset_attn_implementation)."""
+_DEFAULT_ATTENTION: Final = ValueByRelease((("", "eager"), ("4.36.0", "sdpa")))
+"""Default attention of models (transformers 4.36.0 modeling_utils.py, _autoset_attn_implementation)."""
 
 LENSES: Final = (
     *(
-        lens._replace(default=_ATTENTION) if isinstance(lens, Key) and lens.field == "activations.attention" else lens
+        lens._replace(default=_DEFAULT_ATTENTION)
+        if isinstance(lens, Key) and lens.field == "activations.attention"
+        else lens
         for lens in OF_TRL
-        if _OF_TRL_ALONE.isdisjoint(lens.fields) and not any(field.startswith("rollout.") for field in lens.fields)
+        if _TRL_ONLY_FIELDS.isdisjoint(lens.fields) and not any(field.startswith("rollout.") for field in lens.fields)
     ),
     Custom(
-        dict.fromkeys(("sequence.length", "sequence.packing", "sequence.padding"), names("max_length")),
-        _read_samples,
-        read_only,
-        also=names(LENGTH, PACKED, PADDED),
+        dict.fromkeys(("sequence.length", "sequence.packing", "sequence.padding"), parse_routes("max_length")),
+        _read_sample_length,
+        refuse_write,
+        other_keys=parse_routes(LENGTH, PACKED, PADDED),
     ),
     Custom(
-        dict.fromkeys(("activations.fused_loss", "activations.liger_layers"), names("use_liger_kernel")),
+        dict.fromkeys(("activations.fused_loss", "activations.liger_layers"), parse_routes("use_liger_kernel")),
         _read_loss,
         _write_loss,
     ),

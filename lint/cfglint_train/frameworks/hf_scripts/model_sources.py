@@ -1,4 +1,4 @@
-"""What a script gets its models from, where other modules of its repository make them. They are read as text."""
+"""Search for the models of a script in other modules of its repository, which are read as text."""
 
 from __future__ import annotations
 
@@ -8,173 +8,184 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from cfglint_train.documents.python.script import PythonScript
-from cfglint_train.documents.python.static.modules import imports, module_of
-from cfglint_train.documents.python.syntax import callee
+from cfglint_train.documents.python.static.modules import find_imports, find_module
+from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.foundation.typed import Final
 
 _MAX_DEFINITIONS: Final = 300
-"""Functions, classes and variables of other modules that are followed from one script."""
-_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
-_BLOCKS: Final = (ast.If, ast.Try, ast.With)
+"""Maximum number of functions, classes and variables of other modules that are followed from one script."""
+_FUNCTION_NODES: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+_BLOCK_NODES: Final = (ast.If, ast.Try, ast.With)
 
 
-def imported_source(document: PythonScript, used: Iterable[ast.expr], sign: re.Pattern[bytes]) -> str:
-    """The name that a script imports from its repository and that some expressions are made of, where its definition
-    there, or one that this uses, has a sign; empty where there is none.
+def find_imported_source(document: PythonScript, expressions: Iterable[ast.expr], pattern: re.Pattern[bytes]) -> str:
+    """Return an imported name that some expressions are built from and whose definition matches a pattern, or "".
+
+    The definition is in the script's repository; definitions that it uses count as well.
     """
-    names = _sources(document, used)
-    search = _Search(sign)
-    return next((name for name in sorted(names) if search.imported(document, name, names)), "")
+    names = _find_sources(document, expressions)
+    search = _Search(pattern)
+    return next((name for name in sorted(names) if search.is_imported(document, name, names)), "")
 
 
-def gives(document: PythonScript, path: str, sign: re.Pattern[bytes]) -> bool:
-    """Whether a script calls what it imports from a file, and gives it something that has a sign, in the script or
-    where another module of its repository makes it.
+def is_passing(document: PythonScript, path: str, pattern: re.Pattern[bytes]) -> bool:
+    """Return whether a script calls an import from a file with an argument that matches a pattern.
+
+    The match may be in the script or in another module of its repository that builds the argument.
     """
-    own = set(_from_file(document, path))
-    calls = [call for call in document.nodes(ast.Call) if own and not own.isdisjoint(_names(call.func))]
-    used = [node for call in calls for node in (*call.args, *(keyword.value for keyword in call.keywords))]
-    return bool(used) and (sign.search(document.source) is not None or bool(imported_source(document, used, sign)))
+    imported_names = set(_list_names_from_file(document, path))
+    calls = [
+        call
+        for call in document.list_nodes(ast.Call)
+        if imported_names and not imported_names.isdisjoint(_collect_names(call.func))
+    ]
+    arguments = [node for call in calls for node in (*call.args, *(keyword.value for keyword in call.keywords))]
+    return bool(arguments) and (
+        pattern.search(document.source) is not None or bool(find_imported_source(document, arguments, pattern))
+    )
 
 
-def _from_file(document: PythonScript, path: str) -> Iterator[str]:
-    """The names by which a script has a file, or something of it."""
+def _list_names_from_file(document: PythonScript, path: str) -> Iterator[str]:
+    """Yield the names under which a script imports a file, or objects of it."""
     stem = os.path.basename(path).removesuffix(".py")
 
-    def means(module: str) -> bool:
-        found = module_of(document, module) if module.rpartition(".")[2] == stem else None
-        return found is not None and os.path.abspath(found.path) == os.path.abspath(path)
+    def is_file(module: str) -> bool:
+        imported_module = find_module(document, module) if module.rpartition(".")[2] == stem else None
+        return imported_module is not None and os.path.abspath(imported_module.path) == os.path.abspath(path)
 
-    for node in document.nodes(ast.ImportFrom):
+    for node in document.list_nodes(ast.ImportFrom):
         module = "." * node.level + (node.module or "")
-        whole = means(module)
+        is_module = is_file(module)
         for alias in node.names:
-            if whole or means(_joined(module, alias.name)):
+            if is_module or is_file(_join_module(module, alias.name)):
                 yield alias.asname or alias.name
-    for plain in document.nodes(ast.Import):
-        yield from (alias.asname or stem for alias in plain.names if means(alias.name))
+    for import_node in document.list_nodes(ast.Import):
+        yield from (alias.asname or stem for alias in import_node.names if is_file(alias.name))
 
 
-def models(call: ast.Call) -> Iterator[ast.expr]:
-    """What a trainer may be given as its model."""
+def list_model_arguments(call: ast.Call) -> Iterator[ast.expr]:
+    """Yield the expressions that a trainer call may get as its model."""
     yield from call.args[:1]
     yield from (keyword.value for keyword in call.keywords if keyword.arg in ("model", "model_init", None))
 
 
-def _sources(document: PythonScript, used: Iterable[ast.expr]) -> set[str]:
-    """The names of all that some expressions are made of in a script."""
-    waiting = [name for node in used for name in _names(node)]
-    flows, found = _flows(document) if waiting else {}, set[str]()
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += flows.get(name, ())
-    return found
+def _find_sources(document: PythonScript, expressions: Iterable[ast.expr]) -> set[str]:
+    """Return all names that some expressions of a script are built from."""
+    pending = [name for node in expressions for name in _collect_names(node)]
+    sources_by_name, sources = _collect_flows(document) if pending else {}, set[str]()
+    while pending:
+        name = pending.pop()
+        if name not in sources:
+            sources.add(name)
+            pending += sources_by_name.get(name, ())
+    return sources
 
 
-def _flows(document: PythonScript) -> dict[str, set[str]]:
-    """What the names of a script are made of: by assignments, as parameters, and as functions."""
+def _collect_flows(document: PythonScript) -> dict[str, set[str]]:
+    """Return the names that each name of a script is built from: by assignments, as parameters, and as functions."""
     flows: dict[str, set[str]] = {}
-    for node in document.nodes(ast.Assign):
+    for node in document.list_nodes(ast.Assign):
         for target in node.targets:
-            for name in _targets(target):
-                flows.setdefault(name, set()).update(_names(node.value))
+            for name in _list_targets(target):
+                flows.setdefault(name, set()).update(_collect_names(node.value))
     calls: dict[str, list[ast.Call]] = {}
-    for call in document.nodes(ast.Call):
-        calls.setdefault(callee(call), []).append(call)
-    classes = {id(inner): one.name for one in document.nodes(ast.ClassDef) for inner in one.body}
-    for function in document.nodes(ast.FunctionDef):
-        flows.setdefault(function.name, set()).update(_names(function))
-        parameters = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-        called = classes.get(id(function), "") if function.name == "__init__" else function.name
-        for call in calls.get(called, ()):
+    for call in document.list_nodes(ast.Call):
+        calls.setdefault(get_callee_name(call), []).append(call)
+    classes = {id(inner): item.name for item in document.list_nodes(ast.ClassDef) for inner in item.body}
+    for function in document.list_nodes(ast.FunctionDef):
+        flows.setdefault(function.name, set()).update(_collect_names(function))
+        parameters = [item.arg for item in (*function.args.posonlyargs, *function.args.args)]
+        callee_name = classes.get(id(function), "") if function.name == "__init__" else function.name
+        for call in calls.get(callee_name, ()):
             bound = zip(parameters[id(function) in classes :], call.args, strict=False)
-            for parameter, value in (*bound, *((one.arg, one.value) for one in call.keywords)):
-                flows.setdefault(parameter or "", set()).update(_names(value))
+            for parameter, value in (*bound, *((item.arg, item.value) for item in call.keywords)):
+                flows.setdefault(parameter or "", set()).update(_collect_names(value))
     return flows
 
 
-def _targets(node: ast.expr) -> Iterator[str]:
+def _list_targets(node: ast.expr) -> Iterator[str]:
     if isinstance(node, (ast.Tuple, ast.List)):
         for item in node.elts:
-            yield from _targets(item)
+            yield from _list_targets(item)
     elif isinstance(node, ast.Attribute):
         yield node.attr
     elif isinstance(node, ast.Name):
         yield node.id
 
 
-def _names(node: ast.AST) -> set[str]:
-    """The names and attributes in a piece of syntax."""
-    found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-    return found | {one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)}
+def _collect_names(node: ast.AST) -> set[str]:
+    """Return the names and attributes in a piece of syntax."""
+    names = {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+    return names | {child.attr for child in ast.walk(node) if isinstance(child, ast.Attribute)}
 
 
 class _Search:
-    """A search for a sign in definitions of other modules, each met once."""
+    """Search for a pattern in definitions of other modules, each visited once."""
 
-    def __init__(self, sign: re.Pattern[bytes]) -> None:
-        self._sign = sign
-        self._met: set[tuple[str, str]] = set()
+    def __init__(self, pattern: re.Pattern[bytes]) -> None:
+        """Search for a pattern."""
+        self._pattern = pattern
+        self._visited: set[tuple[str, str]] = set()
         self._modules: dict[tuple[str, str], PythonScript | None] = {}
 
-    def imported(self, document: PythonScript, name: str, used: Collection[str]) -> bool:
-        """Whether what a module imports by a name has the sign; of a module, what is used of it."""
-        for module, own in _origins(document, name):
-            other = self._module(document, module)
-            if other is not None and own and self._defined(other, own):
+    def is_imported(self, document: PythonScript, name: str, used: Collection[str]) -> bool:
+        """Return whether a name that a module imports leads to a match; for a module, whether a used member does."""
+        for module, imported_name in _find_origins(document, name):
+            imported_module = self._load_module(document, module)
+            if imported_module is not None and imported_name and self._is_matching(imported_module, imported_name):
                 return True
-            inner = self._module(document, _joined(module, own)) if own else other
-            if inner is not None and any(self._defined(inner, one) for one in sorted(used)):
+            submodule = (
+                self._load_module(document, _join_module(module, imported_name)) if imported_name else imported_module
+            )
+            if submodule is not None and any(self._is_matching(submodule, used_name) for used_name in sorted(used)):
                 return True
         return False
 
-    def _module(self, document: PythonScript, module: str) -> PythonScript | None:
+    def _load_module(self, document: PythonScript, module: str) -> PythonScript | None:
         key = document.path, module
         if key not in self._modules:
-            self._modules[key] = module_of(document, module) if module.strip(".") else None
+            self._modules[key] = find_module(document, module) if module.strip(".") else None
         return self._modules[key]
 
-    def _defined(self, document: PythonScript, name: str) -> bool:
-        """Whether the definition of a name in a module has the sign, or one that it uses or hands on."""
-        if (document.path, name) in self._met or len(self._met) > _MAX_DEFINITIONS:
+    def _is_matching(self, document: PythonScript, name: str) -> bool:
+        """Return whether the definition of a name in a module matches, or a definition that it uses or re-exports."""
+        if (document.path, name) in self._visited or len(self._visited) > _MAX_DEFINITIONS:
             return False
-        self._met.add((document.path, name))
-        nodes = [node for node in _statements(document.module.body) if name in _defines(node)]
-        spans = map(document.span, nodes)
-        if any(self._sign.search(document.source, span.start, span.end) for span in spans):
+        self._visited.add((document.path, name))
+        nodes = [node for node in _list_statements(document.module.body) if name in _list_defined_names(node)]
+        spans = map(document.find_span, nodes)
+        if any(self._pattern.search(document.source, span.start, span.end) for span in spans):
             return True
-        used = set[str]().union(*map(_names, nodes))
-        if any(self._defined(document, one) for one in sorted(used)):
+        used = set[str]().union(*map(_collect_names, nodes))
+        if any(self._is_matching(document, used_name) for used_name in sorted(used)):
             return True
-        return any(self.imported(document, one, used) for one in (sorted(used) if nodes else (name,)))
+        return any(self.is_imported(document, used_name, used) for used_name in (sorted(used) if nodes else (name,)))
 
 
-def _joined(module: str, name: str) -> str:
+def _join_module(module: str, name: str) -> str:
     return f"{module}{name}" if module.endswith(".") else f"{module}.{name}"
 
 
-def _statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements of a module, those in its conditions among them."""
+def _list_statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of a module, including those in its conditions."""
     for node in body:
-        if isinstance(node, _BLOCKS):
-            yield from _statements(one for one in ast.iter_child_nodes(node) if isinstance(one, ast.stmt))
+        if isinstance(node, _BLOCK_NODES):
+            yield from _list_statements(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))
         else:
             yield node
 
 
-def _defines(node: ast.stmt) -> Collection[str]:
-    if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+def _list_defined_names(node: ast.stmt) -> Collection[str]:
+    if isinstance(node, (*_FUNCTION_NODES, ast.ClassDef)):
         return (node.name,)
-    return [name for target in node.targets for name in _targets(target)] if isinstance(node, ast.Assign) else ()
+    return [name for target in node.targets for name in _list_targets(target)] if isinstance(node, ast.Assign) else ()
 
 
-def _origins(document: PythonScript, name: str) -> Iterator[tuple[str, str]]:
-    """The modules that a name may come from, with its name there; without one where it is the module itself."""
-    yield from imports(document, name)
-    yield from ((module, name) for module, _ in imports(document, "*"))
-    for node in document.nodes(ast.Import):
+def _find_origins(document: PythonScript, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the modules that a name may come from, with its name there, "" if it is the module itself."""
+    yield from find_imports(document, name)
+    yield from ((module, name) for module, _ in find_imports(document, "*"))
+    for node in document.list_nodes(ast.Import):
         for alias in node.names:
             if (alias.asname or alias.name.partition(".")[0]) == name:
                 yield alias.name, ""

@@ -1,4 +1,4 @@
-"""Which Python scripts train a causal language model, with the Trainer of transformers or in another way than TRL's."""
+"""Recognition of Python scripts that train a causal language model, with transformers' Trainer or without TRL."""
 
 from __future__ import annotations
 
@@ -8,207 +8,239 @@ import re
 from collections.abc import Iterable
 
 from cfglint_train.documents.document import Document
-from cfglint_train.documents.python.class_variables import calls_by_variable
+from cfglint_train.documents.python.class_variables import find_calls_by_variable
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.documents.python.static.modules import imports, module_of
-from cfglint_train.documents.python.syntax import callee
+from cfglint_train.documents.python.static.modules import find_imports, find_module
+from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.frameworks.framework import Found
-from cfglint_train.frameworks.hf_scripts.model_sources import gives, imported_source, models
-from cfglint_train.frameworks.trainer_script.runs import packages
+from cfglint_train.frameworks.framework import RecognisedConfig
+from cfglint_train.frameworks.hf_scripts.model_sources import find_imported_source, is_passing, list_model_arguments
+from cfglint_train.frameworks.trainer_script.runs import list_packages
 
 if TYPE_CHECKING:
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
 _SCORE: Final = 55
 _LIBRARIES: Final = frozenset(("transformers", "liger_kernel"))
-_CAUSAL: Final = ("ForCausalLM", "LMHeadModel", "ForCausalLMWithValueHead")
-"""Ends of the names of classes that load causal language models."""
+_CAUSAL_SUFFIXES: Final = ("ForCausalLM", "LMHeadModel", "ForCausalLMWithValueHead")
+"""Suffixes of classes that load causal language models."""
 _CAUSAL_CLASS: Final = re.compile(rb"ForCausalLM|LMHeadModel|CAUSAL_LM")
-_TUNED: Final = re.compile(_CAUSAL_CLASS.pattern + rb"|\b(?:SFT|DPO|GRPO|PPO|RM|Reward)Trainer\b")
-"""What shows that a model of an own class is a language model: a class of such models, or a trainer that is named after
-how they are tuned.
+_LANGUAGE_MODEL_TRAINING: Final = re.compile(_CAUSAL_CLASS.pattern + rb"|\b(?:SFT|DPO|GRPO|PPO|RM|Reward)Trainer\b")
+"""Evidence that a model of a custom class is a language model: a class of such models, or a trainer that is named after
+their tuning.
 """
 _LANGUAGE_MODEL: Final = re.compile(
-    _TUNED.pattern + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
+    _LANGUAGE_MODEL_TRAINING.pattern
+    + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
 )
-"""What shows that a model which something else makes is a language model."""
-_SCORED: Final = ("ForSequenceClassification",)
-_REWARD: Final = re.compile(rb"\b(?:RM|Reward)Trainer\b")
-"""What shows that a language model is made to score texts, which classes of other models do, too."""
-_READS_TEXT: Final = re.compile(rb"\bvocab_size\b|(?i:tokenizer)")
-"""What shows that the model of a loop with DeepSpeed is one of texts."""
-_OPTIMIZERS: Final = ("optimizer", "optim")
-_HANDED: Final = "its model comes from another module"
-_TRAINED_WITH: Final = ("transformers", "trl", "deepspeed", "accelerate")
-_OTHERS: Final = ("olmo_core",)
-"""Packages whose scripts other frameworks read, and which make trainers of their own."""
+"""Evidence that a model which other code builds is a language model."""
+_SCORING_SUFFIXES: Final = ("ForSequenceClassification",)
+_REWARD_TRAINER: Final = re.compile(rb"\b(?:RM|Reward)Trainer\b")
+"""Evidence that a language model is trained to score texts; classes of other models do that, too."""
+_TEXT_MODEL: Final = re.compile(rb"\bvocab_size\b|(?i:tokenizer)")
+"""Evidence that the model of a loop with DeepSpeed is a text model."""
+_OPTIMIZER_ARGUMENTS: Final = ("optimizer", "optim")
+_IMPORTED_MODEL_REASON: Final = "its model comes from another module"
+_TRAINING_PACKAGES: Final = ("transformers", "trl", "deepspeed", "accelerate")
+_OTHER_FRAMEWORKS: Final = ("olmo_core",)
+"""Packages with trainers of their own, whose scripts other frameworks read."""
 
 
-def recognise(document: Document) -> list[Found]:
-    """Each Trainer that a script makes. What trains a causal language model and cannot be read is named with the
-    reason.
+def recognise(document: Document) -> list[RecognisedConfig]:
+    """Recognise each Trainer that a script creates.
+
+    A script that trains a causal language model but cannot be read is reported with the reason.
     """
     if not isinstance(document, PythonDocument):
         return []
     from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS, TRAINERS
-    from cfglint_train.frameworks.trainer_script.runs import makes_trainer, replaced_by, unreached
+    from cfglint_train.frameworks.trainer_script.runs import find_replacement, find_unreached_trainer, has_trainer
 
-    modules = packages(document)
-    if modules.isdisjoint(_TRAINED_WITH) or not modules.isdisjoint(_OTHERS):
+    modules = list_packages(document)
+    if modules.isdisjoint(_TRAINING_PACKAGES) or not modules.isdisjoint(_OTHER_FRAMEWORKS):
         return []
-    if "trl" in modules and makes_trainer(document, TRAINERS):
+    if "trl" in modules and has_trainer(document, TRAINERS):
         return []
-    replacing = replaced_by(modules, "hf_scripts")
-    if replacing is not None:
-        return [Found((), _SCORE, f"{replacing} replaces the Trainer", "other")]
-    if not makes_trainer(document, HF_TRAINERS):
-        return _by_other_means(document, modules)
-    runs = _runs(document)
-    if not runs and (_CAUSAL_CLASS.search(document.source) or _imported_model(document)):
-        return unreached(document, HF_TRAINERS, _SCORE)
+    replacement = find_replacement(modules, "hf_scripts")
+    if replacement is not None:
+        return [RecognisedConfig((), _SCORE, f"{replacement} replaces the Trainer", "other")]
+    if not has_trainer(document, HF_TRAINERS):
+        return _recognise_other_training(document, modules)
+    runs = _prepare_runs(document)
+    if not runs and (_CAUSAL_CLASS.search(document.source) or _find_imported_model(document)):
+        return find_unreached_trainer(document, HF_TRAINERS, _SCORE)
     if not runs and any(_is_of_transformers(document, name) for name in HF_TRAINERS):
-        return [one._replace(why=_HANDED, role="handed") for one in unreached(document, HF_TRAINERS, _SCORE)]
-    return [_found(document, number, one) for number, one in enumerate(runs)]
+        return [
+            recognised._replace(reason=_IMPORTED_MODEL_REASON, role="handed")
+            for recognised in find_unreached_trainer(document, HF_TRAINERS, _SCORE)
+        ]
+    return [_recognise_run(document, number, recognised) for number, recognised in enumerate(runs)]
 
 
 def _is_of_transformers(document: PythonDocument, name: str) -> bool:
-    """Whether a script imports a name from transformers."""
-    return any(module.partition(".")[0] == "transformers" for module, _ in imports(document, name))
+    """Return whether a script imports a name from transformers."""
+    return any(module.partition(".")[0] == "transformers" for module, _ in find_imports(document, name))
 
 
-def _found(document: PythonDocument, number: int, run: ScriptSettings) -> Found:
-    from cfglint_train.frameworks.trainer_script.runs import role_of
+def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -> RecognisedConfig:
+    from cfglint_train.frameworks.trainer_script.runs import get_role
 
-    module, _, name = run.model.rpartition(".")
-    causal = module.partition(".")[0] in _LIBRARIES and name.endswith(_CAUSAL)
-    if causal and not run.refused:
-        return Found((number,), _SCORE, "it makes a Trainer of transformers")
-    # A class of transformers of another kind is one of another kind of model; PEFT's classes are for any, and a class
-    # of another module may hold a language model.
-    is_open = not run.model or module.partition(".")[0] == "peft"
-    is_own = bool(run.model) and module.partition(".")[0] not in _LIBRARIES
-    trains = causal or (is_open and _LANGUAGE_MODEL.search(document.source) is not None)
-    trains = trains or (is_own and _TUNED.search(document.source) is not None)
-    trains = trains or (name.endswith(_SCORED) and _REWARD.search(document.source) is not None)
-    other = "it cannot be determined that its Trainer gets a causal language model"
-    if not trains and (is_open or is_own) and (source := _imported_model(document)):
-        trains, other = True, f"its model comes from another module (`{source}`)"
-    if not trains and is_open:
-        return Found((number,), _SCORE, run.refused or _HANDED, "handed", run.span)
-    return Found((number,), _SCORE, run.refused or other, (role_of(run) or "unread") if trains else "other", run.span)
+    module, _, name = run.model_class.rpartition(".")
+    is_causal = module.partition(".")[0] in _LIBRARIES and name.endswith(_CAUSAL_SUFFIXES)
+    if is_causal and not run.refusal:
+        return RecognisedConfig((number,), _SCORE, "it creates a transformers Trainer")
+    # A transformers class of another kind loads another kind of model; PEFT's classes take any model, and a class of
+    # another module may be a language model.
+    is_open = not run.model_class or module.partition(".")[0] == "peft"
+    is_own = bool(run.model_class) and module.partition(".")[0] not in _LIBRARIES
+    is_training = is_causal or (is_open and _LANGUAGE_MODEL.search(document.source) is not None)
+    is_training = is_training or (is_own and _LANGUAGE_MODEL_TRAINING.search(document.source) is not None)
+    is_training = is_training or (
+        name.endswith(_SCORING_SUFFIXES) and _REWARD_TRAINER.search(document.source) is not None
+    )
+    reason = "unclear whether its Trainer trains a causal language model"
+    if not is_training and (is_open or is_own) and (source := _find_imported_model(document)):
+        is_training, reason = True, f"its model comes from another module (`{source}`)"
+    if not is_training and is_open:
+        return RecognisedConfig((number,), _SCORE, run.refusal or _IMPORTED_MODEL_REASON, "handed", run.span)
+    return RecognisedConfig(
+        (number,), _SCORE, run.refusal or reason, (get_role(run) or "unread") if is_training else "other", run.span
+    )
 
 
-def hands(document: PythonDocument, path: str) -> bool:
-    """Whether a script gives a causal language model to what it imports from a file."""
-    return gives(document, path, _CAUSAL_CLASS)
+def is_passing_model(document: PythonDocument, path: str) -> bool:
+    """Return whether a script passes a causal language model to an import from a file."""
+    return is_passing(document, path, _CAUSAL_CLASS)
 
 
-def _imported_model(document: PythonDocument) -> str:
-    """What the script imports from its repository to make the model of its Trainers, where that makes a causal language
-    model; empty where nothing does.
+def _find_imported_model(document: PythonDocument) -> str:
+    """Return the import that builds the model of a script's Trainers if it builds a causal language model, or "".
+
+    Only imports from the script's repository count.
     """
     from cfglint_train.frameworks.trainer_script.names import HF_TRAINERS
-    from cfglint_train.frameworks.trainer_script.runs import made
+    from cfglint_train.frameworks.trainer_script.runs import find_trainer_calls
 
-    return _imported_causal(document, [model for call in made(document, HF_TRAINERS) for model in models(call)])
-
-
-def _imported_causal(document: PythonDocument, used: Iterable[ast.expr]) -> str:
-    return imported_source(document, used, _CAUSAL_CLASS)
+    return _find_imported_causal(
+        document, [model for call in find_trainer_calls(document, HF_TRAINERS) for model in list_model_arguments(call)]
+    )
 
 
-def _by_other_means(document: PythonDocument, modules: set[str]) -> list[Found]:
-    """A run of a trainer from another module, or of a loop in the script, where a causal language model is in sight: by
-    its class, be it where another module makes it, or by a part of TRL, which trains hardly anything else.
+def _find_imported_causal(document: PythonDocument, expressions: Iterable[ast.expr]) -> str:
+    return find_imported_source(document, expressions, _CAUSAL_CLASS)
+
+
+def _recognise_other_training(document: PythonDocument, modules: set[str]) -> list[RecognisedConfig]:
+    """Recognise a run of an imported trainer, or of a training loop in the script, of a causal language model.
+
+    The model is shown by its class, which another module may build, or by a part of TRL, which trains hardly anything
+    else.
     """
     if os.path.basename(document.path).startswith("test_"):
         return []
-    from cfglint_train.frameworks.trainer_script.runs import made, undetermined
+    from cfglint_train.frameworks.trainer_script.runs import explain_undetermined_trainer, find_trainer_calls
 
-    in_sight = "trl" in modules or _CAUSAL_CLASS.search(document.source) is not None
-    imported = _imported(document)
-    for call in _with_arguments(made(document, imported)):
-        if in_sight or _imported_causal(document, models(call)):
-            why = f"its trainer (`{callee(call)}`) is of another module"
-            return [Found((), _SCORE, why, "unread", document.span(call))]
-    for call in _with_arguments(calls_by_variable(document, imported)) if in_sight else ():
-        return [Found((), _SCORE, undetermined(document, call), "unread", document.span(call))]
-    backward, stepping = document.calls("backward"), document.calls("step")
-    loads = any(callee(call).endswith(_CAUSAL) or _loads(call) for call in document.nodes(ast.Call))
-    if backward and stepping and (loads or (_is_program(document) and _trains_language_model(document, backward))):
-        why = f"its training loop is its own (`{document.cut(document.span(backward[0].func))}`)"
-        return [Found((), _SCORE, why, "unread", document.span(backward[0]))]
-    for call in document.calls("train"):
-        trainer = document.cut(document.span(call.func))
-        if "trainer" in trainer.lower() and (loads or _imported_causal(document, [call])):
-            why = f"what trains it (`{trainer}`) is of another module"
-            return [Found((), _SCORE, why, "unread", document.span(call))]
-    for call in _with_optimizer(document) if loads and b"__main__" in document.source else ():
-        why = f"what steps its optimizer (`{callee(call)}`) is of another module"
-        return [Found((), _SCORE, why, "unread", document.span(call))]
+    is_in_sight = "trl" in modules or _CAUSAL_CLASS.search(document.source) is not None
+    trainer_names = _list_imported_trainers(document)
+    for call in _filter_with_arguments(find_trainer_calls(document, trainer_names)):
+        if is_in_sight or _find_imported_causal(document, list_model_arguments(call)):
+            reason = f"its trainer (`{get_callee_name(call)}`) comes from another module"
+            return [RecognisedConfig((), _SCORE, reason, "unread", document.find_span(call))]
+    for call in _filter_with_arguments(find_calls_by_variable(document, trainer_names)) if is_in_sight else ():
+        return [
+            RecognisedConfig(
+                (), _SCORE, explain_undetermined_trainer(document, call), "unread", document.find_span(call)
+            )
+        ]
+    backward_calls, step_calls = document.find_calls("backward"), document.find_calls("step")
+    is_loading = any(
+        get_callee_name(call).endswith(_CAUSAL_SUFFIXES) or _is_loading_model(call)
+        for call in document.list_nodes(ast.Call)
+    )
+    if (
+        backward_calls
+        and step_calls
+        and (is_loading or (_is_program(document) and _is_training_language_model(document, backward_calls)))
+    ):
+        reason = (
+            f"its training loop is its own (`{document.get_short_text(document.find_span(backward_calls[0].func))}`)"
+        )
+        return [RecognisedConfig((), _SCORE, reason, "unread", document.find_span(backward_calls[0]))]
+    for call in document.find_calls("train"):
+        trainer = document.get_short_text(document.find_span(call.func))
+        if "trainer" in trainer.lower() and (is_loading or _find_imported_causal(document, [call])):
+            reason = f"what trains it (`{trainer}`) comes from another module"
+            return [RecognisedConfig((), _SCORE, reason, "unread", document.find_span(call))]
+    for call in _find_optimizer_calls(document) if is_loading and b"__main__" in document.source else ():
+        reason = f"what steps its optimizer (`{get_callee_name(call)}`) comes from another module"
+        return [RecognisedConfig((), _SCORE, reason, "unread", document.find_span(call))]
     return []
 
 
-def _with_optimizer(document: PythonDocument) -> list[ast.Call]:
-    """The calls of what the script imports from its repository that get an optimizer by its name."""
-    calls = [call for call in document.nodes(ast.Call) if any(word.arg in _OPTIMIZERS for word in call.keywords)]
+def _find_optimizer_calls(document: PythonDocument) -> list[ast.Call]:
+    """Return the calls of functions from the repository that get an optimizer by keyword."""
+    calls = [
+        call
+        for call in document.list_nodes(ast.Call)
+        if any(word.arg in _OPTIMIZER_ARGUMENTS for word in call.keywords)
+    ]
     return [call for call in calls if isinstance(call.func, ast.Name) and _is_of_repository(document, call.func.id)]
 
 
 def _is_of_repository(document: PythonDocument, name: str) -> bool:
-    return any(module_of(document, module) is not None for module, _ in imports(document, name))
+    return any(find_module(document, module) is not None for module, _ in find_imports(document, name))
 
 
 def _is_program(document: PythonDocument) -> bool:
-    """Whether a file does something by itself, and is not only imported."""
+    """Return whether a file does something when it runs, and is not only imported."""
     return b"__main__" in document.source or any(isinstance(node, ast.Expr) for node in document.module.body[1:])
 
 
-def _trains_language_model(document: PythonDocument, backward: list[ast.Call]) -> bool:
-    """Whether the loop of a program trains a causal language model of another module; with DeepSpeed, one that its
-    names show, or its own model that reads text.
+def _is_training_language_model(document: PythonDocument, backward: list[ast.Call]) -> bool:
+    """Return whether a program's loop trains a causal language model of another module.
+
+    With DeepSpeed, a model whose names show it, or its own model that reads text, counts as well.
     """
-    if _imported_causal(document, backward):
+    if _find_imported_causal(document, backward):
         return True
-    if "deepspeed" not in packages(document) or not document.calls("initialize"):
+    if "deepspeed" not in list_packages(document) or not document.find_calls("initialize"):
         return False
-    named = any(sign.search(document.source) for sign in (_LANGUAGE_MODEL, _READS_TEXT))
-    return named or bool(imported_source(document, backward, _LANGUAGE_MODEL))
+    has_evidence = any(pattern.search(document.source) for pattern in (_LANGUAGE_MODEL, _TEXT_MODEL))
+    return has_evidence or bool(find_imported_source(document, backward, _LANGUAGE_MODEL))
 
 
-def _loads(call: ast.Call) -> bool:
-    """Whether a call makes a causal language model of a class of transformers (`AutoModelForCausalLM.from_config`)."""
+def _is_loading_model(call: ast.Call) -> bool:
+    """Return whether a call loads a causal language model of transformers (`AutoModelForCausalLM.from_config`)."""
     function = call.func
     if not isinstance(function, ast.Attribute) or function.attr not in ("from_pretrained", "from_config"):
         return False
     owner = function.value
     name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-    return str(name).endswith(_CAUSAL)
+    return str(name).endswith(_CAUSAL_SUFFIXES)
 
 
-def _imported(document: PythonDocument) -> set[str]:
-    """The trainers that the script imports, by name or with all that a module has."""
-    names = [one for node in document.nodes(ast.ImportFrom) for one in node.names]
-    found = {one.asname or one.name for one in names if "Trainer" in one.name}
-    if any(one.name == "*" for one in names):
-        own = {node.name for node in document.nodes(ast.ClassDef)}
-        called = map(callee, document.nodes(ast.Call))
-        found |= {name for name in called if name.endswith("Trainer") and name not in own}
-    return found
+def _list_imported_trainers(document: PythonDocument) -> set[str]:
+    """Return the trainers that the script imports, by name or with `*`."""
+    names = [alias for node in document.list_nodes(ast.ImportFrom) for alias in node.names]
+    trainers = {alias.asname or alias.name for alias in names if "Trainer" in alias.name}
+    if any(alias.name == "*" for alias in names):
+        own_classes = {node.name for node in document.list_nodes(ast.ClassDef)}
+        callee_names = map(get_callee_name, document.list_nodes(ast.Call))
+        trainers |= {name for name in callee_names if name.endswith("Trainer") and name not in own_classes}
+    return trainers
 
 
-def _with_arguments(calls: list[ast.Call]) -> list[ast.Call]:
-    """The calls that get arguments of training (`args`)."""
+def _filter_with_arguments(calls: list[ast.Call]) -> list[ast.Call]:
+    """Return the calls that get training arguments (`args`)."""
     return [call for call in calls if any(keyword.arg == "args" for keyword in call.keywords)]
 
 
 def prepare(document: Document) -> None:
-    """The calls of a script are read as runs."""
-    _runs(document)
+    """Read the calls of a script as runs."""
+    _prepare_runs(document)
 
 
-def _runs(document: Document) -> list[ScriptSettings]:
+def _prepare_runs(document: Document) -> list[ScriptSettings]:
     from cfglint_train.frameworks.trainer_script import runs
 
-    return runs.prepare(document, plain=True)
+    return runs.show_runs(document, is_hf_trainer=True)

@@ -1,4 +1,4 @@
-"""FSDP under the Trainer: `fsdp` and `fsdp_config`, and what accelerate makes of them."""
+"""FSDP under the Trainer: `fsdp` and `fsdp_config`, and their effect in accelerate."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.lens import Config, Triple
-from cfglint_train.frameworks.lens_types import Custom, read_only
+from cfglint_train.frameworks.lens_types import Custom, refuse_write
 from cfglint_train.frameworks.loaders import ACCELERATE
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
-# accelerate utils/constants.py: the position in the list, from 1, is a spelling too.
-SHARDING: Final = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
+# accelerate utils/constants.py: the position in the list, from 1, is also a spelling.
+SHARDING_STRATEGIES: Final = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
 STATE_DICTS: Final[Mapping[str, str]] = {
     "FULL_STATE_DICT": "full",
     "SHARDED_STATE_DICT": "sharded",
@@ -35,32 +35,34 @@ FSDP_FIELDS: Final[tuple[Field, ...]] = (
 )
 
 
-def reshards(sharding: str | None) -> bool | None:
-    """Whether full weights are given up between forward and backward pass; None for an unknown strategy."""
+def is_resharding(sharding: str | None) -> bool | None:
+    """Return whether full weights are freed between forward and backward pass, or None for an unknown strategy."""
     return None if sharding is None else sharding in ("full_shard", "hybrid_shard")
 
 
-def sharded(sharding: str | None, version: int, origin: Origin) -> Iterator[Triple]:
-    """Sharding strategy and resharding: FSDP1 states the one, FSDP2 the other, and each follows from its fellow."""
-    follows = Origin("inferred", origin.place, "sharding strategy and reshard_after_forward set the same", origin.key)
-    yield "parallel.sharding", sharding, origin if version == 1 else follows
-    yield "parallel.reshard_after_forward", reshards(sharding), follows if version == 1 else origin
+def yield_sharding(sharding: str | None, version: int, origin: Origin) -> Iterator[Triple]:
+    """Yield sharding strategy and resharding: FSDP1 states the first, FSDP2 the second, and the other follows."""
+    derived_origin = Origin(
+        "inferred", origin.place, "sharding strategy and reshard_after_forward set the same thing", origin.key
+    )
+    yield "parallel.sharding", sharding, origin if version == 1 else derived_origin
+    yield "parallel.reshard_after_forward", is_resharding(sharding), derived_origin if version == 1 else origin
 
 
-def offloaded(device: str, origin: Origin) -> Iterator[Triple]:
-    """FSDP offloads weights, gradients and optimizer states by one switch."""
+def yield_offload(device: str, origin: Origin) -> Iterator[Triple]:
+    """Yield the offload device of weights and of optimizer states, which FSDP sets by one switch."""
     yield "parallel.offload_params", device, origin
-    follows = Origin("inferred", origin.place, "FSDP offloads weights and states together", origin.key)
-    yield "parallel.offload_optimizer", device, follows
+    derived_origin = Origin("inferred", origin.place, "FSDP offloads weights and states together", origin.key)
+    yield "parallel.offload_optimizer", device, derived_origin
 
 
-def default_state_dict(version: int) -> str:
-    """FullyShardedDataParallelPlugin.set_state_dict_type."""
+def get_default_state_dict(version: int) -> str:
+    """Return the default kind of state dict (FullyShardedDataParallelPlugin.set_state_dict_type)."""
     return "full" if version == 1 else "sharded"
 
 
-def fsdp_setting(config: Config, name: str) -> Any:
-    """A key of `fsdp_config` with or without its prefix, None where it is not stated."""
+def get_fsdp_setting(config: Config, name: str) -> Any:
+    """Return a key of `fsdp_config` with or without its prefix, or None if it is not stated."""
     section = config.get("fsdp_config")
     if not isinstance(section, dict):
         return None
@@ -68,14 +70,14 @@ def fsdp_setting(config: Config, name: str) -> Any:
     return section.get(name) if stated is None else stated
 
 
-def fsdp_flag(config: Config, name: str, default: bool) -> bool:
-    """A switch of `fsdp_config`, read as `str_to_bool(str(value))` reads it."""
-    value = fsdp_setting(config, name)
-    known = None if value is None else ACCELERATE.boolean.readable(value)
-    return default if known is None else known
+def read_fsdp_flag(config: Config, name: str, default: bool) -> bool:
+    """Return a switch of `fsdp_config`, read as `str_to_bool(str(value))` reads it."""
+    value = get_fsdp_setting(config, name)
+    flag = None if value is None else ACCELERATE.boolean.read_or_none(value)
+    return default if flag is None else flag
 
 
-def _fsdp_options(config: Config) -> list[str]:
+def _list_fsdp_options(config: Config) -> list[str]:
     stated = config.get("fsdp")
     if stated is True:
         return ["full_shard"]
@@ -83,109 +85,121 @@ def _fsdp_options(config: Config) -> list[str]:
     return [word.lower() for word in words if isinstance(word, str)]
 
 
-def wraps_blocks(config: Config) -> bool:
-    """Whether the Trainer's own settings wrap the transformer's layers."""
-    return "auto_wrap" in _fsdp_options(config)
+def is_wrapping_blocks(config: Config) -> bool:
+    """Return whether the Trainer's own settings wrap the transformer's layers."""
+    return "auto_wrap" in _list_fsdp_options(config)
 
 
 def _read_fsdp(config: Config) -> Iterator[Triple]:
-    options = _fsdp_options(config)
+    options = _list_fsdp_options(config)
     if not options:
         return
-    origin = config.origin("fsdp")
-    stated = fsdp_setting(config, "version")
-    version = 1 if stated is None else ACCELERATE.integer.readable(stated)
-    if isinstance(config.get("fsdp_config"), str):  # a further file
-        yield "parallel.strategy", None, config.origin("fsdp_config")
+    origin = config.get_origin("fsdp")
+    stated_version = get_fsdp_setting(config, "version")
+    version = 1 if stated_version is None else ACCELERATE.integer.read_or_none(stated_version)
+    if isinstance(config.get("fsdp_config"), str):  # a separate file
+        yield "parallel.strategy", None, config.get_origin("fsdp_config")
         return
-    if version not in (1, 2):  # accelerate refuses it
+    if version not in (1, 2):  # accelerate rejects it
         yield "parallel.strategy", None, origin
         return
     yield "parallel.strategy", f"fsdp{version}", origin
-    sharding: str | None = next((name for name in SHARDING if name in options), "full_shard")
-    resharding = fsdp_setting(config, "reshard_after_forward")
+    sharding: str | None = next((name for name in SHARDING_STRATEGIES if name in options), "full_shard")
+    resharding = get_fsdp_setting(config, "reshard_after_forward")
     if version == 2:
-        keeps = (
-            sharding == "shard_grad_op" if resharding is None else not fsdp_flag(config, "reshard_after_forward", True)
+        keeps_weights = (
+            sharding == "shard_grad_op"
+            if resharding is None
+            else not read_fsdp_flag(config, "reshard_after_forward", True)
         )
-        sharding = "shard_grad_op" if keeps else "full_shard"
+        sharding = "shard_grad_op" if keeps_weights else "full_shard"
     elif resharding is not None:
-        sharding = resharding.lower() if isinstance(resharding, str) and resharding.lower() in SHARDING else None
-    yield from sharded(sharding, version, origin)
-    yield from offloaded("cpu" if "offload" in options else "none", origin)
-    by_size = fsdp_setting(config, "min_num_params")
-    yield "parallel.wrapping", ("size" if by_size else "block") if wraps_blocks(config) else "root", origin
-    yield "parallel.use_orig_params", version == 2 or fsdp_flag(config, "use_orig_params", True), origin
-    yield "parallel.cpu_efficient_loading", fsdp_flag(config, "cpu_ram_efficient_loading", False), origin
-    # `state_dict_type` is read from the environment, not from here.
-    yield "checkpoint.state_dict", default_state_dict(version), origin
+        sharding = (
+            resharding.lower() if isinstance(resharding, str) and resharding.lower() in SHARDING_STRATEGIES else None
+        )
+    yield from yield_sharding(sharding, version, origin)
+    yield from yield_offload("cpu" if "offload" in options else "none", origin)
+    min_num_params = get_fsdp_setting(config, "min_num_params")
+    yield "parallel.wrapping", ("size" if min_num_params else "block") if is_wrapping_blocks(config) else "root", origin
+    yield "parallel.use_orig_params", version == 2 or read_fsdp_flag(config, "use_orig_params", True), origin
+    yield "parallel.cpu_efficient_loading", read_fsdp_flag(config, "cpu_ram_efficient_loading", False), origin
+    # `state_dict_type` is read from the environment, not from the file.
+    yield "checkpoint.state_dict", get_default_state_dict(version), origin
 
 
-FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",))), _read_fsdp, read_only)
-"""TrainingArguments' `fsdp` and `fsdp_config`."""
+FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",))), _read_fsdp, refuse_write)
+"""Lens of TrainingArguments' `fsdp` and `fsdp_config`."""
 
 
 def infer_fsdp(job: Job) -> None:
-    """Over how many ranks FSDP spreads one copy of the states."""
-    reading = job.reading
+    """Infer the number of ranks over which FSDP shards one copy of the states."""
+    reading = job.plan
     if reading.get("parallel.strategy") not in FSDP:
         return
-    plan = reading.plan()
-    # accelerate's set_mixed_precision reduces in the format of the computation; without it gradients stay as made.
-    reduced = plan.precision.compute if plan.precision.autocast else plan.precision.params or plan.precision.compute
-    reading.infer("parallel.communication", reduced, "accelerate reduces in the format of mixed precision")
-    if plan.world is None or plan.launch.gpus_per_node is None:
+    plan = reading.build_plan()
+    # accelerate's set_mixed_precision reduces in the compute format; without it gradients keep their format.
+    reduce_format = (
+        plan.precision.compute if plan.precision.autocast else plan.precision.params or plan.precision.compute
+    )
+    reading.infer("parallel.communication", reduce_format, "accelerate reduces in the mixed-precision dtype")
+    if plan.world_size is None or plan.launch.gpus_per_node is None:
         return
-    ranks = max(1, plan.world // ((plan.parallel.tensor or 1) * (plan.parallel.pipeline or 1)))
+    ranks = max(1, plan.world_size // ((plan.parallel.tensor or 1) * (plan.parallel.pipeline or 1)))
     sharding = plan.parallel.sharding
     if sharding in ("hybrid_shard", "hybrid_shard_zero2"):
-        reading.infer("parallel.shard_size", min(ranks, plan.launch.gpus_per_node), "hybrid sharding stays in a node")
+        reading.infer(
+            "parallel.shard_size", min(ranks, plan.launch.gpus_per_node), "hybrid sharding shards within a node"
+        )
     elif sharding == "no_shard":
         reading.infer("parallel.shard_size", 1, "nothing is sharded")
     elif sharding is not None:
         replicas = plan.parallel.replicas or 1
         reading.infer("parallel.shard_size", max(1, ranks // replicas), "all data-parallel ranks")
     size = reading.get("parallel.shard_size")
-    if size and reading.stated("parallel.shard_size"):
-        # accelerate's dp_shard_cp, and axolotl's experts: their ranks share the states beside those that are stated.
+    if size and reading.is_stated("parallel.shard_size"):
+        # accelerate's dp_shard_cp, and axolotl's experts: their ranks also share the states.
         size *= (plan.parallel.context or 1) * (plan.parallel.expert or 1)
     if size:
         reading.infer("parallel.replicas", max(1, ranks // size), "the ranks beyond one shard group")
 
 
 def infer_deferred_reduction(job: Job) -> None:
-    """The Trainer runs every micro batch but the last under `no_sync`, unless `sync_each_batch` is set (trainer.py).
+    """Infer whether gradient reduction is deferred to the last micro batch.
 
-    Under FSDP the whole gradients then stay on every rank between micro batches.
+    The Trainer runs every micro batch but the last under `no_sync`, unless `sync_each_batch` is set (trainer.py). Under
+    FSDP, full gradients then stay on every rank between micro batches.
     """
-    reading = job.reading
+    reading = job.plan
     if reading.get("parallel.strategy") in FSDP:
-        each = job.main.get("accelerator_config", "gradient_accumulation_kwargs", "sync_each_batch") is True
-        each = each and _reads_sync_each_batch(job)
-        reading.infer("parallel.defers_reduction", not each, "accelerate's no_sync until the last micro batch")
+        syncs_each_batch = job.main.get("accelerator_config", "gradient_accumulation_kwargs", "sync_each_batch") is True
+        syncs_each_batch = syncs_each_batch and _is_sync_each_batch_read(job)
+        reading.infer(
+            "parallel.defers_reduction", not syncs_each_batch, "accelerate uses no_sync until the last micro batch"
+        )
 
 
-def _reads_sync_each_batch(job: Job) -> bool:
-    """Whether the Trainer looks at `sync_each_batch`.
+def _is_sync_each_batch_read(job: Job) -> bool:
+    """Return whether the Trainer reads `sync_each_batch`.
 
-    From 4.46.2 on it calls `no_sync` itself for each micro batch but the last, and from 5.2 on not where that is set;
-    before 4.46.2 `Accelerator.accumulate` does, which looks at it (`trainer.py` of 4.46.1, 4.46.2, 5.1.0 and 5.2.0).
+    From 4.46.2 on it calls `no_sync` itself for each micro batch but the last, and from 5.2 on not if the switch is
+    set; before 4.46.2 `Accelerator.accumulate` does, which reads it (`trainer.py` of 4.46.1, 4.46.2, 5.1.0 and 5.2.0).
     """
     release = job.releases.get("transformers")
-    return release is None or not release_key("4.46.2") <= release_key(release) < release_key("5.2")
+    return release is None or not parse_release("4.46.2") <= parse_release(release) < parse_release("5.2")
 
 
-def upcasts_frozen(job: Job) -> bool:
-    """Whether accelerate casts frozen weights to fp32 as well for FSDP2, as its releases 1.6 to 1.12 do.
+def is_upcasting_frozen(job: Job) -> bool:
+    """Return whether accelerate also casts frozen weights to fp32 for FSDP2, as releases 1.6 to 1.12 do.
 
-    1.13 names the trained weights and drops the result; from 1.14 on trained weights only (`utils/fsdp_utils.py`).
+    1.13 selects the trained weights but drops the result; from 1.14 on only trained weights are cast
+    (`utils/fsdp_utils.py`).
     """
     release = job.releases.get("accelerate")
-    return release is not None and release_key("1.6") <= release_key(release) < release_key("1.13")
+    return release is not None and parse_release("1.6") <= parse_release(release) < parse_release("1.13")
 
 
-def fsdp_routes(name: str) -> tuple[Route, ...]:
-    """The routes of a setting: the keys of `fsdp_config` may have its prefix (transformers 5.8.0 training_args.py)."""
+def list_fsdp_routes(name: str) -> tuple[Route, ...]:
+    """Return the routes of a setting: keys of `fsdp_config` may have a prefix (transformers 5.8.0 training_args.py)."""
     route: Route = tuple(name.split("."))
     if len(route) == 2 and route[0] == "fsdp_config" and route[1] != "fsdp_version":
         return route, (route[0], f"fsdp_{route[1]}")

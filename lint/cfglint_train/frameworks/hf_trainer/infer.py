@@ -1,4 +1,4 @@
-"""What follows from the settings of a run that the Trainer and accelerate start."""
+"""Inference for runs that the Trainer and accelerate start."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping
 
 from cfglint_train.documents.document import MISSING
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp, optimizers
-from cfglint_train.frameworks.registry import listed
+from cfglint_train.frameworks.registry import list_frameworks
 from cfglint_train.models.names import QUANTIZATIONS
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
 if TYPE_CHECKING:
-    from cfglint_train.frameworks.hf_trainer.trl_losses import Made
+    from cfglint_train.frameworks.hf_trainer.trl_losses import TrlLoss
 
 
 def infer_batch(job: Job) -> None:
-    """The global batch, where micro batch, accumulation and ranks are known."""
-    reading = job.reading
+    """Infer the global batch if micro batch, accumulation and ranks are known."""
+    reading = job.plan
     micro, accumulation = reading.get("batch.micro"), reading.get("batch.accumulation")
     ranks = reading.data_parallel
     if micro and accumulation and ranks:
@@ -32,115 +32,133 @@ def infer_batch(job: Job) -> None:
 
 
 def infer_mixed_precision(job: Job, stated: bool) -> None:
-    """The launch's mixed precision holds where the Trainer's own `bf16` and `fp16` are not `stated`.
+    """Set the launch's mixed precision if the Trainer's own `bf16` and `fp16` are not `stated`.
 
-    TrainingArguments takes ACCELERATE_MIXED_PRECISION then (5.8.0, section 5 of `__post_init__`).
+    TrainingArguments reads ACCELERATE_MIXED_PRECISION then (5.8.0, section 5 of `__post_init__`).
     """
-    companion, reading = job.companions.get("accelerate"), job.reading
+    companion, reading = job.companions.get("accelerate"), job.plan
     if companion is None or stated or reading.get("parallel.strategy") == "zero":
         return
-    launched = companion.get("mixed_precision")
-    if launched in ("bf16", "fp16"):
-        origin = Origin("inferred", companion.place("mixed_precision"), "the launch's mixed precision")
-        reading.put("precision.compute", launched, origin)
+    launch_precision = companion.get("mixed_precision")
+    if launch_precision in ("bf16", "fp16"):
+        origin = Origin("inferred", companion.find_place("mixed_precision"), "the launch's mixed precision")
+        reading.put("precision.compute", launch_precision, origin)
         reading.put("precision.autocast", True, origin)
 
 
-# Mixtures whose experts are linear layers of their own in transformers 4 (4.57.1, models/*/modeling_*.py: ModuleList).
-_LISTED: Final = frozenset((
+# Mixtures of experts whose experts are separate linear layers in transformers 4 (4.57.1, models/*/modeling_*.py:
+# ModuleList).
+_LISTED_EXPERTS_TYPES: Final = frozenset((
     "deepseek", "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5_moe", "flex_olmo", "glm4_moe", "glm4v_moe",
     "hunyuan_v1_moe", "jamba", "minimax", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe", "qwen3_next",
 ))  # fmt: skip
 
 
 def infer_experts(job: Job) -> None:
-    """Quantise the experts of most mixtures, too, up to transformers 4, which has them as linear layers."""
-    reading, model = job.reading, job.architecture
-    if model is None or model.experts is None or model.model_type not in _LISTED:
+    """Infer quantised experts up to transformers 4, which holds those of most mixtures as linear layers."""
+    reading, model = job.plan, job.architecture
+    if model is None or model.experts is None or model.model_type not in _LISTED_EXPERTS_TYPES:
         return
     field: Final = "method.quantized_experts"
     if reading.get("method.quantization") not in ("nf4", "fp4", "int8") or reading.get(field):
         return
-    fused = job.releases.at_least("transformers", "5.0")
-    if fused is False or _is_older(job):
-        reading.put(field, True, Origin("inferred", note="transformers 4 holds experts as linear layers"))
-    elif fused and release_key(job.releases.window("transformers").releases[0]) < release_key("5.0"):
-        note = "transformers 5, which leaves the experts in 16 bits; state transformers=RELEASE to be sure"
+    has_fused_experts = job.releases.is_at_least("transformers", "5.0")
+    if has_fused_experts is False or _is_older_than_known(job):
+        reading.put(field, True, Origin("inferred", note="transformers 4 stores experts as linear layers"))
+    elif has_fused_experts and parse_release(job.releases.find_candidates("transformers").releases[0]) < parse_release(
+        "5.0"
+    ):
+        note = "transformers 5, which leaves the experts in 16 bits; set transformers=RELEASE to be sure"
         reading.put(field, False, Origin("assumed", note=note))
 
 
-_KINDS: Final = frozenset((*QUANTIZATIONS.values(), "int8"))
+_KNOWN_QUANTIZATIONS: Final = frozenset((*QUANTIZATIONS.values(), "int8"))
 
-OPENED: Final[Mapping[str, str | None]] = {"mxfp4": "none", "fp8": None}
-"""What becomes of published kinds that transformers does not keep: it turns MXFP4 into 16 bits or refuses to train it,
-and FP8 where the GPU has no such arithmetic (5.23.0, quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py).
+DEQUANTIZED_KINDS: Final[Mapping[str, str | None]] = {"mxfp4": "none", "fp8": None}
+"""Published quantizations that transformers does not keep, with the format that they are loaded in.
+
+transformers turns MXFP4 into 16 bits or refuses to train it, and so FP8 if the GPU has no such arithmetic (5.23.0,
+quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py).
 """
 
 
-def infer_published_quantization(job: Job, becomes: Mapping[str, str | None] = OPENED, overrides: bool = False) -> None:
-    """Weights that are published quantised are loaded so: a checkpoint's own `quantization_config` holds (transformers
-    5.23.0, quantizers/auto.py, merge_quantization_configs).
+def infer_published_quantization(
+    job: Job, becomes: Mapping[str, str | None] = DEQUANTIZED_KINDS, overrides: bool = False
+) -> None:
+    """Infer the quantization of published weights, which are loaded as they are.
 
-    `becomes`: the kinds that are loaded otherwise, and as what; None where that is unknown, as for kinds that the plan
-    has no word for. `overrides`: the checkpoint's also replaces a quantisation that the configuration asks for.
+    A checkpoint's own `quantization_config` applies (transformers 5.23.0, quantizers/auto.py,
+    merge_quantization_configs). `becomes` maps kinds that are loaded in another format to that format: None if it is
+    unknown, as for kinds that the plan has no word for. With `overrides`, the checkpoint's kind also replaces a
+    quantization that the configuration requests.
     """
-    model, reading = job.architecture, job.reading
-    asked, stated = reading.get("method.quantization"), reading.origin("method.quantization")
-    if model is None or model.quantization is None or (stated is not None and stated.kind == "user"):
+    model, reading = job.architecture, job.plan
+    requested, requested_origin = reading.get("method.quantization"), reading.get_origin("method.quantization")
+    if (
+        model is None
+        or model.quantization is None
+        or (requested_origin is not None and requested_origin.kind == "user")
+    ):
         return
-    if asked != "none" and not overrides:
+    if requested != "none" and not overrides:
         return
-    kind = becomes.get(model.quantization, model.quantization if model.quantization in _KINDS else None)
-    named = reading.origin("model.id")
-    place, key = (None, "") if named is None else (named.place, named.key)
+    kind = becomes.get(model.quantization, model.quantization if model.quantization in _KNOWN_QUANTIZATIONS else None)
+    model_origin = reading.get_origin("model.id")
+    place, key = (None, "") if model_origin is None else (model_origin.place, model_origin.key)
     note = f"{model.id} is published in {model.quantization}"
     origin = Origin("inferred" if kind else "explicit", place, note, "" if kind else key)
     reading.put("method.quantization", kind, origin)
     if kind in ("nf4", "fp4"):
-        # As unsloth quantises, whose checkpoints most of these are (unsloth 2025.9.1 models/llama.py, from_pretrained).
+        # As in unsloth, which published most of these checkpoints (unsloth 2025.9.1 models/llama.py, from_pretrained).
         reading.put("method.double_quantization", True, Origin("inferred", place, note))
 
 
 def infer_kept_inputs(job: Job) -> None:
-    """Keep the inputs of frozen 4-bit matrices, as bitsandbytes does before 0.43.1 (autograd/_functions.py)."""
-    four = job.reading.get("method.quantization") in ("nf4", "fp4")
-    if four and job.releases.certain("bitsandbytes", "0.43.1") is False:
-        job.reading.infer("method.keeps_inputs", True, "MatMul4Bit of bitsandbytes before 0.43.1")
+    """Infer that inputs of frozen 4-bit matrices are kept: bitsandbytes before 0.43.1 (autograd/_functions.py)."""
+    is_4bit = job.plan.get("method.quantization") in ("nf4", "fp4")
+    if is_4bit and job.releases.is_certainly_at_least("bitsandbytes", "0.43.1") is False:
+        job.plan.infer("method.keeps_inputs", True, "MatMul4Bit of bitsandbytes before 0.43.1")
 
 
-def infer_reads_ahead(job: Job) -> None:
-    """Read 16-bit weights onto the GPU in threads that do not wait for the quantiser, as transformers 5.0 to 5.3 do
-    (core_model_loading.py; huggingface/transformers#44576 ended it in 5.4). A quantised checkpoint has none.
+def infer_read_ahead(job: Job) -> None:
+    """Infer that 16-bit weights are read onto the GPU ahead of the quantiser, as transformers 5.0 to 5.3 do.
+
+    Their threads do not wait for it (core_model_loading.py; huggingface/transformers#44576 fixed it in 5.4). A
+    quantised checkpoint has no such weights.
     """
     published = job.architecture.quantization if job.architecture is not None else None
-    if published or job.reading.get("method.quantization") not in ("nf4", "fp4", "int8"):
+    if published or job.plan.get("method.quantization") not in ("nf4", "fp4", "int8"):
         return
-    if job.releases.certain("transformers", "5.0") and job.releases.certain("transformers", "5.4") is False:
-        job.reading.infer("method.reads_ahead", True, "transformers 5.0 to 5.3 load in threads")
+    if (
+        job.releases.is_certainly_at_least("transformers", "5.0")
+        and job.releases.is_certainly_at_least("transformers", "5.4") is False
+    ):
+        job.plan.infer("method.reads_ahead", True, "transformers 5.0 to 5.3 load in threads")
 
 
-def _is_older(job: Job) -> bool:
-    """Whether the framework is older than all releases that are known: none of those had transformers 5."""
-    package = listed()[job.main.framework].package
-    stated = job.releases.stated("transformers")
-    return not stated and package in job.releases.known and job.releases.window(package).outdated
+def _is_older_than_known(job: Job) -> bool:
+    """Return whether the framework is older than all known releases, none of which had transformers 5."""
+    package = list_frameworks()[job.main.framework].package
+    is_stated = job.releases.is_stated("transformers")
+    return not is_stated and package in job.releases.by_package and job.releases.find_candidates(package).is_outdated
 
 
 def infer_tensor_parallelism(job: Job) -> None:
-    """The plans of transformers' models split the output matrix and gather its logits; norms are whole."""
-    reading = job.reading
+    """Infer how transformers' tensor-parallel plans split: the output matrix, with gathered logits; norms are whole."""
+    reading = job.plan
     if (reading.get("parallel.tensor") or 1) > 1 and reading.get("parallel.strategy") != "zero":
         reading.infer("parallel.sequence_parallel", False, "base_model_tp_plan of transformers")
-        tied = job.architecture is not None and job.architecture.tied
-        reading.infer("parallel.split_vocabulary", "none" if tied else "head", "_tp_plan of transformers' models")
+        is_tied = job.architecture is not None and job.architecture.tied
+        reading.infer("parallel.split_vocabulary", "none" if is_tied else "head", "_tp_plan of transformers' models")
 
 
 def fill_auto(job: Job, field: Field) -> Any:
-    """What the Trainer fills in for "auto" in a DeepSpeed file (HfTrainerDeepSpeedConfig.trainer_config_process).
+    """Return the value that the Trainer fills in for "auto" in a DeepSpeed file, MISSING if it leaves it.
 
-    The bucket sizes need the model's hidden size; without it they stay unknown (None).
+    Source: HfTrainerDeepSpeedConfig.trainer_config_process. The bucket sizes need the model's hidden size; without it
+    they are unknown (None).
     """
-    reading = job.reading
+    reading = job.plan
     hidden = job.architecture.hidden if job.architecture is not None else None
     stage = reading.get("parallel.zero_stage")
     if field == "parallel.reduce_bucket":
@@ -149,31 +167,31 @@ def fill_auto(job: Job, field: Field) -> Any:
         return None if hidden is None else int(0.9 * hidden * hidden)
     if stage == 3 and field == "parallel.persistence_threshold":
         return None if hidden is None else 10 * hidden
-    if field in _FILLED_BY_ARGUMENTS:
+    if field in _ARGUMENT_FIELDS:
         return reading.get(field)
     return MISSING
 
 
-_FILLED_BY_ARGUMENTS: Final = frozenset(
+_ARGUMENT_FIELDS: Final = frozenset(
     ("batch.micro", "batch.accumulation", "batch.global_", "precision.compute", "optimizer.clipping")
 )
 
 
 def infer_zero(job: Job) -> None:
-    """What DeepSpeed and accelerate make of the settings, whatever the Trainer asked for."""
-    from cfglint_train.frameworks.deepspeed.infer import engine
+    """Infer the effect of DeepSpeed and accelerate, whatever the Trainer's settings are."""
+    from cfglint_train.frameworks.deepspeed.infer import infer_engine
 
-    engine(job)
-    replaces_optimizer(job)
+    infer_engine(job)
+    replace_optimizer(job)
 
 
-def replaces_optimizer(job: Job) -> None:
-    """With offloaded states accelerate swaps any optimizer for a CPU one of DeepSpeed's.
+def replace_optimizer(job: Job) -> None:
+    """Replace the optimizer by DeepSpeed's CPU optimizer if its states are offloaded, as accelerate does.
 
-    Adagrad and 32-bit Lion have a counterpart, everything else becomes Adam (utils/deepspeed.py, 1.11.0). An optimizer
-    of the DeepSpeed file itself stays, and so does any where the file says `zero_force_ds_cpu_optimizer: false`.
+    Adagrad and 32-bit Lion have a counterpart, all others become Adam (utils/deepspeed.py, 1.11.0). An optimizer of the
+    DeepSpeed file itself stays, and so does any with `zero_force_ds_cpu_optimizer: false`.
     """
-    reading = job.reading
+    reading = job.plan
     companion = job.companions.get("deepspeed")
     if reading.get("parallel.offload_optimizer") not in ("cpu", "nvme"):
         return
@@ -181,76 +199,86 @@ def replaces_optimizer(job: Job) -> None:
     if companion is not None:
         if companion.get("zero_force_ds_cpu_optimizer", default=True) is False or companion.has("optimizer"):
             return
-        place = companion.place("zero_optimization", "offload_optimizer")
+        place = companion.find_place("zero_optimization", "offload_optimizer")
     note = "accelerate replaces the optimizer by DeepSpeed's CPU one when its states are offloaded"
     name = reading.get("optimizer.name")
-    kept = name == "adagrad" or (name == "lion" and reading.get("optimizer.state_bits") == 32)
+    is_kept = name == "adagrad" or (name == "lion" and reading.get("optimizer.state_bits") == 32)
     origin = Origin("inferred", place, note)
-    reading.put("optimizer.name", name if kept else "adamw", origin)
+    reading.put("optimizer.name", name if is_kept else "adamw", origin)
     reading.put("optimizer.implementation", "cpu", origin)
     reading.put("optimizer.state_bits", 32, origin)
     reading.put("optimizer.paged", False, origin)
 
 
 def infer_plain_strategy(job: Job) -> None:
-    """What shards the model where the configuration names nothing: its launch can bring FSDP or DeepSpeed along."""
-    config, reading = job.main, job.reading
-    if reading.origin("parallel.strategy") is not None or config.get("deepspeed") is not None:
-        # What these say, lenses and companions have read; where they could not, nothing else holds.
+    """Infer the strategy if the configuration names none: its launch may select FSDP or DeepSpeed."""
+    config, reading = job.main, job.plan
+    if reading.get_origin("parallel.strategy") is not None or config.get("deepspeed") is not None:
+        # Lenses and companions have read these keys; if they could not, the strategy stays unknown.
         return
-    world = reading.world
+    world = reading.world_size
     if world is not None and world > 1 and job.launch_known:
         reading.infer("parallel.strategy", "ddp", "neither the file nor its launch names FSDP or DeepSpeed")
     elif world is not None and world > 1:
         note = "plain data parallelism; add the launch script to the repository to be sure"
         if job.launch_known is not None:
-            note = "plain data parallelism, as the launch is open; write all of the launcher's options out to be sure"
+            note = "plain data parallelism; some launch options are unknown, so write all of the launcher's options out"
         reading.put("parallel.strategy", "ddp", Origin("assumed", note=note))
     elif world is not None:
         reading.infer("parallel.strategy", "none", "one GPU")
 
 
-def infer_compiled(job: Job, own_loss: bool = True) -> None:
-    """The Trainer compiles the whole model, which computes the loss of its labels itself unless labels are smoothed
-    (transformers 5.17, trainer.py `compute_loss`); accelerate's regional compilation leaves it to plain code.
-    `own_loss`: nothing else of the framework computes the loss.
+def infer_compilation(job: Job, own_loss: bool = True) -> None:
+    """Infer what the Trainer compiles: the whole model, with its loss unless labels are smoothed.
+
+    The model computes the loss of its labels itself (transformers 5.17, trainer.py `compute_loss`); accelerate's
+    regional compilation leaves the loss to plain code. `own_loss`: no other part of the framework computes the loss.
     """
-    reading, companion = job.reading, job.companions.get("accelerate")
-    regional = companion is not None and companion.get("dynamo_config", "dynamo_use_regional_compilation") is True
-    own = reading.get("activations.fused_loss") == "none" and reading.get("method.stage") in ("sft", "pretrain")
-    smoothed = job.main.get("label_smoothing_factor") not in (None, 0, 0.0)
-    if not reading.get("activations.compile") or regional:
+    reading, companion = job.plan, job.companions.get("accelerate")
+    is_regional = companion is not None and companion.get("dynamo_config", "dynamo_use_regional_compilation") is True
+    is_model_loss = reading.get("activations.fused_loss") == "none" and reading.get("method.stage") in (
+        "sft",
+        "pretrain",
+    )
+    has_smoothing = job.main.get("label_smoothing_factor") not in (None, 0, 0.0)
+    if not reading.get("activations.compile") or is_regional:
         return
     reading.infer("activations.compiled_model", True, "the Trainer compiles the whole model")
-    if own_loss and own and not smoothed:
+    if own_loss and is_model_loss and not has_smoothing:
         reading.infer("activations.compiled_loss", True, "the compiled model computes its own loss")
 
 
-def infer_passing_logits(job: Job, made: Made) -> None:
-    """Logits and copies of them beside those of a loss of trl's, where the run makes that one."""
-    reading = job.reading
-    held = made.alone if reading.get("method.reference_model") == "none" else made.both or made.alone
-    if held is not None and reading.get("activations.fused_loss") == made.loss:
-        # accelerate turns what comes out of autocast into fp32; without autocast logits keep the weights' format.
-        plain = reading.get("parallel.strategy") == "zero" or reading.get("precision.autocast") is False
-        half = plain and reading.get("precision.compute") != "fp32"
-        note = "further logits and copies of them exist beside those of the loss"
-        reading.infer("activations.passing_logits", held[1 if half else 0], note)
+def infer_passing_logits(job: Job, trl_loss: TrlLoss) -> None:
+    """Infer the logits, and copies of them, that exist beside those of a loss of trl."""
+    reading = job.plan
+    passing_bytes = (
+        trl_loss.without_reference
+        if reading.get("method.reference_model") == "none"
+        else trl_loss.with_reference or trl_loss.without_reference
+    )
+    if passing_bytes is not None and reading.get("activations.fused_loss") == trl_loss.loss:
+        # accelerate converts outputs of autocast to fp32; without autocast logits keep the weights' format.
+        has_no_autocast = reading.get("parallel.strategy") == "zero" or reading.get("precision.autocast") is False
+        is_16bit = has_no_autocast and reading.get("precision.compute") != "fp32"
+        note = "more logits and copies of them exist in addition to those of the loss"
+        reading.infer("activations.passing_logits", passing_bytes[1 if is_16bit else 0], note)
 
 
-def infer_states(job: Job, formats: Callable[[Job], None], loaded: Callable[[Job], None]) -> None:
-    """Number formats, what is sharded when, the optimizer's states, and the batch. A framework has its own `formats`
-    without DeepSpeed, and its own way to have weights `loaded` before they are sharded.
+def infer_states(job: Job, infer_formats: Callable[[Job], None], infer_loading: Callable[[Job], None]) -> None:
+    """Infer number formats, the order of loading and sharding, optimizer states and the batch.
+
+    A framework passes its own inference of formats without DeepSpeed, and of the weights that are loaded before they
+    are sharded.
     """
-    strategy = job.reading.get("parallel.strategy")
+    strategy = job.plan.get("parallel.strategy")
     if strategy == "zero":
         infer_zero(job)
     elif strategy is not None:
-        formats(job)
-    loaded(job)
+        infer_formats(job)
+    infer_loading(job)
     infer_experts(job)
     infer_kept_inputs(job)
-    infer_reads_ahead(job)
+    infer_read_ahead(job)
     fsdp.infer_fsdp(job)
     fsdp.infer_deferred_reduction(job)
     optimizers.infer_optimizer_state(job)
@@ -258,8 +286,8 @@ def infer_states(job: Job, formats: Callable[[Job], None], loaded: Callable[[Job
 
 
 def infer_loops(job: Job) -> None:
-    """How the Trainer loads data, and when it evaluates."""
-    reading = job.reading
+    """Infer how the Trainer loads data, and when it evaluates."""
+    reading = job.plan
     prefetch = 2 if reading.get("data.workers") else 0
     reading.infer("data.prefetch", prefetch, "torch's DataLoader prepares two batches per worker")
     if reading.get("eval.strategy") == "steps":

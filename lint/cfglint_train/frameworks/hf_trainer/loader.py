@@ -1,69 +1,69 @@
-"""How the values of a YAML file are typed that become the defaults of HfArgumentParser (TrlParser).
+"""Loader of YAML values that become defaults of HfArgumentParser (TrlParser).
 
 `set_defaults_with_config` makes them the defaults of an argument parser, which converts text by the declared type and
-takes everything else as it is. Sources: trl 0.9.2 to 1.16.0 `scripts/utils.py`; transformers 5.8.0 `hf_argparser.py`
-(`string_to_bool`); Python's argparse (`parse_known_args`: defaults that are text are converted).
+keeps all other values as they are. Sources: trl 0.9.2 to 1.16.0 `scripts/utils.py`; transformers 5.8.0
+`hf_argparser.py` (`string_to_bool`); Python's argparse (`parse_known_args`: defaults that are text are converted).
 """
 
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.codec import Codec, Unreadable
+from cfglint_train.frameworks.codec import Codec, UnreadableError
 from cfglint_train.frameworks.loaders import PLAIN, Loader
 
-SWITCHES: Final = {"yes": True, "true": True, "t": True, "y": True, "1": True} | {
+SWITCH_WORDS: Final = {"yes": True, "true": True, "t": True, "y": True, "1": True} | {
     "no": False, "false": False, "f": False, "n": False, "0": False,
 }  # fmt: skip
 
 
-def _integer(value: Any) -> int:
+def _parse_integer(value: Any) -> int:
     if isinstance(value, str):
         try:
             return int(value)
         except ValueError:
-            raise Unreadable from None
+            raise UnreadableError from None
     number: int = PLAIN.integer.read(value)
     return number
 
 
-def _number(value: Any) -> float:
+def _parse_number(value: Any) -> float:
     if isinstance(value, str):
         try:
             return float(value)
         except ValueError:
-            raise Unreadable from None
+            raise UnreadableError from None
     number: float = PLAIN.number.read(value)
     return number
 
 
-def _boolean(value: Any) -> bool:
+def _parse_boolean(value: Any) -> bool:
     if isinstance(value, str):
         try:
-            return SWITCHES[value.lower()]
+            return SWITCH_WORDS[value.lower()]
         except KeyError:
-            raise Unreadable from None
+            raise UnreadableError from None
     truth: bool = PLAIN.boolean.read(value)
     return truth
 
 
-_WHOLE: Final = r"^\s*[+-]?[0-9]+(_[0-9]+)*\s*$"
-_DECIMAL: Final = (
+_INTEGER_PATTERN: Final = r"^\s*[+-]?[0-9]+(_[0-9]+)*\s*$"
+_NUMBER_PATTERN: Final = (
     r"^\s*[+-]?([0-9]+(_[0-9]+)*(\.([0-9]+(_[0-9]+)*)?)?|\.[0-9]+(_[0-9]+)*)([eE][+-]?[0-9]+(_[0-9]+)*)?\s*$"
     r"|^\s*[+-]?([iI][nN][fF]([iI][nN][iI][tT][yY])?|[nN][aA][nN])\s*$"
 )
-_WORD: Final = r"^([yY]([eE][sS])?|[tT]([rR][uU][eE])?|[nN][oO]?|[fF]([aA][lL][sS][eE])?|[01])$"
+_BOOLEAN_PATTERN: Final = r"^([yY]([eE][sS])?|[tT]([rR][uU][eE])?|[nN][oO]?|[fF]([aA][lL][sS][eE])?|[01])$"
 
 HF_ARGPARSER: Final = Loader(
-    Codec(_integer),
-    Codec(_number),
-    Codec(_boolean),
+    Codec(_parse_integer),
+    Codec(_parse_number),
+    Codec(_parse_boolean),
     PLAIN.string,
-    PLAIN.member,
+    PLAIN.is_member,
     {
-        "integer": {"type": ["number", "boolean", "string", "array", "object"], "pattern": _WHOLE},
-        "number": {"type": ["number", "boolean", "string", "array", "object"], "pattern": _DECIMAL},
-        "boolean": {"type": ["number", "boolean", "string", "array", "object"], "pattern": _WORD},
+        "integer": {"type": ["number", "boolean", "string", "array", "object"], "pattern": _INTEGER_PATTERN},
+        "number": {"type": ["number", "boolean", "string", "array", "object"], "pattern": _NUMBER_PATTERN},
+        "boolean": {"type": ["number", "boolean", "string", "array", "object"], "pattern": _BOOLEAN_PATTERN},
         "string": {"type": ["string", "number", "boolean", "array", "object"]},
     },
 )
-"""Text is converted by the declared type; nothing else is looked at."""
+"""Loader that converts text by the declared type and checks nothing else."""

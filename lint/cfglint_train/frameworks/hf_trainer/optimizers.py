@@ -1,4 +1,4 @@
-"""The Trainer's optimizers: what each name of `optim` builds."""
+"""Optimizers of the Trainer by the names of `optim`."""
 
 from __future__ import annotations
 
@@ -6,70 +6,70 @@ from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import CannotEdit, Change, Set
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.lens import Changes, Config, Triple, names, refuse_override
+from cfglint_train.frameworks.lens import Changes, Config, Triple, parse_routes, refuse_override
 from cfglint_train.frameworks.lens_types import Custom
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
 
-def _row(name: str, implementation: str, bits: int | None = None, paged: bool = False) -> dict[Field, Any]:
+def _build_row(name: str, implementation: str, bits: int | None = None, paged: bool = False) -> dict[Field, Any]:
     row: dict[Field, Any] = {
         "optimizer.name": name,
         "optimizer.implementation": implementation,
         "optimizer.paged": paged,
     }
-    # Without a row of its own the state follows the format of the weights.
+    # Without an entry the state has the format of the weights.
     return row if bits is None else {**row, "optimizer.state_bits": bits}
 
 
-# transformers training_args.OptimizerNames -> what it builds (trainer.get_optimizer_cls_and_kwargs).
+# transformers training_args.OptimizerNames -> optimizer (trainer.get_optimizer_cls_and_kwargs).
 OPTIMIZERS: Final[Mapping[str, Mapping[Field, Any]]] = {
-    "adamw_torch_fused": _row("adamw", "fused"),
-    "adamw_torch": _row("adamw", "foreach"),
-    "adamw_torch_xla": _row("adamw", "xla"),
-    "adamw_torch_npu_fused": _row("adamw", "npu"),
-    "adamw_hf": _row("adamw", "single"),
-    "adamw_apex_fused": _row("adamw", "apex", 32),
-    "adamw_anyprecision": _row("adamw", "anyprecision", 32),
-    "adamw_torch_8bit": _row("adamw", "torchao", 8),
-    "adamw_torch_4bit": _row("adamw", "torchao", 4),
-    "adamw_bnb_8bit": _row("adamw", "bitsandbytes", 8),
-    "adamw_8bit": _row("adamw", "bitsandbytes", 8),
-    "paged_adamw_32bit": _row("adamw", "bitsandbytes", 32, paged=True),
-    "paged_adamw": _row("adamw", "bitsandbytes", 32, paged=True),
-    "paged_adamw_8bit": _row("adamw", "bitsandbytes", 8, paged=True),
-    "ademamix": _row("ademamix", "bitsandbytes", 32),
-    "ademamix_8bit": _row("ademamix", "bitsandbytes", 8),
-    "paged_ademamix_32bit": _row("ademamix", "bitsandbytes", 32, paged=True),
-    "paged_ademamix_8bit": _row("ademamix", "bitsandbytes", 8, paged=True),
-    "lion_32bit": _row("lion", "bitsandbytes", 32),
-    "lion_8bit": _row("lion", "bitsandbytes", 8),
-    "paged_lion_32bit": _row("lion", "bitsandbytes", 32, paged=True),
-    "paged_lion_8bit": _row("lion", "bitsandbytes", 8, paged=True),
-    "rmsprop": _row("rmsprop", "foreach"),
-    "rmsprop_bnb": _row("rmsprop", "bitsandbytes", 32),
-    "rmsprop_bnb_8bit": _row("rmsprop", "bitsandbytes", 8),
-    "rmsprop_bnb_32bit": _row("rmsprop", "bitsandbytes", 32),
-    "adafactor": _row("adafactor", "custom"),
-    "sgd": _row("sgd", "foreach"),
-    "adagrad": _row("adagrad", "foreach"),
-    "galore_adamw": _row("galore_adamw", "custom"),
-    "galore_adamw_8bit": _row("galore_adamw", "bitsandbytes", 8),
-    "galore_adafactor": _row("galore_adafactor", "custom"),
-    "galore_adamw_layerwise": _row("galore_adamw_layerwise", "custom"),
-    "galore_adamw_8bit_layerwise": _row("galore_adamw_layerwise", "bitsandbytes", 8),
-    "galore_adafactor_layerwise": _row("galore_adafactor_layerwise", "custom"),
-    "apollo_adamw": _row("apollo_adamw", "custom"),
-    "apollo_adamw_layerwise": _row("apollo_adamw_layerwise", "custom"),
-    "lomo": _row("lomo", "custom"),
-    "adalomo": _row("adalomo", "custom"),
-    "grokadamw": _row("grokadamw", "custom"),
-    "schedule_free_radam": _row("schedule_free_radam", "custom"),
-    "schedule_free_adamw": _row("schedule_free_adamw", "custom"),
-    "schedule_free_sgd": _row("schedule_free_sgd", "custom"),
-    "stable_adamw": _row("stable_adamw", "custom"),
+    "adamw_torch_fused": _build_row("adamw", "fused"),
+    "adamw_torch": _build_row("adamw", "foreach"),
+    "adamw_torch_xla": _build_row("adamw", "xla"),
+    "adamw_torch_npu_fused": _build_row("adamw", "npu"),
+    "adamw_hf": _build_row("adamw", "single"),
+    "adamw_apex_fused": _build_row("adamw", "apex", 32),
+    "adamw_anyprecision": _build_row("adamw", "anyprecision", 32),
+    "adamw_torch_8bit": _build_row("adamw", "torchao", 8),
+    "adamw_torch_4bit": _build_row("adamw", "torchao", 4),
+    "adamw_bnb_8bit": _build_row("adamw", "bitsandbytes", 8),
+    "adamw_8bit": _build_row("adamw", "bitsandbytes", 8),
+    "paged_adamw_32bit": _build_row("adamw", "bitsandbytes", 32, paged=True),
+    "paged_adamw": _build_row("adamw", "bitsandbytes", 32, paged=True),
+    "paged_adamw_8bit": _build_row("adamw", "bitsandbytes", 8, paged=True),
+    "ademamix": _build_row("ademamix", "bitsandbytes", 32),
+    "ademamix_8bit": _build_row("ademamix", "bitsandbytes", 8),
+    "paged_ademamix_32bit": _build_row("ademamix", "bitsandbytes", 32, paged=True),
+    "paged_ademamix_8bit": _build_row("ademamix", "bitsandbytes", 8, paged=True),
+    "lion_32bit": _build_row("lion", "bitsandbytes", 32),
+    "lion_8bit": _build_row("lion", "bitsandbytes", 8),
+    "paged_lion_32bit": _build_row("lion", "bitsandbytes", 32, paged=True),
+    "paged_lion_8bit": _build_row("lion", "bitsandbytes", 8, paged=True),
+    "rmsprop": _build_row("rmsprop", "foreach"),
+    "rmsprop_bnb": _build_row("rmsprop", "bitsandbytes", 32),
+    "rmsprop_bnb_8bit": _build_row("rmsprop", "bitsandbytes", 8),
+    "rmsprop_bnb_32bit": _build_row("rmsprop", "bitsandbytes", 32),
+    "adafactor": _build_row("adafactor", "custom"),
+    "sgd": _build_row("sgd", "foreach"),
+    "adagrad": _build_row("adagrad", "foreach"),
+    "galore_adamw": _build_row("galore_adamw", "custom"),
+    "galore_adamw_8bit": _build_row("galore_adamw", "bitsandbytes", 8),
+    "galore_adafactor": _build_row("galore_adafactor", "custom"),
+    "galore_adamw_layerwise": _build_row("galore_adamw_layerwise", "custom"),
+    "galore_adamw_8bit_layerwise": _build_row("galore_adamw_layerwise", "bitsandbytes", 8),
+    "galore_adafactor_layerwise": _build_row("galore_adafactor_layerwise", "custom"),
+    "apollo_adamw": _build_row("apollo_adamw", "custom"),
+    "apollo_adamw_layerwise": _build_row("apollo_adamw_layerwise", "custom"),
+    "lomo": _build_row("lomo", "custom"),
+    "adalomo": _build_row("adalomo", "custom"),
+    "grokadamw": _build_row("grokadamw", "custom"),
+    "schedule_free_radam": _build_row("schedule_free_radam", "custom"),
+    "schedule_free_adamw": _build_row("schedule_free_adamw", "custom"),
+    "schedule_free_sgd": _build_row("schedule_free_sgd", "custom"),
+    "stable_adamw": _build_row("stable_adamw", "custom"),
 }
 
 OPTIMIZER_FIELDS: Final = (
@@ -81,70 +81,71 @@ OPTIMIZER_FIELDS: Final = (
 )
 
 
-def default_optimizer(config: Config) -> str:
-    """The default of `optim`: the fused AdamW from transformers 4.55 on, with torch 2.8 or later."""
+def get_default_optimizer(config: Config) -> str:
+    """Return the default of `optim`: the fused AdamW from transformers 4.55 on, with torch 2.8 or later."""
     transformers, torch = config.releases.get("transformers"), config.releases.get("torch")
-    if transformers is None or release_key(transformers) < release_key("4.55"):
+    if transformers is None or parse_release(transformers) < parse_release("4.55"):
         return "adamw_torch"
-    return "adamw_torch_fused" if torch is None or release_key(torch) >= release_key("2.8") else "adamw_torch"
+    return "adamw_torch_fused" if torch is None or parse_release(torch) >= parse_release("2.8") else "adamw_torch"
 
 
 def infer_optimizer_state(job: Job) -> None:
-    """An optimizer of torch keeps its state in the format of the weights that it updates.
+    """Infer the bits of the optimizer state; torch's optimizers use the format of the weights.
 
-    Of bitsandbytes' 8-bit ones the Trainer has embeddings in 32 bits (trainer.py, create_optimizer); flat pieces of
-    DeepSpeed's are no embeddings any more.
+    With 8-bit optimizers of bitsandbytes, the Trainer keeps states of embeddings in 32 bits (trainer.py,
+    create_optimizer); flat partitions of DeepSpeed are no longer embeddings.
     """
-    reading = job.reading
+    reading = job.plan
     _infer_projection(job)
-    built = reading.get("optimizer.implementation") == "bitsandbytes" and reading.get("optimizer.state_bits") == 8
-    projected = str(reading.get("optimizer.name")).startswith("galore")
-    if built and not projected and reading.get("parallel.strategy") not in (None, "zero"):
-        reading.infer("optimizer.embedding_bits", 32, "the HF Trainer keeps an embedding's 8-bit states in 32 bits")
-    held = reading.get("precision.adapter" if reading.trains_adapter else "precision.params")
-    if reading.get("precision.master") == "fp32" or held == "fp32":
-        reading.infer("optimizer.state_bits", 32, "the state has the format of the fp32 weights")
-    elif held in ("bf16", "fp16") and reading.get("precision.master") == "none":
-        reading.infer("optimizer.state_bits", 16, "the state has the format of the 16-bit weights")
+    is_8bit = reading.get("optimizer.implementation") == "bitsandbytes" and reading.get("optimizer.state_bits") == 8
+    is_galore = str(reading.get("optimizer.name")).startswith("galore")
+    if is_8bit and not is_galore and reading.get("parallel.strategy") not in (None, "zero"):
+        reading.infer("optimizer.embedding_bits", 32, "the HF Trainer keeps embedding states in 32 bits")
+    weight_format = reading.get("precision.adapter" if reading.trains_adapter else "precision.params")
+    if reading.get("precision.master") == "fp32" or weight_format == "fp32":
+        reading.infer("optimizer.state_bits", 32, "optimizer states have the dtype of the fp32 weights")
+    elif weight_format in ("bf16", "fp16") and reading.get("precision.master") == "none":
+        reading.infer("optimizer.state_bits", 16, "optimizer states have the dtype of the 16-bit weights")
 
 
 def _infer_projection(job: Job) -> None:
-    """Rank, side and targets of GaLore and APOLLO, as `optim_args` and `optim_target_modules` state them
-    (trainer_optimizer.py: rank 128, the shorter side).
+    """Infer rank, side and targets of GaLore and APOLLO from `optim_args` and `optim_target_modules`.
+
+    Source: trainer_optimizer.py: rank 128, the shorter side.
     """
-    reading, config = job.reading, job.main
+    reading, config = job.plan, job.main
     if not str(reading.get("optimizer.name")).startswith(("galore", "apollo")):
         return
-    stated = config.get("optim_args")
+    optim_args = config.get("optim_args")
     options: dict[str, Any] = {}
-    if isinstance(stated, dict):
-        options = stated
-    elif isinstance(stated, str):
-        options = dict(part.split("=", 1) for part in stated.replace(" ", "").split(",") if "=" in part)
+    if isinstance(optim_args, dict):
+        options = optim_args
+    elif isinstance(optim_args, str):
+        options = dict(part.split("=", 1) for part in optim_args.replace(" ", "").split(",") if "=" in part)
     try:
         rank = int(options.get("rank", 128))
     except (TypeError, ValueError, OverflowError):
         return
-    reading.infer("optimizer.rank", rank, "optim_args, where 128 is the default")
-    reading.infer("optimizer.projection", str(options.get("proj_type", "std")), "optim_args, where std is the default")
+    reading.infer("optimizer.rank", rank, "optim_args, 128 by default")
+    reading.infer("optimizer.projection", str(options.get("proj_type", "std")), "optim_args, std by default")
     targets = config.get("optim_target_modules")
     if isinstance(targets, list) and all(isinstance(target, str) for target in targets):
         reading.infer("optimizer.targets", tuple(targets), "optim_target_modules")
-    elif isinstance(targets, str) and targets.replace("_", "-") == "all-linear":  # the head, too
+    elif isinstance(targets, str) and targets.replace("_", "-") == "all-linear":  # includes the head
         reading.infer("optimizer.targets", ("all-linear", "lm_head"), "optim_target_modules")
-    elif isinstance(targets, str):  # which has to match a full name: no name has parentheses
+    elif isinstance(targets, str):  # must match a full name, and no name has parentheses
         reading.infer("optimizer.targets", (f"({targets})",), "optim_target_modules")
 
 
 def read_optimizer(config: Config) -> Iterator[Triple]:
-    """Return the fields of `optim`, or of the optimizer that holds without it."""
+    """Yield the fields of `optim`, or of the default optimizer."""
     name = config.get("optim")
     if name is None:
-        name = default_optimizer(config)
+        name = get_default_optimizer(config)
         note = f"transformers {config.releases.get('transformers') or 'of an unknown release'}"
         origin = Origin("default", note=note, key="optim")
     else:
-        origin = config.origin("optim")
+        origin = config.get_origin("optim")
     row = OPTIMIZERS.get(name, {}) if isinstance(name, str) else {}
     for field in OPTIMIZER_FIELDS:
         if field == "optimizer.stated_name":
@@ -155,14 +156,14 @@ def read_optimizer(config: Config) -> Iterator[Triple]:
 
 def write_optimizer(config: Config, changes: Changes) -> list[Change]:
     """Return the change of `optim`. Raises CannotEdit if none of its names has the changed fields and the others."""
-    present: Changes = {field: value for field, value, _ in read_optimizer(config)}
-    wanted = {field: value for field, value in {**present, **changes}.items() if field != "optimizer.stated_name"}
+    current: Changes = {field: value for field, value, _ in read_optimizer(config)}
+    target = {field: value for field, value in {**current, **changes}.items() if field != "optimizer.stated_name"}
     for name, row in OPTIMIZERS.items():
-        if all(row.get(field) == value for field, value in wanted.items()):
+        if all(row.get(field) == value for field, value in target.items()):
             refuse_override(config, ("optim",))
             beside = ("learning_rate", "gradient_accumulation_steps", "per_device_train_batch_size")
             return [Set((*config.root, "optim"), name, beside)]
     raise CannotEdit("optim has no name for that combination")
 
 
-OPTIMIZER: Final = Custom(dict.fromkeys(OPTIMIZER_FIELDS, names("optim")), read_optimizer, write_optimizer)
+OPTIMIZER: Final = Custom(dict.fromkeys(OPTIMIZER_FIELDS, parse_routes("optim")), read_optimizer, write_optimizer)

@@ -1,4 +1,4 @@
-"""The classes that FSDP wraps: `transformer_layer_cls_to_wrap`, as every file of the Trainer and accelerate has it."""
+"""Classes that FSDP wraps: `transformer_layer_cls_to_wrap` in files of the Trainer and accelerate."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from cfglint_train.foundation.typed import Any
 from cfglint_train.frameworks.lens import Changes, Config, Triple, refuse_override
 from cfglint_train.frameworks.lens_types import Custom
 
-NAME = "transformer_layer_cls_to_wrap"
+WRAPPED_CLASSES_KEY = "transformer_layer_cls_to_wrap"
 
 
-def wrapping(applies: Callable[[Config], bool]) -> Custom:
-    """The lens of the key, with and without its prefix; it is not read where `applies` is false."""
-    routes: tuple[Route, ...] = (("fsdp_config", f"fsdp_{NAME}"), ("fsdp_config", NAME))
+def build_wrapping_lens(applies: Callable[[Config], bool]) -> Custom:
+    """Return the lens of the key, with and without its prefix; it is only read if `applies` is true."""
+    routes: tuple[Route, ...] = (("fsdp_config", f"fsdp_{WRAPPED_CLASSES_KEY}"), ("fsdp_config", WRAPPED_CLASSES_KEY))
 
-    def stated(config: Config) -> Route | None:
-        return next((route for route in routes if config.value(*route) not in (MISSING, None)), None)
+    def find_stated_route(config: Config) -> Route | None:
+        return next((route for route in routes if config.get_value(*route) not in (MISSING, None)), None)
 
     def read(config: Config) -> Iterator[Triple]:
-        route = stated(config)
+        route = find_stated_route(config)
         if route is not None and applies(config):
-            yield "parallel.wrapped_classes", _classes(config.get(*route)), config.origin(*route)
+            yield "parallel.wrapped_classes", _parse_classes(config.get(*route)), config.get_origin(*route)
 
     def write(config: Config, changes: Changes) -> list[Change]:
-        route = stated(config) or routes[1]
+        route = find_stated_route(config) or routes[1]
         refuse_override(config, route)
         names = list(changes["parallel.wrapped_classes"])
         value = names if isinstance(config.get(*route), list) else ",".join(names)
@@ -34,8 +34,8 @@ def wrapping(applies: Callable[[Config], bool]) -> Custom:
     return Custom({"parallel.wrapped_classes": routes}, read, write)
 
 
-def _classes(value: Any) -> tuple[str, ...] | None:
-    """The names in a list, or between commas; None for anything else."""
+def _parse_classes(value: Any) -> tuple[str, ...] | None:
+    """Return the names in a list or between commas, or None for anything else."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return None

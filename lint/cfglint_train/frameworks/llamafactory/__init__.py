@@ -1,1 +1,1 @@
-"""LLaMA-Factory."""
+"""LLaMA-Factory configurations (YAML and command lines)."""

@@ -1,25 +1,29 @@
-"""Keys that distinguish LLaMA-Factory's settings from those of other tools that name the model alike."""
+"""Keys that distinguish LLaMA-Factory's settings from those of other tools with the same name for the model."""
 
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 
-# Keys of LLaMA-Factory's own argument classes that other tools with `model_name_or_path` do not have.
-OWN: Final = frozenset((
+# Keys of LLaMA-Factory's argument classes that other tools with `model_name_or_path` do not have.
+OWN_KEYS: Final = frozenset((
     "stage", "finetuning_type", "template", "cutoff_len", "dataset", "dataset_dir", "eval_dataset", "lora_target",
     "plot_loss", "overwrite_cache", "preprocessing_num_workers", "flash_attn", "enable_liger_kernel", "pref_loss",
     "freeze_trainable_layers", "use_unsloth", "pure_bf16", "additional_target", "quantization_bit", "neat_packing",
     "disable_gradient_checkpointing", "adapter_name_or_path", "infer_backend", "export_dir", "visual_inputs",
 ))  # fmt: skip
 
-TRAINS: Final = frozenset(("dataset", "do_train", "per_device_train_batch_size", "learning_rate", "tokenized_path"))
+TRAINING_KEYS: Final = frozenset(
+    ("dataset", "do_train", "per_device_train_batch_size", "learning_rate", "tokenized_path")
+)
 
-# TRL's and other Trainer scripts' YAML files name the model alike.
-FOREIGN: Final = frozenset((
+# YAML files of TRL's and other Trainer scripts use the same name for the model.
+FOREIGN_KEYS: Final = frozenset((
     "base_model", "dataset_name", "dataset_mixer", "datasets", "torch_dtype", "attn_implementation", "lora_r",
     "lora_target_modules", "lora_modules_to_save", "script_args", "dataset_text_field", "max_seq_length",
     "chat_template", "actor_rollout_ref", "defaults", "hydra", "merge_method", "models", "slices",
 ))  # fmt: skip
 
-METHOD: Final = frozenset(("stage", "finetuning_type"))
-"""How a model is trained: enough beside other settings where the launch, or the parser's default, gives the model."""
+METHOD_KEYS: Final = frozenset(("stage", "finetuning_type"))
+"""Keys of the training method: sufficient evidence, with other settings, if the launch or the parser's default gives
+the model.
+"""

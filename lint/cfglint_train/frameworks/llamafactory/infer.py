@@ -1,136 +1,144 @@
-"""What LLaMA-Factory derives from a configuration, its companions and the model."""
+"""Values that LLaMA-Factory derives from a configuration, its companions and the model."""
 
 from __future__ import annotations
 
 import re
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer import fsdp
 from cfglint_train.frameworks.hf_trainer.infer import (
-    infer_compiled,
+    infer_compilation,
     infer_loops,
     infer_mixed_precision,
     infer_plain_strategy,
     infer_published_quantization,
     infer_states,
 )
-from cfglint_train.frameworks.lens import before
-from cfglint_train.frameworks.llamafactory.activations import liger_key
-from cfglint_train.frameworks.llamafactory.settings import is_megatron, on, stage_of, tuning_of
+from cfglint_train.frameworks.lens import is_before
+from cfglint_train.frameworks.llamafactory.activations import find_liger_key
+from cfglint_train.frameworks.llamafactory.settings import get_stage, get_tuning, is_megatron, is_on
 from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.fields import Role
 from cfglint_train.plan.origin import Origin
 
 
 def infer(job: Job) -> None:
-    """Strategy, number formats, reference models, and what LLaMA-Factory and the Trainer do by themselves."""
-    config, reading = job.main, job.reading
-    infer_mixed_precision(job, stated=on(config, "bf16") or on(config, "fp16"))
+    """Infer strategy, number formats, reference models, and the automatic choices of LLaMA-Factory and the Trainer."""
+    config, reading = job.main, job.plan
+    infer_mixed_precision(job, stated=is_on(config, "bf16") or is_on(config, "fp16"))
     infer_plain_strategy(job)
     packing = reading.get("sequence.packing")
     if packing is not None:
-        note = "packed sequences are filled up, others to the longest of their batch"
+        note = "packed sequences are padded to the full length, others to the longest in the batch"
         reading.infer("sequence.padding", "max_length" if packing else "longest", note)
-        masked = on(config, "neat_packing") and config.get("flash_attn") != "fa2"
-        reading.infer("sequence.block_mask", masked, "neat packing without FlashAttention 2 builds a mask")
+        builds_mask = is_on(config, "neat_packing") and config.get("flash_attn") != "fa2"
+        reading.infer("sequence.block_mask", builds_mask, "neat packing without FlashAttention 2 builds a mask")
     rank = reading.get("method.lora_rank")
     if rank is not None:
         reading.infer("method.lora_alpha", 2.0 * rank, "lora_alpha follows lora_rank")
-    infer_published_quantization(job, becomes=_DEQUANTIZED, overrides=True)
-    _infer_model(job)
+    infer_published_quantization(job, becomes=_DEQUANTIZED_KINDS, overrides=True)
+    _infer_by_model(job)
     _infer_images(job)
     _infer_checkpointing(job)
-    infer_states(job, _infer_formats, _infer_loaded)
-    _infer_models(job)
-    replaced = any(on(config, key) for key in ("use_dft_loss", "use_asft_loss", "use_eaft_loss"))
-    infer_compiled(job, own_loss=not replaced)
-    _infer_loops(job)
-    _infer_processes(job)
-    _not_modelled(job)
+    infer_states(job, _infer_formats, _infer_loading)
+    _infer_stage_models(job)
+    replaces_loss = any(is_on(config, key) for key in ("use_dft_loss", "use_asft_loss", "use_eaft_loss"))
+    infer_compilation(job, own_loss=not replaces_loss)
+    _infer_schedule(job)
+    _infer_gpus_per_node(job)
+    _mark_not_modelled(job)
 
 
-_DEQUANTIZED: Final = {"mxfp4": "none", "fp8": "none"}
-"""Published kinds that become 16 bits (0.9.4, model_utils/quantization.py, configure_quantization). The others keep the
-checkpoint's format, and `quantization_bit` has no effect on either.
+_DEQUANTIZED_KINDS: Final = {"mxfp4": "none", "fp8": "none"}
+"""Published quantizations that become 16 bits (0.9.4, model_utils/quantization.py, configure_quantization).
+
+The others keep the checkpoint's format; `quantization_bit` has no effect on either.
 """
 
-_IMAGE_PIXELS: Final = 768 * 768
-"""Where `image_max_pixels` is not stated (hparams/model_args.py)."""
+_DEFAULT_IMAGE_PIXELS: Final = 768 * 768
+"""Default of `image_max_pixels` (hparams/model_args.py)."""
 
 
 def _infer_images(job: Job) -> None:
-    """A trained vision tower keeps what images need. Their number is in the data, their size at most in a key."""
-    config, reading = job.main, job.reading
-    tower = job.architecture.tower if job.architecture is not None else None
-    if tower is None or reading.get("model.frozen_vision") is not False or before(config, "0.9.2"):
+    """Assume one image per sequence: a trained vision encoder keeps the activations that images need.
+
+    The number of images is in the data; a key bounds their size.
+    """
+    config, reading = job.main, job.plan
+    encoder = job.architecture.tower if job.architecture is not None else None
+    if encoder is None or reading.get("model.frozen_vision") is not False or is_before(config, "0.9.2"):
         return
-    pixels, tokens = config.get("image_max_pixels", default=_IMAGE_PIXELS), tower.tokens
-    if tokens is None and tower.patch and tower.patches and isinstance(pixels, int) and pixels > 0:
-        tokens = int(pixels / (tower.patch**2 * tower.patches))
+    pixels, tokens = config.get("image_max_pixels", default=_DEFAULT_IMAGE_PIXELS), encoder.tokens
+    if tokens is None and encoder.patch and encoder.patches and isinstance(pixels, int) and pixels > 0:
+        tokens = int(pixels / (encoder.patch**2 * encoder.patches))
     if tokens is not None:
         tokens = min(tokens, reading.get("sequence.length") or tokens)
-        note = f"one image in each sequence, of {tokens} tokens (image_max_pixels bounds its size)"
+        note = f"one image of {tokens} tokens in each sequence (image_max_pixels bounds its size)"
         reading.put("sequence.image_tokens", tokens, Origin("assumed", note=note))
 
 
 def _infer_checkpointing(job: Job) -> None:
-    """Where gradient checkpointing is not what its key says (model_utils/checkpointing.py)."""
-    config, reading = job.main, job.reading
-    if reading.get("parallel.strategy") == "fsdp2" and not on(config, "gradient_checkpointing"):
+    """Infer checkpointing that differs from its key (model_utils/checkpointing.py)."""
+    config, reading = job.main, job.plan
+    if reading.get("parallel.strategy") == "fsdp2" and not is_on(config, "gradient_checkpointing"):
         note = "LLaMA-Factory sets use_reentrant_gc to false under FSDP2"
         reading.put("activations.reentrant", False, Origin("inferred", note=note))
-    behind = reading.get("model.frozen_vision") is False or reading.get("model.frozen_projector") is False
-    if tuning_of(config) in ("full", "freeze") and reading.get("model.frozen_language") is True and behind:
-        # Layers without a trained weight are not checkpointed, but the gradient of the parts behind passes through.
-        origin = config.origin("freeze_language_model")
+    trains_vision = reading.get("model.frozen_vision") is False or reading.get("model.frozen_projector") is False
+    if get_tuning(config) in ("full", "freeze") and reading.get("model.frozen_language") is True and trains_vision:
+        # Layers without a trained weight are not checkpointed, but the gradient of earlier trained parts passes
+        # through.
+        origin = config.get_origin("freeze_language_model")
         note = "layers of the frozen language model are not checkpointed and keep their activations"
-        if reading.get("activations.checkpointing") not in (None, "none"):  # trained blocks of the tower are
-            tower = reading.get("model.frozen_vision") is False
-            reading.put("activations.tower", tower, Origin("inferred", origin.place, note, origin.key))
+        if reading.get("activations.checkpointing") not in (None, "none"):  # the encoder's are
+            checkpoints_encoder = reading.get("model.frozen_vision") is False
+            reading.put("activations.tower", checkpoints_encoder, Origin("inferred", origin.place, note, origin.key))
         reading.put("activations.checkpointing", "none", Origin("inferred", origin.place, note, origin.key))
 
 
-def _infer_processes(job: Job) -> None:
-    """The number of processes in accelerate's file is none where the comments have it changed before the launch, as
-    those of the examples for Ascend do.
+def _infer_gpus_per_node(job: Job) -> None:
+    """Discard the number of processes in accelerate's file if comments ask users to change it before the launch.
+
+    The examples for Ascend have such comments.
     """
-    stated = job.reading.origin("launch.gpus_per_node")
+    stated = job.plan.get_origin("launch.gpus_per_node")
     if stated is None or stated.key != "num_processes" or b"num_processes" not in job.main.document.source:
         return
-    if any(_CHANGED.search(comment.text) for comment in job.main.document.comments()):
+    if any(_CHANGE_COMMENT.search(comment.text) for comment in job.main.document.list_comments()):
         note = "a comment has `num_processes` changed before the launch"
-        job.reading.put("launch.gpus_per_node", None, stated._replace(note=note))
+        job.plan.put("launch.gpus_per_node", None, stated._replace(note=note))
 
 
-_CHANGED: Final = re.compile(r"(?i)\b(?:change|set|adjust)\b.{0,20}\bnum_processes\b")
+_CHANGE_COMMENT: Final = re.compile(r"(?i)\b(?:change|set|adjust)\b.{0,20}\bnum_processes\b")
 
 
-def _not_modelled(job: Job) -> None:
-    """What is trained or placed in a way that the plan has no words for stays unknown."""
-    config, reading = job.main, job.reading
-    for key, stated, what in (
-        ("use_kt", on(config, "use_kt"), "KTransformers keeps experts on the host"),
-        ("use_hyper_parallel", on(config, "use_hyper_parallel"), "HyperParallel shards by its own settings"),
+def _mark_not_modelled(job: Job) -> None:
+    """Leave the strategy unknown if the plan cannot express the way in which the model is trained or placed."""
+    config, reading = job.main, job.plan
+    for key, is_stated, note in (
+        ("use_kt", is_on(config, "use_kt"), "KTransformers keeps experts on the host"),
+        ("use_hyper_parallel", is_on(config, "use_hyper_parallel"), "HyperParallel shards by its own settings"),
         ("tensor_model_parallel_size", is_megatron(config), "a Megatron backend shards by its own rules"),
     ):
-        if stated:
-            origin = config.origin(key)
-            reading.put("parallel.strategy", None, Origin("inferred", origin.place, what, origin.key, beyond=True))
+        if is_stated:
+            origin = config.get_origin(key)
+            reading.put(
+                "parallel.strategy", None, Origin("inferred", origin.place, note, origin.key, is_unsupported=True)
+            )
 
 
-# attention.py: models that take another implementation than the one they are asked for.
+# attention.py: models that use another implementation than the requested one.
 _EAGER_ONLY: Final = frozenset(("youtu", "youtu_vl"))
 
-# liger_kernel.py, 0.9.5: its model types, those of whole models.
+# liger_kernel.py, 0.9.5: its model types, as those of whole models.
 _LIGER_TYPES: Final = frozenset((
     "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4v", "granite", "llama", "llava", "mistral",
     "mixtral", "mllama", "olmo2", "paligemma", "phi3", "qwen2", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe",
     "qwen3_next", "qwen3_5", "gpt_oss",
 ))  # fmt: skip
 
-# moe.py, 0.9.5: mixtures whose blocks are gathered as one.
+# moe.py, 0.9.5: mixtures of experts whose blocks are gathered as one.
 _LEAF_TYPES: Final = frozenset((
     "dbrx", "deepseek_v2", "deepseek_v3", "kimi_vl", "hy_v3", "ernie4_5_moe", "granitemoe", "glm4_moe",
     "glm4_moe_lite", "glm4v_moe", "gpt_oss", "jamba", "jetmoe", "llama4", "mixtral", "olmoe", "phimoe", "qwen2_moe",
@@ -138,145 +146,154 @@ _LEAF_TYPES: Final = frozenset((
 ))  # fmt: skip
 
 
-def _infer_model(job: Job) -> None:
-    """What depends on the kind of model."""
-    config, reading, architecture = job.main, job.reading, job.architecture
+def _infer_by_model(job: Job) -> None:
+    """Infer values that depend on the kind of model."""
+    config, reading, architecture = job.main, job.plan, job.architecture
     if architecture is None:
         return
     kind = architecture.outer_type
-    automatic = config.get("flash_attn") in (None, "auto")
+    is_automatic = config.get("flash_attn") in (None, "auto")
     attention: tuple[str | None, str] | None = None
-    if kind == "gpt_oss" and not before(config, "0.9.4"):
-        attention = ("flash3", "LLaMA-Factory takes FlashAttention 3 for gpt-oss")
-    elif kind in _EAGER_ONLY and (automatic or config.get("flash_attn") == "sdpa"):
-        attention = ("eager", "LLaMA-Factory takes eager attention for this model")
-    elif kind == "gemma2" and automatic:
-        attention = (None, "Gemma 2 takes FlashAttention 2 where it is installed, else eager attention")
+    if kind == "gpt_oss" and not is_before(config, "0.9.4"):
+        attention = ("flash3", "LLaMA-Factory uses FlashAttention 3 for gpt-oss")
+    elif kind in _EAGER_ONLY and (is_automatic or config.get("flash_attn") == "sdpa"):
+        attention = ("eager", "LLaMA-Factory uses eager attention for this model")
+    elif kind == "gemma2" and is_automatic:
+        attention = (None, "Gemma 2 uses FlashAttention 2 if it is installed, and eager attention otherwise")
     if attention is not None:
         reading.put("activations.attention", attention[0], Origin("inferred", note=attention[1]))
-    if on(config, "enable_liger_kernel") and kind not in _LIGER_TYPES:
-        origin = config.origin("enable_liger_kernel")
+    if is_on(config, "enable_liger_kernel") and kind not in _LIGER_TYPES:
+        origin = config.get_origin("enable_liger_kernel")
         note = "LLaMA-Factory has no Liger kernel for this model"
-        if liger_key(config) == "enable_liger_kernel":
+        if find_liger_key(config) == "enable_liger_kernel":
             reading.put("activations.fused_loss", "none", Origin("inferred", origin.place, note, origin.key))
         reading.put("activations.liger_layers", False, Origin("inferred", origin.place, note, origin.key))
-    leaves = kind in _LEAF_TYPES or architecture.model_type == "qwen3_moe"  # InternVL 3.5 has it as its decoder
-    if reading.get("parallel.zero_stage") == 3 and architecture.experts is not None and leaves:
-        reading.infer("parallel.leaf_modules", True, "LLaMA-Factory marks the blocks of this mixture as leaves")
-    if kind == "gemma3n" and not reading.stated("activations.checkpointing"):
-        reading.put("activations.checkpointing", "none", Origin("inferred", note="switched off for Gemma 3n"))
+    has_leaf_modules = (
+        kind in _LEAF_TYPES or architecture.model_type == "qwen3_moe"
+    )  # InternVL 3.5 has it as its decoder
+    if reading.get("parallel.zero_stage") == 3 and architecture.experts is not None and has_leaf_modules:
+        reading.infer(
+            "parallel.leaf_modules", True, "LLaMA-Factory marks the mixture-of-experts blocks as ZeRO-3 leaf modules"
+        )
+    if kind == "gemma3n" and not reading.is_stated("activations.checkpointing"):
+        reading.put("activations.checkpointing", "none", Origin("inferred", note="turned off for Gemma 3n"))
     if architecture.experts is not None and reading.get("method.quantization") not in (None, "none"):
         transformers = job.releases.get("transformers")
         if transformers is not None:
-            single = release_key(transformers) < release_key("5") or not architecture.experts.fused
-            reading.infer("method.quantized_experts", single, "quantised where the experts are single matrices")
+            quantises_experts = parse_release(transformers) < parse_release("5") or not architecture.experts.fused
+            reading.infer(
+                "method.quantized_experts", quantises_experts, "quantised if the experts are separate matrices"
+            )
 
 
-def _upcasts(job: Job) -> bool:
-    """Whether trained weights are cast to fp32 as the adapter is set up (adapter.py init_adapter)."""
-    config, reading = job.main, job.reading
-    if on(config, "pure_bf16") or on(config, "use_badam"):
+def _is_upcasting(job: Job) -> bool:
+    """Return whether trained weights are cast to fp32 when the adapter is set up (adapter.py init_adapter)."""
+    config, reading = job.main, job.plan
+    if is_on(config, "pure_bf16") or is_on(config, "use_badam"):
         return False
-    quantised = config.get("quantization_bit") is not None
-    if not quantised and reading.get("parallel.zero_stage") == 3:
+    is_quantised = config.get("quantization_bit") is not None
+    if not is_quantised and reading.get("parallel.zero_stage") == 3:
         return False
     fsdp = reading.get("parallel.strategy") in FSDP
-    efficient = reading.get("parallel.cpu_efficient_loading") is True
-    return not (fsdp and efficient and not quantised and before(config, "0.9.3"))
+    loads_on_rank_0 = reading.get("parallel.cpu_efficient_loading") is True
+    return not (fsdp and loads_on_rank_0 and not is_quantised and is_before(config, "0.9.3"))
 
 
-def _checkpoint_format(job: Job) -> str | None:
-    """The format in which the weights are published: they are loaded as they are."""
+def _get_checkpoint_format(job: Job) -> str | None:
+    """Return the format of the published weights, in which they are loaded."""
     return job.architecture.dtype if job.architecture is not None else None
 
 
 def _infer_formats(job: Job) -> None:
-    """Number formats without DeepSpeed."""
-    reading = job.reading
+    """Infer number formats without DeepSpeed."""
+    reading = job.plan
     strategy, compute = reading.get("parallel.strategy"), reading.get("precision.compute")
     autocast = reading.get("precision.autocast")
-    published = _checkpoint_format(job) or ("bf16" if compute in ("bf16", "fp8") else compute)
+    checkpoint_format = _get_checkpoint_format(job) or ("bf16" if compute in ("bf16", "fp8") else compute)
     if compute is None and autocast is False:
-        reading.infer("precision.compute", published, "no mixed precision: the format of the checkpoint")
-    # accelerate casts what FSDP trains to fp32 wherever mixed precision is on.
-    sharded = strategy in FSDP and bool(autocast)
-    upcast = _upcasts(job)
-    trained = "fp32" if upcast or sharded else published
-    note = "LLaMA-Factory casts trained weights to fp32" if upcast else "the format of the checkpoint"
-    if sharded and not upcast:
-        note = "accelerate casts what FSDP trains to fp32"
-    reading.infer("precision.params", trained, note)
-    reading.infer("precision.grads", trained, note)
-    whole = strategy == "fsdp2" and bool(autocast) and fsdp.upcasts_frozen(job)
-    if whole and reading.get("method.quantization") in (None, "none"):
+        reading.infer("precision.compute", checkpoint_format, "no mixed precision: the checkpoint's dtype")
+    # accelerate casts weights that FSDP trains to fp32 if mixed precision is on.
+    is_upcast_by_fsdp = strategy in FSDP and bool(autocast)
+    is_upcast = _is_upcasting(job)
+    trained_format = "fp32" if is_upcast or is_upcast_by_fsdp else checkpoint_format
+    note = "LLaMA-Factory casts trained weights to fp32" if is_upcast else "the checkpoint's dtype"
+    if is_upcast_by_fsdp and not is_upcast:
+        note = "accelerate casts trained weights to fp32 for FSDP"
+    reading.infer("precision.params", trained_format, note)
+    reading.infer("precision.grads", trained_format, note)
+    upcasts_frozen = strategy == "fsdp2" and bool(autocast) and fsdp.is_upcasting_frozen(job)
+    if upcasts_frozen and reading.get("method.quantization") in (None, "none"):
         reading.infer("precision.frozen", "fp32", "accelerate casts the whole model to fp32 for FSDP2")
     else:
-        reading.infer("precision.frozen", published, "the format of the checkpoint")
-    reading.infer("precision.master", "none", "no copy beside the trained weights")
+        reading.infer("precision.frozen", checkpoint_format, "the checkpoint's dtype")
+    reading.infer("precision.master", "none", "no second copy of the trained weights")
     if reading.trains_adapter:
-        # PEFT makes adapters of 16-bit models in fp32 (autocast_adapter_dtype).
+        # PEFT creates adapters of 16-bit models in fp32 (autocast_adapter_dtype).
         reading.infer("precision.adapter", "fp32", "PEFT and LLaMA-Factory keep adapters in fp32")
-        reading.infer("precision.grads", "fp32", "autograd makes gradients in the format of their weights")
+        reading.infer("precision.grads", "fp32", "gradients have the dtype of their weights")
 
 
-def _infer_loaded(job: Job) -> None:
-    """What is on every GPU before DeepSpeed or FSDP shards it."""
-    config, reading = job.main, job.reading
+def _infer_loading(job: Job) -> None:
+    """Infer the weights that every GPU loads before DeepSpeed or FSDP shards them."""
+    config, reading = job.main, job.plan
     strategy = reading.get("parallel.strategy")
-    sharded = reading.get("parallel.zero_stage") == 3 or (
+    is_sharded_on_load = reading.get("parallel.zero_stage") == 3 or (
         strategy in FSDP and reading.get("parallel.cpu_efficient_loading") is True
     )
     if strategy is None or (strategy == "zero" and reading.get("parallel.zero_stage") is None):
         return
-    if config.get("low_cpu_mem_usage") is False and strategy not in FSDP and not sharded:
-        # model/patcher.py: without a device map every rank reads the model into memory of its own.
+    if config.get("low_cpu_mem_usage") is False and strategy not in FSDP and not is_sharded_on_load:
+        # model/patcher.py: without a device map every rank reads the model into its own memory.
         reading.infer("model.init_device", "cpu", "`low_cpu_mem_usage: false`: each rank loads the model on its host")
-    if sharded or config.get("low_cpu_mem_usage") is False:
-        reading.infer("precision.loaded", "none", "weights are sharded as they are read, or wait on the host")
+    if is_sharded_on_load or config.get("low_cpu_mem_usage") is False:
+        reading.infer("precision.loaded", "none", "weights are sharded as they are read, or stay on the host")
     elif reading.trains_adapter:
-        reading.infer("precision.loaded", _checkpoint_format(job), "the format of the checkpoint")
+        reading.infer("precision.loaded", _get_checkpoint_format(job), "the checkpoint's dtype")
     else:
-        loaded = "fp32" if _upcasts(job) else _checkpoint_format(job)
-        reading.infer("precision.loaded", loaded, "trained weights are cast on the GPU before they are sharded")
+        loaded_format = "fp32" if _is_upcasting(job) else _get_checkpoint_format(job)
+        reading.infer("precision.loaded", loaded_format, "trained weights are cast on the GPU before they are sharded")
 
 
-def _infer_models(job: Job) -> None:
-    """Reference and reward models, pairs."""
-    config, reading = job.main, job.reading
+def _infer_stage_models(job: Job) -> None:
+    """Infer reference and reward models, and whether batches are pairs."""
+    config, reading = job.main, job.plan
     stage, tuning = reading.get("method.stage"), reading.get("method.tuning")
     if stage is None or tuning is None:
         return
-    reading.infer("batch.pairs", stage in ("dpo", "ipo", "orpo", "simpo", "rm"), "chosen and rejected are one batch")
-    if stage in ("dpo", "ipo", "kto", "ppo") or (stage == "sft" and on(config, "use_asft_loss")):
-        # trainer_utils.py create_ref_model: only LoRA can do with the policy's own weights.
-        quantised = config.get("ref_model") is not None and config.get("ref_model_quantization_bit") is not None
-        own = "full" if config.get("ref_model") is not None or tuning != "lora" else "adapter-off"
-        if quantised:
-            # A smaller copy than the plan can say.
-            reading.put("method.reference_model", None, config.origin("ref_model_quantization_bit"))
+    reading.infer(
+        "batch.pairs", stage in ("dpo", "ipo", "orpo", "simpo", "rm"), "chosen and rejected answers form one batch"
+    )
+    if stage in ("dpo", "ipo", "kto", "ppo") or (stage == "sft" and is_on(config, "use_asft_loss")):
+        # trainer_utils.py create_ref_model: only LoRA can reuse the policy's own weights.
+        is_quantised = config.get("ref_model") is not None and config.get("ref_model_quantization_bit") is not None
+        reference = "full" if config.get("ref_model") is not None or tuning != "lora" else "adapter-off"
+        if is_quantised:
+            # The plan has no value for a smaller copy.
+            reading.put("method.reference_model", None, config.get_origin("ref_model_quantization_bit"))
         else:
-            reading.infer("method.reference_model", own, "trainer_utils.py create_ref_model")
+            reading.infer("method.reference_model", reference, "trainer_utils.py create_ref_model")
     else:
         reading.infer("method.reference_model", "none", "this stage has no reference model")
-    if stage in _PASSING_LOGITS and (stage == "rm" or reading.get("method.reference_model") != "none"):
-        note = "the trainer of this stage holds the policy's logits while those of the reference model are made"
-        cast = stage != "rm" or reading.get("precision.compute") != "fp32"
-        reading.infer("activations.passing_logits", _PASSING_LOGITS[stage] if cast else 4, note)
+    if stage in _PASSING_LOGIT_BYTES and (stage == "rm" or reading.get("method.reference_model") != "none"):
+        note = "the trainer keeps the policy's logits while it computes those of the reference model"
+        is_cast = stage != "rm" or reading.get("precision.compute") != "fp32"
+        reading.infer("activations.passing_logits", _PASSING_LOGIT_BYTES[stage] if is_cast else 4, note)
     if stage == "ppo":
         _infer_ppo(job)
 
 
-# Bytes per token and word at the highest moment of a stage's forward pass. dpo/trainer.py: the policy's fp32 logits and
-# their log-softmax (8), which stay while the reference model makes the same (8). kto/trainer.py: copies of the chosen
-# and the rejected ones and the log-softmax (8), while of the reference's target (4) and KL pass (8) both exist.
-# rm/trainer.py: the value head's wrapper makes logits and casts them to fp32 (trl 0.24.0, modeling_value_head.py).
-_PASSING_LOGITS: Final = {"dpo": 16, "ipo": 16, "kto": 20, "rm": 6}
+# Bytes per token and vocabulary entry at the peak of a stage's forward pass. dpo/trainer.py: the policy's fp32 logits
+# and their log-softmax (8), which are kept while the reference model computes the same (8). kto/trainer.py: copies of
+# the chosen and the rejected logits and the log-softmax (8), while those of the reference's target (4) and KL pass (8)
+# both exist. rm/trainer.py: the value head's wrapper computes logits and casts them to fp32 (trl 0.24.0,
+# modeling_value_head.py).
+_PASSING_LOGIT_BYTES: Final = {"dpo": 16, "ipo": 16, "kto": 20, "rm": 6}
 
 
 def _infer_ppo(job: Job) -> None:
-    config, reading = job.main, job.reading
+    config, reading = job.main, job.plan
     model = reading.get("model.id")
-    # All are on every GPU; the reference model is counted by `method.reference_model`.
+    # All are on every GPU; `method.reference_model` counts the reference model.
     roles = [Role("actor", model, trained=True, pool="actor")]
     if reading.get("method.reference_model") == "full":
         reference = config.get("ref_model", default=model)
@@ -290,16 +307,18 @@ def _infer_ppo(job: Job) -> None:
     reading.infer("rollout.gathers", True, "ppo/trainer.py generates within TRL's unwrap_model_for_generation")
 
 
-def _infer_loops(job: Job) -> None:
-    """Loading data, evaluating, saving and resuming."""
-    config, reading = job.main, job.reading
+def _infer_schedule(job: Job) -> None:
+    """Infer how the run loads data, evaluates, saves and resumes."""
+    config, reading = job.main, job.plan
     infer_loops(job)
     reading.infer("checkpoint.final", True, "every workflow saves the model at the end")
-    overwrite, stage = reading.get("checkpoint.overwrite"), stage_of(config)
-    stuck = stage in ("rm", "ppo") and tuning_of(config) in ("full", "freeze")
-    if stuck:
+    overwrite, stage = reading.get("checkpoint.overwrite"), get_stage(config)
+    cannot_resume = stage in ("rm", "ppo") and get_tuning(config) in ("full", "freeze")
+    if cannot_resume:
         note = "LLaMA-Factory does not resume this stage"
         reading.put("checkpoint.resume_latest", False, Origin("inferred", note=note))
     elif overwrite is not None:
-        own = reading.get("checkpoint.load_path") is None and not overwrite
-        reading.infer("checkpoint.resume_latest", own, "the newest checkpoint in output_dir, unless it is overwritten")
+        resumes = reading.get("checkpoint.load_path") is None and not overwrite
+        reading.infer(
+            "checkpoint.resume_latest", resumes, "the newest checkpoint in output_dir, unless it is overwritten"
+        )

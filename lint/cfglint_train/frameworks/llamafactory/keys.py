@@ -1,4 +1,4 @@
-"""The keys of LLaMA-Factory's file: its own, and the training arguments of the transformers beside it."""
+"""Keys of LLaMA-Factory's file: its own, and the training arguments of transformers."""
 
 from __future__ import annotations
 
@@ -7,54 +7,57 @@ from collections.abc import Mapping
 from cfglint_schemas.status import Context
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
-from cfglint_train.foundation.versions import release_key
-from cfglint_train.frameworks.hf_trainer.fsdp import fsdp_routes
-from cfglint_train.frameworks.keys import Keys, LauncherOption, Outdated
+from cfglint_train.foundation.versions import parse_release
+from cfglint_train.frameworks.hf_trainer.fsdp import list_fsdp_routes
+from cfglint_train.frameworks.keys import Keys, LauncherOption, OutdatedConfig
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import of_program
+from cfglint_train.frameworks.registry import find_framework_of_program
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
 
-# Training arguments that are declared as text and turned into a member of an enumeration, which refuses other words
-# (transformers 4.41 to 5.23 training_args.py, __post_init__).
-_WORDS: Final = frozenset(
+# Training arguments that are declared as text and converted to an enumeration, which rejects other words (transformers
+# 4.41 to 5.23 training_args.py, __post_init__).
+_ENUMERATED_KEYS: Final = frozenset(
     ("eval_strategy", "hub_strategy", "logging_strategy", "lr_scheduler_type", "optim", "save_strategy")
 )
-_NUMBERS: Final = frozenset(("boolean", "integer", "number"))
+_NUMBER_TYPES: Final = frozenset(("boolean", "integer", "number"))
 
 
 class LlamaFactoryV1Keys(Keys):
-    """What both of its vocabularies have in common: HfArgumentParser converts nothing, and checks no types."""
+    """Key handling that both vocabularies share: HfArgumentParser converts nothing and checks no types."""
 
-    def part(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-        """Enumerations, and numbers; text that stands for one stops the run, or means something else."""
-        schema_or_words = super().part(schema, name)
+    def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+        """Return the part of a schema that is checked: enumerations, and numbers.
+
+        Text in place of a number stops the run or has another meaning.
+        """
+        schema_or_words = super().extract_enforced(schema, name)
         if "x-unchecked" in schema:
             return schema_or_words
-        if name in _WORDS:
+        if name in _ENUMERATED_KEYS:
             words = [part for part in schema.get("anyOf", ()) if "enum" in part]
             return words[0] if words else None
         kinds = schema.get("type", ())
-        plain = {kinds} if isinstance(kinds, str) else set(kinds) - {"null"}
-        return schema if "enum" in schema or name in STOPPING or (plain and plain <= _NUMBERS) else None
+        types = {kinds} if isinstance(kinds, str) else set(kinds) - {"null"}
+        return schema if "enum" in schema or name in STOPPING_KEYS or (types and types <= _NUMBER_TYPES) else None
 
-    def takes(self, schema: Mapping[str, Any], value: Any) -> bool | None:
-        """Only text and null are ever wrong where a number is declared."""
+    def is_accepted(self, schema: Mapping[str, Any], value: Any) -> bool | None:
+        """Return whether a value is accepted; only text and null can be wrong if a number is declared."""
         if "enum" in schema:
             return None
-        wanted = schema.get("type", ())
+        types = schema.get("type", ())
         if value is None:
-            return wanted not in ("integer", "number")
-        if not isinstance(value, str) and _NUMBERS.intersection((wanted,) if isinstance(wanted, str) else wanted):
+            return types not in ("integer", "number")
+        if not isinstance(value, str) and _NUMBER_TYPES.intersection((types,) if isinstance(types, str) else types):
             return True
         return None
 
 
-# Keys whose wrong values stop it while it reads them (0.9.5 with transformers 5.8 and 5.23, found by giving each key
-# values of every type), and `template`, which stops it before the data are read (data/template.py,
-# get_template_and_fix_tokenizer). Others stop it later or do something else.
-STOPPING: Final = _WORDS | frozenset((
+# Keys whose wrong values stop LLaMA-Factory while it reads them (0.9.5 with transformers 5.8 and 5.23, determined by
+# giving each key values of every type), and `template`, which stops it before the data are read (data/template.py,
+# get_template_and_fix_tokenizer). Others stop it later or have another effect.
+STOPPING_KEYS: Final = _ENUMERATED_KEYS | frozenset((
     "adapter_name_or_path", "add_special_tokens", "add_tokens", "dataloader_num_workers", "debug", "finetuning_type",
     "flash_attn", "image_max_pixels", "image_min_pixels", "metric_for_best_model", "output_dir", "save_steps", "stage",
     "template", "torch_empty_cache_steps", "video_max_pixels", "video_min_pixels", "warmup_steps",
@@ -62,82 +65,91 @@ STOPPING: Final = _WORDS | frozenset((
 
 
 class LlamaFactoryKeys(LlamaFactoryV1Keys):
-    """LLaMA-Factory 0.7.1 to 0.9.5."""
+    """Key handling of LLaMA-Factory 0.7.1 to 0.9.5."""
 
-    stopping = STOPPING
+    fatal_settings = STOPPING_KEYS
 
-    def context(self, config: Config) -> Context:
-        """A Megatron backend brings its own arguments; only the environment determines which one."""
+    def build_context(self, config: Config) -> Context:
+        """Return the context of the file: a Megatron backend has its own arguments; only the environment selects it."""
         from cfglint_train.frameworks.llamafactory.settings import is_megatron
 
-        transformers = config.releases.get("transformers") if config.releases.stated("transformers") else None
+        transformers = config.releases.get("transformers") if config.releases.is_stated("transformers") else None
         settings = config.get()
         return Context(
-            entry="mca" if is_megatron(config) else self.entry(config.document, config.root),
+            entry="mca" if is_megatron(config) else self.find_entry(config.document, config.root),
             settings=settings if isinstance(settings, dict) else None,
             releases={} if transformers is None else {"transformers": transformers},
         )
 
-    def launched(self, config: Config, route: Route) -> LauncherOption | None:
-        """A word behind the file, which is read as a setting of it (0.9.3 to 0.9.5 `hparams/parser.py`, read_args);
-        what is below a mapping is merged with it. Older releases refuse any (`outdated`).
+    def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
+        """Return the option for a word after the file, which is read as a setting of it.
+
+        A value below a mapping is merged into it (0.9.3 to 0.9.5 `hparams/parser.py`, read_args). Older releases reject
+        such words (`report_outdated`).
         """
-        if not _reads_file(config) or _refuses_words(config):
+        if not _is_read_as_file(config) or _is_refusing_words(config):
             return None
-        return LauncherOption(self.context(config).entry, route, there=0)
+        return LauncherOption(self.build_context(config).entry, route, class_steps=0)
 
-    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
-        """Behind a file it is a setting that no class has; the parser of options refuses what no option takes."""
+    def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
+        """Return whether a blank word is rejected.
+
+        After a file it is a setting that no class has; the option parser rejects it if no option takes it.
+        """
         if config.document.syntax != "shell":
-            return of_program(given.program) is not None
-        from cfglint_train.frameworks.hf_trainer.options import parser
+            return find_framework_of_program(invocation.program) is not None
+        from cfglint_train.frameworks.hf_trainer.options import get_parser
 
-        return parser("llamafactory").refuses_blank(given, index)
+        return get_parser("llamafactory").is_blank_fatal(invocation, index)
 
-    def launched_as(self, name: str, value: Any) -> str:
-        """Behind a file no setting has dashes."""
+    def suggest_launch_form(self, name: str, value: Any) -> str:
+        """Return how a setting is written after a file, where it has no dashes."""
         if not name.startswith("-"):
             return ""
-        from cfglint_train.frameworks.llamafactory.options import written
+        from cfglint_train.frameworks.llamafactory.options import format_setting
 
-        return written(name, value if isinstance(value, str) else None)
+        return format_setting(name, value if isinstance(value, str) else None)
 
-    def outdated(self, config: Config) -> Outdated | None:
-        """Words behind the file, of a release that reads a file only where it is the only word: it takes the file's
-        name for one that no option has (0.7.1 to 0.9.2 `hparams/parser.py`, _parse_args and read_args).
+    def report_outdated(self, config: Config) -> OutdatedConfig | None:
+        """Return an error for words after the file if the release rejects them.
+
+        Such a release reads a file only if it is the only word; otherwise it takes the file's name for an unknown
+        option (0.7.1 to 0.9.2 `hparams/parser.py`, _parse_args and read_args).
         """
-        places = [one.origin.place for _, one in config.launched if one.origin.place is not None]
+        places = [override.origin.place for _, override in config.launch_overrides if override.origin.place is not None]
         if (
             not places
             or config.evidence.vocabulary is not None
-            or not _reads_file(config)
-            or not _refuses_words(config)
+            or not _is_read_as_file(config)
+            or not _is_refusing_words(config)
         ):
             return None
-        release = config.releases.window("llamafactory").releases[-1]
-        return Outdated(
-            f"LLaMA-Factory {release} refuses settings behind the file: it reads them since {_MERGES_SINCE}",
+        release = config.releases.find_candidates("llamafactory").releases[-1]
+        return OutdatedConfig(
+            f"LLaMA-Factory {release} refuses settings behind the file; it reads them since {_MERGES_WORDS_SINCE}",
             min(places, key=lambda place: place.span.start),
             "error",
             "write them into the file",
         )
 
-    def routes(self, name: str) -> tuple[Route, ...]:
-        """Keys of `fsdp_config` are there with or without their prefix."""
-        return fsdp_routes(name)
+    def list_routes(self, name: str) -> tuple[Route, ...]:
+        """Return the routes of a key; keys of `fsdp_config` may have a prefix."""
+        return list_fsdp_routes(name)
 
 
-_MERGES_SINCE: Final = "0.9.3"
-"""The release that lays words behind a file over it."""
+_MERGES_WORDS_SINCE: Final = "0.9.3"
+"""First release that merges words after a file into its settings."""
 
 
-def _reads_file(config: Config) -> bool:
-    """Whether programs of LLaMA-Factory alone are given the file."""
-    started = config.evidence.commands
-    return bool(started) and all(of_program(one.partition(" ")[0]) is not None for one in started)
+def _is_read_as_file(config: Config) -> bool:
+    """Return whether only programs of LLaMA-Factory start with the file."""
+    commands = config.evidence.commands
+    return bool(commands) and all(
+        find_framework_of_program(command.partition(" ")[0]) is not None for command in commands
+    )
 
 
-def _refuses_words(config: Config) -> bool:
-    """Whether all candidate releases refuse words behind the file."""
-    window = config.releases.window("llamafactory")
-    return all(release_key(release) < release_key(_MERGES_SINCE) for release in window.releases)
+def _is_refusing_words(config: Config) -> bool:
+    """Return whether all candidate releases reject words after the file."""
+    window = config.releases.find_candidates("llamafactory")
+    return all(parse_release(release) < parse_release(_MERGES_WORDS_SINCE) for release in window.releases)

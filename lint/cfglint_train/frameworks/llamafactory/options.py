@@ -1,60 +1,60 @@
-"""LLaMA-Factory's settings as options of a command line, and as words behind its file."""
+"""Command-line options of LLaMA-Factory, and settings in words after its file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cfglint_schemas.fact import Fact
+from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.dotlist import parse_dotlist
-from cfglint_train.frameworks.hf_trainer.options import options
+from cfglint_train.frameworks.hf_trainer.options import build_options
 
-OPTIONS: Final = options("llamafactory")
+OPTIONS: Final = build_options("llamafactory")
 
 
-def trailing(words: list[str]) -> Mapping[Route, Any]:
-    """The settings that words behind a file make (0.9.3 to 0.9.5 `hparams/parser.py`, read_args: OmegaConf.from_cli).
+def parse_trailing(words: list[str]) -> Mapping[Route, Any]:
+    """Return the settings in words after a file (0.9.3 to 0.9.5 `hparams/parser.py`, read_args: OmegaConf.from_cli).
 
-    An option (`--bf16 true`) is one setting under its whole name, with its text as the value: OmegaConf makes two of
-    it, none of which the parser has. Raises ValueError for a word whose value is not YAML.
+    An option (`--bf16 true`) becomes one setting under its full name, with its text as the value: OmegaConf splits it
+    into two that the parser does not have. Raises ValueError for a word whose value is not YAML.
     """
-    plain: list[str] = []
-    found: dict[Route, Any] = {}
+    dotlist_words: list[str] = []
+    settings: dict[Route, Any] = {}
     option = ""
     for word in words:
         if word.startswith("-"):
-            name, sign, text = word.partition("=")
-            found[(name,)] = text if sign else None
-            option = "" if sign else name
+            name, separator, text = word.partition("=")
+            settings[(name,)] = text if separator else None
+            option = "" if separator else name
         elif option and "=" not in word:
-            found[(option,)], option = word, ""
+            settings[(option,)], option = word, ""
         else:
-            plain.append(word)
+            dotlist_words.append(word)
             option = ""
-    return {**parse_dotlist(plain), **found}
+    return {**parse_dotlist(dotlist_words), **settings}
 
 
-def written(option: str, text: str | None) -> str:
-    """How a setting is written behind a file that is given there as an option: `bf16=true` for `--bf16`.
+def format_setting(option: str, text: str | None) -> str:
+    """Return how an option is written after a file: `bf16=true` for `--bf16`.
 
-    Empty where no release has a setting of that name.
+    Empty if no release has a setting of that name.
     """
     name = option.lstrip("-").replace("-", "_")
     switch = name.removeprefix("no_")
-    fact = _fact(name)
+    fact = _find_fact(name)
     if fact is not None:
         return f"{name}={text or ('true' if _is_switch(fact) else 'VALUE')}"
-    fact = _fact(switch)
+    fact = _find_fact(switch)
     return f"{switch}=false" if text is None and fact is not None and _is_switch(fact) else ""
 
 
-def _fact(name: str) -> Fact | None:
-    known = load("llamafactory")
-    return known.fact((name,), known.newest, Context())
+def _find_fact(name: str) -> KeyFact | None:
+    vocabulary = load("llamafactory")
+    return vocabulary.find_fact((name,), vocabulary.newest, Context())
 
 
-def _is_switch(fact: Fact) -> bool:
-    return "bool" in (kind.name for kind in fact.kinds())
+def _is_switch(fact: KeyFact) -> bool:
+    return "bool" in (kind.name for kind in fact.list_kinds())

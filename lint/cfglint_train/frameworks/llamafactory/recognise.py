@@ -1,82 +1,85 @@
-"""Which files are LLaMA-Factory's, and which other file each of them names."""
+"""Recognition of LLaMA-Factory configurations and of the files that they name."""
 
 from __future__ import annotations
 
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.framework import Found, Reference
+from cfglint_train.frameworks.framework import RecognisedConfig, Reference
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.llamafactory.clues import FOREIGN, METHOD, OWN, TRAINS
+from cfglint_train.frameworks.llamafactory.clues import FOREIGN_KEYS, METHOD_KEYS, OWN_KEYS, TRAINING_KEYS
 
 _PURPOSES: Final = (("export_dir", "export"), ("do_predict", "prediction"), ("task", "evaluation"))
 
 
-def recognise(document: Document) -> list[Found]:
-    """A mapping with `model_name_or_path` and two keys that only LLaMA-Factory has beside it. The launch may give the
-    model; then both words for how it is trained are there.
+def recognise(document: Document) -> list[RecognisedConfig]:
+    """Recognise a mapping with `model_name_or_path` and two keys that only LLaMA-Factory has.
+
+    The launch may give the model; then both keys of the training method are required.
     """
     if document.syntax == "shell":
-        from cfglint_train.frameworks.llamafactory.commands import commands  # most of its files are YAML
+        from cfglint_train.frameworks.llamafactory.commands import recognise_commands  # most of its files are YAML
 
-        return commands(document)
+        return recognise_commands(document)
     root = document.root
     keys = root.index.keys() if isinstance(root, MappingNode) else set[str]()
-    if "model_name_or_path" not in keys and not keys >= METHOD:
+    if "model_name_or_path" not in keys and not keys >= METHOD_KEYS:
         return []
-    own = len(keys & OWN)
-    if keys & FOREIGN or own < (1 if "export_dir" in keys or "infer_backend" in keys else 2):
+    own_keys = len(keys & OWN_KEYS)
+    if keys & FOREIGN_KEYS or own_keys < (1 if "export_dir" in keys or "infer_backend" in keys else 2):
         return []
-    predicts = any(_on(document, key) for key in ("do_predict", "do_eval")) or "infer_backend" in keys
-    trains = _on(document, "do_train") or not predicts
-    if keys & TRAINS and trains and "export_dir" not in keys:
-        return [Found((), 45 + 2 * own, f"{own} keys of LLaMA-Factory")]
+    is_predicting = any(_is_on(document, key) for key in ("do_predict", "do_eval")) or "infer_backend" in keys
+    is_training = _is_on(document, "do_train") or not is_predicting
+    if keys & TRAINING_KEYS and is_training and "export_dir" not in keys:
+        return [RecognisedConfig((), 45 + 2 * own_keys, f"{own_keys} LLaMA-Factory keys")]
     purpose = next((name for key, name in _PURPOSES if key in keys), "inference")
-    return [Found((), 45 + 2 * own, f"a LLaMA-Factory file for {purpose}: it trains nothing", role="other")]
+    return [
+        RecognisedConfig((), 45 + 2 * own_keys, f"a LLaMA-Factory file for {purpose} that trains nothing", role="other")
+    ]
 
 
-def _on(document: Document, key: str) -> bool:
-    """Whether a switch is on; 1 and 0 are true and false as well."""
-    value = document.value((key,))
+def _is_on(document: Document, key: str) -> bool:
+    """Return whether a switch is on; 1 and 0 also count as true and false."""
+    value = document.get_value((key,))
     return isinstance(value, int) and bool(value)
 
 
 def prepare(document: Document) -> None:
-    """OmegaConf's loader types the values."""
-    from cfglint_train.documents.yaml.dialects import omegaconf
+    """Set the loader that types the values: OmegaConf's."""
+    from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
     from cfglint_train.documents.yaml.document import YamlDocument
 
     if isinstance(document, YamlDocument):
-        document.read_as(omegaconf())
+        document.set_dialect(get_omegaconf_dialect())
     elif document.syntax == "shell":
         from cfglint_train.frameworks.llamafactory.commands import read_as_keys
 
         read_as_keys(document)
 
 
-def references(config: Config) -> tuple[Reference, ...]:
-    """The DeepSpeed configuration (a path, or a mapping in place), and the launch's file where a comment names it."""
-    found: list[Reference] = []
+def list_references(config: Config) -> tuple[Reference, ...]:
+    """Return the DeepSpeed configuration (a path or a section), and the launch's file if a comment names it."""
+    companions: list[Reference] = []
     stated = config.get("deepspeed")
     if isinstance(stated, (str, dict)):
-        found.append(Reference("deepspeed", ("deepspeed",), stated if isinstance(stated, str) else None))
-    launched = None if config.document.syntax == "shell" else _launch_file(config.document)
-    if launched is not None:
-        found.append(Reference("accelerate", (), launched))
-    return tuple(found)
+        companions.append(Reference("deepspeed", ("deepspeed",), stated if isinstance(stated, str) else None))
+    launch_file = None if config.document.syntax == "shell" else _find_launch_file(config.document)
+    if launch_file is not None:
+        companions.append(Reference("accelerate", (), launch_file))
+    return tuple(companions)
 
 
-def _launch_file(document: Document) -> str | None:
-    """The file behind `accelerate launch --config_file` in the comments, where the examples write how they are run."""
+def _find_launch_file(document: Document) -> str | None:
+    """Return the file after `accelerate launch --config_file` in the comments, where examples show how to run them."""
     if b"accelerate launch" not in document.source:
         return None
-    words = " ".join(comment.text.lstrip("# ") for comment in document.comments()).split()
-    for at in range(len(words) - 1):
-        if words[at] == "accelerate" and words[at + 1] == "launch":
-            for here, word in enumerate(words[at + 2 :], at + 2):
+    words = " ".join(comment.text.lstrip("# ") for comment in document.list_comments()).split()
+    for index in range(len(words) - 1):
+        if words[index] == "accelerate" and words[index + 1] == "launch":
+            for position, word in enumerate(words[index + 2 :], index + 2):
                 name, _, value = word.partition("=")
                 if name == "--config_file":
-                    following = words[here + 1] if here + 1 < len(words) else ""
+                    following = words[position + 1] if position + 1 < len(words) else ""
                     return value or following or None
                 if not (word.startswith("-") or word == "\\"):
                     break

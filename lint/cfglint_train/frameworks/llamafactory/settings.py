@@ -1,4 +1,4 @@
-"""How LLaMA-Factory's settings are looked up, and the ones that others depend on."""
+"""Lookup of LLaMA-Factory settings on which others depend."""
 
 from __future__ import annotations
 
@@ -8,32 +8,40 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.names import Field
 
-STAGES: Final = {"pt": "pretrain", "sft": "sft", "rm": "rm", "ppo": "ppo", "dpo": "dpo", "kto": "kto", "orpo": "orpo"}
+STAGE_NAMES: Final = {
+    "pt": "pretrain",
+    "sft": "sft",
+    "rm": "rm",
+    "ppo": "ppo",
+    "dpo": "dpo",
+    "kto": "kto",
+    "orpo": "orpo",
+}
 
 
-def on(config: Config, key: str) -> bool:
-    """Whether a switch is stated and true."""
+def is_on(config: Config, key: str) -> bool:
+    """Return whether a switch is stated and true."""
     return config.get(key) is True
 
 
 def is_switch(config: Config, key: str) -> bool:
-    """Whether a switch is stated as one, if it is stated at all."""
+    """Return whether a switch is a boolean or absent."""
     value = config.get(key)
     return value is None or isinstance(value, bool)
 
 
-def stage_of(config: Config) -> str | None:
-    """The stage as the file spells it."""
+def get_stage(config: Config) -> str | None:
+    """Return the stage as spelled in the file, or None if it is unknown."""
     stated = config.get("stage", default="sft")
-    return stated if isinstance(stated, str) and stated in STAGES else None
+    return stated if isinstance(stated, str) and stated in STAGE_NAMES else None
 
 
-def tuning_of(config: Config) -> Any:
-    """The fine-tuning type as the file spells it."""
+def get_tuning(config: Config) -> Any:
+    """Return the fine-tuning type as spelled in the file."""
     return config.get("finetuning_type", default="lora")
 
 
-MEGATRON: Final[Mapping[Field, str]] = {
+MEGATRON_KEYS: Final[Mapping[Field, str]] = {
     "parallel.tensor": "tensor_model_parallel_size",
     "parallel.pipeline": "pipeline_model_parallel_size",
     "parallel.context": "context_parallel_size",
@@ -42,5 +50,5 @@ MEGATRON: Final[Mapping[Field, str]] = {
 
 
 def is_megatron(config: Config) -> bool:
-    """Whether the file is written for a Megatron backend, which only the environment can switch on."""
-    return any(config.get(key) is not None for key in MEGATRON.values())
+    """Return whether the file is written for a Megatron backend, which only the environment can switch on."""
+    return any(config.get(key) is not None for key in MEGATRON_KEYS.values())

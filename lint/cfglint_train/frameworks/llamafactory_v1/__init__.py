@@ -1,1 +1,1 @@
-"""LLaMA-Factory's V1 configurations."""
+"""LLaMA-Factory v1 configurations (YAML)."""

@@ -1,11 +1,11 @@
-"""How sections of LLaMA-Factory v1 name their plugin."""
+"""Plugin names of LLaMA-Factory v1's sections."""
 
 from __future__ import annotations
 
 from cfglint_train.frameworks.lens import Config
 
 
-def plugin(config: Config, section: str) -> str | None:
-    """The name of a plugin; None where the section is absent or names none."""
+def get_plugin_name(config: Config, section: str) -> str | None:
+    """Return the name of a section's plugin, or None if the section is absent or names none."""
     name = config.get(section, "name")
     return name if isinstance(name, str) else None

@@ -1,1 +1,1 @@
-"""OLMo v1 (YAML)."""
+"""OLMo (v1) configurations (YAML)."""

@@ -1,4 +1,4 @@
-"""What OLMo keeps of a forward pass: checkpointing, attention, the loss, dropout."""
+"""Activation lenses of OLMo: checkpointing, attention, loss, dropout."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import CannotEdit, Change
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.codec import Codec, written_as
-from cfglint_train.frameworks.lens import Changes, Config, Triple, granted
-from cfglint_train.frameworks.lens_types import NOT_STATED, Custom, Stated, read_only
+from cfglint_train.frameworks.codec import Codec, build_writer
+from cfglint_train.frameworks.lens import Changes, Config, Triple, build_default_origin
+from cfglint_train.frameworks.lens_types import NOT_STATED, Custom, StatedValue, refuse_write
 from cfglint_train.frameworks.loaders import OMEGACONF
-from cfglint_train.frameworks.olmo.settings import find, setting, value_of, write_one
+from cfglint_train.frameworks.olmo.settings import build_key, find, read_value, write_key
 
-# model.should_checkpoint_block: of `every` blocks in a row `of` are recomputed.
+# model.should_checkpoint_block: of `every` consecutive blocks, `of` are recomputed.
 _STRATEGIES: Final[Mapping[str, tuple[str, int | None, int | None]]] = {
     "whole_layer": ("full", None, None),
     "one_in_two": ("every_n", 2, 1),
@@ -24,13 +24,13 @@ _STRATEGIES: Final[Mapping[str, tuple[str, int | None, int | None]]] = {
     "fine_grained": ("fine_grained", None, None),
 }
 
-_CHECKPOINTING: Final = ("activations.checkpointing", "activations.every", "activations.of")
+_CHECKPOINTING_FIELDS: Final = ("activations.checkpointing", "activations.every", "activations.of")
 
 _NO_CHECKPOINTING: Final = ("none", None, None)
 
 
-def _strategy(value: Any) -> tuple[str, int | None, int | None] | None:
-    """What one value of `activation_checkpointing` means, its old boolean spellings included."""
+def _parse_strategy(value: Any) -> tuple[str, int | None, int | None] | None:
+    """Return the meaning of a value of `activation_checkpointing`, including its old boolean spellings."""
     if value is None or value is False:
         return _NO_CHECKPOINTING
     if value is True:
@@ -40,90 +40,96 @@ def _strategy(value: Any) -> tuple[str, int | None, int | None] | None:
 
 
 def _read_checkpointing(config: Config) -> Iterator[Triple]:
-    found = find(config, ("activation_checkpointing",))
-    if isinstance(found, Stated):
-        meaning, origin = _strategy(found.value), found.origin
+    stated = find(config, ("activation_checkpointing",))
+    if isinstance(stated, StatedValue):
+        strategy, origin = _parse_strategy(stated.value), stated.origin
     else:
-        meaning = _NO_CHECKPOINTING if found is NOT_STATED else None
-        origin = granted(config, ("activation_checkpointing",))
-    mode, every, of = meaning or (None, None, None)
+        strategy = _NO_CHECKPOINTING if stated is NOT_STATED else None
+        origin = build_default_origin(config, ("activation_checkpointing",))
+    mode, every, recomputed = strategy or (None, None, None)
     yield "activations.checkpointing", mode, origin
     if every is not None:
-        # One word states all three: the shares follow from it.
+        # One word states all three values.
         origin = origin._replace(kind="inferred")
         yield "activations.every", every, origin
-        yield "activations.of", of, origin
+        yield "activations.of", recomputed, origin
 
 
 def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
     present = {field: value for field, value, _ in _read_checkpointing(config)}
-    wanted = tuple({**present, **changes}.get(field) for field in _CHECKPOINTING)
-    if wanted[0] != "every_n":
-        wanted = (wanted[0], None, None)
-    if wanted == _NO_CHECKPOINTING:
-        return write_one(config, "activation_checkpointing", None, ("compile", "fused_loss"))
-    for name, meaning in _STRATEGIES.items():
-        if meaning == wanted:
-            return write_one(config, "activation_checkpointing", name, ("compile", "fused_loss", "precision"))
+    target = tuple({**present, **changes}.get(field) for field in _CHECKPOINTING_FIELDS)
+    if target[0] != "every_n":
+        target = (target[0], None, None)
+    if target == _NO_CHECKPOINTING:
+        return write_key(config, "activation_checkpointing", None, ("compile", "fused_loss"))
+    for name, strategy in _STRATEGIES.items():
+        if strategy == target:
+            return write_key(config, "activation_checkpointing", name, ("compile", "fused_loss", "precision"))
     raise CannotEdit("OLMo has no value for that share of blocks")
 
 
-def _needs_bias(config: Config) -> bool:
-    """Whether attention gets a bias: ALiBi, or a mask."""
+def _needs_attention_bias(config: Config) -> bool:
+    """Return whether attention needs a bias: ALiBi, or a mask."""
     names = ("model.alibi", "data.generate_attention_mask")
-    return any(value_of(config, name, OMEGACONF.boolean)[0] for name in names)
+    return any(read_value(config, name, OMEGACONF.boolean)[0] for name in names)
 
 
 def _read_attention(config: Config) -> Iterator[Triple]:
-    """flash-attn is left out where a bias is needed (model.py); whether it is installed is unknown."""
-    flash, origin = value_of(config, "model.flash_attention", OMEGACONF.boolean)
-    biased = _needs_bias(config)
+    """Yield the attention kernel; flash-attn is not used with a bias (model.py). Whether it is installed is unknown."""
+    flash, origin = read_value(config, "model.flash_attention", OMEGACONF.boolean)
+    needs_bias = _needs_attention_bias(config)
     if flash is not None:
-        yield "activations.attention", "flash" if flash and not biased else "sdpa", origin
+        yield "activations.attention", "flash" if flash and not needs_bias else "sdpa", origin
 
 
 def _write_attention(config: Config, changes: Changes) -> list[Change]:
-    wanted = changes["activations.attention"]
-    if wanted == "flash" and _needs_bias(config):
-        raise CannotEdit("ALiBi and attention masks need a bias, for which OLMo leaves flash attention out")
-    if wanted not in ("flash", "sdpa"):
-        raise CannotEdit(f"OLMo has no attention {wanted!r}")
-    return write_one(config, "model.flash_attention", wanted == "flash", ("rope", "alibi"))
+    attention = changes["activations.attention"]
+    if attention == "flash" and _needs_attention_bias(config):
+        raise CannotEdit("ALiBi and attention masks need a bias, so OLMo does not use flash attention")
+    if attention not in ("flash", "sdpa"):
+        raise CannotEdit(f"OLMo has no attention {attention!r}")
+    return write_key(config, "model.flash_attention", attention == "flash", ("rope", "alibi"))
 
 
 _DROPOUTS: Final = ("residual", "attention", "embedding")
 
 
 def _read_dropout(config: Config) -> Iterator[Triple]:
-    """The largest of the three: any of them keeps masks and random states."""
-    values = [value_of(config, f"model.{part}_dropout", OMEGACONF.number) for part in _DROPOUTS]
-    known = [(value, origin) for value, origin in values if value is not None]
-    if len(known) == len(values):
-        value, origin = max(known, key=lambda pair: pair[0])
+    """Yield the largest of the three dropouts: each of them keeps masks and random states."""
+    values = [read_value(config, f"model.{part}_dropout", OMEGACONF.number) for part in _DROPOUTS]
+    known_values = [(value, origin) for value, origin in values if value is not None]
+    if len(known_values) == len(values):
+        value, origin = max(known_values, key=lambda pair: pair[0])
         yield "activations.dropout", value, origin
 
 
 def _read_compile(config: Config) -> Iterator[Triple]:
-    found = find(config, ("compile",))
-    if isinstance(found, Stated):
-        yield "activations.compile", found.value is not None, found.origin
-    elif found is NOT_STATED:
-        yield "activations.compile", False, granted(config, ("compile",))
+    compile_section = find(config, ("compile",))
+    if isinstance(compile_section, StatedValue):
+        yield "activations.compile", compile_section.value is not None, compile_section.origin
+    elif compile_section is NOT_STATED:
+        yield "activations.compile", False, build_default_origin(config, ("compile",))
 
 
-def _read_loss(value: Any) -> str:
+def _parse_loss(value: Any) -> str:
     return "triton" if OMEGACONF.boolean.read(value) else "none"
 
 
-_LOSS: Final = Codec(_read_loss, written_as({True: "triton", False: "none"}))
+_LOSS: Final = Codec(_parse_loss, build_writer({True: "triton", False: "none"}))
 
 
 LENSES: Final = (
-    Custom(dict.fromkeys(_CHECKPOINTING, (("activation_checkpointing",),)), _read_checkpointing, _write_checkpointing),
-    Custom({"activations.attention": (("model", "flash_attention"),)}, _read_attention, _write_attention),
-    setting("activations.fused_loss", "fused_loss", _LOSS, null="none", beside=("softmax_auxiliary_loss", "precision")),
     Custom(
-        {"activations.dropout": tuple(("model", f"{part}_dropout") for part in _DROPOUTS)}, _read_dropout, read_only
+        dict.fromkeys(_CHECKPOINTING_FIELDS, (("activation_checkpointing",),)),
+        _read_checkpointing,
+        _write_checkpointing,
     ),
-    Custom({"activations.compile": (("compile",),)}, _read_compile, read_only),
+    Custom({"activations.attention": (("model", "flash_attention"),)}, _read_attention, _write_attention),
+    build_key(
+        "activations.fused_loss", "fused_loss", _LOSS, null="none", beside=("softmax_auxiliary_loss", "precision")
+    ),
+    Custom(
+        {"activations.dropout": tuple(("model", f"{part}_dropout") for part in _DROPOUTS)}, _read_dropout, refuse_write
+    ),
+    Custom({"activations.compile": (("compile",),)}, _read_compile, refuse_write),
 )

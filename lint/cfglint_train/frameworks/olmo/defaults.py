@@ -1,8 +1,8 @@
-"""The defaults of OLMo's TrainConfig, as its dataclasses state them, by release.
+"""Defaults of OLMo's TrainConfig by release, as its dataclasses state them.
 
 Source: `olmo/config.py` of ai2-olmo 0.2.5 to 0.6.0. A key that a release does not have yet is listed with the default
-of the release that brought it; OLMo refuses the key before that. Lists and whole sections have no row: they are empty,
-or off, unless they are stated.
+of the release that introduced it; OLMo rejects the key before that. Lists and whole sections have no row: they are
+empty or off by default.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import Since
+from cfglint_train.foundation.versions import ValueByRelease
 
-_SECTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+_SECTION_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "": {
         "run_name": None,
         "seed": 6198,
@@ -55,11 +55,11 @@ _SECTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
         "console_log_interval": 1,
         "gen1_gc_interval": 1,
         "compile": None,
-        "distributed_strategy": Since((("", "fsdp"), ("0.4.0", None), ("0.5.0", "fsdp"))),
+        "distributed_strategy": ValueByRelease((("", "fsdp"), ("0.4.0", None), ("0.5.0", "fsdp"))),
         "ddp": None,
         "softmax_auxiliary_loss": False,
         "auxiliary_loss_multiplier": 1e-4,
-        "time_limit": Since((("", 60 * 60 * 47.5), ("0.4.0", None))),
+        "time_limit": ValueByRelease((("", 60 * 60 * 47.5), ("0.4.0", None))),
         "extra_steps_after_cancel": 10,
         "early_stopping_factor": None,
         "save_data_indices": True,
@@ -90,7 +90,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
         "rope_theta": 10000,
         "flash_attention": False,
         "attention_dropout": 0.1,
-        "multi_query_attention": Since((("", False), ("0.3.0", None))),
+        "multi_query_attention": ValueByRelease((("", False), ("0.3.0", None))),
         "attention_layer_norm": False,
         "residual_dropout": 0.1,
         "embedding_dropout": 0.1,
@@ -163,5 +163,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     },
 }
 DEFAULTS: Final[Mapping[Route, Any]] = {
-    (section, key) if section else (key,): value for section, keys in _SECTIONS.items() for key, value in keys.items()
+    (section, key) if section else (key,): value
+    for section, keys in _SECTION_DEFAULTS.items()
+    for key, value in keys.items()
 }

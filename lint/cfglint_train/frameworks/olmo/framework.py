@@ -1,7 +1,7 @@
-"""OLMo (v1): one YAML file, read by OmegaConf into typed dataclasses, with overrides behind it on the command line.
+"""OLMo (v1): one YAML file, read by OmegaConf into typed dataclasses, with overrides after it on the command line.
 
-The file alone is seldom what runs: interpolations (`${device_train_microbatch_size}`) resolve after the overrides, and
-launch scripts override sharding, workers and intervals. Unknown keys are refused by OLMo itself.
+The file alone is rarely the configuration of the run: interpolations (`${device_train_microbatch_size}`) resolve after
+the overrides, and launch scripts override sharding, workers and intervals. OLMo itself rejects unknown keys.
 
 Sources: ai2-olmo 0.2.5 to 0.6.0 (`olmo/config.py`, `olmo/train.py`, `olmo/model.py`, `olmo/optim.py`,
 `olmo/checkpoint.py`, `olmo/util.py`) and `scripts/train.py` at the tags of these releases.
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.dotlist import parse_dotlist
-from cfglint_train.frameworks.framework import Framework, Launching, Metrics, Traits
+from cfglint_train.frameworks.framework import Framework, LaunchInterface, MetricsCost, Traits
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo.infer import infer
 from cfglint_train.frameworks.olmo.keys import OLMoKeys
@@ -25,36 +25,38 @@ NEWEST: Final = "0.6.0"
 
 
 def parse_overrides(words: Iterable[str]) -> dict[Route, Any]:
-    """The words behind the configuration's path (`--a.b=c`, `--save-overwrite`), as settings.
+    """Return the settings in the words after the configuration's path (`--a.b=c`, `--save-overwrite`).
 
-    As `scripts/train.py` reads them: dashes in the name are underscores, a word without a value is true, later words
-    win. Raises ValueError for a word that names no setting or whose value is not YAML.
+    Reads words as `scripts/train.py` does: dashes in the name become underscores, a word without a value is true, later
+    words win. Raises ValueError for a word that names no setting or whose value is not YAML.
     """
-    cleaned = []
+    normalised = []
     for word in words:
         name, separator, value = word.partition("=")
-        cleaned.append(f"{name.strip('-').replace('-', '_')}={value if separator else 'True'}")
-    return parse_dotlist(cleaned)
+        normalised.append(f"{name.strip('-').replace('-', '_')}={value if separator else 'True'}")
+    return parse_dotlist(normalised)
 
 
 FRAMEWORK: Final = Framework(
     name="olmo",
-    newest=NEWEST,
+    default_release=NEWEST,
     lenses=LENSES,
     loader=OMEGACONF,
     prepare=prepare,
     infer=infer,
-    keys_of=OLMoKeys,
-    launching=Launching(
-        settings=parse_overrides,
-        trailing=lambda _, words: parse_overrides(words),
+    keys_type=OLMoKeys,
+    launch_interface=LaunchInterface(
+        parse_settings=parse_overrides,
+        parse_trailing=lambda _, words: parse_overrides(words),
     ),
     traits=Traits(
-        refuses_duplicates="",
-        batch_divides="ranks",
+        refuses_duplicates_since="",
+        batch_divisor="ranks",
         waits_for_cancel=True,
-        # optim.py get_metrics: parameter, gradient and two Adam moments, each with min, max, average and norm.
-        # Four of the parameter, of its gradient and of each state that get_state_for_param returns (LionW: none).
-        metrics=Metrics(enough=2, better=10, statistics={"adamw": 16, "lion": 8}),
+        # optim.py get_metrics: parameter, gradient and two Adam moments, each with min, max, average and norm: four
+        # statistics of the parameter, of its gradient and of each state that get_state_for_param returns (LionW: none).
+        metrics_cost=MetricsCost(
+            negligible_interval=2, suggested_interval=10, synchronizations={"adamw": 16, "lion": 8}
+        ),
     ),
 )

@@ -1,4 +1,4 @@
-"""The keys of OLMo's file."""
+"""Keys of OLMo's file."""
 
 from __future__ import annotations
 
@@ -6,26 +6,31 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import TYPE_CHECKING
 from cfglint_train.frameworks.keys import Keys, LauncherOption
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.registry import of_program
+from cfglint_train.frameworks.registry import find_framework_of_program
 
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
 
 
 class OLMoKeys(Keys):
-    """ai2-olmo 0.2.5 to 0.6.0: OmegaConf merges the file, and what the launch lays over it, with its own classes."""
+    """Key handling of ai2-olmo 0.2.5 to 0.6.0.
 
-    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
-        """Every word behind the file is a setting (`scripts/train.py`), and no class has this one."""
-        return of_program(given.program) is not None
+    OmegaConf merges the file and the overrides of the launch with OLMo's classes.
+    """
 
-    def may_be_read(self, config: Config) -> bool:
-        """Where the program that scripts start is a file, which may be one of the repository."""
-        return any(one.partition(" ")[0].endswith(".py") for one in config.evidence.commands)
+    def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
+        """Return whether a blank word is rejected: every word after the file is a setting (`scripts/train.py`)."""
+        return find_framework_of_program(invocation.program) is not None
 
-    def launched(self, config: Config, route: Route) -> LauncherOption | None:
-        """A word behind the file, which OmegaConf merges with the same classes (0.2.5 to 0.6.0 `config.py`, load)."""
-        started = config.evidence.commands
-        if not started or not all(of_program(one.partition(" ")[0]) is not None for one in started):
+    def can_be_read_by_user(self, config: Config) -> bool:
+        """Return whether scripts start a Python file, which may belong to the repository."""
+        return any(command.partition(" ")[0].endswith(".py") for command in config.evidence.commands)
+
+    def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
+        """Return the option for a word after the file, which OmegaConf merges (0.2.5 to 0.6.0 `config.py`, load)."""
+        commands = config.evidence.commands
+        if not commands or not all(
+            find_framework_of_program(command.partition(" ")[0]) is not None for command in commands
+        ):
             return None
-        return LauncherOption(self.context(config).entry, route, there=0)
+        return LauncherOption(self.build_context(config).entry, route, class_steps=0)

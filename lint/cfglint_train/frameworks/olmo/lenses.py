@@ -1,4 +1,4 @@
-"""The lenses between OLMo's keys and the plan."""
+"""Lenses between OLMo's keys and the plan."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 
 from cfglint_train.documents.document import CannotEdit, Change
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.codec import Codec, Unreadable
-from cfglint_train.frameworks.lens import Changes, Config, Triple, default_at, granted
-from cfglint_train.frameworks.lens_types import NOT_STATED, Custom, Stated, read_only
+from cfglint_train.frameworks.codec import Codec, UnreadableError
+from cfglint_train.frameworks.lens import Changes, Config, Triple, build_default_origin, resolve_default
+from cfglint_train.frameworks.lens_types import NOT_STATED, Custom, StatedValue, refuse_write
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo import activations, checkpoints, parallel
 from cfglint_train.frameworks.olmo.defaults import DEFAULTS
-from cfglint_train.frameworks.olmo.settings import find, is_known, setting, value_of, write_one
+from cfglint_train.frameworks.olmo.settings import build_key, find, is_resolved, read_value, write_key
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
-# What OLMo's trainer does whatever the file says.
-_FIXED: Final[Mapping[Field, Any]] = {
+# Behaviour of OLMo's trainer that no configuration changes.
+_FIXED_FIELDS: Final[Mapping[Field, Any]] = {
     "method.stage": "pretrain",
     "method.tuning": "full",
     "method.quantization": "none",
@@ -40,13 +40,13 @@ _FIXED: Final[Mapping[Field, Any]] = {
 
 
 def _read_fixed(config: Config) -> Iterator[Triple]:
-    origin = Origin("default", note=f"olmo {config.release} trains language models in full", framework=config.framework)
-    for field, value in _FIXED.items():
+    origin = Origin("default", note=f"olmo {config.release} trains all weights", framework=config.framework)
+    for field, value in _FIXED_FIELDS.items():
         yield field, value, origin
 
 
-# The keys of `model` that settle parameters, tensors and what a layer keeps.
-_ARCHITECTURE: Final[Mapping[str, Codec]] = {
+# Keys of `model` that determine parameters, tensors and the activations that a layer keeps.
+_ARCHITECTURE_KEYS: Final[Mapping[str, Codec]] = {
     "d_model": OMEGACONF.integer,
     "n_heads": OMEGACONF.integer,
     "n_kv_heads": OMEGACONF.integer,
@@ -77,24 +77,24 @@ _ARCHITECTURE: Final[Mapping[str, Codec]] = {
 
 def _read_architecture(config: Config) -> Iterator[Triple]:
     dimensions = []
-    for name, codec in _ARCHITECTURE.items():
-        found = find(config, ("model", name))
-        value = found.value if isinstance(found, Stated) else None
-        if found is NOT_STATED:
-            value = default_at(config, DEFAULTS["model", name])
-        elif not isinstance(found, Stated):
+    for name, codec in _ARCHITECTURE_KEYS.items():
+        stated = find(config, ("model", name))
+        value = stated.value if isinstance(stated, StatedValue) else None
+        if stated is NOT_STATED:
+            value = resolve_default(config, DEFAULTS["model", name])
+        elif not isinstance(stated, StatedValue):
             return
         if value is not None:
             try:
                 value = codec.read(value)
-            except Unreadable:
+            except UnreadableError:
                 return
         dimensions.append((name, value))
-    origin = config.origin("model")._replace(kind="inferred", note="the model section")
+    origin = config.get_origin("model")._replace(kind="inferred", note="the model section")
     yield "model.architecture", tuple(dimensions), origin
 
 
-def _evaluators(config: Config) -> list[Any]:
+def _list_evaluators(config: Config) -> list[Any]:
     evaluators = config.get("evaluators")
     return evaluators if isinstance(evaluators, list) else []
 
@@ -104,171 +104,183 @@ def _is_task(evaluator: Any) -> bool:
 
 
 def _read_eval_micro(config: Config) -> Iterator[Triple]:
-    """The largest batch of any evaluator of texts: its own, else `device_eval_batch_size`. The samples of tasks are as
-    long as those have them (eval/downstream.py); of these alone the batch is left unknown.
+    """Yield the largest batch of any evaluator of texts: its own, or `device_eval_batch_size`.
+
+    Samples of tasks have their own lengths (eval/downstream.py); if all evaluators are tasks, the batch is unknown.
     """
-    largest, place = value_of(config, "device_eval_batch_size", OMEGACONF.integer)
-    evaluators = _evaluators(config)
+    largest, origin = read_value(config, "device_eval_batch_size", OMEGACONF.integer)
+    evaluators = _list_evaluators(config)
     if evaluators and all(map(_is_task, evaluators)):
-        yield "batch.eval_micro", None, place
+        yield "batch.eval_micro", None, origin
         return
     for index, evaluator in enumerate(evaluators):
         if _is_task(evaluator):
             continue
         route = ("evaluators", index, "device_eval_batch_size")
-        found = find(config, route) if isinstance(evaluator, dict) else NOT_STATED
-        if not isinstance(found, Stated) or found.value is None:
+        stated = find(config, route) if isinstance(evaluator, dict) else NOT_STATED
+        if not isinstance(stated, StatedValue) or stated.value is None:
             continue
-        own = OMEGACONF.integer.readable(found.value)
-        if own is None:
+        micro = OMEGACONF.integer.read_or_none(stated.value)
+        if micro is None:
             continue
-        if found.origin.kind == "inferred":
+        if stated.origin.kind == "inferred":
             # It follows another setting, and so may the largest of them.
-            place = place._replace(kind="inferred")
-        if largest is None or own > largest:
-            largest, place = own, found.origin
-    yield "batch.eval_micro", largest, place
+            origin = origin._replace(kind="inferred")
+        if largest is None or micro > largest:
+            largest, origin = micro, stated.origin
+    yield "batch.eval_micro", largest, origin
 
 
 def _write_eval_micro(config: Config, changes: Changes) -> list[Change]:
-    value, evaluators = changes["batch.eval_micro"], _evaluators(config)
+    value, evaluators = changes["batch.eval_micro"], _list_evaluators(config)
     if evaluators and all(map(_is_task, evaluators)):
-        raise CannotEdit("all evaluators are tasks, whose batches follow their own samples")
-    stated = [
+        raise CannotEdit("all evaluators are tasks, which size their own batches")
+    stated_sizes = [
         evaluator.get("device_eval_batch_size")
         for evaluator in evaluators
         if isinstance(evaluator, dict)
         and not _is_task(evaluator)
         and evaluator.get("device_eval_batch_size") is not None
     ]
-    if any(not isinstance(own, int) or own > value for own in stated):
-        raise CannotEdit("an evaluator states its own device_eval_batch_size")
-    return write_one(config, "device_eval_batch_size", value, ("device_train_microbatch_size",))
+    if any(not isinstance(micro, int) or micro > value for micro in stated_sizes):
+        raise CannotEdit("an evaluator sets its own device_eval_batch_size")
+    return write_key(config, "device_eval_batch_size", value, ("device_train_microbatch_size",))
 
 
 # optim.build_optimizer: AdamW runs torch's own step (foreach) unless one of two options needs a loop in Python.
 def _read_optimizer(config: Config) -> Iterator[Triple]:
-    name, origin = value_of(config, "optimizer.name", OMEGACONF.string)
-    stated = name.removeprefix("OptimizerType.") if isinstance(name, str) else name
-    yield "optimizer.stated_name", stated, origin
-    if stated in ("lionw", "decoupled_lionw"):
+    name, origin = read_value(config, "optimizer.name", OMEGACONF.string)
+    optimizer = name.removeprefix("OptimizerType.") if isinstance(name, str) else name
+    yield "optimizer.stated_name", optimizer, origin
+    if optimizer in ("lionw", "decoupled_lionw"):
         yield "optimizer.name", "lion", origin
         yield "optimizer.implementation", "custom", origin
-    elif stated == "adamw":
+    elif optimizer == "adamw":
         options = ("optimizer.record_update_metrics", "optimizer.selective_updates")
-        looped = any(value_of(config, option, OMEGACONF.boolean)[0] for option in options)
+        needs_loop = any(read_value(config, option, OMEGACONF.boolean)[0] for option in options)
         yield "optimizer.name", "adamw", origin
-        yield "optimizer.implementation", "single" if looped else "foreach", origin
+        yield "optimizer.implementation", "single" if needs_loop else "foreach", origin
     yield "optimizer.paged", False, origin
 
 
 def _read_eval(config: Config) -> Iterator[Triple]:
     evaluators = config.get("evaluators")
-    some = bool(evaluators) if isinstance(evaluators, list) else False
-    origin = config.origin("evaluators") if config.has("evaluators") else granted(config, ("evaluators",))
-    yield "eval.enabled", some, origin
-    yield "eval.strategy", "steps" if some else "no", origin
+    has_evaluators = bool(evaluators) if isinstance(evaluators, list) else False
+    origin = (
+        config.get_origin("evaluators") if config.has("evaluators") else build_default_origin(config, ("evaluators",))
+    )
+    yield "eval.enabled", has_evaluators, origin
+    yield "eval.strategy", "steps" if has_evaluators else "no", origin
 
 
 def _read_metrics(config: Config) -> Iterator[Triple]:
-    """Trainer.should_log_optim_metrics_this_step: the larger of two intervals, and only with W&B."""
+    """Yield the metrics interval (Trainer.should_log_optim_metrics_this_step).
+
+    It is the larger of two intervals, and applies only with W&B.
+    """
     wandb = find(config, ("wandb",))
-    on = isinstance(wandb, Stated) and wandb.value is not None
-    if isinstance(wandb, Stated) or wandb is NOT_STATED:
-        origin = wandb.origin if isinstance(wandb, Stated) else granted(config, ("wandb",))
-        yield "logging.metrics_enabled", on, origin
-    own, origin = value_of(config, "optimizer.metrics_log_interval", OMEGACONF.integer)
-    if own is None and not is_known(config, "optimizer.metrics_log_interval"):
+    has_wandb = isinstance(wandb, StatedValue) and wandb.value is not None
+    if isinstance(wandb, StatedValue) or wandb is NOT_STATED:
+        origin = wandb.origin if isinstance(wandb, StatedValue) else build_default_origin(config, ("wandb",))
+        yield "logging.metrics_enabled", has_wandb, origin
+    interval, origin = read_value(config, "optimizer.metrics_log_interval", OMEGACONF.integer)
+    if interval is None and not is_resolved(config, "optimizer.metrics_log_interval"):
         return
-    floor, place = _wandb_interval(config) if on else (1, origin)
-    if floor is not None:
-        winner = place if floor > (own or 1) else origin
-        if place.kind == "inferred":
-            # Whichever wins now, the other interval follows a third setting.
-            winner = winner._replace(kind="inferred")
-        yield "logging.metrics_interval", max(own or 1, floor), winner
+    wandb_interval, wandb_origin = _read_wandb_interval(config) if has_wandb else (1, origin)
+    if wandb_interval is not None:
+        interval_origin = wandb_origin if wandb_interval > (interval or 1) else origin
+        if wandb_origin.kind == "inferred":
+            # Whichever is larger now, the other interval follows a third setting.
+            interval_origin = interval_origin._replace(kind="inferred")
+        yield "logging.metrics_interval", max(interval or 1, wandb_interval), interval_origin
 
 
-def _wandb_interval(config: Config) -> tuple[int | None, Origin]:
-    """`wandb.log_interval`, None where it cannot be determined."""
-    found = find(config, ("wandb", "log_interval"))
-    if not isinstance(found, Stated):
-        return (1 if found is NOT_STATED else None), granted(config, ("wandb", "log_interval"))
-    return OMEGACONF.integer.readable(found.value), found.origin
+def _read_wandb_interval(config: Config) -> tuple[int | None, Origin]:
+    """Return `wandb.log_interval`, or None if it cannot be determined."""
+    stated = find(config, ("wandb", "log_interval"))
+    if not isinstance(stated, StatedValue):
+        return (1 if stated is NOT_STATED else None), build_default_origin(config, ("wandb", "log_interval"))
+    return OMEGACONF.integer.read_or_none(stated.value), stated.origin
 
 
 def _write_metrics(config: Config, changes: Changes) -> list[Change]:
     if set(changes) != {"logging.metrics_interval"}:
-        raise CannotEdit("W&B is switched on by a section of its own")
+        raise CannotEdit("W&B is turned on by its own section")
     value = changes["logging.metrics_interval"]
-    present = {field: current for field, current, _ in _read_metrics(config)}
-    floor = _wandb_interval(config)[0] if present.get("logging.metrics_enabled") else 1
-    if floor is None or value < floor:
+    current_values = {field: current for field, current, _ in _read_metrics(config)}
+    wandb_interval = _read_wandb_interval(config)[0] if current_values.get("logging.metrics_enabled") else 1
+    if wandb_interval is None or value < wandb_interval:
         raise CannotEdit("wandb.log_interval is larger, or cannot be determined")
-    return write_one(config, "optimizer.metrics_log_interval", value, ("eps", "learning_rate", "name"))
+    return write_key(config, "optimizer.metrics_log_interval", value, ("eps", "learning_rate", "name"))
 
 
 def _read_profiler(config: Config) -> Iterator[Triple]:
     for name in ("torch_profiling", "python_profiling"):
-        value, origin = value_of(config, name, OMEGACONF.boolean)
+        value, origin = read_value(config, name, OMEGACONF.boolean)
         if value or name == "python_profiling":
             yield "logging.profiler", value, origin
             return
 
 
-def _read_device(value: Any) -> str:
+def _parse_device(value: Any) -> str:
     if isinstance(value, str):
         return value.split(":")[0]
-    raise Unreadable
+    raise UnreadableError
 
 
-def _fixed_length(config: Config, changes: Changes) -> list[Change]:
-    raise CannotEdit("OLMo asserts that the data has model.max_sequence_length; change both together")
+def _refuse_length(config: Config, changes: Changes) -> list[Change]:
+    raise CannotEdit("OLMo requires data of length model.max_sequence_length; change both together")
 
 
-def _read_number(value: Any) -> int:
-    """A number that may stand as text; converted to float first, as `1e4` is no int."""
+def _parse_number(value: Any) -> int:
+    """Return a number that may be text; texts are converted to float first because `1e4` is no int."""
     if isinstance(value, str):
         try:
             return int(float(value))
         except (ValueError, OverflowError):
-            raise Unreadable from None
+            raise UnreadableError from None
     number: int = OMEGACONF.integer.read(value)
     return number
 
 
-_NUMBER: Final = Codec(_read_number)
+_NUMBER_CODEC: Final = Codec(_parse_number)
 
 
 def _read_duration(config: Config) -> Iterator[Triple]:
-    """Trainer.max_steps: steps, or tokens (`2e12T`); for how many steps an epoch (`1ep`) has, the data is counted."""
-    value, origin = value_of(config, "max_duration", Codec(lambda value: value))
+    """Yield the duration (Trainer.max_steps): steps, or tokens (`2e12T`).
+
+    The steps of an epoch (`1ep`) depend on the data.
+    """
+    value, origin = read_value(config, "max_duration", Codec(lambda value: value))
     if isinstance(value, str) and value.endswith("T"):
-        yield "batch.tokens", _NUMBER.readable(value[:-1].strip()), origin
-    yield "batch.steps", _NUMBER.readable(value), origin
+        yield "batch.tokens", _NUMBER_CODEC.read_or_none(value[:-1].strip()), origin
+    yield "batch.steps", _NUMBER_CODEC.read_or_none(value), origin
 
 
 def _read_warmup(config: Config) -> Iterator[Triple]:
-    """Warm-up in steps; `scheduler.units: tokens` counts tokens."""
-    units, _ = value_of(config, "scheduler.units", OMEGACONF.string)
+    """Yield the warm-up in steps, unless `scheduler.units: tokens` counts it in tokens."""
+    units, _ = read_value(config, "scheduler.units", OMEGACONF.string)
     if units == "steps":
-        number, origin = value_of(config, "scheduler.t_warmup", OMEGACONF.number)
-        known = number is not None and math.isfinite(number) and not _counts_on(config)
-        yield "optimizer.warmup_steps", int(number) if known else None, origin
+        number, origin = read_value(config, "scheduler.t_warmup", OMEGACONF.number)
+        is_known_steps = number is not None and math.isfinite(number) and not _is_continuing_warmup(config)
+        yield "optimizer.warmup_steps", int(number) if is_known_steps else None, origin
 
 
-def _counts_on(config: Config) -> bool:
-    """Whether an unknown number of steps before the run counts in the warm-up: with `restore_dataloader: false`,
-    releases before 0.6.0 reset the tokens seen and keep the global step of the checkpoint that is loaded
-    (`olmo/train.py`, load_trainer_state_dict).
+def _is_continuing_warmup(config: Config) -> bool:
+    """Return whether an unknown number of steps before the run counts towards the warm-up.
+
+    With `restore_dataloader: false`, releases before 0.6.0 reset the tokens seen but keep the global step of the loaded
+    checkpoint (`olmo/train.py`, load_trainer_state_dict).
     """
-    loads = config.has("load_path") and config.get("load_path") is not None
-    restores, _ = value_of(config, "restore_dataloader", OMEGACONF.boolean)
-    return loads and restores is not True and config.releases.at_least("olmo", "0.6.0") is not True
+    has_load_path = config.has("load_path") and config.get("load_path") is not None
+    restores_dataloader, _ = read_value(config, "restore_dataloader", OMEGACONF.boolean)
+    return (
+        has_load_path and restores_dataloader is not True and config.releases.is_at_least("olmo", "0.6.0") is not True
+    )
 
 
 def _write_warmup(config: Config, changes: Changes) -> list[Change]:
-    return write_one(config, "scheduler.t_warmup", changes["optimizer.warmup_steps"], ("name", "alpha_f"))
+    return write_key(config, "scheduler.t_warmup", changes["optimizer.warmup_steps"], ("name", "alpha_f"))
 
 
 _SCHEDULES: Final = {
@@ -280,29 +292,33 @@ _SCHEDULES: Final = {
 
 
 def _read_schedule(config: Config) -> Iterator[Triple]:
-    name = config.value("scheduler", "name")
+    name = config.get_value("scheduler", "name")
     if isinstance(name, str):
-        yield "optimizer.scheduler", _SCHEDULES.get(name), config.origin("scheduler", "name")
+        yield "optimizer.scheduler", _SCHEDULES.get(name), config.get_origin("scheduler", "name")
 
 
-_LENGTH: Final = setting("sequence.length", "model.max_sequence_length", OMEGACONF.integer)
+_LENGTH_LENS: Final = build_key("sequence.length", "model.max_sequence_length", OMEGACONF.integer)
 
-_DEVICE: Final = Codec(_read_device, lambda value: value)
+_DEVICE_CODEC: Final = Codec(_parse_device, lambda value: value)
 
 
 LENSES: Final = (
-    Custom(dict.fromkeys(_FIXED, ()), _read_fixed, read_only),
-    Custom({"model.architecture": tuple(("model", name) for name in _ARCHITECTURE)}, _read_architecture, read_only),
-    setting("model.init_device", "model.init_device", _DEVICE, null="cpu", beside=("pad_token_id", "embedding_size")),
-    setting("precision.compute", "precision", parallel.PRECISION),
-    setting("batch.micro", "device_train_microbatch_size", OMEGACONF.integer, beside=("global_train_batch_size",)),
-    setting("batch.global_", "global_train_batch_size", OMEGACONF.integer),
+    Custom(dict.fromkeys(_FIXED_FIELDS, ()), _read_fixed, refuse_write),
+    Custom(
+        {"model.architecture": tuple(("model", name) for name in _ARCHITECTURE_KEYS)}, _read_architecture, refuse_write
+    ),
+    build_key(
+        "model.init_device", "model.init_device", _DEVICE_CODEC, null="cpu", beside=("pad_token_id", "embedding_size")
+    ),
+    build_key("precision.compute", "precision", parallel.PRECISION_CODEC),
+    build_key("batch.micro", "device_train_microbatch_size", OMEGACONF.integer, beside=("global_train_batch_size",)),
+    build_key("batch.global_", "global_train_batch_size", OMEGACONF.integer),
     Custom(
         {"batch.eval_micro": (("device_eval_batch_size",), ("evaluators",))},
         _read_eval_micro,
         _write_eval_micro,
     ),
-    Custom(_LENGTH.keys, _LENGTH.read, _fixed_length),
+    Custom(_LENGTH_LENS.keys, _LENGTH_LENS.read, _refuse_length),
     *activations.LENSES,
     Custom(
         {
@@ -316,17 +332,17 @@ LENSES: Final = (
             "optimizer.stated_name": (("optimizer", "name"),),
         },
         _read_optimizer,
-        read_only,
+        refuse_write,
     ),
-    Custom({"optimizer.scheduler": (("scheduler", "name"),)}, _read_schedule, read_only),
+    Custom({"optimizer.scheduler": (("scheduler", "name"),)}, _read_schedule, refuse_write),
     Custom({"optimizer.warmup_steps": (("scheduler", "t_warmup"),)}, _read_warmup, _write_warmup),
-    setting("optimizer.clipping", "max_grad_norm", OMEGACONF.number, null=0.0, beside=("precision",)),
+    build_key("optimizer.clipping", "max_grad_norm", OMEGACONF.number, null=0.0, beside=("precision",)),
     *parallel.LENSES,
     *checkpoints.LENSES,
-    setting("eval.interval", "eval_interval", OMEGACONF.integer),
-    Custom(dict.fromkeys(("eval.enabled", "eval.strategy"), (("evaluators",),)), _read_eval, read_only),
-    Custom(dict.fromkeys(("batch.steps", "batch.tokens"), (("max_duration",),)), _read_duration, read_only),
-    setting("logging.interval", "console_log_interval", OMEGACONF.integer, beside=("speed_monitor",)),
+    build_key("eval.interval", "eval_interval", OMEGACONF.integer),
+    Custom(dict.fromkeys(("eval.enabled", "eval.strategy"), (("evaluators",),)), _read_eval, refuse_write),
+    Custom(dict.fromkeys(("batch.steps", "batch.tokens"), (("max_duration",),)), _read_duration, refuse_write),
+    build_key("logging.interval", "console_log_interval", OMEGACONF.integer, beside=("speed_monitor",)),
     Custom(
         {
             "logging.metrics_interval": (("optimizer", "metrics_log_interval"), ("wandb", "log_interval")),
@@ -335,11 +351,11 @@ LENSES: Final = (
         _read_metrics,
         _write_metrics,
     ),
-    setting("logging.cancel_check_interval", "canceled_check_interval", OMEGACONF.integer),
-    setting("logging.gc_interval", "gen1_gc_interval", checkpoints.NEVER, null=0),
-    Custom({"logging.profiler": (("torch_profiling",), ("python_profiling",))}, _read_profiler, read_only),
-    setting("data.workers", "data.num_workers", OMEGACONF.integer, beside=("drop_last",)),
-    setting("data.prefetch", "data.prefetch_factor", OMEGACONF.integer, null=2, beside=("num_workers",)),
-    setting("data.pin_memory", "data.pin_memory", OMEGACONF.boolean, beside=("num_workers",)),
-    setting("data.token_dtype", "data.memmap_dtype", OMEGACONF.string, beside=("persistent_workers", "pin_memory")),
+    build_key("logging.cancel_check_interval", "canceled_check_interval", OMEGACONF.integer),
+    build_key("logging.gc_interval", "gen1_gc_interval", checkpoints.INTERVAL, null=0),
+    Custom({"logging.profiler": (("torch_profiling",), ("python_profiling",))}, _read_profiler, refuse_write),
+    build_key("data.workers", "data.num_workers", OMEGACONF.integer, beside=("drop_last",)),
+    build_key("data.prefetch", "data.prefetch_factor", OMEGACONF.integer, null=2, beside=("num_workers",)),
+    build_key("data.pin_memory", "data.pin_memory", OMEGACONF.boolean, beside=("num_workers",)),
+    build_key("data.token_dtype", "data.memmap_dtype", OMEGACONF.string, beside=("persistent_workers", "pin_memory")),
 )

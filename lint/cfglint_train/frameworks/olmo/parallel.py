@@ -1,19 +1,19 @@
-"""How OLMo spreads the model: the strategy, and the section `fsdp`."""
+"""Parallelism lenses of OLMo: the strategy, and the section `fsdp`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.codec import Codec, choice, enumeration
+from cfglint_train.frameworks.codec import Codec, build_choice, build_enumeration
 from cfglint_train.frameworks.lens import Config, Triple
-from cfglint_train.frameworks.lens_types import Custom, read_only
+from cfglint_train.frameworks.lens_types import Custom, refuse_write
 from cfglint_train.frameworks.loaders import OMEGACONF
-from cfglint_train.frameworks.olmo.settings import is_known, setting, value_of
+from cfglint_train.frameworks.olmo.settings import build_key, is_resolved, read_value
 
-PRECISION: Final = choice({"amp_bf16": "bf16", "amp_fp16": "fp16", "fp32": "fp32"})
+PRECISION_CODEC: Final = build_choice({"amp_bf16": "bf16", "amp_fp16": "fp16", "fp32": "fp32"})
 
-STRATEGY: Final = enumeration({"fsdp": "fsdp1", "ddp": "ddp", "single": "none"}, "DistributedStrategy")
+STRATEGY_CODEC: Final = build_enumeration({"fsdp": "fsdp1", "ddp": "ddp", "single": "none"}, "DistributedStrategy")
 
 _SHARDING: Final = {
     "FULL_SHARD": "full_shard",
@@ -33,52 +33,52 @@ _WRAPPING: Final = {
 }
 
 
-_WRAPPING_CODEC: Final = enumeration(_WRAPPING, "FSDPWrapStrategy")
+_WRAPPING_CODEC: Final = build_enumeration(_WRAPPING, "FSDPWrapStrategy")
 
-_REDUCTION: Final = enumeration({"pure": "pure", "mixed": "mixed"}, "FSDPPrecision")
+_REDUCTION_CODEC: Final = build_enumeration({"pure": "pure", "mixed": "mixed"}, "FSDPPrecision")
 
 
 def is_fsdp(config: Config) -> bool:
-    """Whether FSDP is the strategy: the keys of `fsdp` count only then."""
-    strategy, _ = value_of(config, "distributed_strategy", STRATEGY)
+    """Return whether FSDP is the strategy: the keys of `fsdp` apply only then."""
+    strategy, _ = read_value(config, "distributed_strategy", STRATEGY_CODEC)
     return strategy is not None and strategy == "fsdp1"
 
 
 def _read_wrapping_group(config: Config) -> Iterator[Triple]:
-    size, origin = value_of(config, "model.block_group_size", OMEGACONF.integer)
+    size, origin = read_value(config, "model.block_group_size", OMEGACONF.integer)
     if size is not None and size > 1:
         yield "parallel.wrapping_group", size, origin
 
 
 def _read_communication(config: Config) -> Iterator[Triple]:
-    """FSDP's reduce format: `pure` is the compute format, `mixed` is fp32 (config.fsdp_precision)."""
-    if not is_fsdp(config) or not is_known(config, "fsdp.precision"):
+    """Yield FSDP's reduce format: `pure` is the compute format, `mixed` is fp32 (config.fsdp_precision)."""
+    if not is_fsdp(config) or not is_resolved(config, "fsdp.precision"):
         return
-    kind, origin = value_of(config, "fsdp.precision", _REDUCTION)
-    if kind == "pure":
-        compute = value_of(config, "precision", PRECISION)[0]
-        yield "parallel.communication", compute, origin._replace(kind="inferred", note="pure: the compute format")
-    elif kind == "mixed" or (kind is None and config.has("fsdp", "precision")):
+    reduction, origin = read_value(config, "fsdp.precision", _REDUCTION_CODEC)
+    if reduction == "pure":
+        compute = read_value(config, "precision", PRECISION_CODEC)[0]
+        yield "parallel.communication", compute, origin._replace(kind="inferred", note="pure: the compute dtype")
+    elif reduction == "mixed" or (reduction is None and config.has("fsdp", "precision")):
         yield "parallel.communication", "fp32", origin
 
 
 LENSES: Final = (
-    setting("parallel.strategy", "distributed_strategy", STRATEGY, null=None),
-    setting(
+    build_key("parallel.strategy", "distributed_strategy", STRATEGY_CODEC, null=None),
+    build_key(
         "parallel.sharding",
         "fsdp.sharding_strategy",
-        enumeration(_SHARDING, "ShardingStrategy", tuple(_SHARDING)),
+        build_enumeration(_SHARDING, "ShardingStrategy", tuple(_SHARDING)),
         beside=("wrapping_strategy",),
         applies=is_fsdp,
     ),
-    setting(
+    build_key(
         "parallel.replicas",
         "fsdp.hybrid_sharding_num_model_replicas",
         OMEGACONF.integer,
         beside=("sharding_strategy",),
         applies=is_fsdp,
     ),
-    setting(
+    build_key(
         "parallel.wrapping",
         "fsdp.wrapping_strategy",
         Codec(_WRAPPING_CODEC.read, lambda value: None if value == "root" else _WRAPPING_CODEC.write(value)),
@@ -86,7 +86,7 @@ LENSES: Final = (
         beside=("sharding_strategy", "use_orig_params"),
         applies=is_fsdp,
     ),
-    Custom({"parallel.wrapping_group": (("model", "block_group_size"),)}, _read_wrapping_group, read_only),
-    setting("parallel.use_orig_params", "fsdp.use_orig_params", OMEGACONF.boolean, applies=is_fsdp),
-    Custom({"parallel.communication": (("fsdp", "precision"),)}, _read_communication, read_only),
+    Custom({"parallel.wrapping_group": (("model", "block_group_size"),)}, _read_wrapping_group, refuse_write),
+    build_key("parallel.use_orig_params", "fsdp.use_orig_params", OMEGACONF.boolean, applies=is_fsdp),
+    Custom({"parallel.communication": (("fsdp", "precision"),)}, _read_communication, refuse_write),
 )

@@ -1,4 +1,4 @@
-"""Which files are OLMo's."""
+"""Recognition of OLMo configurations."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.document import Mapping as MappingNode
-from cfglint_train.documents.yaml.dialects import omegaconf
+from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
 from cfglint_train.documents.yaml.document import YamlDocument
 from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.framework import Found
+from cfglint_train.frameworks.framework import RecognisedConfig
 
-_OWN: Final = frozenset(
+_OWN_KEYS: Final = frozenset(
     (
         "device_train_microbatch_size",
         "global_train_batch_size",
@@ -27,9 +27,9 @@ _OWN: Final = frozenset(
         "gen1_gc_interval",
     )
 )
-"""Keys of TrainConfig that hardly any other trainer has."""
+"""Keys of TrainConfig that few other trainers have."""
 
-_COMMON: Final = frozenset(
+_COMMON_KEYS: Final = frozenset(
     (
         "fsdp",
         "ddp",
@@ -49,10 +49,10 @@ _COMMON: Final = frozenset(
         "compile",
     )
 )
-"""Keys of TrainConfig that other trainers have, too: without one of its own, they are no evidence."""
+"""Keys of TrainConfig that other trainers also have: no evidence without a key of OLMo's own."""
 
-# llm-foundry, from whose format OLMo's grew, and OLMo-core, which has the same words in other places.
-_FOREIGN: Final = frozenset(
+# Keys of llm-foundry, from whose format OLMo's derives, and of OLMo-core, which has the same words in other places.
+_FOREIGN_KEYS: Final = frozenset(
     (
         "train_loader",
         "eval_loader",
@@ -69,43 +69,43 @@ _FOREIGN: Final = frozenset(
     )
 )
 
-_RECORD: Final = "config.yaml"
-"""What a checkpoint's settings are called (olmo/checkpoint.py)."""
-_SAVED: Final = ("model.pt", "model.safetensors", "train.pt", "train/rank0.pt")
-"""Files of a checkpoint beside it."""
+_CHECKPOINT_CONFIG: Final = "config.yaml"
+"""Name of a checkpoint's settings file (olmo/checkpoint.py)."""
+_CHECKPOINT_FILES: Final = ("model.pt", "model.safetensors", "train.pt", "train/rank0.pt")
+"""Other files of a checkpoint."""
 
 
-def recognise(document: Document) -> list[Found]:
-    """A `model` section with OLMo's dimensions, and at least three more keys of its TrainConfig, one of them its own.
+def recognise(document: Document) -> list[RecognisedConfig]:
+    """Recognise a `model` section with OLMo's dimensions and three more keys, one of them OLMo's own.
 
-    What lies in a checkpoint is the record of a run: nothing is trained with it.
+    A file in a checkpoint is the record of a run: it trains nothing.
     """
     root = document.root
     if not isinstance(root, MappingNode):
         return []
     keys = root.index.keys()
     model = root.index.get("model")
-    if model is None or keys & _FOREIGN or not isinstance(model.value, MappingNode):
+    if model is None or keys & _FOREIGN_KEYS or not isinstance(model.value, MappingNode):
         return []
-    if "vision_backbone" in model.value.index:  # Molmo, which has an image encoder and data of its own
+    if "vision_backbone" in model.value.index:  # Molmo, with an image encoder and its own data
         return []
     dimensions = len(model.value.index.keys() & {"d_model", "n_layers", "n_heads", "max_sequence_length"})
-    own = len(keys & _OWN)
-    typical = own + len(keys & _COMMON)
-    if dimensions < 2 or typical < 3 or not own:
+    own_keys = len(keys & _OWN_KEYS)
+    typical_keys = own_keys + len(keys & _COMMON_KEYS)
+    if dimensions < 2 or typical_keys < 3 or not own_keys:
         return []
-    why = f"a model section with OLMo's dimensions and {typical} more keys of TrainConfig"
-    if _is_record(document.path):
-        return [Found((), 30 + 5 * typical, "it is the record of a checkpoint", role="other")]
-    return [Found((), 30 + 5 * typical, why)]
+    reason = f"a model section with OLMo's dimensions and {typical_keys} more TrainConfig keys"
+    if _is_checkpoint_record(document.path):
+        return [RecognisedConfig((), 30 + 5 * typical_keys, "it is saved as part of a checkpoint", role="other")]
+    return [RecognisedConfig((), 30 + 5 * typical_keys, reason)]
 
 
-def _is_record(path: str) -> bool:
-    """Whether a file lies in a checkpoint: OLMo's, or one that was converted for transformers."""
+def _is_checkpoint_record(path: str) -> bool:
+    """Return whether a file is part of a checkpoint of OLMo, or of one that was converted for transformers."""
     folder, name = os.path.split(path)
-    if name != _RECORD:
+    if name != _CHECKPOINT_CONFIG:
         return False
-    if any(os.path.isfile(os.path.join(folder, one)) for one in _SAVED):
+    if any(os.path.isfile(os.path.join(folder, file_name)) for file_name in _CHECKPOINT_FILES):
         return True
     try:
         return b'"model_type"' in regular_files.read(os.path.join(folder, "config.json"))
@@ -114,6 +114,6 @@ def _is_record(path: str) -> bool:
 
 
 def prepare(document: Document) -> None:
-    """Type scalars as OmegaConf's loader does."""
+    """Set the loader that types scalars: OmegaConf's."""
     if isinstance(document, YamlDocument):
-        document.read_as(omegaconf())
+        document.set_dialect(get_omegaconf_dialect())

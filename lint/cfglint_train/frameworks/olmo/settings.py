@@ -1,4 +1,4 @@
-"""How OLMo's settings are looked up: interpolations resolved, absent keys with their defaults."""
+"""Lookup of OLMo's settings, with interpolations resolved and defaults for absent keys."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Callable
 
 from cfglint_train.documents.document import Change, Route, Set
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import Since
+from cfglint_train.foundation.versions import ValueByRelease
 from cfglint_train.frameworks.codec import Codec
-from cfglint_train.frameworks.interpolation import look
-from cfglint_train.frameworks.lens import Config, default_at, granted, refuse_override
-from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, Found, Key, Stated, looking
+from cfglint_train.frameworks.interpolation import resolve_setting
+from cfglint_train.frameworks.lens import Config, build_default_origin, refuse_override, resolve_default
+from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, Key, LookupResult, StatedValue, build_access
 from cfglint_train.frameworks.olmo.defaults import DEFAULTS
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
 
-def find(config: Config, route: Route) -> Found:
-    """What a setting states, interpolations resolved."""
-    return look(config, route, DEFAULTS)
+def find(config: Config, route: Route) -> LookupResult:
+    """Return a setting with interpolations resolved."""
+    return resolve_setting(config, route, DEFAULTS)
 
 
-_ACCESS: Final = looking(find)
+_ACCESS: Final = build_access(find)
 
 
-def route_of(name: str) -> Route:
-    """`a.b.c` as a route."""
+def split_route(name: str) -> Route:
+    """Return the route of a dotted name (`a.b.c`)."""
     return tuple(name.split("."))
 
 
-def setting(
+def build_key(
     field: Field,
     name: str,
     codec: Codec,
@@ -37,40 +37,42 @@ def setting(
     beside: tuple[str, ...] = (),
     applies: Callable[[Config], bool] | None = None,
 ) -> Key:
-    """A lens whose default is the framework's own, read by the lens's own codec."""
-    route = route_of(name)
-    raw = DEFAULTS[route]
-    if isinstance(raw, Since):
-        default: Any = Since(tuple((first, _decoded(codec, value, null)) for first, value in raw.steps))
+    """Return the lens of a key whose default is the framework's own, read by the lens's codec."""
+    route = split_route(name)
+    raw_default = DEFAULTS[route]
+    if isinstance(raw_default, ValueByRelease):
+        default: Any = ValueByRelease(
+            tuple((release, _decode_default(codec, value, null)) for release, value in raw_default.steps)
+        )
     else:
-        default = _decoded(codec, raw, null)
+        default = _decode_default(codec, raw_default, null)
     return Key(field, (route,), codec, default, null, beside, _ACCESS, applies)
 
 
-def _decoded(codec: Codec, raw: Any, null: Any) -> Any:
+def _decode_default(codec: Codec, raw: Any, null: Any) -> Any:
     return null if raw is None else codec.read(raw)
 
 
-def value_of(config: Config, name: str, codec: Codec) -> tuple[Any, Origin]:
-    """A setting with its origin: None where it is null, unknown or nothing that OLMo takes."""
-    route = route_of(name)
-    found = find(config, route)
-    if isinstance(found, Stated):
-        return (None if found.value is None else codec.readable(found.value)), found.origin
-    if found is NOT_STATED and route in DEFAULTS:
-        raw = default_at(config, DEFAULTS[route])
-        return (None if raw is None else codec.read(raw)), granted(config, route)
-    return None, granted(config, route)
+def read_value(config: Config, name: str, codec: Codec) -> tuple[Any, Origin]:
+    """Return a setting with its origin; the value is None if it is null, unknown or invalid in OLMo."""
+    route = split_route(name)
+    stated = find(config, route)
+    if isinstance(stated, StatedValue):
+        return (None if stated.value is None else codec.read_or_none(stated.value)), stated.origin
+    if stated is NOT_STATED and route in DEFAULTS:
+        raw_default = resolve_default(config, DEFAULTS[route])
+        return (None if raw_default is None else codec.read(raw_default)), build_default_origin(config, route)
+    return None, build_default_origin(config, route)
 
 
-def is_known(config: Config, name: str) -> bool:
-    """Whether the value of a setting (or its default) can be determined."""
-    found = find(config, route_of(name))
-    return isinstance(found, Stated) or found is NOT_STATED
+def is_resolved(config: Config, name: str) -> bool:
+    """Return whether the value of a setting, or its default, can be determined."""
+    stated = find(config, split_route(name))
+    return isinstance(stated, StatedValue) or stated is NOT_STATED
 
 
-def write_one(config: Config, name: str, value: Any, beside: tuple[str, ...] = ()) -> list[Change]:
-    """Set one key."""
-    route = route_of(name)
+def write_key(config: Config, name: str, value: Any, beside: tuple[str, ...] = ()) -> list[Change]:
+    """Return the change that sets one key."""
+    route = split_route(name)
     refuse_override(config, route)
     return [Set(config.root + route, value, beside)]

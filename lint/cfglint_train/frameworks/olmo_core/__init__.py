@@ -1,1 +1,1 @@
-"""OLMo-core (Python scripts and JSON)."""
+"""OLMo-core configurations (Python scripts and JSON)."""

@@ -1,8 +1,8 @@
-"""OLMo-core: a Python script that builds its configuration, or the `config.json` that a run saves beside a checkpoint.
+"""OLMo-core: a Python script that builds its configuration, or the `config.json` saved beside a checkpoint.
 
-Both are read as one tree (`script.py`): `train_module.rank_microbatch_size` is the same route in either, and
-the override that the launch takes (`--train_module.rank_microbatch_size=8192`). Sizes of batches are tokens there and
-sequences in the plan.
+Both are read as one tree (`script.py`): `train_module.rank_microbatch_size` is the same route in either, and in the
+override of a launch (`--train_module.rank_microbatch_size=8192`). Batch sizes are tokens in OLMo-core and sequences in
+the plan.
 
 Sources: ai2-olmo-core 1.0.0 to 3.0.0 (`train/train_module/transformer/`, `train/config.py`, `train/trainer.py`,
 `train/callbacks/`, `distributed/parallel/`, `nn/transformer/`, `optim/`, `data/data_loader.py`, `config.py`).
@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from cfglint_train.documents.document import DocumentError, Route
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.dotlist import split_key
-from cfglint_train.frameworks.framework import Framework, Launching, Metrics, Traits
+from cfglint_train.frameworks.framework import Framework, LaunchInterface, MetricsCost, Traits
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.olmo_core.infer import infer
 from cfglint_train.frameworks.olmo_core.keys import OLMoCoreKeys
@@ -26,60 +26,61 @@ NEWEST: Final = "3.0.0"
 
 
 def parse_overrides(words: Iterable[str]) -> dict[Route, Any]:
-    """The words behind the script's own arguments (`--trainer.callbacks.checkpointer.save_interval=50`), as settings.
+    """Return the settings in the words after the script's own arguments.
 
-    As `Config.merge` reads them: dashes in the name are underscores, a word without a value is true, later words win.
-    Raises ValueError for a word that names no setting or whose value is not YAML.
+    Reads words such as `--trainer.callbacks.checkpointer.save_interval=50` as `Config.merge` does: dashes in the name
+    become underscores, a word without a value is true, later words win. Raises ValueError for a word that names no
+    setting or whose value is not YAML.
     """
     settings: dict[Route, Any] = {}
     for word in words:
         name, separator, text = word.partition("=")
-        steps = tuple(split_key(name.strip(" -").replace("-", "_")))
-        if not steps:
+        route = tuple(split_key(name.strip(" -").replace("-", "_")))
+        if not route:
             raise ValueError(f"{word!r} is not a setting")
         value: Any = True
         if separator:
-            value = _loaded(text, word) if text.strip() else ""
-        for other in [other for other in settings if other[: len(steps)] == steps]:
-            del settings[other]
-        settings[steps] = value
+            value = _parse_value(text, word) if text.strip() else ""
+        for previous in [previous for previous in settings if previous[: len(route)] == route]:
+            del settings[previous]
+        settings[route] = value
     return settings
 
 
-def trailing(_: Config, words: list[str]) -> dict[Route, Any]:
-    """The overrides among the words behind the script's path.
+def parse_trailing(_: Config, words: list[str]) -> dict[Route, Any]:
+    """Return the overrides among the words after the script's path.
 
-    Before them stand the script's own: a command, a run's name and a cluster, or options of its parser
-    (`--save-folder /x`). Those have no dot in their name; a setting at the top level (`--init_seed=1`) looks the same.
+    The script's own words precede them: a command, a run's name and a cluster, or options of its parser (`--save-folder
+    /x`). Those have no dot in their name; a setting at the top level (`--init_seed=1`) looks the same and is left out.
     """
     return parse_overrides(word for word in words if word.startswith("--") and "." in word.partition("=")[0])
 
 
-def _loaded(text: str, word: str) -> Any:
-    """A value as `yaml.safe_load` types it."""
+def _parse_value(text: str, word: str) -> Any:
+    """Return a value as `yaml.safe_load` types it."""
     from cfglint_train.documents.yaml.dialects import PYYAML
     from cfglint_train.documents.yaml.document import YamlDocument
 
     try:
         document = YamlDocument(word, text.encode(), PYYAML)
-        return None if document.root is None else document.value()
+        return None if document.root is None else document.get_value()
     except DocumentError as error:
         raise ValueError(f"{word!r}: {error.message}") from None
 
 
 FRAMEWORK: Final = Framework(
     name="olmo_core",
-    newest=NEWEST,
+    default_release=NEWEST,
     lenses=LENSES,
     prepare=prepare,
     infer=infer,
-    keys_of=OLMoCoreKeys,
-    launching=Launching(
-        settings=parse_overrides,
-        trailing=trailing,
+    keys_type=OLMoCoreKeys,
+    launch_interface=LaunchInterface(
+        parse_settings=parse_overrides,
+        parse_trailing=parse_trailing,
     ),
     traits=Traits(
-        batch_divides="micro batches",
-        metrics=Metrics(enough=5, better=5),
+        batch_divisor="micro batches",
+        metrics_cost=MetricsCost(negligible_interval=5, suggested_interval=5),
     ),
 )

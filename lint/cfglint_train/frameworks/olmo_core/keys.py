@@ -1,6 +1,6 @@
-"""The keys of an OLMo-core script are Python's: an argument that no class has stops the script at its first line.
+"""Keys of OLMo-core scripts, which are Python arguments: an unknown argument stops the script on its first line.
 
-What the launch lays over them (`--trainer.save_interval=50`) is found out when the job starts.
+Unknown keys in launch overrides (`--trainer.save_interval=50`) only fail when the job starts.
 """
 
 from __future__ import annotations
@@ -15,103 +15,116 @@ from cfglint_train.frameworks.lens import Config
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.script import Invocation
 
-_OF_LIBRARY: Final = "olmo_core."
-_MERGED_BY: Final = "olmo_core.internal.experiment"
-"""Its `main` merges the overrides itself."""
-_STOPS_SINCE: Final = "2.5.0"
-"""`Config.merge` sets keys of plain mappings (config.py, `_set_nested`) and fails below null; up to 2.4.0, OmegaConf
-makes the section."""
+_LIBRARY_PREFIX: Final = "olmo_core."
+_EXPERIMENT_MODULE: Final = "olmo_core.internal.experiment"
+"""Module whose `main` merges the overrides itself."""
+_NULL_SECTION_FAILS_SINCE: Final = "2.5.0"
+"""First release that fails below a null section: `Config.merge` sets keys of plain mappings (config.py, `_set_nested`).
+Up to 2.4.0, OmegaConf creates the section.
+"""
 
 
-_OWN_WORDS: Final = 3
-"""Words of the library's own `main` before the overrides; scripts have as many or fewer."""
+_SCRIPT_WORDS: Final = 3
+"""Number of words of the library's `main` before the overrides; scripts have as many or fewer."""
 
 
 class OLMoCoreKeys(Keys):
-    """ai2-olmo-core 1.0.0 to 3.0.0."""
+    """Key handling of ai2-olmo-core 1.0.0 to 3.0.0."""
 
-    checked = False
+    is_checked = False
 
-    def settles(self, route: Route) -> bool:
-        """A script chooses a class for most of its settings; the trainer's own are the same in every one."""
+    def is_fixed_place(self, route: Route) -> bool:
+        """Return whether the key belongs to the trainer, whose settings are the same in every script.
+
+        For most other settings, a script chooses a class.
+        """
         return route[0] == "trainer" and len(route) == 2
 
-    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
-        """`Config.merge` stops at a setting that has no name, wherever words are settings: behind those of the program
-        itself (subcommand, name of the run, cluster). Run with 2.0.0 and 3.0.0; with `strict=False` it goes on.
-        """
-        before = given.words[:index]
-        is_setting = index >= _OWN_WORDS or any(word.text.startswith("--") for word in before)
-        return is_setting and config.once(_merges) and config.once(_is_strict)
+    def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
+        """Return whether `Config.merge` stops at a setting without a name.
 
-    def launched(self, config: Config, route: Route) -> LauncherOption | None:
-        """The innermost class of the library above the setting, with the way from there."""
-        if not config.once(_merges):
+        It does wherever words are settings: after those of the program itself (subcommand, name of the run, cluster).
+        Run with 2.0.0 and 3.0.0; with `strict=False` it continues.
+        """
+        previous_words = invocation.words[:index]
+        is_setting = index >= _SCRIPT_WORDS or any(word.text.startswith("--") for word in previous_words)
+        return is_setting and config.compute_once(_has_full_merge) and config.compute_once(_is_strict)
+
+    def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
+        """Return the innermost library class above the setting, with the route from there."""
+        if not config.compute_once(_has_full_merge):
             return None
-        node: Node | None = config.node()
-        found: Route = ()
+        node: Node | None = config.get_node()
+        class_route: Route = ()
         for depth, step in enumerate(route):
             if not isinstance(node, MappingNode):
-                return None  # below a value that no call in sight made, there may be anything
-            name = config.document.value((*config.root, *route[:depth], "_CLASS_"))
+                return None  # Below a value that no visible call built, anything may exist.
+            name = config.document.get_value((*config.root, *route[:depth], "_CLASS_"))
             if isinstance(name, str):
-                found = (name.rpartition(".")[2], *route[depth:]) if name.startswith(_OF_LIBRARY) else ()
+                class_route = (name.rpartition(".")[2], *route[depth:]) if name.startswith(_LIBRARY_PREFIX) else ()
             if depth + 1 == len(route):
                 break
             entry, section = node.index.get(str(step)), route[: depth + 1]
             if entry is None:
-                return self._below_default(config, node, found, route, section)
-            if config.document.plain(entry.value) is None and not _hinges(entry.value):
-                return _below_null(config, found, section) if found else None
+                return self._build_option_below_default(config, node, class_route, route, section)
+            if config.document.build_value(entry.value) is None and not _is_conditional(entry.value):
+                return _build_option_below_null(config, class_route, section) if class_route else None
             node = entry.value
-        return LauncherOption("script", found) if found else None
+        return LauncherOption("script", class_route) if class_route else None
 
-    def _below_default(
-        self, config: Config, node: MappingNode, found: Route, route: Route, section: Route
+    def _build_option_below_default(
+        self, config: Config, node: MappingNode, class_route: Route, route: Route, section: Route
     ) -> LauncherOption | None:
-        """A setting below a section that the script does not mention, where that is null by default or none at all."""
-        if not found or not isinstance(node, Record) or node.open or node.sealed:
+        """Return the option for a setting below a section that the script omits.
+
+        The option has no effect on a section that is null by default; None if the default cannot be determined.
+        """
+        if not class_route or not isinstance(node, Record) or node.open or node.sealed:
             return None
-        about = self.context(config)._replace(entry="script")
-        at = found[: len(found) - len(route) + len(section)]
-        fact = self.vocabulary_of(config).fact(at, self.release(config), about)
+        context = self.build_context(config)._replace(entry="script")
+        section_in_class = class_route[: len(class_route) - len(route) + len(section)]
+        fact = self.get_vocabulary(config).find_fact(section_in_class, self.get_release(config), context)
         if fact is None:
-            return LauncherOption("script", found)
-        return _below_null(config, found, section) if fact.schema().get("default", section) is None else None
+            return LauncherOption("script", class_route)
+        return (
+            _build_option_below_null(config, class_route, section)
+            if fact.get_schema().get("default", section) is None
+            else None
+        )
 
 
-def _below_null(config: Config, found: Route, section: Route) -> LauncherOption:
-    """A setting below a section that is null, unless the launch gives the section, too."""
-    given = any(route == section[: len(route)] for route, _ in config.launched)
+def _build_option_below_null(config: Config, class_route: Route, section: Route) -> LauncherOption:
+    """Return the option for a setting below a section that is null, unless the launch also sets the section."""
+    has_section = any(route == section[: len(route)] for route, _ in config.launch_overrides)
     return (
-        LauncherOption("script", found)
-        if given
-        else LauncherOption("script", found, unset=section, stops_since=_STOPS_SINCE)
+        LauncherOption("script", class_route)
+        if has_section
+        else LauncherOption("script", class_route, unset_section=section, fatal_since=_NULL_SECTION_FAILS_SINCE)
     )
 
 
-def _hinges(node: Node) -> bool:
+def _is_conditional(node: Node) -> bool:
     return any(step.kind == "depends" for step in getattr(node, "how", ()))
 
 
 def _is_strict(config: Config) -> bool:
-    """Whether all of the command line is settings, and one that no class has stops the script."""
+    """Return whether the whole command line is settings, so that an unknown setting stops the script."""
     from cfglint_train.documents.python.document import PythonDocument
 
     document = config.document
-    if not isinstance(document, PythonDocument) or "argparse" in document.imports():
+    if not isinstance(document, PythonDocument) or "argparse" in document.list_imports():
         return False
-    return not any(word.arg in ("strict", None) for call in document.calls("merge") for word in call.keywords)
+    return not any(word.arg in ("strict", None) for call in document.find_calls("merge") for word in call.keywords)
 
 
-def _merges(config: Config) -> bool:
-    """Whether the script hands its command line to `Config.merge` as a whole."""
+def _has_full_merge(config: Config) -> bool:
+    """Return whether the script passes its whole command line to `Config.merge`."""
     from cfglint_train.documents.python.document import PythonDocument
 
     document = config.document
     if not isinstance(document, PythonDocument):
         return False
-    calls = document.calls("merge")
+    calls = document.find_calls("merge")
     if any(word.arg == "prefix" for call in calls for word in call.keywords):
         return False
-    return bool(calls) or any(name.startswith(_MERGED_BY) for name in document.imports())
+    return bool(calls) or any(name.startswith(_EXPERIMENT_MODULE) for name in document.list_imports())

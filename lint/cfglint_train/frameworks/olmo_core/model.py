@@ -1,4 +1,4 @@
-"""The model of an OLMo-core run: a preset with changes, or dimensions."""
+"""Model of an OLMo-core run: a preset with changes, or explicit dimensions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from cfglint_train.documents.document import MISSING
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Config, Triple
-from cfglint_train.frameworks.lens_types import Custom, Stated, read_only
+from cfglint_train.frameworks.lens_types import Custom, StatedValue, refuse_write
 from cfglint_train.frameworks.olmo_core.settings import find
 
-# Keys of a model that change neither its parameters nor what its layers keep.
-_HARMLESS: Final = frozenset(
+# Model keys that affect neither the parameters nor the activations that layers keep.
+_IRRELEVANT_KEYS: Final = frozenset(
     (
         "_CLASS_", "_FACTORY_", "attn_backend", "use_flash", "fused_ops", "rope_theta", "rope_type", "rope_scaling",
         "rope_full_precision", "layer_norm_eps", "layer_norm_name", "init_method", "init_seed", "init_std",
@@ -21,34 +21,34 @@ _HARMLESS: Final = frozenset(
     )
 )  # fmt: skip
 
-# Attributes that a script may set below a preset: the same, further down.
-_HARMLESS_BELOW: Final = frozenset(
+# The same for attributes that a script may set below a preset.
+_IRRELEVANT_NESTED_KEYS: Final = frozenset(
     ("loss_implementation", "backend", "use_flash", "rope", "init_method", "sliding_window")
 )
 
 
 def _read_model(config: Config) -> Iterator[Triple]:
-    """A preset by name with the dimensions that are changed, or the dimensions themselves."""
-    factory = config.value("model", "_FACTORY_")
-    node = config.document.node((*config.root, "model"))
+    """Yield the preset's name with its changed dimensions, or the dimensions themselves."""
+    factory = config.get_value("model", "_FACTORY_")
+    node = config.document.find_node((*config.root, "model"))
     if not isinstance(node, MappingNode):
         return
-    origin = config.origin("model")
+    origin = config.get_origin("model")
     if factory is MISSING:
-        dimensions = _dimensions(config)
+        dimensions = _read_dimensions(config)
         if dimensions is not None:
             origin = origin._replace(kind="inferred", note="the model section")
             yield "model.architecture", dimensions, origin
         return
-    found = find(config, ("model", "_FACTORY_"))
-    if isinstance(found, Stated):
-        origin = found.origin
+    stated_factory = find(config, ("model", "_FACTORY_"))
+    if isinstance(stated_factory, StatedValue):
+        origin = stated_factory.origin
     overrides = []
     for name in node.index:
-        if name in _HARMLESS:
+        if name in _IRRELEVANT_KEYS:
             continue
-        value = config.value("model", name)
-        if isinstance(value, dict) and _settles_nothing(value):
+        value = config.get_value("model", name)
+        if isinstance(value, dict) and _is_irrelevant(value):
             continue
         if isinstance(value, (dict, list)) or type(value).__name__ == "Unknown":
             yield "model.id", None, origin._replace(note=f"{name} of the preset {factory} is changed")
@@ -60,29 +60,33 @@ def _read_model(config: Config) -> Iterator[Triple]:
     yield "model.overrides", tuple(overrides), origin._replace(kind="inferred")
 
 
-def _settles_nothing(value: Mapping[str, Any]) -> bool:
-    """Whether attributes set below a preset leave its shape alone."""
+def _is_irrelevant(value: Mapping[str, Any]) -> bool:
+    """Return whether attributes that are set below a preset leave the model's shape unchanged."""
     return all(
-        key in _HARMLESS_BELOW or (isinstance(item, dict) and _settles_nothing(item)) for key, item in value.items()
+        key in _IRRELEVANT_NESTED_KEYS or (isinstance(item, dict) and _is_irrelevant(item))
+        for key, item in value.items()
     )
 
 
-def _dimensions(config: Config) -> tuple[tuple[str, Any], ...] | None:
-    """The dimensions of a dense decoder under OLMo's (v1) names, whose arithmetic is the same; None for any other."""
-    block = config.value("model", "block")
+def _read_dimensions(config: Config) -> tuple[tuple[str, Any], ...] | None:
+    """Return the dimensions of a dense decoder under OLMo (v1) names, or None for any other model.
+
+    OLMo (v1) computes sizes in the same way.
+    """
+    block = config.get_value("model", "block")
     if not isinstance(block, dict):
         return None
     mixer = block.get("sequence_mixer", block.get("attention"))
-    forward, head = block.get("feed_forward"), config.value("model", "lm_head")
+    forward, head = block.get("feed_forward"), config.get_value("model", "lm_head")
     if not isinstance(mixer, dict) or not isinstance(forward, dict) or block.get("feed_forward_moe") is not None:
         return None
     kind = block.get("name", "default")
     if kind not in ("default", "reordered_norm") or config.get("model", "block_pattern") is not None:
         return None
-    others = config.get("model", "block_overrides") or {}
-    if not isinstance(others, dict) or config.get("model", "embedding_norm"):
+    block_overrides = config.get("model", "block_overrides") or {}
+    if not isinstance(block_overrides, dict) or config.get("model", "embedding_norm"):
         return None
-    if any(_unrotated(other) != _unrotated(block) for other in others.values()):
+    if any(_strip_rotary(override) != _strip_rotary(block) for override in block_overrides.values()):
         return None
     if mixer.get("use_head_qk_norm") or mixer.get("head_dim") or mixer.get("gate") or mixer.get("bias", True):
         return None
@@ -120,13 +124,13 @@ def _dimensions(config: Config) -> tuple[tuple[str, Any], ...] | None:
     )
 
 
-def _unrotated(block: Any) -> Any:
-    """A block without what its rotary embedding says, which has no parameters."""
+def _strip_rotary(block: Any) -> Any:
+    """Return a block without its rotary embedding settings, which have no parameters."""
     if not isinstance(block, dict):
         return block
-    return {key: _unrotated(value) for key, value in block.items() if key != "rope"}
+    return {key: _strip_rotary(value) for key, value in block.items() if key != "rope"}
 
 
 MODEL: Final = Custom(
-    dict.fromkeys(("model.id", "model.overrides", "model.architecture"), (("model",),)), _read_model, read_only
+    dict.fromkeys(("model.id", "model.overrides", "model.architecture"), (("model",),)), _read_model, refuse_write
 )

@@ -1,4 +1,4 @@
-"""Number formats and parallelism of an OLMo-core run."""
+"""Lenses for number formats and parallelism of OLMo-core."""
 
 from __future__ import annotations
 
@@ -6,68 +6,76 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import CannotEdit, Change, Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.codec import at_least, enumeration, member_name
-from cfglint_train.frameworks.lens import Changes, Config, Triple, granted
-from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, Custom, Found, Stated, read_only
+from cfglint_train.frameworks.codec import bound_below, build_enumeration, parse_member_name
+from cfglint_train.frameworks.lens import Changes, Config, Triple, build_default_origin
+from cfglint_train.frameworks.lens_types import NOT_STATED, UNRESOLVED, Custom, LookupResult, StatedValue, refuse_write
 from cfglint_train.frameworks.lens_types import PLAIN as PLAIN_KEYS
 from cfglint_train.frameworks.loaders import PLAIN
 from cfglint_train.frameworks.olmo_core.recognise import TRAIN_MODULE_PATH
 from cfglint_train.frameworks.olmo_core.settings import (
     DTYPES,
-    dotted,
-    dtype_of,
+    build_key,
     find,
-    first,
+    find_first,
     has_train_module,
-    is_known,
+    is_resolved,
+    parse_dtype,
     set_member,
-    setting,
+    split_route,
 )
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
 
 def _read_precision(config: Config) -> Iterator[Triple]:
-    """The format that FSDP casts to (fp32 without one), or 8-bit products on top of it."""
-    parallel = _parallelism(config)
-    if parallel is UNRESOLVED:
+    """Yield the compute format: FSDP's param_dtype (the weights' if unset), autocast, or fp8 matrix products."""
+    section = _find_data_parallel(config)
+    if section is UNRESOLVED:
         return
-    stated = first(config, "train_module.dp_config.param_dtype", "model.dp_config.param_dtype")
-    weights = dtype_of(first(config, "model.dtype")) or "fp32"
-    autocast = first(config, "train_module.autocast_precision", "trainer.autocast_precision")
-    eight_bit = _eight_bit(config)
+    param_dtype = find_first(config, "train_module.dp_config.param_dtype", "model.dp_config.param_dtype")
+    weights = parse_dtype(find_first(config, "model.dtype")) or "fp32"
+    autocast = find_first(config, "train_module.autocast_precision", "trainer.autocast_precision")
+    eight_bit = _find_float8(config)
     if eight_bit is not None:
         yield "precision.compute", "fp8", eight_bit
     elif autocast is not None and autocast[0] is not None:
-        yield "precision.compute", dtype_of(autocast), autocast[1]
-    elif stated is not None and stated[0] is not None:
-        yield "precision.compute", dtype_of(stated), stated[1]
-    elif is_known(config, "train_module.dp_config.param_dtype"):
-        yield "precision.compute", weights, granted(config, dotted("train_module.dp_config.param_dtype"))
-    on = autocast is not None and autocast[0] is not None
-    if not on and not is_known(config, "train_module.autocast_precision"):
+        yield "precision.compute", parse_dtype(autocast), autocast[1]
+    elif param_dtype is not None and param_dtype[0] is not None:
+        yield "precision.compute", parse_dtype(param_dtype), param_dtype[1]
+    elif is_resolved(config, "train_module.dp_config.param_dtype"):
+        yield (
+            "precision.compute",
+            weights,
+            build_default_origin(config, split_route("train_module.dp_config.param_dtype")),
+        )
+    has_autocast = autocast is not None and autocast[0] is not None
+    if not has_autocast and not is_resolved(config, "train_module.autocast_precision"):
         return
-    origin = autocast[1] if on and autocast else granted(config, dotted("train_module.autocast_precision"))
-    yield "precision.autocast", on, origin
+    origin = (
+        autocast[1]
+        if has_autocast and autocast
+        else build_default_origin(config, split_route("train_module.autocast_precision"))
+    )
+    yield "precision.autocast", has_autocast, origin
 
 
-def _eight_bit(config: Config) -> Origin | None:
-    """The origin of 8-bit matrix products, None where they are off."""
+def _find_float8(config: Config) -> Origin | None:
+    """Return the origin of 8-bit matrix products, or None if they are off."""
     for route in (("train_module", "float8_config"), ("model", "float8_config")):
         section = find(config, route)
-        if isinstance(section, Stated) and isinstance(section.value, dict):
+        if isinstance(section, StatedValue) and isinstance(section.value, dict):
             enabled = section.value.get("enabled", True)
             if enabled is True:
                 return section.origin
     return None
 
 
-def _parallelism(config: Config) -> Any:
-    """The data-parallel section: its route, None where there is none, UNRESOLVED where that cannot be determined."""
+def _find_data_parallel(config: Config) -> Any:
+    """Return the route of the data-parallel section, None if there is none, UNRESOLVED if it cannot be determined."""
     for route in (("train_module", "dp_config"), ("model", "dp_config")):
-        found = find(config, route)
-        if isinstance(found, Stated):
-            return route if isinstance(found.value, dict) else None
+        section = find(config, route)
+        if isinstance(section, StatedValue):
+            return route if isinstance(section.value, dict) else None
     return UNRESOLVED if find(config, ("train_module", "dp_config")) is UNRESOLVED else None
 
 
@@ -77,41 +85,45 @@ _WRAPPING: Final = {"full": "block_and_size", "blocks": "block", "fine_grained":
 
 
 def _read_parallel(config: Config) -> Iterator[Triple]:
-    route = _parallelism(config)
+    route = _find_data_parallel(config)
     if route is UNRESOLVED:
         return
     if route is None:
-        found = find(config, ("train_module", "dp_config"))
-        origin = found.origin if isinstance(found, Stated) else granted(config, ("train_module", "dp_config"))
+        dp_config = find(config, ("train_module", "dp_config"))
+        origin = (
+            dp_config.origin
+            if isinstance(dp_config, StatedValue)
+            else build_default_origin(config, ("train_module", "dp_config"))
+        )
         yield "parallel.strategy", "none", origin
         return
     name = find(config, (*route, "name"))
-    if not isinstance(name, Stated):
+    if not isinstance(name, StatedValue):
         return
-    kind = _KINDS.get(member_name(name.value)) if isinstance(name.value, str) else None
+    kind = _KINDS.get(parse_member_name(name.value)) if isinstance(name.value, str) else None
     yield "parallel.strategy", kind[0] if kind else None, name.origin
     if kind is None or kind[1] is None:
         return
     yield "parallel.sharding", kind[1], name.origin
     wrapping = find(config, (*route, "wrapping_strategy"))
-    if isinstance(wrapping, Stated):
-        meaning = _WRAPPING.get(member_name(wrapping.value)) if isinstance(wrapping.value, str) else None
+    if isinstance(wrapping, StatedValue):
+        meaning = _WRAPPING.get(parse_member_name(wrapping.value)) if isinstance(wrapping.value, str) else None
         yield "parallel.wrapping", meaning, wrapping.origin
     elif wrapping is NOT_STATED:
-        yield "parallel.wrapping", "block_and_size", granted(config, (*route, "wrapping_strategy"))
+        yield "parallel.wrapping", "block_and_size", build_default_origin(config, (*route, "wrapping_strategy"))
     pipeline = find(config, ("train_module", "pp_config"))
     if pipeline is not UNRESOLVED:
-        split = isinstance(pipeline, Stated) and pipeline.value is not None
-        # apply_fsdp: stages of a pipeline keep their weights gathered between micro batches.
-        yield "parallel.reshard_after_forward", not split, name.origin
-        if split:
+        is_pipelined = isinstance(pipeline, StatedValue) and pipeline.value is not None
+        # apply_fsdp: pipeline stages keep their weights gathered between micro batches.
+        yield "parallel.reshard_after_forward", not is_pipelined, name.origin
+        if is_pipelined:
             yield "parallel.defers_reduction", True, name.origin
 
 
 def _write_parallel(config: Config, changes: Changes) -> list[Change]:
-    route = _parallelism(config)
+    route = _find_data_parallel(config)
     if set(changes) != {"parallel.wrapping"} or not isinstance(route, tuple):
-        raise CannotEdit("dp_config settles it together with other settings")
+        raise CannotEdit("dp_config sets it together with other settings")
     value = {"block_and_size": "full", "block": "blocks"}.get(changes["parallel.wrapping"])
     if value is None:
         raise CannotEdit(f"OLMo-core has no wrapping {changes['parallel.wrapping']!r}")
@@ -123,7 +135,7 @@ def _write_parallel(config: Config, changes: Changes) -> list[Change]:
     )
 
 
-# PipelineScheduleType; the custom ones run in the order of those that they are named after.
+# PipelineScheduleType; the custom schedules run in the order of those in their names.
 _SCHEDULES: Final = {
     "single_1f1b": "1f1b", "custom_1f1b": "1f1b", "gpipe": "gpipe", "looped_bfs": "looped_bfs",
     "interleaved_1f1b": "interleaved_1f1b", "custom_interleaved_1f1b": "interleaved_1f1b",
@@ -135,51 +147,55 @@ _SCHEDULES: Final = {
 
 
 def _read_schedule(config: Config) -> Iterator[Triple]:
-    """The order of a pipeline's stages, and how many each rank has: one or two, unless split points say otherwise."""
+    """Yield the pipeline schedule and the stages per rank: one or two, unless split points are stated."""
     section = find(config, ("train_module", "pp_config"))
-    if not isinstance(section, Stated) or section.value is None:
+    if not isinstance(section, StatedValue) or section.value is None:
         return
     route = ("train_module", "pp_config", "schedule")
     stated = find(config, route)
     if stated is UNRESOLVED:
         return
-    if isinstance(stated, Stated):
-        known = _SCHEDULES.get(member_name(stated.value).lower()) if isinstance(stated.value, str) else None
+    if isinstance(stated, StatedValue):
+        schedule = _SCHEDULES.get(parse_member_name(stated.value).lower()) if isinstance(stated.value, str) else None
         origin = stated.origin
     else:
-        known, origin = "interleaved_1f1b", granted(config, route)
-    yield "parallel.schedule", known, origin
-    if find(config, ("train_module", "pp_config", "split_points")) is NOT_STATED and known is not None:
-        yield "parallel.stages", 1 if known in ("1f1b", "gpipe") else 2, origin._replace(kind="inferred")
+        schedule, origin = "interleaved_1f1b", build_default_origin(config, route)
+    yield "parallel.schedule", schedule, origin
+    if find(config, ("train_module", "pp_config", "split_points")) is NOT_STATED and schedule is not None:
+        yield "parallel.stages", 1 if schedule in ("1f1b", "gpipe") else 2, origin._replace(kind="inferred")
 
 
-_DEGREE: Final = at_least(1, PLAIN.integer)
+_DEGREE: Final = bound_below(1, PLAIN.integer)
 
 
-def _degree(field: Field, key: str, null: int = 1) -> Custom:
-    """The degree of one kind of model parallelism; 1 where its section is absent."""
+def _build_degree_lens(field: Field, key: str, null: int = 1) -> Custom:
+    """Return the lens of one model-parallel degree; `null` holds if its section is absent."""
 
     def read(config: Config) -> Iterator[Triple]:
         section = find(config, ("train_module", key))
         if section is UNRESOLVED:
             return
-        if not isinstance(section, Stated) or section.value is None:
-            origin = section.origin if isinstance(section, Stated) else granted(config, ("train_module", key))
+        if not isinstance(section, StatedValue) or section.value is None:
+            origin = (
+                section.origin
+                if isinstance(section, StatedValue)
+                else build_default_origin(config, ("train_module", key))
+            )
             if has_train_module(config) or section is not NOT_STATED:
                 yield field, null, origin
             return
         degree = find(config, ("train_module", key, "degree"))
-        if isinstance(degree, Stated):
-            yield field, _DEGREE.readable(degree.value), degree.origin
+        if isinstance(degree, StatedValue):
+            yield field, _DEGREE.read_or_none(degree.value), degree.origin
 
-    return Custom({field: (("train_module", key, "degree"),)}, read, read_only)
+    return Custom({field: (("train_module", key, "degree"),)}, read, refuse_write)
 
 
-def _find_parallel(config: Config, names: tuple[Route, ...]) -> tuple[Route, Found]:
-    """The spelling in the data-parallel section that there is."""
-    section = _parallelism(config)
-    own = next((name for name in names if name[:2] == section), names[0])
-    return own, find(config, own)
+def _find_data_parallel_key(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
+    """Return the spelling in the data-parallel section that exists."""
+    section = _find_data_parallel(config)
+    key_route = next((name for name in names if name[:2] == section), names[0])
+    return key_route, find(config, key_route)
 
 
 LENSES: Final = (
@@ -189,7 +205,7 @@ LENSES: Final = (
             "precision.autocast": (("train_module", "autocast_precision"),),
         },
         _read_precision,
-        read_only,
+        refuse_write,
     ),
     Custom(
         {
@@ -208,25 +224,25 @@ LENSES: Final = (
         },
         _read_parallel,
         _write_parallel,
-        PLAIN_KEYS._replace(find=_find_parallel),
+        PLAIN_KEYS._replace(find=_find_data_parallel_key),
     ),
-    setting(
+    build_key(
         "parallel.communication",
         "train_module.dp_config.reduce_dtype model.dp_config.reduce_dtype",
-        enumeration(DTYPES),
+        build_enumeration(DTYPES),
     ),
-    setting("parallel.replicas", "train_module.dp_config.num_replicas model.dp_config.num_replicas", PLAIN.integer),
-    setting("parallel.shard_size", "train_module.dp_config.shard_degree model.dp_config.shard_degree", PLAIN.integer),
-    _degree("parallel.tensor", "tp_config"),
-    _degree("parallel.context", "cp_config"),
-    _degree("parallel.pipeline", "pp_config"),
+    build_key("parallel.replicas", "train_module.dp_config.num_replicas model.dp_config.num_replicas", PLAIN.integer),
+    build_key("parallel.shard_size", "train_module.dp_config.shard_degree model.dp_config.shard_degree", PLAIN.integer),
+    _build_degree_lens("parallel.tensor", "tp_config"),
+    _build_degree_lens("parallel.context", "cp_config"),
+    _build_degree_lens("parallel.pipeline", "pp_config"),
     Custom(
         {
             "parallel.schedule": (("train_module", "pp_config", "schedule"),),
             "parallel.stages": (("train_module", "pp_config", "split_points"),),
         },
         _read_schedule,
-        read_only,
+        refuse_write,
     ),
-    _degree("parallel.expert", "ep_config"),
+    _build_degree_lens("parallel.expert", "ep_config"),
 )

@@ -1,4 +1,4 @@
-"""Which files are OLMo-core's."""
+"""Recognition of OLMo-core configurations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
-from cfglint_train.frameworks.framework import Found
-from cfglint_train.frameworks.lens import spelled
+from cfglint_train.frameworks.framework import RecognisedConfig
+from cfglint_train.frameworks.lens import format_route
 
 if TYPE_CHECKING:
     from cfglint_train.documents.python.document import PythonDocument
@@ -31,8 +31,8 @@ _CONSTRUCTORS: Final = (*_TRAIN_MODULES, *_TRAINERS)
 _BUILDERS: Final = frozenset(("train_module_config_builder", "trainer_config_builder", "model_config_builder"))
 
 
-def recognise(document: Document) -> list[Found]:
-    """A script that puts an OLMo-core experiment together, or the experiment as JSON."""
+def recognise(document: Document) -> list[RecognisedConfig]:
+    """Recognise a script that assembles an OLMo-core experiment, or the experiment as JSON."""
     if document.syntax == "json":
         return _recognise_saved(document)
     if document.syntax != "python":
@@ -40,72 +40,74 @@ def recognise(document: Document) -> list[Found]:
     from cfglint_train.documents.python.document import PythonDocument
 
     assert isinstance(document, PythonDocument)
-    modules = {name for name in document.imports() if name == "olmo_core" or name.startswith("olmo_core.")}
+    modules = {name for name in document.list_imports() if name == "olmo_core" or name.startswith("olmo_core.")}
     if not modules:
         return []
     if any(name.startswith(_LADDERS) for name in modules):
-        return [Found((), 60, "an OLMo-core ladder: its sizes are computed when it runs", "other")]
-    groups = list(document.keyword_groups())
+        return [RecognisedConfig((), 60, "an OLMo-core ladder computes its sizes at run time", "other")]
+    groups = list(document.list_keyword_groups())
     builders = any(len(names & _BUILDERS) > 1 for names in groups)
     joins = any("trainer" in names and ("train_module" in names or "model" in names) for names in groups)
-    if not builders and not (joins and document.calls(*_CONSTRUCTORS)) and not _is_made_at_once(document):
+    if not builders and not (joins and document.find_calls(*_CONSTRUCTORS)) and not _has_joint_builder(document):
         return []
-    if _is_own(document.path):
+    if _is_library_module(document.path):
         return []
-    return [Found((), 60, "it imports olmo_core and puts a training configuration together")]
+    return [RecognisedConfig((), 60, "it imports olmo_core and builds a training config")]
 
 
-def _is_made_at_once(document: PythonDocument) -> bool:
-    """Whether one function makes both a train module and a trainer, whatever becomes of them (a tuple)."""
+def _has_joint_builder(document: PythonDocument) -> bool:
+    """Return whether one function builds both a train module and a trainer, for example to return them as a tuple."""
     import ast
 
-    from cfglint_train.documents.python.syntax import callee
+    from cfglint_train.documents.python.syntax import get_callee_name
 
-    if not document.calls(*_TRAIN_MODULES) or not document.calls(*_TRAINERS):
+    if not document.find_calls(*_TRAIN_MODULES) or not document.find_calls(*_TRAINERS):
         return False
-    functions = (*document.nodes(ast.FunctionDef), *document.nodes(ast.AsyncFunctionDef))
-    made = [{callee(node) for node in ast.walk(function) if isinstance(node, ast.Call)} for function in functions]
-    return any(names & _TRAIN_MODULES and names & _TRAINERS for names in made)
+    functions = (*document.list_nodes(ast.FunctionDef), *document.list_nodes(ast.AsyncFunctionDef))
+    calls_by_function = [
+        {get_callee_name(node) for node in ast.walk(function) if isinstance(node, ast.Call)} for function in functions
+    ]
+    return any(names & _TRAIN_MODULES and names & _TRAINERS for names in calls_by_function)
 
 
-def _is_own(path: str) -> bool:
-    """Whether a file is a module of the package itself, which a repository may hold a copy of."""
-    before, package, _ = path.replace(os.sep, "/").rpartition("/olmo_core/")
-    return bool(package) and os.path.exists(os.path.join(f"{before}/olmo_core", "__init__.py"))
+def _is_library_module(path: str) -> bool:
+    """Return whether a file is a module of the package itself, of which a repository may hold a copy."""
+    parent, package, _ = path.replace(os.sep, "/").rpartition("/olmo_core/")
+    return bool(package) and os.path.exists(os.path.join(f"{parent}/olmo_core", "__init__.py"))
 
 
-def _recognise_saved(document: Document) -> list[Found]:
+def _recognise_saved(document: Document) -> list[RecognisedConfig]:
     root = document.root
     if not isinstance(root, MappingNode) or not root.index.keys() >= {"model", "trainer"}:
         return []
-    classes = [document.value((section, "_CLASS_")) for section in ("model", "trainer", "train_module")]
+    classes = [document.get_value((section, "_CLASS_")) for section in ("model", "trainer", "train_module")]
     if not any(isinstance(name, str) and name.startswith("olmo_core.") for name in classes):
         return []
-    return [Found((), 60, "sections of OLMo-core's classes (_CLASS_)")]
+    return [RecognisedConfig((), 60, "sections with OLMo-core classes (_CLASS_)")]
 
 
 def prepare(document: Document) -> None:
-    """Read a script into the tree of its settings; JSON is that tree."""
+    """Evaluate a script into the tree of its settings; JSON already is that tree."""
     if document.syntax != "python" or document.root is not None:
         return
     from cfglint_train.documents.document import Span
     from cfglint_train.documents.python.document import PythonDocument
     from cfglint_train.documents.python.tree import Record
-    from cfglint_train.frameworks.olmo_core.script import experiment
+    from cfglint_train.frameworks.olmo_core.script import evaluate_experiment
 
     assert isinstance(document, PythonDocument)
-    nothing = Record(Span(0, 0), [], open_="the script's settings cannot be determined without running it")
-    document.show(experiment(document) or nothing, override)
+    unreadable = Record(Span(0, 0), [], open_="the script's settings cannot be determined without running it")
+    document.attach_tree(evaluate_experiment(document) or unreadable, format_override)
 
 
-def override(route: Route, value: Any) -> str:
-    """How the launch says what the file cannot be made to say."""
-    return f"pass --{spelled(route)}={_word(value)} at launch instead"
+def format_override(route: Route, value: Any) -> str:
+    """Return advice to state at launch a setting that the file cannot state."""
+    return f"pass --{format_route(route)}={_format_value(value)} at launch instead"
 
 
-def _word(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict):
-        inner = ", ".join(f"{key}: {_word(item)}" for key, item in value.items() if key != "_CLASS_")
+        inner = ", ".join(f"{key}: {_format_value(item)}" for key, item in value.items() if key != "_CLASS_")
         return "'{" + inner.replace("'", "") + "}'"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]

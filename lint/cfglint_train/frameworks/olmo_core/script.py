@@ -1,8 +1,8 @@
-"""How a training script of OLMo-core becomes the tree of settings that the run would have.
+"""Evaluator of OLMo-core training scripts: build the tree of settings that the run would have.
 
 The tree has the shape of the configuration that OLMo-core saves beside a checkpoint (`config.json`): `model`,
-`train_module`, `trainer`, `data_loader`, `dataset`, `launch`. So the same lenses read both, and a route is spelled like
-the override that the launch takes (`--train_module.rank_microbatch_size=8192`).
+`train_module`, `trainer`, `data_loader`, `dataset`, `launch`. The same lenses read both, and a route is spelled like
+the override of the launch (`--train_module.rank_microbatch_size=8192`).
 
 Sources: ai2-olmo-core 3.0.0 `internal/experiment.py`, `internal/cookbook.py`, `internal/common.py`, `script_utils.py`,
 `train/config.py`, `data/tokenizer.py`.
@@ -22,16 +22,16 @@ from cfglint_train.documents.python.tree import Record, Step, Value
 from cfglint_train.documents.python.values import (
     IMPLIED,
     Arguments,
+    AtLeastTwo,
     External,
     Function,
-    Options,
+    ParsedOptions,
     Partial,
-    Several,
-    settled,
+    prune_tree,
 )
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.trainer_script import facts
-from cfglint_train.frameworks.trainer_script.facts import named, uncalled
+from cfglint_train.frameworks.trainer_script.facts import build_entry, find_uncalled
 
 TRAIN_MODULES: Final = (
     "TransformerTrainModuleConfig",
@@ -39,7 +39,7 @@ TRAIN_MODULES: Final = (
     "OLMoDDPTrainModuleConfig",
 )
 
-# Positional parameters of the library's classes, where scripts use them.
+# Positional parameters of the library's classes that scripts pass by position.
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(TRAIN_MODULES, ("rank_microbatch_size", "max_sequence_length", "optim")),
     "TrainerConfig": ("save_folder",),
@@ -52,7 +52,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "TransformerPipelineParallelConfig": ("degree",),
 }
 
-# data/tokenizer.py: the vocabularies of the ready-made tokenizers.
+# data/tokenizer.py: vocabulary sizes of the predefined tokenizers.
 VOCABULARIES: Final[Mapping[str, int]] = {
     "dolma2": 100278,
     "dolma2_sigdig": 100278,
@@ -73,54 +73,54 @@ _SCRIPT_OPTIONS: Final[Mapping[str, Any]] = {
 }
 
 
-def class_of(node: Node | None) -> str:
-    """The class that a section was made of, without its module; empty where it is unknown."""
-    return facts.class_of(node).rpartition(".")[2] if isinstance(node, Record) else ""
+def get_class_name(node: Node | None) -> str:
+    """Return the class that a section was built from, without its module, or "" if it is unknown."""
+    return facts.get_class(node).rpartition(".")[2] if isinstance(node, Record) else ""
 
 
-def experiment(document: PythonDocument) -> Record | None:
-    """The settings that a script gives its run; None where it builds none that can be read."""
+def evaluate_experiment(document: PythonDocument) -> Record | None:
+    """Return the settings that a script gives its run, or None if it builds none that can be read."""
     evaluator = Walk(document, _HANDLERS, _METHODS, FIELDS)
     evaluator.run()
-    found = _finished(evaluator)
-    if found is None:
-        for waiting in list(evaluator.module.names.values()):
-            if isinstance(waiting, Partial) and waiting.target == External(_EXPERIMENT + "build_config"):
-                call = document.calls("partial", "build_config")[0]
-                evaluator.attempt(waiting, Arguments(), call)
-        found = _finished(evaluator)
-    if found is None:
-        for function in uncalled(evaluator, {*TRAIN_MODULES, "TrainerConfig"}.__contains__):
-            evaluator.enter(function)
-        found = _finished(evaluator) or _gathered(evaluator)
-    if found is None or evaluator.spent:
+    settings = _find_experiment(evaluator)
+    if settings is None:
+        for partial in list(evaluator.module.names.values()):
+            if isinstance(partial, Partial) and partial.target == External(_EXPERIMENT + "build_config"):
+                call = document.find_calls("partial", "build_config")[0]
+                evaluator.try_call(partial, Arguments(), call)
+        settings = _find_experiment(evaluator)
+    if settings is None:
+        for function in find_uncalled(evaluator, {*TRAIN_MODULES, "TrainerConfig"}.__contains__):
+            evaluator.enter_function(function)
+        settings = _find_experiment(evaluator) or _gather_sections(evaluator)
+    if settings is None or evaluator.is_exhausted:
         return None
-    train_module = found.get("train_module")
+    train_module = settings.get("train_module")
     if train_module is not None:
-        found.span = train_module.value.span
-    return settled(found)
+        settings.span = train_module.value.span
+    return prune_tree(settings)
 
 
-def _finished(evaluator: Evaluator) -> Record | None:
-    """The last experiment that the script put together."""
-    for record in reversed(evaluator.made):
+def _find_experiment(evaluator: Evaluator) -> Record | None:
+    """Return the last experiment that the script assembled."""
+    for record in reversed(evaluator.records):
         keys = record.index.keys()
         if "trainer" in keys and ("train_module" in keys or "model" in keys):
             return record
     return None
 
 
-def _gathered(evaluator: Evaluator) -> Record | None:
-    """The sections that a script builds without ever joining them."""
-    of_class = {
+def _gather_sections(evaluator: Evaluator) -> Record | None:
+    """Return the sections that a script builds without joining them."""
+    section_by_class = {
         **dict.fromkeys(TRAIN_MODULES, "train_module"),
         "TrainerConfig": "trainer",
         "TransformerConfig": "model",
         "NumpyDataLoaderConfig": "data_loader",
     }
     sections: dict[str, Record] = {}
-    for record in evaluator.made:
-        section = of_class.get(class_of(record))
+    for record in evaluator.records:
+        section = section_by_class.get(get_class_name(record))
         if section is not None:
             sections[section] = record
     if "train_module" not in sections and "trainer" not in sections:
@@ -129,112 +129,114 @@ def _gathered(evaluator: Evaluator) -> Record | None:
     root = Record(first.span, [])
     for section, record in sections.items():
         place = Span(record.span.start, record.span.start)
-        root.put(named(section, record, place))
+        root.put(build_entry(section, record, place))
     return root
 
 
-def _main(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`internal.experiment.main(config_builder=...)`; up to 2.2 it took the builders themselves."""
+def _handle_main(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Evaluate `internal.experiment.main(config_builder=...)`; up to 2.2 it took the section builders themselves."""
     if any(name.endswith("_config_builder") for name in arguments.keywords):
-        return _build_config(evaluator, node, arguments)
+        return _handle_build_config(evaluator, node, arguments)
     builder = arguments.get("config_builder") or (arguments.positional[0] if arguments.positional else None)
     if not isinstance(builder, (Partial, Function, External)):
         return None
-    with _without_group(evaluator):
-        return evaluator.apply(builder, Arguments((evaluator.unknown(node.func, "the command line"),)), node)
+    with _assume_no_group(evaluator):
+        return evaluator.apply_call(builder, Arguments((evaluator.build_unknown(node.func, "the command line"),)), node)
 
 
-def _script_main(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`script_utils.main(build_config)`: its own options, and those that the script adds."""
+def _handle_script_main(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Evaluate `script_utils.main(build_config)` with its own options and those that the script adds."""
     builder = arguments.get("config_builder") or (arguments.positional[0] if arguments.positional else None)
     if not isinstance(builder, (Partial, Function)):
         return None
-    place = evaluator.document.span(node)
-    options = Options({name: Value(place, value) for name, value in _SCRIPT_OPTIONS.items()}, place)
-    options.defaults.update(evaluator.options(node).defaults)
-    rest = evaluator.unknown(node.func, "the command line")
-    with _without_group(evaluator):
-        return evaluator.apply(builder, Arguments((options, rest)), node)
+    place = evaluator.document.find_span(node)
+    options = ParsedOptions({name: Value(place, value) for name, value in _SCRIPT_OPTIONS.items()}, place)
+    options.defaults.update(evaluator.build_options(node).defaults)
+    rest = evaluator.build_unknown(node.func, "the command line")
+    with _assume_no_group(evaluator):
+        return evaluator.apply_call(builder, Arguments((options, rest)), node)
 
 
-_GROUP: Final = "there is a process group"
-_NO_GROUP: Final = "there is no process group yet"
+_GROUP_EXISTS: Final = "a process group exists"
+_NO_GROUP: Final = "no process group exists yet"
 
 
 @contextmanager
-def _without_group(evaluator: Evaluator) -> Iterator[None]:
-    """The library's own `main` functions build the configuration before they prepare the environment."""
-    evaluator.settled.add(_NO_GROUP)
+def _assume_no_group(evaluator: Evaluator) -> Iterator[None]:
+    """Assume no process group: the library's `main` functions build the configuration before they create it."""
+    evaluator.library_facts.add(_NO_GROUP)
     yield
-    evaluator.settled.discard(_NO_GROUP)
+    evaluator.library_facts.discard(_NO_GROUP)
 
 
-def _prepared(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`prepare_training_environment()`: from here on, every rank knows the others."""
-    if not evaluator.undecided:
-        evaluator.settled.add(_GROUP)
+def _handle_prepare(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Record that `prepare_training_environment()` ran: from here on the world size is that of the launch."""
+    if not evaluator.open_conditions:
+        evaluator.library_facts.add(_GROUP_EXISTS)
 
 
-def _world_size(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`get_world_size()`: 1 as long as there is no process group, the ranks of the launch afterwards.
+def _handle_world_size(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Evaluate `get_world_size()`: 1 before there is a process group, the ranks of the launch afterwards.
 
-    How many those are is not known here. Scripts ask in order to distinguish one rank from more, and are written for
-    more.
+    The number of ranks is unknown here. Scripts ask in order to distinguish one rank from several, and are written for
+    several.
     """
-    place = evaluator.document.span(node)
-    if _GROUP in evaluator.settled:
-        return Value(place, Several("the ranks of the launch"))
-    return _library(place, 1, "get_world_size") if _NO_GROUP in evaluator.settled else None
+    place = evaluator.document.find_span(node)
+    if _GROUP_EXISTS in evaluator.library_facts:
+        return Value(place, AtLeastTwo("the ranks of the launch"))
+    return _make_library_value(place, 1, "get_world_size") if _NO_GROUP in evaluator.library_facts else None
 
 
-# What the builders get in common -> the arguments that say it.
-_COMMON: Final = {
+# Arguments that every builder receives, with their accepted spellings.
+_COMMON_ARGUMENTS: Final = {
     "tokenizer": ("tokenizer",),
     "global_batch_size": ("global_batch_size",),
     "max_sequence_length": ("max_sequence_length", "sequence_length"),
 }
 
 
-def _build_config(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`internal.experiment.build_config`: the builders get what they have in common, and their results are joined."""
-    place = evaluator.document.span(node.func)
+def _handle_build_config(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Evaluate `internal.experiment.build_config`: call the builders and join their results."""
+    place = evaluator.document.find_span(node.func)
     common = Record(place, [], open_=IMPLIED)
-    for name, spellings in _COMMON.items():
+    for name, spellings in _COMMON_ARGUMENTS.items():
         argument = next((arguments.keywords[word] for word in spellings if word in arguments.keywords), None)
         if argument is not None and isinstance(argument.value, Node):
-            common.put(named(name, argument.value, argument.key))
+            common.put(build_entry(name, argument.value, argument.key))
     if common.get("tokenizer") is None:
-        _put(common, "tokenizer", _tokenizer(place, "dolma2"), place)
+        _put(common, "tokenizer", _make_tokenizer(place, "dolma2"), place)
     if common.get("max_sequence_length") is None:
-        _put(common, "max_sequence_length", _library(place, 4096, "build_config"), place)
+        _put(common, "max_sequence_length", _make_library_value(place, 4096, "build_config"), place)
     length = common.index["max_sequence_length"]
-    dataset = Record(place, [_renamed(length, name) for name in ("sequence_length", "effective_sequence_length")])
+    dataset = Record(place, [_rename_entry(length, name) for name in ("sequence_length", "effective_sequence_length")])
     dataset.open = IMPLIED
     _put(common, "dataset", dataset, place)
-    root = Record(evaluator.document.span(node), [])
+    root = Record(evaluator.document.find_span(node), [])
     for section in ("model", "optim", "trainer", "train_module"):
         builder = arguments.keywords.get(f"{section}_config_builder")
         if builder is not None and isinstance(builder.value, (Function, Partial)):
-            made = evaluator.apply(builder.value, Arguments((common,)), node)
-            if isinstance(made, Node):
-                root.put(named(section, made, builder.key))
+            built = evaluator.apply_call(builder.value, Arguments((common,)), node)
+            if isinstance(built, Node):
+                root.put(build_entry(section, built, builder.key))
         elif builder is not None:
-            root.put(named(section, evaluator.opaque(node), builder.key))
-    _data(evaluator, node, arguments, common, root)
+            root.put(build_entry(section, evaluator.build_opaque(node), builder.key))
+    _put_data_sections(evaluator, node, arguments, common, root)
     nodes = arguments.keywords.get("num_nodes")
     if nodes is not None and isinstance(nodes.value, Value):
         launch = Record(nodes.key, [], open_=IMPLIED)
-        launch.put(named("num_nodes", nodes.value, nodes.key))
+        launch.put(build_entry("num_nodes", nodes.value, nodes.key))
         _put(root, "launch", launch, nodes.key)
-    finish = arguments.get("finalize_config")
-    if isinstance(finish, Function):
-        evaluator.apply(finish, Arguments((root,)), node)
-    evaluator.made.append(root)
+    finalize = arguments.get("finalize_config")
+    if isinstance(finalize, Function):
+        evaluator.apply_call(finalize, Arguments((root,)), node)
+    evaluator.records.append(root)
     return root
 
 
-def _data(evaluator: Evaluator, node: ast.Call, arguments: Arguments, common: Record, root: Record) -> None:
-    """The data sections: what the script's own builder returns, or what the library's default one would."""
+def _put_data_sections(
+    evaluator: Evaluator, node: ast.Call, arguments: Arguments, common: Record, root: Record
+) -> None:
+    """Put the data sections that the script's own builder returns, or those of the library's default builder."""
     builder = arguments.keywords.get("data_config_builder")
     if builder is None:
         for section, pairs in (
@@ -242,135 +244,152 @@ def _data(evaluator: Evaluator, node: ast.Call, arguments: Arguments, common: Re
             ("dataset", (("sequence_length", "max_sequence_length"),)),
         ):
             default = Record(root.span, [])
-            default.sealed = "the library makes it"
+            default.sealed = "the library creates it"
             for name, source in pairs:
                 entry = common.get(source)
                 if entry is not None:
-                    default.put(Entry(entry.key, entry.value) if name == source else _renamed(entry, name))
+                    default.put(Entry(entry.key, entry.value) if name == source else _rename_entry(entry, name))
             if section == "data_loader":
-                _put(default, "num_workers", _library(root.span, 4, "build_default_data_components"), root.span)
+                _put(
+                    default,
+                    "num_workers",
+                    _make_library_value(root.span, 4, "build_default_data_components"),
+                    root.span,
+                )
             _put(root, section, default, root.span)
         return
-    made = None
+    built = None
     if isinstance(builder.value, (Function, Partial)):
-        made = evaluator.apply(builder.value, Arguments((common,), complete=False), node)
-    if isinstance(made, Record):
+        built = evaluator.apply_call(builder.value, Arguments((common,), is_complete=False), node)
+    if isinstance(built, Record):
         for section in ("dataset", "data_loader"):
-            entry = made.get(section)
+            entry = built.get(section)
             if entry is not None:
                 root.put(entry)
 
 
-def _renamed(entry: Entry, name: str) -> Entry:
-    return named(name, entry.value, entry.key.span)
+def _rename_entry(entry: Entry, name: str) -> Entry:
+    return build_entry(name, entry.value, entry.key.span)
 
 
 def _put(record: Record, name: str, value: Node, place: Span) -> None:
-    record.put(named(name, value, place))
+    record.put(build_entry(name, value, place))
 
 
-def _library(place: Span, value: Any, text: str) -> Value:
-    """A value that a function of the library gives, not the script."""
+def _make_library_value(place: Span, value: Any, text: str) -> Value:
+    """Return a value that a function of the library sets, not the script."""
     return Value(place, value, (Step("library", text, place),))
 
 
-def _tokenizer(place: Span, factory: str) -> Record:
+def _make_tokenizer(place: Span, factory: str) -> Record:
     record = Record(place, [])
     _put(record, "_CLASS_", Value(place, "olmo_core.data.TokenizerConfig"), place)
     _put(record, "_FACTORY_", Value(place, factory), place)
     return record
 
 
-def _launch(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    record = evaluator.record(node, "olmo_core.launch.beaker.BeakerLaunchConfig", arguments)
+def _handle_launch_config(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    record = evaluator.build_record(node, "olmo_core.launch.beaker.BeakerLaunchConfig", arguments)
     record.open = IMPLIED
     return record
 
 
-def _cookbook_train_module(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`internal.cookbook.configure_train_module`: fixed settings around the few that it takes."""
-    place = evaluator.document.span(node.func)
-    record = evaluator.record(node, "olmo_core.train.train_module.TransformerTrainModuleConfig", arguments)
-    record.sealed = "configure_train_module takes no more than its own arguments"
-    given = {entry.name: entry for entry in record.entries}
+def _handle_cookbook_train_module(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Evaluate `internal.cookbook.configure_train_module`: fixed settings and the few that it accepts."""
+    place = evaluator.document.find_span(node.func)
+    record = evaluator.build_record(node, "olmo_core.train.train_module.TransformerTrainModuleConfig", arguments)
+    record.sealed = "configure_train_module only accepts its own arguments"
+    arguments_by_name = {entry.name: entry for entry in record.entries}
     for key, value in (("compile_model", True), ("max_grad_norm", 1.0)):
-        _put(record, key, _library(place, value, "configure_train_module"), place)
-    _put(record, "optim", _made(place, "olmo_core.optim.SkipStepAdamWConfig", {"foreach": True}), place)
-    parallel = _made(
+        _put(record, key, _make_library_value(place, value, "configure_train_module"), place)
+    _put(record, "optim", _make_library_record(place, "olmo_core.optim.SkipStepAdamWConfig", {"foreach": True}), place)
+    data_parallel = _make_library_record(
         place,
         "olmo_core.train.train_module.TransformerDataParallelConfig",
         {"name": "hsdp", "param_dtype": "bfloat16", "reduce_dtype": "float32"},
     )
-    degree = given.get("dp_shard_degree")
+    degree = arguments_by_name.get("dp_shard_degree")
     if degree is not None:
-        parallel.put(_renamed(degree, "shard_degree"))
-    _put(record, "dp_config", parallel, place)
-    budget = given.get("activation_memory_budget")
+        data_parallel.put(_rename_entry(degree, "shard_degree"))
+    _put(record, "dp_config", data_parallel, place)
+    budget = arguments_by_name.get("activation_memory_budget")
     if budget is not None and isinstance(budget.value, Value):
         if isinstance(budget.value.value, (int, float)) and budget.value.value >= 1:
             _put(record, "ac_config", Value(budget.value.span, None), budget.key.span)
         else:
-            mode = _made(
+            checkpointing = _make_library_record(
                 place, "olmo_core.train.train_module.TransformerActivationCheckpointingConfig", {"mode": "budget"}
             )
-            mode.put(budget)
-            _put(record, "ac_config", mode, budget.key.span)
-    context = given.get("cp_degree")
-    if context is not None:
-        parallelism = _made(place, "olmo_core.train.train_module.TransformerContextParallelConfig", {})
-        parallelism.put(_renamed(context, "degree"))
-        _put(record, "cp_config", parallelism, context.key.span)
-    eight_bit = _made(place, "olmo_core.float8.Float8Config", {"enabled": False})
-    if "float8_enabled" in given:
-        eight_bit.put(_renamed(given["float8_enabled"], "enabled"))
-    _put(record, "float8_config", eight_bit, place)
+            checkpointing.put(budget)
+            _put(record, "ac_config", checkpointing, budget.key.span)
+    context_degree = arguments_by_name.get("cp_degree")
+    if context_degree is not None:
+        context_parallel = _make_library_record(
+            place, "olmo_core.train.train_module.TransformerContextParallelConfig", {}
+        )
+        context_parallel.put(_rename_entry(context_degree, "degree"))
+        _put(record, "cp_config", context_parallel, context_degree.key.span)
+    float8 = _make_library_record(place, "olmo_core.float8.Float8Config", {"enabled": False})
+    if "float8_enabled" in arguments_by_name:
+        float8.put(_rename_entry(arguments_by_name["float8_enabled"], "enabled"))
+    _put(record, "float8_config", float8, place)
     return record
 
 
-def _made(place: Span, name: str, values: Mapping[str, Any]) -> Record:
-    """A record that the library makes with fixed values."""
+def _make_library_record(place: Span, name: str, values: Mapping[str, Any]) -> Record:
+    """Return a record that the library creates with fixed values."""
     record = Record(place, [])
-    record.sealed = "the library makes it"
+    record.sealed = "the library creates it"
     _put(record, "_CLASS_", Value(place, name), place)
     for key, value in values.items():
-        _put(record, key, _library(place, value, name.rsplit(".", 1)[-1]), place)
+        _put(record, key, _make_library_value(place, value, name.rsplit(".", 1)[-1]), place)
     return record
 
 
-def _cookbook_trainer(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`internal.cookbook.configure_trainer`."""
-    place = evaluator.document.span(node.func)
-    record = evaluator.record(node, "olmo_core.train.TrainerConfig", arguments)
-    record.sealed = "configure_trainer takes no more than its own arguments"
+def _handle_cookbook_trainer(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Evaluate `internal.cookbook.configure_trainer`."""
+    place = evaluator.document.find_span(node.func)
+    record = evaluator.build_record(node, "olmo_core.train.TrainerConfig", arguments)
+    record.sealed = "configure_trainer only accepts its own arguments"
     folder = record.get("checkpoint_dir")
     if folder is not None:
-        record.put(_renamed(folder, "save_folder"))
-    _put(record, "save_overwrite", _library(place, True, "configure_trainer"), place)
+        record.put(_rename_entry(folder, "save_folder"))
+    _put(record, "save_overwrite", _make_library_value(place, True, "configure_trainer"), place)
     return record
 
 
-def _cookbook_callbacks(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`internal.cookbook.configure_default_callbacks`."""
-    place = evaluator.document.span(node.func)
-    record = Record(evaluator.document.span(node), [])
-    record.sealed = "configure_default_callbacks makes it"
+def _handle_cookbook_callbacks(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Evaluate `internal.cookbook.configure_default_callbacks`."""
+    place = evaluator.document.find_span(node.func)
+    record = Record(evaluator.document.find_span(node), [])
+    record.sealed = "configure_default_callbacks creates it"
     values: dict[str, Any] = {"save_interval": 1000, "ephemeral_save_interval": None, "save_async": True}
-    checkpointer = _made(place, "olmo_core.train.callbacks.CheckpointerCallback", values)
+    checkpointer = _make_library_record(place, "olmo_core.train.callbacks.CheckpointerCallback", values)
     for argument, key in (
         ("checkpoint_save_interval", "save_interval"),
         ("ephemeral_checkpoint_save_interval", "ephemeral_save_interval"),
     ):
-        given = arguments.keywords.get(argument)
-        if given is not None and isinstance(given.value, Node):
-            checkpointer.put(named(key, given.value, given.key))
+        interval = arguments.keywords.get(argument)
+        if interval is not None and isinstance(interval.value, Node):
+            checkpointer.put(build_entry(key, interval.value, interval.key))
     _put(record, "checkpointer", checkpointer, place)
-    _put(record, "wandb", _made(place, "olmo_core.train.callbacks.WandBCallback", {"enabled": True}), place)
-    _put(record, "garbage_collector", _made(place, "olmo_core.train.callbacks.GarbageCollectorCallback", {}), place)
+    _put(
+        record,
+        "wandb",
+        _make_library_record(place, "olmo_core.train.callbacks.WandBCallback", {"enabled": True}),
+        place,
+    )
+    _put(
+        record,
+        "garbage_collector",
+        _make_library_record(place, "olmo_core.train.callbacks.GarbageCollectorCallback", {}),
+        place,
+    )
     return record
 
 
-def _attribute_by_name(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`getattr(TransformerConfig, options.factory)`."""
+def _handle_getattr(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Evaluate `getattr(TransformerConfig, options.factory)`."""
     if len(arguments.positional) < 2:
         return None
     owner, name = arguments.positional[:2]
@@ -379,13 +398,13 @@ def _attribute_by_name(evaluator: Evaluator, node: ast.Call, arguments: Argument
     return None
 
 
-def _with_callback(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+def _handle_with_callback(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
     if not isinstance(owner, Record):
         return None
-    callbacks = _callbacks(owner)
-    given = dict(zip(("name", "callback"), arguments.positional))
-    given.update({key: argument.value for key, argument in arguments.keywords.items()})
-    name, callback = given.get("name"), given.get("callback")
+    callbacks = _ensure_callbacks(owner)
+    parameters = dict(zip(("name", "callback"), arguments.positional))
+    parameters.update({key: argument.value for key, argument in arguments.keywords.items()})
+    name, callback = parameters.get("name"), parameters.get("callback")
     if isinstance(name, Value) and isinstance(name.value, str) and callback is not None:
         evaluator.set_key(callbacks, name.value, callback, name.span, node)
     else:
@@ -393,38 +412,38 @@ def _with_callback(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: 
     return owner
 
 
-def _with_callbacks(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+def _handle_with_callbacks(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
     if not isinstance(owner, Record) or not arguments.positional:
         return None
     added = arguments.positional[0]
-    callbacks = _callbacks(owner)
+    callbacks = _ensure_callbacks(owner)
     if isinstance(added, Record):
         for entry in added.entries:
             evaluator.set_key(callbacks, entry.name or "", entry.value, entry.key.span, node)
     if not isinstance(added, Record) or added.open:
-        callbacks.open = "some callbacks are made elsewhere"
+        callbacks.open = "some callbacks are created elsewhere"
     return owner
 
 
-def _with_recommended_evals(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`TrainerConfig.with_recommended_evals`: two evaluators, every 10,000 steps by default."""
+def _handle_recommended_evals(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """Evaluate `TrainerConfig.with_recommended_evals`: two evaluators, every 10,000 steps by default."""
     if not isinstance(owner, Record):
         return None
-    place = evaluator.document.span(node.func)
-    callbacks = _callbacks(owner)
+    place = evaluator.document.find_span(node.func)
+    callbacks = _ensure_callbacks(owner)
     interval = arguments.keywords.get("eval_interval")
     for name, kind in (
         ("downstream_evaluator", "DownstreamEvaluatorCallbackConfig"),
         ("lm_evaluator", "LMEvaluatorCallbackConfig"),
     ):
-        made = _made(place, f"olmo_core.train.callbacks.{kind}", {"eval_interval": 10_000})
+        evaluator_callback = _make_library_record(place, f"olmo_core.train.callbacks.{kind}", {"eval_interval": 10_000})
         if interval is not None and isinstance(interval.value, Node):
-            made.put(named("eval_interval", interval.value, interval.key))
-        evaluator.set_key(callbacks, name, made, place, node)
+            evaluator_callback.put(build_entry("eval_interval", interval.value, interval.key))
+        evaluator.set_key(callbacks, name, evaluator_callback, place, node)
     return owner
 
 
-def _callbacks(trainer: Record) -> Record:
+def _ensure_callbacks(trainer: Record) -> Record:
     entry = trainer.get("callbacks")
     if entry is not None and isinstance(entry.value, Record):
         return entry.value
@@ -435,47 +454,47 @@ def _callbacks(trainer: Record) -> Record:
     return callbacks
 
 
-def _padded_vocabulary(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`TokenizerConfig.padded_vocab_size()`."""
-    if class_of(owner) != "TokenizerConfig":
+def _handle_padded_vocab_size(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """Evaluate `TokenizerConfig.padded_vocab_size()`."""
+    if get_class_name(owner) != "TokenizerConfig":
         return None
-    size = owner.get("vocab_size")
-    known = size.value.value if size is not None and isinstance(size.value, Value) else None
+    vocab_size = owner.get("vocab_size")
+    vocabulary = vocab_size.value.value if vocab_size is not None and isinstance(vocab_size.value, Value) else None
     factory = owner.get("_FACTORY_")
     if factory is not None and isinstance(factory.value, Value):
-        known = VOCABULARIES.get(factory.value.value)
+        vocabulary = VOCABULARIES.get(factory.value.value)
     multiple: Any = _PADDING
-    given: Any = arguments.get("pad_multiple") or (arguments.positional[0] if arguments.positional else None)
-    if given is not None:
-        multiple = given.value if isinstance(given, Value) else None
-    if type(known) is not int or type(multiple) is not int or multiple < 1:
-        return evaluator.unknown(node)
-    return Value(evaluator.document.span(node), multiple * ((known + multiple - 1) // multiple))
+    pad_multiple: Any = arguments.get("pad_multiple") or (arguments.positional[0] if arguments.positional else None)
+    if pad_multiple is not None:
+        multiple = pad_multiple.value if isinstance(pad_multiple, Value) else None
+    if type(vocabulary) is not int or type(multiple) is not int or multiple < 1:
+        return evaluator.build_unknown(node)
+    return Value(evaluator.document.find_span(node), multiple * ((vocabulary + multiple - 1) // multiple))
 
 
 _EXPERIMENT: Final = "olmo_core.internal.experiment."
 _COOKBOOK: Final = "olmo_core.internal.cookbook."
 
 _HANDLERS: Final = {
-    "olmo_core.train.prepare_training_environment": _prepared,
-    "olmo_core.distributed.utils.init_distributed": _prepared,
-    "torch.distributed.init_process_group": _prepared,
-    "olmo_core.distributed.utils.get_world_size": _world_size,
-    "torch.distributed.get_world_size": _world_size,
-    f"{_EXPERIMENT}main": _main,
-    f"{_EXPERIMENT}build_config": _build_config,
-    "olmo_core.script_utils.main": _script_main,
-    f"{_COOKBOOK}configure_train_module": _cookbook_train_module,
-    f"{_COOKBOOK}configure_trainer": _cookbook_trainer,
-    f"{_COOKBOOK}configure_default_callbacks": _cookbook_callbacks,
-    "olmo_core.internal.common.build_launch_config": _launch,
-    "getattr": _attribute_by_name,
+    "olmo_core.train.prepare_training_environment": _handle_prepare,
+    "olmo_core.distributed.utils.init_distributed": _handle_prepare,
+    "torch.distributed.init_process_group": _handle_prepare,
+    "olmo_core.distributed.utils.get_world_size": _handle_world_size,
+    "torch.distributed.get_world_size": _handle_world_size,
+    f"{_EXPERIMENT}main": _handle_main,
+    f"{_EXPERIMENT}build_config": _handle_build_config,
+    "olmo_core.script_utils.main": _handle_script_main,
+    f"{_COOKBOOK}configure_train_module": _handle_cookbook_train_module,
+    f"{_COOKBOOK}configure_trainer": _handle_cookbook_trainer,
+    f"{_COOKBOOK}configure_default_callbacks": _handle_cookbook_callbacks,
+    "olmo_core.internal.common.build_launch_config": _handle_launch_config,
+    "getattr": _handle_getattr,
 }
 _METHODS: Final = {
-    "with_callback": _with_callback,
-    "add_callback": _with_callback,
-    "with_callbacks": _with_callbacks,
-    "add_callbacks": _with_callbacks,
-    "with_recommended_evals": _with_recommended_evals,
-    "padded_vocab_size": _padded_vocabulary,
+    "with_callback": _handle_with_callback,
+    "add_callback": _handle_with_callback,
+    "with_callbacks": _handle_with_callbacks,
+    "add_callbacks": _handle_with_callbacks,
+    "with_recommended_evals": _handle_recommended_evals,
+    "padded_vocab_size": _handle_padded_vocab_size,
 }

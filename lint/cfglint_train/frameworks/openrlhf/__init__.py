@@ -1,1 +1,1 @@
-"""OpenRLHF (command lines in shell scripts)."""
+"""OpenRLHF: command lines in shell scripts."""

@@ -1,4 +1,4 @@
-"""Conditions of OpenRLHF's clauses that are code (`also` in `refusals.json`)."""
+"""Conditions of OpenRLHF's clauses that are implemented in Python (`also` in `refusals.json`)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,34 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.lens import Lookup
 
 _GPUS: Final = 8
-"""The default number of GPUs per node of every role since 0.2.6."""
+"""Default number of GPUs per node of every role since 0.2.6."""
 
 
 def engines_elsewhere(value: Lookup) -> bool:
-    """The engines and the actor do not fill the same GPUs."""
-    nodes, gpus = _or(value("--actor.num_nodes"), 1), _or(value("--actor.num_gpus_per_node"), _GPUS)
-    engines, each = value("--vllm.num_engines"), _or(value("--vllm.tensor_parallel_size"), 1)
-    return all(isinstance(count, int) for count in (nodes, gpus, engines, each)) and nodes * gpus != engines * each
+    """Return whether the engines and the actor occupy different numbers of GPUs."""
+    nodes, gpus = (
+        _replace_missing(value("--actor.num_nodes"), 1),
+        _replace_missing(value("--actor.num_gpus_per_node"), _GPUS),
+    )
+    engines, tensor_parallel_size = (
+        value("--vllm.num_engines"),
+        _replace_missing(value("--vllm.tensor_parallel_size"), 1),
+    )
+    return (
+        all(isinstance(count, int) for count in (nodes, gpus, engines, tensor_parallel_size))
+        and nodes * gpus != engines * tensor_parallel_size
+    )
 
 
 def reference_elsewhere(value: Lookup) -> bool:
-    """The reference and the actor have different numbers of nodes, or of GPUs per node."""
+    """Return whether the reference and the actor have different numbers of nodes, or of GPUs per node."""
     sizes = [
-        [_or(value(f"--{role}.{name}"), default) for role in ("actor", "ref")]
+        [_replace_missing(value(f"--{role}.{name}"), default) for role in ("actor", "ref")]
         for name, default in (("num_nodes", 1), ("num_gpus_per_node", _GPUS))
     ]
-    known = not any(isinstance(size, Unknown) for pair in sizes for size in pair)
-    return known and any(actor != reference for actor, reference in sizes)
+    is_known = not any(isinstance(size, Unknown) for pair in sizes for size in pair)
+    return is_known and any(actor != reference for actor, reference in sizes)
 
 
-def _or(value: Any, default: int) -> Any:
+def _replace_missing(value: Any, default: int) -> Any:
     return default if value is MISSING else value

@@ -1,10 +1,10 @@
-"""Which OpenRLHF a command line is written for: entry points, argparse's reading of flags, the releases that accept it.
+"""Flags of OpenRLHF's command lines: entry points, argparse's rules for flags, and the releases that accept them.
 
-OpenRLHF's parsers accept unique prefixes, take the last of two equal flags and exit on any flag they do not know.
-So the flags of an invocation determine the releases that it can run on: the **window**. Between 0.10.1.post2 and 0.10.2
-nearly every flag got a dotted name; a script is read, and written, in the words it uses itself.
+OpenRLHF's parsers accept unique prefixes, use the last of two equal flags and exit on any unknown flag. So the flags of
+an invocation determine the range of releases that it can run on. Between 0.10.1.post2 and 0.10.2 nearly every flag got
+a dotted name; a script is read, and written, with the names that it uses itself.
 
-Source: the parsers of OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`), as cfglint_schemas/openrlhf.json holds them.
+Source: the parsers of OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`), as stored in cfglint_schemas/openrlhf.json.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 
-from cfglint_schemas.fact import Fact
+from cfglint_schemas.fact import KeyFact
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import MISSING, Document, Route
 from cfglint_train.documents.shell.document import ShellDocument
-from cfglint_train.documents.shell.programs import Flag
+from cfglint_train.documents.shell.programs import CommandFlag
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.origin import Origin
 
 NEWEST: Final = "0.11.2"
 
-# Entry point -> what it does; an empty stage trains nothing.
+# Entry point -> its stage; an empty stage trains nothing.
 ENTRIES: Final[Mapping[str, str]] = {
     "train_sft": "sft",
     "train_rm": "rm",
@@ -46,294 +46,307 @@ ENTRIES: Final[Mapping[str, str]] = {
     "batch_inference": "",
     "interactive_chat": "",
 }
-_SETTINGS: Final = re.compile(r"^--(?:\w+[._-])?(?:config|cfg)(?:[._-]\w+)?$")
-"""An unknown flag whose file may give other flags."""
+_CONFIG_FLAG: Final = re.compile(r"^--(?:\w+[._-])?(?:config|cfg)(?:[._-]\w+)?$")
+"""An unknown flag whose file may state other flags."""
 
 
-class Usage(Frozen):
-    """What one invocation says, in the terms of its parser."""
+class FlagUsage(Frozen):
+    """The flags of an invocation, as its parser understands them."""
 
     entry: str
-    """The entry point of upstream that it is, or derives from."""
+    """Entry point of upstream that the program is, or derives from."""
     parser: str
-    """The entry point whose flags count: the same, or the one in the repository's copy of OpenRLHF."""
-    mask: int
-    """One bit per known release: those whose parser takes every flag that any release has."""
+    """Entry point whose flags apply: the same, or the one in the repository's copy of OpenRLHF."""
+    release_mask: int
+    """One bit per known release: set if its parser accepts every flag that any release has."""
     release: str
-    """The release whose parser and defaults count: the stated one where it accepts the flags, else the newest one
-    that does; where none takes them all, the newest one that takes most."""
-    given: Mapping[str, tuple[str, ...]]
-    """Flag -> its spellings in the text (a prefix may stand for it); the last one counts. In the order of the text."""
-    unknown: tuple[str, ...]
-    """Flags that no release has, and prefixes that are no flag's where no release takes all flags together; with a
-    copy of OpenRLHF, what its parser does not take."""
-    open: bool
-    """There may be more flags than the text shows."""
+    """Release whose parser and defaults apply: the stated one if it accepts the flags, else the newest one that does;
+    if none accepts them all, the newest of those that accept most.
+    """
+    given_flags: Mapping[str, tuple[str, ...]]
+    """Flag -> its spellings in the text (prefixes are allowed), in the order of the text; the last one counts."""
+    unknown_flags: tuple[str, ...]
+    """Flags that no release has, and ambiguous prefixes if no release accepts all flags together; with a copy of
+    OpenRLHF, flags that its parser does not accept.
+    """
+    has_hidden_flags: bool
+    """True if there may be more flags than the text shows."""
 
     @property
-    def dotted(self) -> bool:
-        """Whether it is written in the vocabulary of 0.10.2 and later."""
-        return any("." in name for name in self.given)
+    def is_dotted(self) -> bool:
+        """True if it uses the dotted names of 0.10.2 and later."""
+        return any("." in name for name in self.given_flags)
 
 
-def vocabulary() -> Vocabulary:
-    """Every flag of every entry point by release."""
+def load_vocabulary() -> Vocabulary:
+    """Load every flag of every entry point by release."""
     return load("openrlhf")
 
 
 @lru_cache(maxsize=256)
-def entry_of(program: str) -> str | None:
-    """The entry point that a module or script is; in OpenRLHF's own package also the one that it is called after.
+def find_entry(program: str) -> str | None:
+    """Return the entry point of a module or script, or None.
 
-    `openrlhf/cli/train_sft_dev.py` is a fork's `train_sft`.
+    In OpenRLHF's own package the name may extend an entry point's: `openrlhf/cli/train_sft_dev.py` is a fork's
+    `train_sft`.
     """
-    name = module_of(program)
-    if name in ENTRIES or not is_own(program):
+    name = get_module_name(program)
+    if name in ENTRIES or not is_openrlhf_program(program):
         return name if name in ENTRIES else None
-    named = [entry for entry in ENTRIES if re.match(rf"{entry}[^a-z]", name)]
-    return max(named, key=len, default=None)
+    entries = [entry for entry in ENTRIES if re.match(rf"{entry}[^a-z]", name)]
+    return max(entries, key=len, default=None)
 
 
-def module_of(program: str) -> str:
-    """The name of a module or script."""
+def get_module_name(program: str) -> str:
+    """Return the name of a module or script."""
     return re.split("[./]", program.removesuffix(".py"))[-1]
 
 
-def is_own(program: str) -> bool:
-    """Whether a program is OpenRLHF's own, by its package."""
+def is_openrlhf_program(program: str) -> bool:
+    """Return whether a program is OpenRLHF's own, by its package."""
     return re.search(r"(?:^|[./])openrlhf(?:[./]|$)", program) is not None
 
 
-def facts_of(entry: str, flag: str) -> Fact | None:
-    """What upstream's releases know of a flag of an entry point."""
-    return vocabulary().fact((flag,), NEWEST, Context(entry=entry))
+def find_upstream_fact(entry: str, flag: str) -> KeyFact | None:
+    """Return the history of an entry point's flag in upstream's releases, or None if it is unknown."""
+    return load_vocabulary().find_fact((flag,), NEWEST, Context(entry=entry))
 
 
 @cache
-def mask_of(entry: str, flag: str) -> int:
-    """The releases that have a flag, as bits."""
-    fact = facts_of(entry, flag)
-    return 0 if fact is None else _bits(fact)
+def compute_release_mask(entry: str, flag: str) -> int:
+    """Return the releases that have a flag, as bits."""
+    fact = find_upstream_fact(entry, flag)
+    return 0 if fact is None else _compute_bits(fact)
 
 
-def _bits(fact: Fact) -> int:
-    known = vocabulary().releases
+def _compute_bits(fact: KeyFact) -> int:
+    releases = load_vocabulary().releases
     mask = 0
     for span in fact.spans:
-        first = known.index(span["since"])
-        last = known.index(span["last"]) if "last" in span else len(known) - 1
+        first = releases.index(span["since"])
+        last = releases.index(span["last"]) if "last" in span else len(releases) - 1
         mask |= ((1 << (last - first + 1)) - 1) << first
     return mask
 
 
 @cache
-def releases_in(mask: int) -> frozenset[str]:
-    """The releases that bits stand for."""
-    return frozenset(release for place, release in enumerate(vocabulary().releases) if mask >> place & 1)
+def list_releases(mask: int) -> frozenset[str]:
+    """Return the releases of a bit mask."""
+    return frozenset(release for place, release in enumerate(load_vocabulary().releases) if mask >> place & 1)
 
 
 @cache
-def lifetime(entry: str) -> int:
-    """The releases that have an entry point, as bits."""
-    known = vocabulary().releases
+def compute_entry_mask(entry: str) -> int:
+    """Return the releases that have an entry point, as bits."""
+    releases = load_vocabulary().releases
     mask = 0
-    for span in vocabulary().entries.get(entry, ()):
-        first = known.index(span["since"])
-        last = known.index(span["last"]) if "last" in span else len(known) - 1
+    for span in load_vocabulary().entries.get(entry, ()):
+        first = releases.index(span["since"])
+        last = releases.index(span["last"]) if "last" in span else len(releases) - 1
         mask |= ((1 << (last - first + 1)) - 1) << first
     return mask
 
 
 HELP: Final = "--help"
-"""The flag that argparse adds, with which every shorter prefix has two meanings, or ends the program."""
+"""The flag that argparse adds; every prefix of it is ambiguous or ends the program."""
 
 
-def accepting(entry: str, spelled: str) -> int:
-    """The releases whose parser takes a flag as spelled: they know it, or it is the prefix of exactly one of theirs.
+def compute_accepting_mask(entry: str, spelling: str) -> int:
+    """Return the releases whose parser accepts a spelling: they have the flag, or it is a prefix of exactly one.
 
-    No name of one release is a prefix in another (tests/frameworks/test_openrlhf.py), so that only what no release
-    has needs the comparison with all names.
+    No name of one release is a prefix in another (tests/frameworks/test_openrlhf.py), so only spellings that no release
+    has need the comparison with all names.
     """
-    exact = mask_of(entry, spelled)
-    if exact or not spelled.startswith("--") or len(spelled) < 3 or HELP.startswith(spelled):
+    exact = compute_release_mask(entry, spelling)
+    if exact or not spelling.startswith("--") or len(spelling) < 3 or HELP.startswith(spelling):
         return exact
     once = twice = 0
-    for fact in _beginning(entry, spelled):
-        mask = _bits(fact)
+    for fact in _find_by_prefix(entry, spelling):
+        mask = _compute_bits(fact)
         twice |= once & mask
         once |= mask
     return once & ~twice
 
 
-def meant(entry: str, spelled: str, release: str) -> str | None:
-    """The flag that a spelling stands for at a release, or None."""
-    bit = 1 << max(0, _position(release))
-    if mask_of(entry, spelled):
-        return spelled
-    if HELP.startswith(spelled):
+def resolve_spelling(entry: str, spelling: str, release: str) -> str | None:
+    """Return the flag that a spelling denotes at a release, or None."""
+    bit = 1 << max(0, _find_position(release))
+    if compute_release_mask(entry, spelling):
+        return spelling
+    if HELP.startswith(spelling):
         return None
-    found = [fact.name for fact in _beginning(entry, spelled) if _bits(fact) & bit]
-    return found[0] if len(found) == 1 else None
+    names = [fact.name for fact in _find_by_prefix(entry, spelling) if _compute_bits(fact) & bit]
+    return names[0] if len(names) == 1 else None
 
 
-def _beginning(entry: str, prefix: str) -> Iterator[Fact]:
-    return (fact for fact in vocabulary().facts_of(entry, NEWEST) if fact.name.startswith(prefix))
+def _find_by_prefix(entry: str, prefix: str) -> Iterator[KeyFact]:
+    return (fact for fact in load_vocabulary().list_facts(entry, NEWEST) if fact.name.startswith(prefix))
 
 
 @lru_cache(maxsize=256)
-def _position(release: str) -> int:
-    """The newest known release that is not after the given one."""
-    return bisect_right(vocabulary().releases, release_key(release), key=release_key) - 1
+def _find_position(release: str) -> int:
+    """Return the index of the newest known release that is not after `release`."""
+    return bisect_right(load_vocabulary().releases, parse_release(release), key=parse_release) - 1
 
 
-def invocation_of(document: Document, root: Route) -> Invocation | None:
-    """The invocation at a route."""
-    node = document.node(root)
+def get_invocation(document: Document, root: Route) -> Invocation | None:
+    """Return the invocation at a route, or None."""
+    node = document.find_node(root)
     return node if isinstance(node, Invocation) else None
 
 
-def usage(config: Config) -> Usage:
-    """What an invocation says. Raises ValueError where the configuration is no invocation of OpenRLHF."""
-    return config.once(_told)
+def read_usage(config: Config) -> FlagUsage:
+    """Return the flags of an invocation. Raise ValueError if the configuration is no invocation of OpenRLHF."""
+    return config.compute_once(_read_usage)
 
 
-def _told(config: Config) -> Usage:
+def _read_usage(config: Config) -> FlagUsage:
     document = config.document
-    invocation = invocation_of(document, config.root)
-    entry = None if invocation is None else entry_of(invocation.program)
+    invocation = get_invocation(document, config.root)
+    entry = None if invocation is None else find_entry(invocation.program)
     if invocation is None or entry is None or not isinstance(document, ShellDocument):
-        raise ValueError(f"no invocation of OpenRLHF at {config.root}")
-    stated = None if config.releases.assumed("openrlhf") else config.release
-    return _usage(invocation, entry, stated, config.evidence.vocabulary)
+        raise ValueError(f"no OpenRLHF command at {config.root}")
+    stated = None if config.releases.is_assumed("openrlhf") else config.release
+    return _determine_usage(invocation, entry, stated, config.evidence.vocabulary)
 
 
 @lru_cache(maxsize=256)
-def _usage(invocation: Invocation, entry: str, stated: str | None, copy: Vocabulary | None) -> Usage:
-    parser = entry if copy is None else module_of(invocation.program)
-    mask = lifetime(entry)
-    spelled: list[str] = []
+def _determine_usage(invocation: Invocation, entry: str, stated: str | None, copy: Vocabulary | None) -> FlagUsage:
+    parser = entry if copy is None else get_module_name(invocation.program)
+    release_mask = compute_entry_mask(entry)
+    spellings: list[str] = []
     unknown: list[str] = []
-    unclear = bool(invocation.open)
+    may_have_hidden_flags = bool(invocation.open)
     for flag, item in zip(invocation.flags, invocation.entries):
         name = item.name or ""
         word = invocation.words[flag.word]
-        if word.why and not word.optional and not flag.joined:
-            unclear = True
+        if word.why and not word.is_optional and not flag.value_offset:
+            may_have_hidden_flags = True
             continue
-        accepted = accepting(entry, name)
+        accepted = compute_accepting_mask(entry, name)
         if accepted:
-            mask &= accepted
+            release_mask &= accepted
         if accepted or copy is not None:
-            spelled.append(name)
+            spellings.append(name)
         else:
             unknown.append(name)
-            unclear = unclear or _SETTINGS.search(name) is not None
-        # A switch takes no value: what follows it and cannot be determined may be further flags.
-        trailing = [invocation.words[index] for index in flag.values]
-        if any(word.loose for word in trailing) and is_switch(entry, name):
-            unclear = True
-    release = _settled(mask, stated) if mask or stated else _fullest(entry, spelled)
-    given: dict[str, tuple[str, ...]] = {}
-    for name in spelled:
-        canonical = meant(entry, name, release) if copy is None else _declared(copy, parser, name)
-        if canonical is None or (copy is None and _is_unclear(entry, name, canonical, stated)):
+            may_have_hidden_flags = may_have_hidden_flags or _CONFIG_FLAG.search(name) is not None
+        # A switch takes no value: undetermined words after it may be further flags.
+        following = [invocation.words[index] for index in flag.values]
+        if any(word.loose for word in following) and is_switch(entry, name):
+            may_have_hidden_flags = True
+    release = (
+        _resolve_release(release_mask, stated) if release_mask or stated else _find_most_accepting(entry, spellings)
+    )
+    given_flags: dict[str, tuple[str, ...]] = {}
+    for name in spellings:
+        canonical = resolve_spelling(entry, name, release) if copy is None else _resolve_in_copy(copy, parser, name)
+        if canonical is None or (copy is None and _is_ambiguous(entry, name, canonical, stated)):
             unknown.append(name)
         else:
-            others = tuple(other for other in given.pop(canonical, ()) if other != name)
-            given[canonical] = (*others, name)
-    return Usage(entry, parser, mask, release, given, tuple(dict.fromkeys(unknown)), unclear)
+            others = tuple(other for other in given_flags.pop(canonical, ()) if other != name)
+            given_flags[canonical] = (*others, name)
+    return FlagUsage(
+        entry, parser, release_mask, release, given_flags, tuple(dict.fromkeys(unknown)), may_have_hidden_flags
+    )
 
 
-def _declared(copy: Vocabulary, parser: str, spelled: str) -> str | None:
-    """The flag that a spelling stands for to the parser of a copy: itself, or the only one that begins with it."""
-    facts = list(copy.facts_of(parser, NEWEST))
-    found = [fact.name for fact in facts if fact.spans and fact.name.startswith(spelled)]
-    if spelled in found or any(spelled in fact.spellings() for fact in facts):
-        return spelled
-    return found[0] if len(found) == 1 and spelled.startswith("--") and not HELP.startswith(spelled) else None
+def _resolve_in_copy(copy: Vocabulary, parser: str, spelling: str) -> str | None:
+    """Return the flag that a spelling denotes in a copy's parser: itself, or the only flag that it is a prefix of."""
+    facts = list(copy.list_facts(parser, NEWEST))
+    names = [fact.name for fact in facts if fact.spans and fact.name.startswith(spelling)]
+    if spelling in names or any(spelling in fact.list_spellings() for fact in facts):
+        return spelling
+    return names[0] if len(names) == 1 and spelling.startswith("--") and not HELP.startswith(spelling) else None
 
 
 def is_ray(config: Config) -> bool:
-    """Whether Ray places the models of a job, each on as many GPUs as its flags say."""
-    return usage(config).entry == "train_ppo_ray"
+    """Return whether Ray places the models of a job, each on the number of GPUs that its flags state."""
+    return read_usage(config).entry == "train_ppo_ray"
 
 
-def fact_of(config: Config, flag: str) -> Fact | None:
-    """What is known of a flag of an invocation's parser: that of the repository's copy, else upstream's."""
-    told = usage(config)
+def find_fact(config: Config, flag: str) -> KeyFact | None:
+    """Return the history of a flag in an invocation's parser: that of the repository's copy, else upstream's."""
+    flag_usage = read_usage(config)
     if config.evidence.vocabulary is None:
-        return facts_of(told.entry, flag)
-    return config.evidence.vocabulary.fact((flag,), NEWEST, Context(entry=told.parser))
+        return find_upstream_fact(flag_usage.entry, flag)
+    return config.evidence.vocabulary.find_fact((flag,), NEWEST, Context(entry=flag_usage.parser))
 
 
-def _has(config: Config, flag: str) -> bool:
-    """Whether an invocation's parser has a flag."""
+def _has_flag(config: Config, flag: str) -> bool:
+    """Return whether an invocation's parser has a flag."""
     if config.evidence.vocabulary is None:
-        return _had(usage(config), flag)
-    fact = fact_of(config, flag)
+        return _has_upstream_flag(read_usage(config), flag)
+    fact = find_fact(config, flag)
     return fact is not None and bool(fact.spans)
 
 
-def _had(told: Usage, flag: str) -> bool:
-    """Whether upstream's parser has a flag at the settled release."""
-    return bool(mask_of(told.entry, flag) >> max(0, _position(told.release)) & 1)
+def _has_upstream_flag(flag_usage: FlagUsage, flag: str) -> bool:
+    """Return whether upstream's parser has a flag at the resolved release."""
+    return bool(compute_release_mask(flag_usage.entry, flag) >> max(0, _find_position(flag_usage.release)) & 1)
 
 
-def _is_unclear(entry: str, spelled: str, canonical: str, stated: str | None) -> bool:
-    """Whether a prefix means one flag elsewhere, and the stated release has that flag and others like it."""
-    if stated is None or not mask_of(entry, canonical) >> max(0, _position(stated)) & 1:
+def _is_ambiguous(entry: str, spelling: str, canonical: str, stated: str | None) -> bool:
+    """Return whether a prefix denotes one flag elsewhere, but several at the stated release."""
+    if stated is None or not compute_release_mask(entry, canonical) >> max(0, _find_position(stated)) & 1:
         return False
-    return meant(entry, spelled, stated) is None
+    return resolve_spelling(entry, spelling, stated) is None
 
 
-def strays(config: Config) -> tuple[Word, ...]:
-    """Words that the parser of the settled release refuses, as it takes nothing but flags and their values.
+def find_leftovers(config: Config) -> tuple[Word, ...]:
+    """Return words that the resolved release's parser refuses because they are no flags or their values.
 
-    A line behind a broken continuation is one, and so is the value of a flag that takes none. Words that cannot be
-    determined, and those of flags that no release has, are none.
+    Among them are a line after a broken continuation, and the value of a flag that takes none. Undetermined words, and
+    those of flags that no release has, are not.
     """
-    told, invocation = usage(config), invocation_of(config.document, config.root)
+    flag_usage, invocation = read_usage(config), get_invocation(config.document, config.root)
     if invocation is None:
         return ()
-    taken: set[int] = set()
-    for flag, most in _taking(config, told, invocation):
-        taken.add(flag.word)
-        taken.update(flag.values[: max(0, most - bool(flag.joined))])
+    used_indices: set[int] = set()
+    for flag, limit in _list_word_limits(config, flag_usage, invocation):
+        used_indices.add(flag.word)
+        used_indices.update(flag.values[: max(0, limit - bool(flag.value_offset))])
     words = invocation.words
-    return tuple(word for index, word in enumerate(words) if index not in taken and word.known and word.text)
+    return tuple(word for index, word in enumerate(words) if index not in used_indices and word.is_known and word.text)
 
 
-def refuses_blank(config: Config, index: int) -> bool:
-    """Whether the flag before a word, by its number among those of the command, takes no more."""
-    told, invocation = usage(config), invocation_of(config.document, config.root)
+def is_blank_fatal(config: Config, index: int) -> bool:
+    """Return whether the flag before a word, by its index in the command, accepts no more words."""
+    flag_usage, invocation = read_usage(config), get_invocation(config.document, config.root)
     if invocation is None:
         return False
-    before = [(flag, most) for flag, most in _taking(config, told, invocation) if flag.word < index]
-    if not before:
+    earlier_flags = [
+        (flag, limit) for flag, limit in _list_word_limits(config, flag_usage, invocation) if flag.word < index
+    ]
+    if not earlier_flags:
         return True
-    flag, most = before[-1]
-    return bool(flag.joined) + sum(value < index for value in flag.values) >= most
+    flag, limit = earlier_flags[-1]
+    return bool(flag.value_offset) + sum(value < index for value in flag.values) >= limit
 
 
-def given_to_switches(config: Config) -> tuple[Word, ...]:
-    """The first of the words behind each flag that takes none, but for white space."""
-    told, invocation = usage(config), invocation_of(config.document, config.root)
+def find_switch_values(config: Config) -> tuple[Word, ...]:
+    """Return the first word after each flag that takes none, except white space."""
+    flag_usage, invocation = read_usage(config), get_invocation(config.document, config.root)
     if invocation is None:
         return ()
-    behind = (flag.values[0] for flag, most in _taking(config, told, invocation) if not most and flag.values)
-    return tuple(word for index in behind if not (word := invocation.words[index]).text.isspace())
+    first_indices = (
+        flag.values[0] for flag, limit in _list_word_limits(config, flag_usage, invocation) if not limit and flag.values
+    )
+    return tuple(word for index in first_indices if not (word := invocation.words[index]).text.isspace())
 
 
-def _taking(config: Config, told: Usage, invocation: Invocation) -> Iterator[tuple[Flag, int]]:
-    """The flags of an invocation, each with how many words it may take."""
-    meanings = {spelling: flag for flag, spellings in told.given.items() for spelling in spellings}
+def _list_word_limits(
+    config: Config, flag_usage: FlagUsage, invocation: Invocation
+) -> Iterator[tuple[CommandFlag, int]]:
+    """Yield the flags of an invocation, each with the number of words that it may take."""
+    meanings = {spelling: flag for flag, spellings in flag_usage.given_flags.items() for spelling in spellings}
     for flag, item in zip(invocation.flags, invocation.entries):
-        fact = fact_of(config, meanings.get(item.name or "", ""))
-        yield flag, sys.maxsize if fact is None else _takes(fact.schema(told.release))
+        fact = find_fact(config, meanings.get(item.name or "", ""))
+        yield flag, sys.maxsize if fact is None else _get_word_limit(fact.get_schema(flag_usage.release))
 
 
-def _takes(schema: Mapping[str, Any]) -> int:
-    """How many words a flag may take."""
+def _get_word_limit(schema: Mapping[str, Any]) -> int:
+    """Return the number of words that a flag may take."""
     if schema.get("x-flag"):
         return 0
     if "anyOf" in schema:
@@ -341,92 +354,97 @@ def _takes(schema: Mapping[str, Any]) -> int:
     return int(schema["maxItems"]) if schema.get("type") == "array" else 1
 
 
-def without(config: Config, flags: frozenset[str]) -> str:
-    """The release that would count if some flags were not given."""
-    told = usage(config)
-    mask = lifetime(told.entry)
-    for flag, spellings in told.given.items():
+def find_release_without(config: Config, flags: frozenset[str]) -> str:
+    """Return the release that would apply without some flags."""
+    flag_usage = read_usage(config)
+    release_mask = compute_entry_mask(flag_usage.entry)
+    for flag, spellings in flag_usage.given_flags.items():
         if flag not in flags:
             for spelling in spellings:
-                mask &= accepting(told.entry, spelling)
-    return _settled(mask, None if config.releases.assumed("openrlhf") else config.release)
+                release_mask &= compute_accepting_mask(flag_usage.entry, spelling)
+    return _resolve_release(release_mask, None if config.releases.is_assumed("openrlhf") else config.release)
 
 
-def _settled(mask: int, stated: str | None) -> str:
-    if stated is not None and (not mask or mask >> max(0, _position(stated)) & 1):
+def _resolve_release(mask: int, stated: str | None) -> str:
+    if stated is not None and (not mask or mask >> max(0, _find_position(stated)) & 1):
         return stated
-    return vocabulary().releases[mask.bit_length() - 1] if mask else (stated or NEWEST)
+    return load_vocabulary().releases[mask.bit_length() - 1] if mask else (stated or NEWEST)
 
 
-def _fullest(entry: str, spelled: list[str]) -> str:
-    """The newest release that takes most of some flags."""
-    known, alive = vocabulary().releases, lifetime(entry)
-    masks = [accepting(entry, name) for name in spelled]
-    places = [place for place in range(len(known)) if alive >> place & 1]
-    return known[max(places, key=lambda place: (sum(mask >> place & 1 for mask in masks), place))]
+def _find_most_accepting(entry: str, spellings: list[str]) -> str:
+    """Return the newest of the releases that accept most of the flags."""
+    releases, entry_mask = load_vocabulary().releases, compute_entry_mask(entry)
+    masks = [compute_accepting_mask(entry, name) for name in spellings]
+    indices = [index for index in range(len(releases)) if entry_mask >> index & 1]
+    return releases[max(indices, key=lambda index: (sum(mask >> index & 1 for mask in masks), index))]
 
 
 def is_switch(entry: str, flag: str) -> bool:
-    """Whether a flag takes no value."""
-    fact = facts_of(entry, flag)
-    return fact is not None and fact.schema().get("type") == "boolean"
+    """Return whether a flag takes no value."""
+    fact = find_upstream_fact(entry, flag)
+    return fact is not None and fact.get_schema().get("type") == "boolean"
 
 
-def window(config: Config) -> tuple[str, str] | None:
-    """The first and the last release that accept the flags; None where no release takes them all together."""
-    mask = usage(config).mask
-    known = vocabulary().releases
-    return (known[(mask & -mask).bit_length() - 1], known[mask.bit_length() - 1]) if mask else None
+def find_release_range(config: Config) -> tuple[str, str] | None:
+    """Return the first and the last release that accept the flags, or None if no release accepts all of them."""
+    mask = read_usage(config).release_mask
+    releases = load_vocabulary().releases
+    return (releases[(mask & -mask).bit_length() - 1], releases[mask.bit_length() - 1]) if mask else None
 
 
-def name_at(config: Config, names: tuple[str, ...]) -> str | None:
-    """The name among some that the invocation's parser has."""
-    return next((name for name in names if _has(config, name)), None)
+def find_name(config: Config, names: tuple[str, ...]) -> str | None:
+    """Return the first of the names that the invocation's parser has."""
+    return next((name for name in names if _has_flag(config, name)), None)
 
 
-def stated(config: Config, names: tuple[str, ...]) -> Route | None:
-    """Where one of some flags is given: at launch, or in the text."""
+def find_route(config: Config, names: tuple[str, ...]) -> Route | None:
+    """Return the route at which one of the flags is given, at launch or in the text, or None."""
     for name in names if config.overrides else ():
-        for route in _override_routes(name):
+        for route in _list_override_routes(name):
             if route in config.overrides:
                 return route
-    given = usage(config).given
-    return next(((given[name][-1],) for name in reversed(list(given)) if name in names), None)
+    given_flags = read_usage(config).given_flags
+    return next(((given_flags[name][-1],) for name in reversed(list(given_flags)) if name in names), None)
 
 
-def _override_routes(name: str) -> Iterator[Route]:
-    """How an override may name a flag: with its dashes, without, or as dotted parts."""
+def _list_override_routes(name: str) -> Iterator[Route]:
+    """Yield the forms of a flag in overrides: with its dashes, without, and as dotted parts."""
     bare = name.removeprefix("--")
     yield from ((name,), (bare,), tuple(bare.split(".")), tuple(name.split(".")))
 
 
-def value_of(config: Config, names: tuple[str, ...]) -> Any:
-    """The value of the first of some flags that is given: words, True, `Unknown`; MISSING where none is."""
-    route = stated(config, names)
-    return MISSING if route is None else config.value(*route)
+def get_value(config: Config, names: tuple[str, ...]) -> Any:
+    """Return the value of the first given flag: words, True, `Unknown`; MISSING if none is given."""
+    route = find_route(config, names)
+    return MISSING if route is None else config.get_value(*route)
 
 
-def default_of(config: Config, names: tuple[str, ...]) -> Any:
-    """What the invocation's parser takes where none of some flags is given.
+def find_default(config: Config, names: tuple[str, ...]) -> Any:
+    """Return the default of the invocation's parser if none of the flags is given.
 
-    A copy of OpenRLHF that has no such flag does what upstream does by default. MISSING where upstream has none of them
-    either, where the default is None or computed, or where flags may be hidden.
+    A copy of OpenRLHF without such a flag behaves as upstream does by default. MISSING if upstream has none of the
+    flags either, if the default is None or computed, or if flags may be hidden.
     """
-    told = usage(config)
-    name = name_at(config, names)
-    fact = None if name is None else fact_of(config, name)
+    flag_usage = read_usage(config)
+    name = find_name(config, names)
+    fact = None if name is None else find_fact(config, name)
     if name is None and config.evidence.vocabulary is not None:
-        fact = next((facts_of(told.entry, one) for one in names if _had(told, one)), None)
-    if fact is None or told.open:
+        fact = next(
+            (find_upstream_fact(flag_usage.entry, alias) for alias in names if _has_upstream_flag(flag_usage, alias)),
+            None,
+        )
+    if fact is None or flag_usage.has_hidden_flags:
         return MISSING
     try:
-        value = fact.default(told.release)
+        value = fact.get_default(flag_usage.release)
     except KeyError:
         return MISSING
     return MISSING if value is None else value
 
 
-def granted(config: Config, names: tuple[str, ...]) -> Origin:
-    """The origin of a default."""
-    told = usage(config)
-    return Origin("default", note=f"openrlhf {told.release}", key=name_at(config, names) or "", framework="openrlhf")
+def build_default_origin(config: Config, names: tuple[str, ...]) -> Origin:
+    """Return the origin of a default."""
+    flag_usage = read_usage(config)
+    return Origin(
+        "default", note=f"openrlhf {flag_usage.release}", key=find_name(config, names) or "", framework="openrlhf"
+    )

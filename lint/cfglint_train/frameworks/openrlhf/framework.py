@@ -1,17 +1,17 @@
 """OpenRLHF: flags of a command line in a shell script, from which it builds its own DeepSpeed settings.
 
-One configuration is one invocation of an entry point (`openrlhf.cli.train_sft`, ...). A lens looks a flag up under both
-its dotted name (0.10.2 and later) and its flat one, and writes the one that the script's own release has.
+A configuration is an invocation of an entry point (`openrlhf.cli.train_sft`, ...). A lens finds a flag by its dotted
+name (0.10.2 and later) and its flat one, and writes the one that the script's own release has.
 
 Sources: OpenRLHF 0.11.2 (`cli/`, `utils/deepspeed/deepspeed.py`, `utils/deepspeed/deepspeed_utils.py`,
-`models/actor.py`, `trainer/`), and its tags 0.3.0 to 0.11.0 where behaviour changed; DeepSpeed 0.19.8 for what it
-makes of "auto".
+`models/actor.py`, `trainer/`), and its tags 0.3.0 to 0.11.0 if behaviour changed; DeepSpeed 0.19.8 for its treatment of
+"auto".
 """
 
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.framework import Framework, Launching, Traits
+from cfglint_train.frameworks.framework import Framework, LaunchInterface, Traits
 from cfglint_train.frameworks.loaders import ARGPARSE
 from cfglint_train.frameworks.openrlhf.flags import NEWEST, is_ray
 from cfglint_train.frameworks.openrlhf.infer import infer
@@ -20,17 +20,17 @@ from cfglint_train.frameworks.openrlhf.lenses import LENSES
 
 FRAMEWORK: Final = Framework(
     name="openrlhf",
-    newest=NEWEST,
+    default_release=NEWEST,
     lenses=LENSES,
     loader=ARGPARSE,
     infer=infer,
-    keys_of=OpenRLHFKeys,
-    launching=Launching(
-        is_spread_by_launch=lambda config: not is_ray(config),
+    keys_type=OpenRLHFKeys,
+    launch_interface=LaunchInterface(
+        uses_all_launched_gpus=lambda config: not is_ray(config),
     ),
     traits=Traits(
-        batch_divides="groups",
-        drops_reference="0.6.0",
+        batch_divisor="groups",
+        drops_reference_since="0.6.0",
         fills_packs=lambda _: False,
     ),
 )

@@ -1,4 +1,4 @@
-"""The keys of an invocation of OpenRLHF are flags, which determine the releases that it is written for."""
+"""Keys of an invocation of OpenRLHF: flags, which determine the releases that it is written for."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from cfglint_schemas.status import Context
 from cfglint_train.documents.document import MISSING, Document, Entry, Route, Span
 from cfglint_train.documents.shell.words import Word
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
-from cfglint_train.foundation.versions import release_key
-from cfglint_train.frameworks.evidence import Trace
-from cfglint_train.frameworks.key_usage import KeyUse, Refused, ReleaseHint, refuses
-from cfglint_train.frameworks.keys import Keys, Outdated
+from cfglint_train.foundation.versions import parse_release
+from cfglint_train.frameworks.evidence import ForkTrace
+from cfglint_train.frameworks.key_usage import KeyUse, RefusedKey, ReleaseHint, is_refused
+from cfglint_train.frameworks.keys import Keys, OutdatedConfig
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.openrlhf.flags import (
     NEWEST,
-    accepting,
-    default_of,
-    entry_of,
-    facts_of,
-    given_to_switches,
-    invocation_of,
-    is_own,
-    lifetime,
-    module_of,
-    name_at,
-    refuses_blank,
-    releases_in,
-    strays,
-    usage,
-    value_of,
-    window,
+    compute_accepting_mask,
+    compute_entry_mask,
+    find_default,
+    find_entry,
+    find_leftovers,
+    find_name,
+    find_release_range,
+    find_switch_values,
+    find_upstream_fact,
+    get_invocation,
+    get_module_name,
+    get_value,
+    is_blank_fatal,
+    is_openrlhf_program,
+    list_releases,
+    read_usage,
 )
-from cfglint_train.plan.certainty import freshly_installed
+from cfglint_train.plan.certainty import assume_fresh_install
 from cfglint_train.plan.origin import Origin, Place
 from cfglint_train.plan.releases import Release, Releases
 
@@ -45,164 +45,182 @@ _INTEGER: Final = re.compile(r"\s*[-+]?\d+(?:_\d+)*\s*")
 
 
 class OpenRLHFKeys(Keys):
-    """OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`): argparse refuses every flag that it does not know."""
+    """Flags of OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`): argparse refuses every unknown flag."""
 
-    idle_too = True
-    # 0.11.2 models/actor.py hands it to from_pretrained, which takes a kernel of the Hub, too.
-    handed_on = dict.fromkeys(
+    migrates_idle_files = True
+    # 0.11.2 models/actor.py passes it to from_pretrained, which also accepts a kernel of the Hub.
+    forwarded_settings = dict.fromkeys(
         ("--attn_implementation", "--ds.attn_implementation"),
         ("transformers.modeling_utils.AttentionInterface", ("*/*",)),
     )
-    handed_to = "transformers"
+    forward_target = "transformers"
 
-    def context(self, config: Config) -> Context:
-        """Each entry point has its own flags."""
-        return Context(entry=usage(config).parser)
+    def build_context(self, config: Config) -> Context:
+        """Return the entry point, each of which has its own flags."""
+        return Context(entry=read_usage(config).parser)
 
-    def started(self, config: Config) -> str | None:
-        """The module that is started, where it is one of OpenRLHF's package."""
-        program = _program(config)
-        return module_of(program) if is_own(program) else None
+    def find_started_entry(self, config: Config) -> str | None:
+        """Return the module that is started, if it belongs to OpenRLHF's package."""
+        program = _get_program(config)
+        return get_module_name(program) if is_openrlhf_program(program) else None
 
-    def traces(self, config: Config) -> Iterator[tuple[str, Trace]]:
-        """Return a program that is called after an entry point, and is none."""
-        program = _program(config)
-        if not (is_own(program) and entry_of(program) == module_of(program)):
-            yield "entry", Trace(program, "", config.where(), "config")
+    def find_traces(self, config: Config) -> Iterator[tuple[str, ForkTrace]]:
+        """Yield a program whose name extends an entry point's."""
+        program = _get_program(config)
+        if not (is_openrlhf_program(program) and find_entry(program) == get_module_name(program)):
+            yield "entry", ForkTrace(program, "", config.format_location(), "config")
 
-    def release(self, config: Config) -> str:
-        """Flags determine their own release."""
-        return usage(config).release
+    def get_release(self, config: Config) -> str:
+        """Return the release that the flags determine."""
+        return read_usage(config).release
 
-    def flags(self, config: Config) -> Iterator[tuple[Entry, str | None]]:
-        """The flags of the invocation; none where the release does not have the entry point."""
-        invocation, told = invocation_of(config.document, config.root), usage(config)
-        stated = config.releases.stated(self.listed.package)
-        release = config.release if stated else told.release
-        if invocation is None or not self.vocabulary_of(config).has_entry(told.parser, release):
+    def parse_flags(self, config: Config) -> Iterator[tuple[Entry, str | None]]:
+        """Yield the flags of the invocation; none if the release lacks the entry point."""
+        invocation, flag_usage = get_invocation(config.document, config.root), read_usage(config)
+        is_stated = config.releases.is_stated(self.manifest.package)
+        release = config.release if is_stated else flag_usage.release
+        if invocation is None or not self.get_vocabulary(config).has_entry(flag_usage.parser, release):
             return
-        stands = {spelling: flag for flag, spellings in told.given.items() for spelling in spellings}
+        flag_by_spelling = {
+            spelling: flag for flag, spellings in flag_usage.given_flags.items() for spelling in spellings
+        }
         for entry in invocation.index.values():
             name = entry.name or ""
-            if name in stands:
-                yield entry, stands[name]
-            elif name in told.unknown:
+            if name in flag_by_spelling:
+                yield entry, flag_by_spelling[name]
+            elif name in flag_usage.unknown_flags:
                 yield entry, None
 
-    def strays(self, config: Config) -> tuple[Word, ...]:
-        """Words that argparse refuses."""
-        return strays(config)
+    def find_leftovers(self, config: Config) -> tuple[Word, ...]:
+        """Return words that argparse refuses."""
+        return find_leftovers(config)
 
-    def refuses_blank(self, config: Config, given: Invocation, index: int) -> bool:
-        """Its parser refuses it where no flag takes it."""
-        return refuses_blank(config, index)
+    def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
+        """Return whether the parser refuses the word because no flag takes it."""
+        return is_blank_fatal(config, index)
 
-    def given_to_switches(self, config: Config) -> tuple[Word, ...]:
-        """The first word behind a switch, but for white space."""
-        return given_to_switches(config)
+    def find_switch_values(self, config: Config) -> tuple[Word, ...]:
+        """Return the first word after each switch, except white space."""
+        return find_switch_values(config)
 
-    def told(self, document: Document, root: Route, release: str, package: str | None = None) -> ReleaseHint | None:
-        """Every flag counts, whatever its value."""
-        assumed = Releases({"openrlhf": Release(release, Origin("assumed"))})
-        usual, known = usage(config := Config("openrlhf", document, assumed, root)), self.vocabulary
+    def infer_release(
+        self, document: Document, root: Route, release: str, package: str | None = None
+    ) -> ReleaseHint | None:
+        """Return the hint of all flags, whatever their values."""
+        releases = Releases({"openrlhf": Release(release, Origin("assumed"))})
+        flag_usage, vocabulary = read_usage(config := Config("openrlhf", document, releases, root)), self.vocabulary
 
-        def takes(other: str) -> bool:
-            return bool(usual.mask >> known.releases.index(other) & 1)
+        def is_accepted(candidate: str) -> bool:
+            return bool(flag_usage.release_mask >> vocabulary.releases.index(candidate) & 1)
 
-        if takes(release):
+        if is_accepted(release):
             return None
-        invocation = invocation_of(document, config.root)
-        found = []
-        for flag, spellings in usual.given.items():
-            fact = known.fact((flag,), release, Context(entry=usual.entry))
+        invocation = get_invocation(document, config.root)
+        refused_keys = []
+        for flag, spellings in flag_usage.given_flags.items():
+            fact = vocabulary.find_fact((flag,), release, Context(entry=flag_usage.entry))
             entry = None if invocation is None else invocation.index.get(spellings[-1])
-            if fact is not None and entry is not None and refuses(fact.status()):
-                found.append(Refused((spellings[-1],), entry, fact.status()))
-        return ReleaseHint(tuple(found), takes)
+            if fact is not None and entry is not None and is_refused(fact.resolve_status()):
+                refused_keys.append(RefusedKey((spellings[-1],), entry, fact.resolve_status()))
+        return ReleaseHint(tuple(refused_keys), is_accepted)
 
-    def in_use(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
-        """Every flag that some release has, as spelled, and the entry point."""
-        assumed = Releases({self.listed.name: Release(self.vocabulary.newest, Origin("assumed"))})
-        told, invocation = usage(Config(self.listed.name, document, assumed, root)), invocation_of(document, root)
+    def find_used_keys(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
+        """Return every flag that some release has, as spelled, and the entry point."""
+        releases = Releases({self.manifest.name: Release(self.vocabulary.newest, Origin("assumed"))})
+        flag_usage, invocation = (
+            read_usage(Config(self.manifest.name, document, releases, root)),
+            get_invocation(document, root),
+        )
         assert invocation is not None
-        flags = [spelling for spellings in told.given.values() for spelling in spellings]
-        found = [
-            KeyUse((flag,), invocation.index.get(flag), partial(_among, accepting(told.entry, flag))) for flag in flags
+        flags = [spelling for spellings in flag_usage.given_flags.values() for spelling in spellings]
+        uses = [
+            KeyUse(
+                (flag,),
+                invocation.index.get(flag),
+                partial(_check_releases, compute_accepting_mask(flag_usage.entry, flag)),
+            )
+            for flag in flags
         ]
-        return [*found, KeyUse((), None, partial(_among, lifetime(told.entry)))]
+        return [*uses, KeyUse((), None, partial(_check_releases, compute_entry_mask(flag_usage.entry)))]
 
-    def outdated(self, config: Config) -> Outdated | None:
-        """An entry point that the stated release does not have, or flags that only older releases take together."""
+    def report_outdated(self, config: Config) -> OutdatedConfig | None:
+        """Report an entry point that the stated release lacks, or flags that only older releases accept together."""
         if config.evidence.vocabulary is not None:
             return None
-        told = usage(config)
-        stated = config.releases.stated("openrlhf")
-        if stated and not self.vocabulary.has_entry(told.entry, config.release):
-            first, last = self._life(told.entry)
-            later = release_key(config.release) > release_key(last)
-            when = f"the last release with it is {last}" if later else f"it comes with {first}"
-            return Outdated(f"OpenRLHF {config.release} has no {told.entry}: {when}", _head(config), "error")
-        bounds = window(config)
-        if stated or bounds is None or bounds[1] == self.vocabulary.newest:
+        flag_usage = read_usage(config)
+        is_stated = config.releases.is_stated("openrlhf")
+        if is_stated and not self.vocabulary.has_entry(flag_usage.entry, config.release):
+            first, last = self._find_lifetime(flag_usage.entry)
+            is_later = parse_release(config.release) > parse_release(last)
+            availability = f"the last release that has it is {last}" if is_later else f"it was added in {first}"
+            return OutdatedConfig(
+                f"OpenRLHF {config.release} has no {flag_usage.entry}: {availability}", _find_head(config), "error"
+            )
+        bounds = find_release_range(config)
+        if is_stated or bounds is None or bounds[1] == self.vocabulary.newest:
             return None
-        more = told.open or _is_forwarding(config)
-        fresh = None if more else config.releases.fresh.get("openrlhf")
-        newest = fresh or NEWEST
-        about = Context(entry=told.entry)
-        facts = [self.vocabulary.fact((flag,), newest, about) for flag in told.given]
-        lost = [fact for fact in facts if fact is not None and fact.status().kind != "present"]
-        gone = not self.vocabulary.has_entry(told.entry, newest)
-        why = f"{newest} has no {told.entry}" if gone else f"{newest} refuses {len(lost)} of its flags"
-        between = bounds[0] if bounds[0] == bounds[1] else f"{bounds[0]} to {bounds[1]}"
-        return Outdated(
-            f"written for OpenRLHF {between}; {why}",
-            _head(config),
-            "info" if fresh is None else "warning",
-            f"state openrlhf={newest} to have the flags checked and rewritten for it, or openrlhf={bounds[1]}",
-            () if fresh is None else (freshly_installed("openrlhf", fresh),),
+        has_more_flags = flag_usage.has_hidden_flags or _is_forwarding(config)
+        fresh_release = None if has_more_flags else config.releases.fresh_releases.get("openrlhf")
+        newest = fresh_release or NEWEST
+        context = Context(entry=flag_usage.entry)
+        facts = [self.vocabulary.find_fact((flag,), newest, context) for flag in flag_usage.given_flags]
+        refused_flags = [fact for fact in facts if fact is not None and fact.resolve_status().kind != "present"]
+        is_entry_gone = not self.vocabulary.has_entry(flag_usage.entry, newest)
+        reason = (
+            f"{newest} has no {flag_usage.entry}"
+            if is_entry_gone
+            else f"{newest} rejects {len(refused_flags)} of its flags"
+        )
+        release_range = bounds[0] if bounds[0] == bounds[1] else f"{bounds[0]} to {bounds[1]}"
+        return OutdatedConfig(
+            f"written for OpenRLHF {release_range}; {reason}",
+            _find_head(config),
+            "info" if fresh_release is None else "warning",
+            f"set openrlhf={newest} to have the flags checked and rewritten for it, or openrlhf={bounds[1]}",
+            () if fresh_release is None else (assume_fresh_install("openrlhf", fresh_release),),
         )
 
-    def _life(self, entry: str) -> tuple[str, str]:
-        known, mask = self.vocabulary.releases, lifetime(entry)
-        return known[(mask & -mask).bit_length() - 1], known[mask.bit_length() - 1]
+    def _find_lifetime(self, entry: str) -> tuple[str, str]:
+        releases, mask = self.vocabulary.releases, compute_entry_mask(entry)
+        return releases[(mask & -mask).bit_length() - 1], releases[mask.bit_length() - 1]
 
-    def given(self, config: Config) -> Set[str] | None:
-        """The flags by the names of the newest release; None where the script may add more."""
-        return None if usage(config).open else config.once(_newest_names).keys()
+    def list_given_names(self, config: Config) -> Set[str] | None:
+        """Return the flags by their names in the newest release, or None if the script may add more."""
+        return None if read_usage(config).has_hidden_flags else config.compute_once(_map_newest_names).keys()
 
-    def find(self, config: Config, name: str) -> Route | None:
-        """The flag as it is spelled in the script."""
-        flag = config.once(_newest_names).get(name)
+    def find_route(self, config: Config, name: str) -> Route | None:
+        """Return the flag as it is spelled in the script."""
+        flag = config.compute_once(_map_newest_names).get(name)
         return None if flag is None else (flag,)
 
-    def home(self, config: Config, name: str) -> Route:
-        """The flag as the script's own release, or the copy of OpenRLHF that it uses, spells it."""
-        if name_at(config, (name,)) is None:
-            for fact in self.vocabulary.facts_of(usage(config).entry, self.vocabulary.newest):
-                if name in fact.status().to and name_at(config, (fact.name,)) is not None:
+    def choose_route(self, config: Config, name: str) -> Route:
+        """Return the flag as spelled by the script's own release, or by the copy of OpenRLHF that it uses."""
+        if find_name(config, (name,)) is None:
+            for fact in self.vocabulary.list_facts(read_usage(config).entry, self.vocabulary.newest):
+                if name in fact.resolve_status().new_names and find_name(config, (fact.name,)) is not None:
                     return (fact.name,)
         return (name,)
 
-    def is_taken(self, config: Config, route: Route) -> bool:
-        """Whether the flag is given."""
-        return str(route[-1]) in usage(config).given
+    def is_occupied(self, config: Config, route: Route) -> bool:
+        """Return whether the flag is given."""
+        return str(route[-1]) in read_usage(config).given_flags
 
     def is_complete(self, config: Config) -> bool:
-        """Whether no flags are in a variable that cannot be read."""
-        return not usage(config).open
+        """Return whether all flags can be read."""
+        return not read_usage(config).has_hidden_flags
 
-    def added(self, config: Config, names: Iterable[str]) -> str | None:
-        """The sum of some flags as a word. A flag that was renamed already counts under its new name."""
+    def sum_settings(self, config: Config, names: Iterable[str]) -> str | None:
+        """Return the sum of some flags as a word. A flag that was renamed already counts under its new name."""
         total = 0
         for flag in names:
-            told = usage(config)
-            fact = facts_of(told.entry, flag)
-            spelled = (flag, *(fact.status().to if fact is not None else ()))
-            value = value_of(config, spelled)
-            if value is MISSING and fact is not None and not told.open:
-                value = default_of(config, spelled)
+            flag_usage = read_usage(config)
+            fact = find_upstream_fact(flag_usage.entry, flag)
+            spellings = (flag, *(fact.resolve_status().new_names if fact is not None else ()))
+            value = get_value(config, spellings)
+            if value is MISSING and fact is not None and not flag_usage.has_hidden_flags:
+                value = find_default(config, spellings)
                 if value is MISSING:
-                    value = fact.schema().get("default", MISSING)
+                    value = fact.get_schema().get("default", MISSING)
             if not isinstance(value, (int, str)):
                 return None
             try:
@@ -211,61 +229,61 @@ class OpenRLHFKeys(Keys):
                 return None
         return str(total)
 
-    def puts_right(self, config: Config, flag: str, value: str) -> bool:
-        """A template without a place for the prompt becomes none (cli/train_sft.py and its like, since 0.4.1)."""
-        template = flag in ("--input_template", "--data.input_template") and "{}" not in value
-        return template and release_key(usage(config).release) >= release_key("0.4.1")
+    def is_value_corrected(self, config: Config, flag: str, value: str) -> bool:
+        """Return whether a template without a placeholder is dropped (cli/train_sft.py and similar, since 0.4.1)."""
+        is_dropped = flag in ("--input_template", "--data.input_template") and "{}" not in value
+        return is_dropped and parse_release(read_usage(config).release) >= parse_release("0.4.1")
 
-    def is_sure(self, written: str, meant: str, sure: bool) -> bool:
-        """Another group is no slip; but what train_ppo_ray calls actor, the other entry points call model."""
-        (own, name), (group, other) = _grouped(written), _grouped(meant)
-        return {own, group} == {"model", "actor"} and name == other if own != group else sure
+    def is_confident(self, written: str, suggestion: str, is_close: bool) -> bool:
+        """Return whether a typo is certain: never across groups, except actor (train_ppo_ray) for model (elsewhere)."""
+        (group, name), (other_group, other_name) = _split_group(written), _split_group(suggestion)
+        return {group, other_group} == {"model", "actor"} and name == other_name if group != other_group else is_close
 
-    def shape(self, schema: Mapping[str, Any]) -> str | None:
-        """A switch of argparse takes no value."""
+    def describe_values(self, schema: Mapping[str, Any]) -> str | None:
+        """Return "no value" for a switch of argparse."""
         return "no value" if schema.get("type") == "boolean" else None
 
 
 def _is_forwarding(config: Config) -> bool:
-    """Whether the script adds the options of its own command line."""
-    invocation = invocation_of(config.document, config.root)
+    """Return whether the script adds the options of its own command line."""
+    invocation = get_invocation(config.document, config.root)
     return invocation is not None and invocation.forwards
 
 
-def _newest_names(config: Config) -> dict[str, str]:
-    """The flags by the names of the newest release, as they are spelled."""
-    told, names = usage(config), dict[str, str]()
-    for flag, spellings in told.given.items():
-        fact = facts_of(told.entry, flag)
-        status = fact.status() if fact is not None else None
-        for name in status.to if status is not None and status.to and not status.cases else (flag,):
+def _map_newest_names(config: Config) -> dict[str, str]:
+    """Return the spelling of each flag by the flag's name in the newest release."""
+    flag_usage, names = read_usage(config), dict[str, str]()
+    for flag, spellings in flag_usage.given_flags.items():
+        fact = find_upstream_fact(flag_usage.entry, flag)
+        status = fact.resolve_status() if fact is not None else None
+        for name in status.new_names if status is not None and status.new_names and not status.cases else (flag,):
             names[name] = spellings[-1]
     return names
 
 
-def _grouped(flag: str) -> tuple[str, str]:
-    """A flag as its group and its name in it."""
+def _split_group(flag: str) -> tuple[str, str]:
+    """Return a flag's group and its name within the group."""
     group, _, name = flag.lstrip("-").rpartition(".")
     return group, name
 
 
-def _program(config: Config) -> str:
-    """The module or script that is started."""
-    invocation = invocation_of(config.document, config.root)
+def _get_program(config: Config) -> str:
+    """Return the module or script that is started."""
+    invocation = get_invocation(config.document, config.root)
     assert invocation is not None
     return invocation.program
 
 
 @lru_cache(maxsize=1024)
-def _among(mask: int, releases: tuple[str, ...]) -> tuple[bool, ...]:
-    """Whether each of some releases is one that bits stand for."""
-    of = releases_in(mask)
-    return tuple([release in of for release in releases])
+def _check_releases(mask: int, releases: tuple[str, ...]) -> tuple[bool, ...]:
+    """Return for each release whether its bit is set in the mask."""
+    members = list_releases(mask)
+    return tuple([release in members for release in releases])
 
 
-def _head(config: Config) -> Place:
-    """The words that start the entry point."""
-    invocation = invocation_of(config.document, config.root)
+def _find_head(config: Config) -> Place:
+    """Return the place of the words that start the entry point."""
+    invocation = get_invocation(config.document, config.root)
     assert invocation is not None
     head = invocation.head
     span = Span(head[0].span.start, max(word.span.end for word in head)) if head else invocation.span

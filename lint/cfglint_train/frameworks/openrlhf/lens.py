@@ -1,6 +1,6 @@
-"""Lenses of command-line flags: read as OpenRLHF's parser reads them, written in the words of the script.
+"""Lenses of command-line flags: read as OpenRLHF's parser does, written with the names that the script uses.
 
-A concept has a dotted name (0.10.2 and later) and flat ones; the tuples below hold the dotted names first.
+A concept has a dotted name (0.10.2 and later) and flat ones; the tuples below have the dotted names first.
 """
 
 from __future__ import annotations
@@ -9,149 +9,168 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.documents.document import MISSING, CannotEdit, Change, Delete, Route, Set, Unknown
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import release_key
-from cfglint_train.frameworks.codec import Codec, Unreadable, written_as
+from cfglint_train.foundation.versions import parse_release
+from cfglint_train.frameworks.codec import Codec, UnreadableError, build_writer
 from cfglint_train.frameworks.lens import Changes, Config, Triple, refuse_override
-from cfglint_train.frameworks.lens_types import ABSENT, NOT_STATED, Access, Custom, Found, Key, Stated, read_only
+from cfglint_train.frameworks.lens_types import (
+    ABSENT,
+    NOT_STATED,
+    Access,
+    Custom,
+    Key,
+    LookupResult,
+    StatedValue,
+    refuse_write,
+)
 from cfglint_train.frameworks.loaders import ARGPARSE
 from cfglint_train.frameworks.openrlhf import names as flag
 from cfglint_train.frameworks.openrlhf.flags import (
     ENTRIES,
-    default_of,
-    granted,
-    name_at,
-    stated,
-    usage,
-    value_of,
-    without,
+    build_default_origin,
+    find_default,
+    find_name,
+    find_release_without,
+    find_route,
+    get_value,
+    read_usage,
 )
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
-Names = tuple[str, ...]
+FlagNames = tuple[str, ...]
 
 INTEGER: Final = ARGPARSE.integer
 NUMBER: Final = ARGPARSE.number
 STRING: Final = ARGPARSE.string
 
 
-def keys_of(*names: Names) -> tuple[Route, ...]:
-    """The routes of some flags, below an invocation."""
+def build_routes(*names: FlagNames) -> tuple[Route, ...]:
+    """Return the routes of some flags, below an invocation."""
     return tuple((name,) for group in names for name in group)
 
 
-def _flags(keys: tuple[Route, ...]) -> Names:
-    """The flags that some routes name."""
+def _list_flags(keys: tuple[Route, ...]) -> FlagNames:
+    """Return the flags that some routes name."""
     return tuple(str(name) for (name,) in keys)
 
 
-def _find(config: Config, keys: tuple[Route, ...]) -> tuple[Route | None, Found]:
-    """The flag that is given; else the one that the script's release has."""
-    names = _flags(keys)
-    route = stated(config, names)
+def _find_flag(config: Config, keys: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
+    """Return the flag that is given, or else the one that the script's release has."""
+    names = _list_flags(keys)
+    route = find_route(config, names)
     if route is not None:
-        return route, Stated(config.value(*route), config.origin(*route))
-    name = name_at(config, names)
+        return route, StatedValue(config.get_value(*route), config.get_origin(*route))
+    name = find_name(config, names)
     return None if name is None else (name,), NOT_STATED
 
 
-def _take_default(config: Config, key: Key, route: Route | None) -> Iterator[Triple]:
-    """The parser's default; the key's own where the release has no such flag."""
-    names = _flags(key.names)
-    value = default_of(config, names)
+def _yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Triple]:
+    """Yield the parser's default, or the key's own if the release has no such flag."""
+    names = _list_flags(key.names)
+    value = find_default(config, names)
     if value is not MISSING:
-        yield key.field, key.codec.readable(value), granted(config, names)
+        yield key.field, key.codec.read_or_none(value), build_default_origin(config, names)
     elif key.default is not ABSENT and route is None:
-        yield key.field, key.default, granted(config, names)
+        yield key.field, key.default, build_default_origin(config, names)
 
 
-def _put(config: Config, key: Key, _: Route | None, value: Any) -> list[Change]:
-    """Replace the word, add the flag or take it away."""
-    names = _flags(key.names)
+def _write_flag(config: Config, key: Key, _: Route | None, value: Any) -> list[Change]:
+    """Return the change that replaces the word, or adds or removes the flag."""
+    names = _list_flags(key.names)
     word = key.codec.write(value)
     if word is False:
-        return drop(config, names)
-    if value is None or key.codec.readable(word) != value:
+        return remove_flag(config, names)
+    if value is None or key.codec.read_or_none(word) != value:
         raise CannotEdit(f"OpenRLHF has no value for {value!r}")
-    return put(config, names, word)
+    return put_flag(config, names, word)
 
 
-FLAGS: Final = Access(_find, _take_default, _put)
-"""Flags of a command line."""
+FLAGS: Final = Access(_find_flag, _yield_default, _write_flag)
+"""Access to flags of a command line."""
 
 
-def flag_of(
+def build_flag(
     field: Field,
-    names: Names,
+    names: FlagNames,
     codec: Codec,
-    missing: Any = ABSENT,
+    default: Any = ABSENT,
     applies: Callable[[Config], bool] | None = None,
 ) -> Key:
-    """A flag with a word behind it; `missing` is the plan value where the release has no such flag."""
-    return Key(field, keys_of(names), codec, missing, access=FLAGS, applies=applies)
+    """Return the lens of a flag with a word; `default` is the plan value if the release has no such flag."""
+    return Key(field, build_routes(names), codec, default, access=FLAGS, applies=applies)
 
 
-def switch(
-    field: Field, names: Names, on: Any = True, off: Any = False, applies: Callable[[Config], bool] | None = None
+def build_switch(
+    field: Field, names: FlagNames, on: Any = True, off: Any = False, applies: Callable[[Config], bool] | None = None
 ) -> Key:
-    """A flag without a value: `on` where it is given and `off` where it is not."""
+    """Return the lens of a flag without a value: `on` if it is given and `off` if it is not."""
 
     def read(value: Any) -> Any:
-        given = is_given(value)
-        if given is None:
-            raise Unreadable
-        return on if given else off
+        is_switched_on = is_switch_on(value)
+        if is_switched_on is None:
+            raise UnreadableError
+        return on if is_switched_on else off
 
     return Key(
-        field, keys_of(names), Codec(read, written_as({True: on, False: off})), off, access=FLAGS, applies=applies
+        field,
+        build_routes(names),
+        Codec(read, build_writer({True: on, False: off})),
+        off,
+        access=FLAGS,
+        applies=applies,
     )
 
 
-def custom(
+def build_custom(
     keys: Mapping[Field, tuple[Route, ...]],
     reader: Callable[[Config], Iterator[Triple]],
     writer: Callable[[Config, Changes], list[Change]],
-    terms: Callable[[Config], tuple[Route, ...]] | None = None,
+    list_terms: Callable[[Config], tuple[Route, ...]] | None = None,
 ) -> Custom:
-    """A lens of two functions over flags."""
-    return Custom(keys, reader, writer, FLAGS, terms=terms)
+    """Return a lens of two functions over flags."""
+    return Custom(keys, reader, writer, FLAGS, list_terms=list_terms)
 
 
-def is_given(value: Any) -> bool | None:
-    """Whether a switch is on; None for words behind it, which argparse refuses."""
+def is_switch_on(value: Any) -> bool | None:
+    """Return whether a switch is on, or None if words follow it, which argparse refuses."""
     if isinstance(value, Unknown):
-        return True  # what follows may be nothing, or further flags
+        return True  # the following words may be nothing, or further flags
     return value if isinstance(value, bool) else None
 
 
-def put(config: Config, names: Names, value: Any) -> list[Change]:
-    """Give a flag a value in the words of the script. Raises CannotEdit where its release has no such flag."""
-    route = stated(config, names)
+def put_flag(config: Config, names: FlagNames, value: Any) -> list[Change]:
+    """Return the change that sets a flag, under the script's name. Raise CannotEdit if its release has none."""
+    route = find_route(config, names)
     if route is not None:
         refuse_override(config, route)
         return [Set((*config.root, *route), value)]
-    told = usage(config)
-    name = name_at(config, names)
+    flag_usage = read_usage(config)
+    name = find_name(config, names)
     if name is None:
-        raise CannotEdit(f"OpenRLHF {told.release} has no {names[0]}")
-    near = tuple(told.given[one][-1] for one in _near(name) if one in told.given)
-    return [Set((*config.root, name), value, near)]
+        raise CannotEdit(f"OpenRLHF {flag_usage.release} has no {names[0]}")
+    siblings = tuple(
+        flag_usage.given_flags[sibling][-1] for sibling in _find_siblings(name) if sibling in flag_usage.given_flags
+    )
+    return [Set((*config.root, name), value, siblings)]
 
 
-def drop(config: Config, names: Names) -> list[Change]:
-    """Remove a flag, wherever it is. Raises CannotEdit where nothing else determines the script's release."""
-    route = stated(config, names)
+def remove_flag(config: Config, names: FlagNames) -> list[Change]:
+    """Return the changes that remove a flag, in every spelling.
+
+    Raise CannotEdit if nothing else determines the script's release.
+    """
+    route = find_route(config, names)
     if route is None:
         raise CannotEdit("it may be among the flags that cannot be determined")
     refuse_override(config, route)
-    told = usage(config)
-    if without(config, frozenset(names)) != told.release:
-        raise CannotEdit("without it the release that the script is written for is unknown")
-    return [Delete((*config.root, spelled)) for name in names for spelled in told.given.get(name, ())]
+    flag_usage = read_usage(config)
+    if find_release_without(config, frozenset(names)) != flag_usage.release:
+        raise CannotEdit("without it, the script's release is unknown")
+    return [Delete((*config.root, spelling)) for name in names for spelling in flag_usage.given_flags.get(name, ())]
 
 
-# New flags go behind the first of these that the script has.
-_NEAR: Final[tuple[Names, ...]] = (
+# New flags are inserted after the first of these that the script has.
+_SIBLINGS: Final[tuple[FlagNames, ...]] = (
     ("--ds.zero_stage", "--ds.adam_offload", "--ds.zpg", "--ds.overlap_comm", "--ds.enable_sleep", "--ds.param_dtype"),
     ("--zero_stage", "--adam_offload", "--zpg", "--overlap_comm", "--deepspeed_enable_sleep", "--bf16"),
     ("--train.batch_size", "--train.micro_batch_size", "--train.dynamic_batch_enable", "--train.max_tokens_per_gpu"),
@@ -163,55 +182,59 @@ _NEAR: Final[tuple[Names, ...]] = (
 )  # fmt: skip
 
 
-def _near(name: str) -> Names:
-    return next((group for group in _NEAR if name in group), ())
+def _find_siblings(name: str) -> FlagNames:
+    return next((group for group in _SIBLINGS if name in group), ())
 
 
-def origin_of(config: Config, names: Names) -> Origin:
-    """Where the value of a flag comes from: where it is given, else the parser."""
-    route = stated(config, names)
-    return granted(config, names) if route is None else config.origin(*route)
+def find_origin(config: Config, names: FlagNames) -> Origin:
+    """Return the origin of a flag's value: its place, or the parser's default."""
+    route = find_route(config, names)
+    return build_default_origin(config, names) if route is None else config.get_origin(*route)
 
 
-def setting(config: Config, names: Names, codec: Codec) -> Any:
-    """What holds for a flag, given or by default, in plan terms; None where that cannot be determined."""
-    value = value_of(config, names)
+def read_setting(config: Config, names: FlagNames, codec: Codec) -> Any:
+    """Return the effective value of a flag, given or default, in plan terms; None if it cannot be determined."""
+    value = get_value(config, names)
     if value is MISSING:
-        value = default_of(config, names)
-    return None if value is MISSING else codec.readable(value)
+        value = find_default(config, names)
+    return None if value is MISSING else codec.read_or_none(value)
 
 
-def is_on(config: Config, names: Names) -> bool | None:
-    """Whether a switch holds; None where that cannot be determined."""
-    route = stated(config, names)
+def is_on(config: Config, names: FlagNames) -> bool | None:
+    """Return whether a switch is on, or None if that cannot be determined."""
+    route = find_route(config, names)
     if route is not None:
-        return is_given(config.value(*route))
-    return None if usage(config).open else False
+        return is_switch_on(config.get_value(*route))
+    return None if read_usage(config).has_hidden_flags else False
 
 
-def before(config: Config, release: str) -> bool:
-    """Whether the invocation counts for a release older than this one."""
-    return release_key(usage(config).release) < release_key(release)
+def is_before(config: Config, release: str) -> bool:
+    """Return whether the invocation's release is older than `release`."""
+    return parse_release(read_usage(config).release) < parse_release(release)
 
 
 def is_ppo(config: Config) -> bool:
-    """Whether the entry point does reinforcement learning."""
-    return ENTRIES[usage(config).entry] == "ppo"
+    """Return whether the entry point does reinforcement learning."""
+    return ENTRIES[read_usage(config).entry] == "ppo"
 
 
-def fixed(field: Field, value: Any, applies: Callable[[Config], bool] | None = None) -> Custom:
-    """What no flag reaches."""
+def build_fixed(field: Field, value: Any, applies: Callable[[Config], bool] | None = None) -> Custom:
+    """Return the lens of a value that no flag changes."""
 
     def read(config: Config) -> Iterator[Triple]:
         if applies is None or applies(config):
-            yield field, value, Origin("default", note=f"openrlhf {usage(config).release}", framework="openrlhf")
+            yield field, value, Origin("default", note=f"openrlhf {read_usage(config).release}", framework="openrlhf")
 
-    return Custom({field: ()}, read, read_only)
+    return Custom({field: ()}, read, refuse_write)
 
 
 def has_reward_model(config: Config) -> bool:
-    """Rewards come from a model of the job, not over the network or out of a program, or, in a copy whose parser has no
-    flag for that model, from the copy's own code.
+    """Return whether rewards come from a model of the job.
+
+    They may also come over the network, from a program or, in a copy whose parser has no flag for that model, from the
+    copy's own code.
     """
-    remote = value_of(config, flag.REMOTE) is not MISSING or value_of(config, flag.AGENT) is not MISSING
-    return not remote and name_at(config, flag.REWARD_MODEL) is not None
+    remote = (
+        get_value(config, flag.REMOTE_REWARD) is not MISSING or get_value(config, flag.AGENT_FUNCTION) is not MISSING
+    )
+    return not remote and find_name(config, flag.REWARD_MODEL) is not None

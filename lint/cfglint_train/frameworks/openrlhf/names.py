@@ -1,6 +1,6 @@
-"""The flags of OpenRLHF by what they settle: each concept's dotted name (0.10.2 and later) first, then its flat ones.
+"""Flags of OpenRLHF by concept: the dotted name (0.10.2 and later) first, then the flat ones.
 
-`cfglint_schemas/openrlhf.json` has the releases of each; `tests/frameworks/test_openrlhf.py` holds these against it.
+`cfglint_schemas/openrlhf.json` has the releases of each; `tests/frameworks/test_openrlhf.py` compares the two.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ Names = tuple[str, ...]
 
 MODEL: Final = ("--actor.model_name_or_path", "--model.model_name_or_path", "--pretrain")
 IPO: Final = ("--model.ipo_enable", "--ipo")
-PRETRAIN: Final = ("--model.pretrain_mode_enable", "--pretrain_mode")
-RANK: Final = ("--ds.lora.rank", "--lora_rank")
-TARGETS: Final = ("--ds.lora.target_modules", "--target_modules")
+PRETRAIN_MODE: Final = ("--model.pretrain_mode_enable", "--pretrain_mode")
+LORA_RANK: Final = ("--ds.lora.rank", "--lora_rank")
+LORA_TARGETS: Final = ("--ds.lora.target_modules", "--target_modules")
 FOUR_BITS: Final = ("--ds.load_in_4bit", "--load_in_4bit")
 DTYPE: Final = ("--ds.param_dtype", "--param_dtype")
 BF16: Final = ("--bf16",)
-GRADIENTS: Final = ("--ds.grad_accum_dtype", "--grad_accum_dtype")
+GRADIENT_DTYPE: Final = ("--ds.grad_accum_dtype", "--grad_accum_dtype")
 OPTIMIZER: Final = ("--actor.optim", "--optim")
-RATE: Final = ("--actor.adam.lr", "--adam.lr", "--actor_learning_rate", "--learning_rate")
-DYNAMIC: Final = ("--train.dynamic_batch_enable", "--use_dynamic_batch")
+LEARNING_RATE: Final = ("--actor.adam.lr", "--adam.lr", "--actor_learning_rate", "--learning_rate")
+DYNAMIC_BATCH: Final = ("--train.dynamic_batch_enable", "--use_dynamic_batch")
 TRAIN_TOKENS: Final = ("--train.max_tokens_per_gpu", "--train_max_tokens_per_gpu")
 ROLLOUT_TOKENS: Final = ("--rollout.max_tokens_per_gpu", "--rollout_max_tokens_per_gpu")
-LENGTH: Final = ("--data.max_len", "--max_len")
-PROMPT: Final = ("--prompt_max_len",)
-GENERATED: Final = ("--generate_max_len",)
+MAX_LENGTH: Final = ("--data.max_len", "--max_len")
+PROMPT_LENGTH: Final = ("--prompt_max_len",)
+GENERATED_LENGTH: Final = ("--generate_max_len",)
 NEW_TOKENS: Final = ("--rollout.max_new_tokens", "--max_new_tokens")
 PACKING: Final = ("--ds.packing_samples", "--packing_samples")
 CHECKPOINTING: Final = (
@@ -39,11 +39,11 @@ REENTRANT: Final = (
     "--gradient_checkpointing_use_reentrant",
 )
 ATTENTION: Final = ("--ds.attn_implementation", "--attn_implementation")
-FLASH: Final = ("--flash_attn",)
-STAGE: Final = ("--ds.zero_stage", "--zero_stage")
+FLASH_ATTENTION: Final = ("--flash_attn",)
+ZERO_STAGE: Final = ("--ds.zero_stage", "--zero_stage")
 ADAM_OFFLOAD: Final = ("--ds.adam_offload", "--adam_offload")
-OVERLAP: Final = ("--ds.overlap_comm", "--overlap_comm")
-NO_TRACE: Final = ("--disable_trace_cache",)
+OVERLAP_COMM: Final = ("--ds.overlap_comm", "--overlap_comm")
+NO_TRACE_CACHE: Final = ("--disable_trace_cache",)
 EPOCHS: Final = ("--train.max_epochs", "--max_epochs")
 EPISODES: Final = ("--train.num_episodes", "--num_episodes")
 SAVE_STEPS: Final = ("--ckpt.save_steps", "--save_steps")
@@ -51,13 +51,13 @@ EVAL_STEPS: Final = ("--eval.steps", "--eval_steps")
 EVAL_DATA: Final = ("--eval.dataset", "--eval_dataset")
 ENGINES: Final = ("--vllm.num_engines", "--vllm_num_engines")
 ESTIMATOR: Final = ("--algo.advantage.estimator", "--advantage_estimator")
-KL: Final = ("--algo.kl.init_coef", "--init_kl_coef")
+KL_COEFFICIENT: Final = ("--algo.kl.init_coef", "--init_kl_coef")
 COLOCATE_ALL: Final = ("--train.colocate_all", "--colocate_all_models")
 COLOCATE_REFERENCE: Final = ("--train.colocate_actor_ref", "--colocate_actor_ref")
 COLOCATE_REWARD: Final = ("--train.colocate_critic_reward", "--colocate_critic_reward")
 ASYNCHRONOUS: Final = ("--train.async_enable", "--async_train")
-REMOTE: Final = ("--reward.remote_url", "--remote_rm_url")
-AGENT: Final = ("--train.agent_func_path", "--agent_func_path")
+REMOTE_REWARD: Final = ("--reward.remote_url", "--remote_rm_url")
+AGENT_FUNCTION: Final = ("--train.agent_func_path", "--agent_func_path")
 REWARD_MODEL: Final = ("--reward.model_name_or_path", "--reward_pretrain")
 CRITIC_MODEL: Final = ("--critic.model_name_or_path", "--critic_pretrain")
 REFERENCE_OFFLOAD: Final = ("--ref.offload", "--ref_reward_offload", "--ref_offload")
@@ -65,11 +65,11 @@ REWARD_OFFLOAD: Final = ("--reward.offload", "--ref_reward_offload")
 EMA: Final = ("--train.enable_ema", "--enable_ema")
 
 
-def nodes(role: str) -> Names:
-    """How many nodes a role has."""
+def list_node_flags(role: str) -> Names:
+    """Return the flags that state the number of nodes of a role."""
     return (f"--{role}.num_nodes", f"--{role}_num_nodes")
 
 
-def gpus(role: str) -> Names:
-    """How many GPUs of each node a role has."""
+def list_gpu_flags(role: str) -> Names:
+    """Return the flags that state the number of GPUs per node of a role."""
     return (f"--{role}.num_gpus_per_node", f"--{role}_num_gpus_per_node")

@@ -1,34 +1,37 @@
-"""Which commands are OpenRLHF's."""
+"""Recognition of OpenRLHF's commands."""
 
 from __future__ import annotations
 
 from cfglint_train.documents.document import Document
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
-from cfglint_train.frameworks.framework import Found
-from cfglint_train.frameworks.openrlhf.flags import ENTRIES, HELP, entry_of, is_own, mask_of
+from cfglint_train.frameworks.framework import RecognisedConfig
+from cfglint_train.frameworks.openrlhf.flags import ENTRIES, HELP, compute_release_mask, find_entry, is_openrlhf_program
 
 
-def recognise(document: Document) -> list[Found]:
-    """The invocations of OpenRLHF's entry points: by its package, or by name and flags (a fork, an old script file)."""
+def recognise(document: Document) -> list[RecognisedConfig]:
+    """Return the invocations of OpenRLHF's entry points.
+
+    An entry point is recognised by its package, or by name and flags (a fork, an old script file).
+    """
     if not isinstance(document, ShellDocument):
         return []
-    found: list[Found] = []
+    configs: list[RecognisedConfig] = []
     for invocation in document.invocations:
-        entry = entry_of(invocation.program)
+        entry = find_entry(invocation.program)
         if entry is None:
             continue
-        if not is_own(invocation.program) and not _has_its_flags(invocation, entry):
+        if not is_openrlhf_program(invocation.program) and not _has_openrlhf_flags(invocation, entry):
             continue
-        if any(one.name in (HELP, "-h") for one in invocation.entries):
-            continue  # it shows the flags and trains nothing
+        if any(item.name in (HELP, "-h") for item in invocation.entries):
+            continue  # it prints the flags and trains nothing
         role = None if ENTRIES[entry] else "other"
-        found.append(Found((invocation.number,), 80, f"it starts {invocation.program}", role))
-    return found
+        configs.append(RecognisedConfig((invocation.number,), 80, f"it starts {invocation.program}", role))
+    return configs
 
 
-def _has_its_flags(invocation: Invocation, entry: str) -> bool:
-    """Whether most of the flags are known, and enough to exclude another project's `train_sft.py`."""
+def _has_openrlhf_flags(invocation: Invocation, entry: str) -> bool:
+    """Return whether most flags are known, and enough of them to exclude another project's `train_sft.py`."""
     names = {entry_.name or "" for entry_ in invocation.entries}
-    known = [name for name in names if mask_of(entry, name)]
-    return len(known) >= 5 and len(known) * 3 >= len(names) * 2
+    known_names = [name for name in names if compute_release_mask(entry, name)]
+    return len(known_names) >= 5 and len(known_names) * 3 >= len(names) * 2

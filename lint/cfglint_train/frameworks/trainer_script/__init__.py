@@ -1,1 +1,1 @@
-"""Python scripts that build training arguments, as TRL, the Trainer of transformers and OLMo-core have them."""
+"""Python scripts that build training arguments of TRL, the Trainer of transformers or OLMo-core."""

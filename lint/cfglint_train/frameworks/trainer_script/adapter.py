@@ -1,4 +1,4 @@
-"""What a script hands to PEFT's `LoraConfig`, which refuses keywords that it does not have."""
+"""Arguments that a script passes to PEFT's `LoraConfig`, which refuses unknown keywords."""
 
 from __future__ import annotations
 
@@ -8,73 +8,76 @@ from functools import partial
 from cfglint_schemas.status import PRESENT, Context, Status
 from cfglint_schemas.vocabulary import Vocabulary, load
 from cfglint_train.documents.document import Change, Entry, Rename
-from cfglint_train.documents.python.syntax import callee
+from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.documents.python.tree import Record
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.keys import Arguments, CallArgument
+from cfglint_train.frameworks.keys import CallArgument, CallParameters
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.trainer_script.names import ADAPTER, LORA
+from cfglint_train.frameworks.trainer_script.names import ADAPTER, LORA_ARGUMENTS
 from cfglint_train.plan.origin import Place
 
-_PEFT: Final = "peft"
-_LORA: Final = Context(entry="lora")
-_SAME: Final = {
-    **{other: own for own, other in LORA.items()},
+_PACKAGE: Final = "peft"
+_LORA_CONTEXT: Final = Context(entry="lora")
+_EQUIVALENTS: Final = {
+    **{argument: key for key, argument in LORA_ARGUMENTS.items()},
     "lora_rank": "r",
     "rank": "r",
     "alpha": "lora_alpha",
     "dropout": "lora_dropout",
 }
-"""What TRL and others call an argument -> what `LoraConfig` does."""
+"""Names of an argument in TRL and elsewhere -> its name in `LoraConfig`."""
 
 
-def handed(config: Config) -> Iterator[CallArgument]:
-    """Each keyword that not every known release has, or that a copy of PEFT in the repository lacks; none where the
-    copy cannot be read, or a fork is installed.
+def find_adapter_arguments(config: Config) -> Iterator[CallArgument]:
+    """Yield each keyword that not every known release has, or that a copy of PEFT in the repository lacks.
+
+    None if the copy cannot be read, or if a fork is installed.
     """
-    node = config.node()
-    made = node.parts[ADAPTER].entry if isinstance(node, Record) and ADAPTER in node.parts else None
-    if made is None or not isinstance(made.value, Record) or made.value.call is None:
+    node = config.get_node()
+    adapter_entry = node.parts[ADAPTER].entry if isinstance(node, Record) and ADAPTER in node.parts else None
+    if adapter_entry is None or not isinstance(adapter_entry.value, Record) or adapter_entry.value.call is None:
         return
-    evidence, adapter = config.evidence.copies.get(_PEFT), made.value
+    evidence, adapter = config.evidence.copies.get(_PACKAGE), adapter_entry.value
     if evidence is not None and evidence.fork is not None:
         return
     copy = None if evidence is None else evidence.vocabulary
-    known, folder = copy or load(_PEFT), copy.folder if copy is not None else ""
-    assumed = config.document.assumed((*config.root, ADAPTER))
-    for entry in _keywords(adapter):
+    vocabulary, folder = copy or load(_PACKAGE), copy.folder if copy is not None else ""
+    assumption = config.document.get_assumption((*config.root, ADAPTER))
+    for entry in _list_keywords(adapter):
         name = str(entry.name)
-        fact = known.fact((name,), known.newest, _LORA)
-        if fact is not None and fact.lasting:
+        fact = vocabulary.find_fact((name,), vocabulary.newest, _LORA_CONTEXT)
+        if fact is not None and fact.is_unchanged:
             continue
-        value, same = config.document.plain(entry.value), _SAME.get(name)
-        rename, is_sure = partial(_renamed, config, adapter, name), partial(_is_sure, value)
-        arguments = Arguments(known, _LORA, value, None if same == name else same, rename, is_sure)
-        place, status = Place(config.document, entry.key.span), partial(_status, known, name)
-        call = callee(made.value.call)
-        yield CallArgument(name, call, place, status, None, None, _PEFT, assumed, arguments, folder)
+        value, equivalent = config.document.build_value(entry.value), _EQUIVALENTS.get(name)
+        rename, is_confident = partial(_rename_keyword, config, adapter, name), partial(_is_confident, value)
+        arguments = CallParameters(
+            vocabulary, _LORA_CONTEXT, value, None if equivalent == name else equivalent, rename, is_confident
+        )
+        place, status = Place(config.document, entry.key.span), partial(_find_status, vocabulary, name)
+        call = get_callee_name(adapter_entry.value.call)
+        yield CallArgument(name, call, place, status, None, None, _PACKAGE, assumption, arguments, folder)
 
 
-def _keywords(adapter: Record) -> Iterator[Entry]:
-    """The keywords of the call itself; attributes that are set afterwards may have any name."""
+def _list_keywords(adapter: Record) -> Iterator[Entry]:
+    """Yield the keywords of the call itself; attributes that are set afterwards may have any name."""
     for entry in adapter.entries:
         inside = adapter.span.start <= entry.key.span.start < adapter.span.end
         name = entry.name or "_"  # facts about the call have names with underscores around them
-        if inside and not name.startswith("_") and name not in adapter.assigned:
+        if inside and not name.startswith("_") and name not in adapter.assigned_keys:
             yield entry
 
 
-def _status(known: Vocabulary, name: str, release: str) -> Status:
-    fact = known.fact((name,), release, _LORA)
+def _find_status(vocabulary: Vocabulary, name: str, release: str) -> Status:
+    fact = vocabulary.find_fact((name,), release, _LORA_CONTEXT)
     if fact is None:
         return Status("unknown", effect="error")
-    return Status(PRESENT) if fact.open else fact.status()
+    return Status(PRESENT) if fact.is_open else fact.resolve_status()
 
 
-def _renamed(config: Config, adapter: Record, name: str, new: str) -> Change | None:
+def _rename_keyword(config: Config, adapter: Record, name: str, new: str) -> Change | None:
     return Rename((*config.root, ADAPTER, name), new) if adapter.get(new) is None else None
 
 
-def _is_sure(value: Any, written: str, meant: str, sure: bool) -> bool:
-    """A switch is never sure: the names of methods differ by a letter (`use_qlora`)."""
-    return sure and type(value) is not bool
+def _is_confident(value: Any, written: str, suggestion: str, is_close: bool) -> bool:
+    """Return whether a probable typo is certain; never for a switch: method names differ by a letter (`use_qlora`)."""
+    return is_close and type(value) is not bool

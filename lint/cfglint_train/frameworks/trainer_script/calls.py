@@ -1,4 +1,4 @@
-"""What calls of transformers, PEFT and Python do to what a script has made: an adapter, a cast, a resumption."""
+"""Effects of calls of transformers, PEFT and Python on a script's objects: an adapter, a cast, a resumption."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import ast
 
 from cfglint_train.documents.document import MISSING, Node, Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
-from cfglint_train.documents.python.static.mappings import change
+from cfglint_train.documents.python.static.mappings import forget_keys
 from cfglint_train.documents.python.tree import Record, Value
 from cfglint_train.documents.python.values import Arguments, External
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.trainer_script.classes import trainer_of
-from cfglint_train.frameworks.trainer_script.facts import class_of
+from cfglint_train.frameworks.trainer_script.classes import find_base_trainer
+from cfglint_train.frameworks.trainer_script.facts import get_class
 from cfglint_train.frameworks.trainer_script.line import HANDLERS as FROM_LINE
-from cfglint_train.frameworks.trainer_script.line import parsed
+from cfglint_train.frameworks.trainer_script.line import parse_arguments
 from cfglint_train.frameworks.trainer_script.names import DTYPES, ENUMERATIONS
-from cfglint_train.frameworks.trainer_script.samples import mapped
+from cfglint_train.frameworks.trainer_script.samples import handle_map
 
 
-def constant(name: str) -> Any:
-    """The value of a constant: a number format of torch, a member of an enumeration of transformers.
+def resolve_constant(name: str) -> Any:
+    """Return the value of a constant: a number format of torch, or a member of an enumeration of transformers.
 
     An attribute of any other class may have any value (`Config.batch_size` of the project's own module).
     """
@@ -29,23 +29,23 @@ def constant(name: str) -> Any:
     return member.lower() if owner.rpartition(".")[2] in ENUMERATIONS else Unknown(name)
 
 
-def _with_adapter(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`get_peft_model(model, config)`."""
-    given = dict(zip(("model", "peft_config"), arguments.positional))
-    given.update({name: argument.value for name, argument in arguments.keywords.items()})
-    model, config = given.get("model"), given.get("peft_config")
+def _attach_adapter(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Handle `get_peft_model(model, config)`."""
+    values = dict(zip(("model", "peft_config"), arguments.positional))
+    values.update({name: argument.value for name, argument in arguments.keywords.items()})
+    model, config = values.get("model"), values.get("peft_config")
     if not isinstance(model, Record) or not isinstance(config, Node):
         return None
-    evaluator.set_key(model, "_ADAPTER_", config, evaluator.document.span(node.func), node)
+    evaluator.set_key(model, "_ADAPTER_", config, evaluator.document.find_span(node.func), node)
     return model
 
 
-def _prepared(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`prepare_model_for_kbit_training(model, use_gradient_checkpointing=True)`."""
+def _prepare_for_kbit_training(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Handle `prepare_model_for_kbit_training(model, use_gradient_checkpointing=True)`."""
     model = arguments.get("model") or (arguments.positional[0] if arguments.positional else None)
     if not isinstance(model, Record):
         return None
-    place = evaluator.document.span(node)
+    place = evaluator.document.find_span(node)
     evaluator.set_key(model, "_KBIT_", Value(place, True), place, node)
     switch = arguments.get("use_gradient_checkpointing")
     if switch is None and len(arguments.positional) > 1:
@@ -56,33 +56,33 @@ def _prepared(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any
     return model
 
 
-def _checkpoints(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`model.gradient_checkpointing_enable()`."""
+def _enable_checkpointing(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """Handle `model.gradient_checkpointing_enable()`."""
     if isinstance(owner, Record):
-        place = evaluator.document.span(node)
+        place = evaluator.document.find_span(node)
         evaluator.set_key(owner, "_CHECKPOINTING_", Value(place, True), place, node)
     return None
 
 
-def _moved(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`model.to("cuda")`, `model.half()`: the same model, maybe in another number format."""
+def _move_model(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """Handle `model.to("cuda")` and `model.half()`: the same model, maybe in another number format."""
     if not isinstance(owner, Record) or owner.get("_FACTORY_") is None or not isinstance(node.func, ast.Attribute):
         return None
-    place = evaluator.document.span(node)
-    given: list[Any] = [*arguments.positional, *(argument.value for argument in arguments.keywords.values())]
-    formats = [one for one in given if isinstance(one, External) and one.name.startswith("torch.")]
+    place = evaluator.document.find_span(node)
+    values: list[Any] = [*arguments.positional, *(argument.value for argument in arguments.keywords.values())]
+    formats = [value for value in values if isinstance(value, External) and value.name.startswith("torch.")]
     if formats or node.func.attr in ("half", "bfloat16", "float"):
         evaluator.set_key(owner, "_CAST_", Value(place, True), place, node)
     return owner
 
 
-def _trained(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`trainer.train(resume_from_checkpoint=True)`, and `model.train()`, which is the same model."""
-    if not isinstance(owner, Record) or not trainer_of(evaluator, class_of(owner)):
-        return _moved(evaluator, node, owner, arguments)
-    place = evaluator.document.span(node.func)
-    given = arguments.get("resume_from_checkpoint") or (arguments.positional[0] if arguments.positional else None)
-    resumes = Value(place, False) if given is None else given
+def _start_training(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """Handle `trainer.train(resume_from_checkpoint=True)`, and `model.train()`, which returns the same model."""
+    if not isinstance(owner, Record) or not find_base_trainer(evaluator, get_class(owner)):
+        return _move_model(evaluator, node, owner, arguments)
+    place = evaluator.document.find_span(node.func)
+    checkpoint = arguments.get("resume_from_checkpoint") or (arguments.positional[0] if arguments.positional else None)
+    resumes = Value(place, False) if checkpoint is None else checkpoint
     present = owner.get("_RESUMES_")
     if present is not None and not (isinstance(present.value, Value) and isinstance(resumes, Value)
                                     and present.value.value == resumes.value):  # fmt: skip
@@ -91,56 +91,58 @@ def _trained(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Argume
     return None
 
 
-def _field(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`field(default=512)` of a class of arguments."""
-    return evaluator.record(node, "dataclasses.field", arguments)
+def _make_field(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Handle `field(default=512)` of a class of arguments."""
+    return evaluator.build_record(node, "dataclasses.field", arguments)
 
 
-def _set(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`setattr(arguments, "max_length", 512)`."""
+def _set_attribute(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Handle `setattr(arguments, "max_length", 512)`."""
     if len(arguments.positional) != 3:
         return None
     owner, name, value = arguments.positional
     if isinstance(owner, External):
-        evaluator.patch(owner, name.value if isinstance(name, Value) and isinstance(name.value, str) else "__init__")
+        evaluator.record_patch(
+            owner, name.value if isinstance(name, Value) and isinstance(name.value, str) else "__init__"
+        )
         return None
     if not isinstance(owner, Record):
         return None
     if isinstance(name, Value) and isinstance(name.value, str):
-        evaluator.set_key(owner, name.value, value, evaluator.document.span(node.args[1]), node.args[2])
+        evaluator.set_key(owner, name.value, value, evaluator.document.find_span(node.args[1]), node.args[2])
     else:
-        owner.open = "some of its attributes are set by a computed name"
+        owner.open = "some of its attributes have computed names"
     return None
 
 
-def _attributes(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`vars(arguments)`: its attributes as a dictionary."""
+def _get_attributes(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Handle `vars(arguments)`: return the attributes as a dictionary."""
     owner = arguments.positional[0] if arguments.positional else None
     return owner if isinstance(owner, Record) else None
 
 
-def _configured(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`arguments.set_training(batch_size=1)`, which sets several settings by other names."""
+def _apply_setter(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """Handle `arguments.set_training(batch_size=1)`, which sets several settings by other names."""
     if not isinstance(owner, Record):
         return None
-    change(evaluator, owner, node)
+    forget_keys(evaluator, owner, node)
     return owner
 
 
 HANDLERS: Final = {
     **FROM_LINE,
-    "vars": _attributes,
-    "setattr": _set,
-    "dataclasses.field": _field,
-    "peft.get_peft_model": _with_adapter,
-    "peft.prepare_model_for_kbit_training": _prepared,
-    "peft.prepare_model_for_int8_training": _prepared,
+    "vars": _get_attributes,
+    "setattr": _set_attribute,
+    "dataclasses.field": _make_field,
+    "peft.get_peft_model": _attach_adapter,
+    "peft.prepare_model_for_kbit_training": _prepare_for_kbit_training,
+    "peft.prepare_model_for_int8_training": _prepare_for_kbit_training,
 }
 METHODS: Final = {
-    "gradient_checkpointing_enable": _checkpoints,
-    "train": _trained,
-    "map": mapped,
-    # Of TrainingArguments (transformers 4.57.1, training_args.py).
+    "gradient_checkpointing_enable": _enable_checkpointing,
+    "train": _start_training,
+    "map": handle_map,
+    # Methods of TrainingArguments (transformers 4.57.1, training_args.py).
     **dict.fromkeys(
         (
             "set_dataloader",
@@ -153,10 +155,10 @@ METHODS: Final = {
             "set_testing",
             "set_training",
         ),
-        _configured,
+        _apply_setter,
     ),
-    **dict.fromkeys(("to", "cuda", "half", "bfloat16", "float"), _moved),
+    **dict.fromkeys(("to", "cuda", "half", "bfloat16", "float"), _move_model),
     **dict.fromkeys(
-        ("parse_args_and_config", "parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file"), parsed
+        ("parse_args_and_config", "parse_args_into_dataclasses", "parse_json_file", "parse_yaml_file"), parse_arguments
     ),
 }

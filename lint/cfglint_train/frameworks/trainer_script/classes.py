@@ -1,6 +1,6 @@
-"""Which class of TRL or transformers a class of a script is, or is made from.
+"""Classes of TRL or transformers that a script's classes are, or derive from.
 
-A class of arguments that the script changes at run time is none of theirs: what it takes is not in its text.
+A class of arguments that the script changes at run time does not count as theirs: its text does not show its arguments.
 """
 
 from __future__ import annotations
@@ -10,47 +10,54 @@ from collections.abc import Collection, Mapping
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.values import Class, External
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.trainer_script.names import CONFIGS, HF_TRAINERS, TRAINERS
+from cfglint_train.frameworks.trainer_script.names import CONFIG_CLASSES, HF_TRAINERS, TRAINERS
 
-_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
-_CONFIGS: Final[Mapping[str, Collection[str]]] = {"trl": CONFIGS, "transformers": CONFIGS}
-_DEEPEST: Final = 5
-"""Classes between one of the script and the package's."""
-
-
-def trainer_of(evaluator: Evaluator, name: str) -> str:
-    """The trainer of TRL or transformers that a class is, or is made from; empty for other classes."""
-    return _original(evaluator, name, _TRAINERS, _DEEPEST)
+_PACKAGE_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
+_PACKAGE_CONFIGS: Final[Mapping[str, Collection[str]]] = {"trl": CONFIG_CLASSES, "transformers": CONFIG_CLASSES}
+_MAX_DEPTH: Final = 5
+"""Classes between a script's class and the package's."""
 
 
-def config_of(evaluator: Evaluator, name: str) -> str:
-    """The class of arguments of TRL or transformers that a class is, or is made from; empty for other classes."""
-    found = _original(evaluator, name, _CONFIGS, _DEEPEST)
-    return "" if is_patched(evaluator, found) else found
+def find_base_trainer(evaluator: Evaluator, name: str) -> str:
+    """Return the trainer of TRL or transformers that a class is, or derives from; empty for other classes."""
+    return _find_original(evaluator, name, _PACKAGE_TRAINERS, _MAX_DEPTH)
+
+
+def find_base_config(evaluator: Evaluator, name: str) -> str:
+    """Return the argument class of TRL or transformers that a class is, or derives from; empty for other classes."""
+    config_class = _find_original(evaluator, name, _PACKAGE_CONFIGS, _MAX_DEPTH)
+    return "" if is_patched(evaluator, config_class) else config_class
 
 
 def is_patched(evaluator: Evaluator, name: str) -> bool:
-    """Whether the script changes a class of this name of another module."""
-    return any(one.rpartition(".")[2] == name for one in evaluator.patched)
+    """Return whether the script changes a class of this name of another module."""
+    return any(patched_name.rpartition(".")[2] == name for patched_name in evaluator.patched_classes)
 
 
-def _original(evaluator: Evaluator, name: str, known: Mapping[str, Collection[str]], depth: int) -> str:
+def _find_original(evaluator: Evaluator, name: str, package_classes: Mapping[str, Collection[str]], depth: int) -> str:
     module, _, last = name.rpartition(".")
     if module:
-        return last if last in known.get(module.partition(".")[0], ()) else ""
-    owner = evaluator.module.names.get(last) or _inner(evaluator, last)
+        return last if last in package_classes.get(module.partition(".")[0], ()) else ""
+    owner = evaluator.module.names.get(last) or _find_inner_class(evaluator, last)
     if not isinstance(owner, Class) or not depth:
         return ""
-    bases = (evaluator.value(base, owner.scope) for base in owner.node.bases)
-    names = (_name(base) for base in bases if isinstance(base, (External, Class)))
-    return next((found for one in names if (found := _original(evaluator, one, known, depth - 1))), "")
+    bases = (evaluator.evaluate(base, owner.scope) for base in owner.node.bases)
+    names = (_get_name(base) for base in bases if isinstance(base, (External, Class)))
+    return next(
+        (
+            original
+            for base_name in names
+            if (original := _find_original(evaluator, base_name, package_classes, depth - 1))
+        ),
+        "",
+    )
 
 
-def _name(base: External | Class) -> str:
+def _get_name(base: External | Class) -> str:
     return base.name if isinstance(base, External) else base.node.name
 
 
-def _inner(evaluator: Evaluator, name: str) -> Class | None:
-    """The class of a name that a function of the script defines; None where there is none, or several."""
-    found = evaluator.document.classes(name)
-    return Class(found[0], evaluator.module) if len(found) == 1 else None
+def _find_inner_class(evaluator: Evaluator, name: str) -> Class | None:
+    """Return the class of a name that a function of the script defines, or None if it has none or several."""
+    definitions = evaluator.document.find_classes(name)
+    return Class(definitions[0], evaluator.module) if len(definitions) == 1 else None

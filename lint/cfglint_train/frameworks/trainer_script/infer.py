@@ -1,4 +1,4 @@
-"""What a script does with its model beside what recipes have keys for."""
+"""Inference from a script's treatment of its model that recipes have no keys for."""
 
 from __future__ import annotations
 
@@ -12,85 +12,85 @@ from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.plan.origin import Origin, Place
 
-_SPREADING: Final = ("auto", "balanced", "balanced_low_0", "sequential")
+_SPREADING_DEVICE_MAPS: Final = ("auto", "balanced", "balanced_low_0", "sequential")
 """Values of `device_map` that spread the layers of one model over the GPUs that a process sees."""
 
-_POSITIONS: Final = ("config", "rope_scaling", "rope_parameters", "max_position_embeddings")
-"""Arguments of `from_pretrained` by which a model gets other positions than its own."""
+_POSITION_ARGUMENTS: Final = ("config", "rope_scaling", "rope_parameters", "max_position_embeddings")
+"""Arguments of `from_pretrained` that give a model other positions than its own."""
 
 
 def infer_script(job: Job) -> None:
-    """Layers spread over GPUs, casts, positions, a reference model of the script's own."""
-    config, reading = job.main, job.reading
-    _infer_line(job)
-    node = config.node()
+    """Infer layers spread over GPUs, casts, positions, and a reference model of the script's own."""
+    config, plan = job.main, job.plan
+    _infer_command_line(job)
+    node = config.get_node()
     loaded = node.parts.get("_LOADED_") if isinstance(node, Record) else None
     call = None if loaded is None else loaded.record
-    changed = call is not None and (call.open or any(call.get(name) is not None for name in _POSITIONS))
+    changed = call is not None and (call.open or any(call.get(name) is not None for name in _POSITION_ARGUMENTS))
     if loaded is not None and not changed and config.get("model_init_kwargs") is None:
-        reading.infer("model.rope_scaling", "none", "the model is loaded as it is")
+        plan.infer("model.rope_scaling", "none", "the model is loaded as it is")
     spread = config.get("_DEVICE_MAP_")
-    if (spread in _SPREADING or isinstance(spread, Unknown)) and reading.world != 1:
-        origin = config.origin("_DEVICE_MAP_")
-        # Started by torchrun it is refused, and one process alone spreads the layers.
+    if (spread in _SPREADING_DEVICE_MAPS or isinstance(spread, Unknown)) and plan.world_size != 1:
+        origin = config.get_origin("_DEVICE_MAP_")
+        # transformers refuses it under torchrun, and a single process spreads the layers.
         note = "`device_map` may spread the layers over the GPUs"
-        reading.put("parallel.strategy", None, Origin("inferred", origin.place, note, "device_map"))
-    if reading.get("precision.params") is None and config.get("_LOADED_") == "script" and config.get("dtype") is None:
+        plan.put("parallel.strategy", None, Origin("inferred", origin.place, note, "device_map"))
+    if plan.get("precision.params") is None and config.get("_LOADED_") == "script" and config.get("dtype") is None:
         note = "without `dtype`, transformers 4 loads fp32 weights, and transformers 5 those of the checkpoint"
-        reading.put("precision.params", None, Origin("inferred", config.origin("_LOADED_").place, note))
-    frozen = _frozen_at(config) if reading.get("method.tuning") == "full" else None
+        plan.put("precision.params", None, Origin("inferred", config.get_origin("_LOADED_").place, note))
+    frozen = _find_freezing(config) if plan.get("method.tuning") == "full" else None
     if frozen is not None:
         note = "the script sets `requires_grad`: which parameters are trained cannot be determined without running it"
-        reading.put("method.tuning", None, Origin("inferred", frozen, note, "requires_grad"))
+        plan.put("method.tuning", None, Origin("inferred", frozen, note, "requires_grad"))
     if config.has("_CAST_"):
-        origin = config.origin("_CAST_")
+        origin = config.get_origin("_CAST_")
         note = "the script casts the model after it is loaded"
         for field in ("precision.params", "precision.frozen", "precision.grads", "precision.loaded"):
-            reading.put(field, None, Origin("inferred", origin.place, note, "dtype"))
-    elif config.get("_KBIT_") is True and reading.get("method.quantization") not in (None, "none"):
-        note = "prepare_model_for_kbit_training casts what is not quantised to fp32"
-        reading.put("model.embeddings_fp32", True, Origin("inferred", config.origin("_KBIT_").place, note))
+            plan.put(field, None, Origin("inferred", origin.place, note, "dtype"))
+    elif config.get("_KBIT_") is True and plan.get("method.quantization") not in (None, "none"):
+        note = "prepare_model_for_kbit_training casts unquantised weights to fp32"
+        plan.put("model.embeddings_fp32", True, Origin("inferred", config.get_origin("_KBIT_").place, note))
     reference = config.get("_REFERENCE_")
-    if reference == "full" and reading.get("method.reference_model") == "adapter-off":
-        origin = Origin("inferred", config.origin("_REFERENCE_").place, "the script hands over a second model")
-        reading.put("method.reference_model", "full", origin)
-    elif isinstance(reference, Unknown) and reading.get("method.reference_model") is not None:
-        reading.put("method.reference_model", None, Origin("inferred", note="what the script gives as `ref_model`"))
+    if reference == "full" and plan.get("method.reference_model") == "adapter-off":
+        origin = Origin("inferred", config.get_origin("_REFERENCE_").place, "the script passes a second model")
+        plan.put("method.reference_model", "full", origin)
+    elif isinstance(reference, Unknown) and plan.get("method.reference_model") is not None:
+        plan.put("method.reference_model", None, Origin("inferred", note="the script's `ref_model`"))
 
 
-def _frozen_at(config: Config) -> Place | None:
-    """Where a script freezes parameters of a model, be it by name, in a loop or as a whole."""
+def _find_freezing(config: Config) -> Place | None:
+    """Return the place where a script freezes parameters of a model, by name, in a loop or as a whole."""
     document = config.document
     if not isinstance(document, PythonScript) or b"requires_grad" not in document.source:
         return None
-    for node in document.nodes(ast.Attribute):
+    for node in document.list_nodes(ast.Attribute):
         if node.attr == "requires_grad" and isinstance(node.ctx, ast.Store):
-            return Place(document, document.span(node))
-    for call in document.nodes(ast.Call):
+            return Place(document, document.find_span(node))
+    for call in document.list_nodes(ast.Call):
         if isinstance(call.func, ast.Attribute) and call.func.attr == "requires_grad_":
-            given = [*call.args, *(keyword.value for keyword in call.keywords)]
-            if given and not (isinstance(given[0], ast.Constant) and given[0].value is True):
-                return Place(document, document.span(call))
+            arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+            if arguments and not (isinstance(arguments[0], ast.Constant) and arguments[0].value is True):
+                return Place(document, document.find_span(call))
     return None
 
 
-def _infer_line(job: Job) -> None:
-    """Why the model of a script is not known that takes its settings from its command line, or how it is sharded."""
-    from cfglint_train.frameworks.trainer_script.line import RECIPE, FromLine
+def _infer_command_line(job: Job) -> None:
+    """Explain why the model of a script that is configured by its command line is unknown, or its sharding."""
+    from cfglint_train.frameworks.trainer_script.line import RECIPE, CommandLineSetting
 
-    config, reading = job.main, job.reading
+    config, plan = job.main, job.plan
     recipe = config.get(RECIPE)
-    if not isinstance(config.get("model_name_or_path"), FromLine):
-        if isinstance(config.get("fsdp"), FromLine) and reading.get("parallel.strategy") is None:
-            note = "the command line of the script gives its settings, and no launch of it is known"
+    if not isinstance(config.get("model_name_or_path"), CommandLineSetting):
+        if isinstance(config.get("fsdp"), CommandLineSetting) and plan.get("parallel.strategy") is None:
+            note = "its settings come from the command line, and no launch of it is known"
             if job.launch_known is not None:
-                note = "the command line of the script gives its settings, and not all of its launch is known"
-            reading.put("parallel.strategy", None, Origin("inferred", config.origin("fsdp").place, note, "fsdp"))
+                note = "its settings come from the command line, and not all of its launch is known"
+            plan.put("parallel.strategy", None, Origin("inferred", config.get_origin("fsdp").place, note, "fsdp"))
         return
-    note = "the command line of the script gives its settings, and no launch with the model is known"
+    note = "its settings come from the command line, and no launch with the model is known"
     if job.launch_known is not None:
-        note = "the command line of the script gives its settings, and not every launch names a model"
+        note = "its settings come from the command line, and not every launch names a model"
     if isinstance(recipe, str):
-        note = f"its settings are those of `{recipe}`, with which it is started; check that file"
-    place = config.origin("model_name_or_path").place
-    reading.put("model.id", None, Origin("inferred", place, note, "model_name_or_path"))
+        note = f"its settings come from `{recipe}`; check that file instead"
+    place = config.get_origin("model_name_or_path").place
+    plan.put("model.id", None, Origin("inferred", place, note, "model_name_or_path"))

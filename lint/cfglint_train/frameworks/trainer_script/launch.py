@@ -1,4 +1,4 @@
-"""What a launch gives the options that a script declares with argparse."""
+"""Values that a launch passes to the options that a script declares with argparse."""
 
 from __future__ import annotations
 
@@ -7,109 +7,127 @@ from collections.abc import Callable, Iterator, Mapping
 
 from cfglint_train.documents.document import Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.documents.python.static.modules import file_of
-from cfglint_train.documents.python.static.shape import shape_of
+from cfglint_train.documents.python.static.modules import find_json_file
+from cfglint_train.documents.python.static.shape import parse_shape
 from cfglint_train.documents.python.tree import Value
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.trainer_script.line import Line
+from cfglint_train.frameworks.trainer_script.line import CommandLine
 from cfglint_train.frameworks.trainer_script.names import PARSERS
 
-_UNTOLD: Final = "what the launch gives"
-_MANY: Final = ("*", "+")
+_UNKNOWN_VALUE: Final = "the launch's settings"
+_ANY_NUMBER: Final = ("*", "+")
 
 
-class _Option(Frozen):
-    """An option of a script: where its value goes, what a word makes of it, and how many words it takes."""
+class _DeclaredOption(Frozen):
+    """An option of a script, with its target, its conversion, and the number of words that it takes."""
 
     target: str
     span: Span
-    words: int | str | None
+    word_count: int | str | None
     """0 for a switch, None for one word, a number or `*` and `+` for a list."""
     value: Any
-    """What a switch gives; None where it cannot be determined."""
+    """Value that a switch sets, or None if it cannot be determined."""
     convert: Callable[[str], Any] | None
     """None: a function of the script."""
     negatable: bool
 
 
-def given(document: PythonDocument, words: list[str]) -> dict[str, Value]:
-    """The values of a script's own options that the words behind its path give, by the option's name."""
-    options: dict[str, _Option] = {}
-    for call in document.calls("add_argument"):
-        options.update(_option(document, call))
-    found: dict[str, Value] = {}
+def read_options(document: PythonDocument, words: list[str]) -> dict[str, Value]:
+    """Return the values of a script's own options, from the words after its path, by the option's name."""
+    options: dict[str, _DeclaredOption] = {}
+    for call in document.find_calls("add_argument"):
+        options.update(_parse_declaration(document, call))
+    values: dict[str, Value] = {}
     index = 0
     while index < len(words):
         name, sign, text = words[index].partition("=")
         index += 1
-        option = options.get(name) or _abbreviated(options, name)
+        option = options.get(name) or _find_abbreviated(options, name)
         if option is None:
             continue
-        if option.words == 0:
-            told = False if option.negatable and name.startswith("--no-") else option.value
-            found[option.target] = Value(option.span, Unknown(_UNTOLD) if told is None else told)
+        if option.word_count == 0:
+            switch_value = False if option.negatable and name.startswith("--no-") else option.value
+            values[option.target] = Value(
+                option.span, Unknown(_UNKNOWN_VALUE) if switch_value is None else switch_value
+            )
             continue
-        values = [text] if sign else []
-        while not sign and index < len(words) and not _is_option(words[index]) and _takes(option, len(values)):
-            values.append(words[index])
+        arguments = [text] if sign else []
+        while (
+            not sign
+            and index < len(words)
+            and not _is_option(words[index])
+            and _needs_more_words(option, len(arguments))
+        ):
+            arguments.append(words[index])
             index += 1
-        found[option.target] = Value(option.span, _converted(option, values))
-    return found
+        values[option.target] = Value(option.span, _convert_words(option, arguments))
+    return values
 
 
-def line_of(document: PythonDocument, words: list[str]) -> Line | None:
-    """What the words behind a script's path give its parser of dataclasses; None where it has none.
+def read_command_line(document: PythonDocument, words: list[str]) -> CommandLine | None:
+    """Return the settings that the words after a script's path pass to its parser of dataclasses, or None without one.
 
-    Where no option names the model, or one names a file of settings, more is given elsewhere; where the script's own
-    default names it, options are all that is given. A JSON file alone is all that is given where the script has its
-    parser read it.
+    If no option names the model, or one names a file of settings, further settings come from elsewhere. If the script's
+    own default names the model, the options are complete. A JSON file alone is complete if the script has its parser
+    read it.
     """
-    from cfglint_train.frameworks.trl.commands import trailing
+    from cfglint_train.frameworks.trl.commands import parse_trailing
 
-    if not document.calls(*PARSERS):
+    if not document.find_calls(*PARSERS):
         return None
-    shapes = [shape_of(node) for node in document.nodes(ast.ClassDef)]
+    shapes = [parse_shape(node) for node in document.list_nodes(ast.ClassDef)]
     fields = {name for shape in shapes for name in shape.fields}
-    models = {name for shape in shapes for name in _MODELS & {*shape.fields} if _is_text(shape.members.get(name))}
-    values = {str(route[0]): value for route, value in trailing(words, fields).items()}
-    file = bool(words) and words[0].endswith(_FILES)
-    if file and len(words) == 1 and document.calls("parse_json_file"):
-        stated = _of_file(document, words[0])
-        return Line(stated, bool(_MODELS & stated.keys()))
-    plain = bool(models and words) and words[0].startswith("-")
-    return Line(values, (plain or bool(_MODELS & values.keys())) and "config" not in values and not file)
+    models = {
+        name for shape in shapes for name in _MODEL_OPTIONS & {*shape.fields} if _is_text(shape.members.get(name))
+    }
+    values = {str(route[0]): value for route, value in parse_trailing(words, fields).items()}
+    names_file = bool(words) and words[0].endswith(_SETTINGS_SUFFIXES)
+    if names_file and len(words) == 1 and document.find_calls("parse_json_file"):
+        file_settings = _read_json_settings(document, words[0])
+        return CommandLine(file_settings, bool(_MODEL_OPTIONS & file_settings.keys()))
+    has_only_options = bool(models and words) and words[0].startswith("-")
+    return CommandLine(
+        values, (has_only_options or bool(_MODEL_OPTIONS & values.keys())) and "config" not in values and not names_file
+    )
 
 
-def _of_file(document: PythonDocument, path: str) -> dict[str, Any]:
-    """The settings of a JSON file; a section is unknown, and all are where that is DeepSpeed's configuration.
+def _read_json_settings(document: PythonDocument, path: str) -> dict[str, Any]:
+    """Return the settings of a JSON file. Sections are unknown; all settings are if it is DeepSpeed's configuration.
 
     Source: transformers 4.57 hf_argparser.py, parse_json_file.
     """
-    read = file_of(document, path)
-    stated = None if read is None or read.root is None else read.plain(read.root)
-    if not isinstance(stated, dict) or isinstance(stated.get("deepspeed"), dict):
+    settings_file = find_json_file(document, path)
+    settings = (
+        None if settings_file is None or settings_file.root is None else settings_file.build_value(settings_file.root)
+    )
+    if not isinstance(settings, dict) or isinstance(settings.get("deepspeed"), dict):
         return {}
-    return {str(name): Unknown(_UNTOLD) if isinstance(one, (dict, list)) else one for name, one in stated.items()}
+    return {
+        str(name): Unknown(_UNKNOWN_VALUE) if isinstance(value, (dict, list)) else value
+        for name, value in settings.items()
+    }
 
 
 def _is_text(default: object) -> bool:
-    """Whether the default of a field is a text: `"gpt2"`, `field(default="gpt2")`."""
+    """Return whether the default of a field is a text: `"gpt2"`, `field(default="gpt2")`."""
     if isinstance(default, ast.Call):
-        default = next((one.value for one in default.keywords if one.arg == "default"), None)
+        default = next((keyword.value for keyword in default.keywords if keyword.arg == "default"), None)
     return isinstance(default, ast.Constant) and isinstance(default.value, str)
 
 
-_MODELS: Final = frozenset(("model_name_or_path", "model_name", "model_id", "model", "model_path", "model_name_or_id"))
-_FILES: Final = (".yaml", ".yml", ".json")
+_MODEL_OPTIONS: Final = frozenset(
+    ("model_name_or_path", "model_name", "model_id", "model", "model_path", "model_name_or_id")
+)
+_SETTINGS_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
-def _abbreviated(options: Mapping[str, _Option], name: str) -> _Option | None:
-    """The one option that a word begins (argparse's `allow_abbrev`)."""
+def _find_abbreviated(options: Mapping[str, _DeclaredOption], name: str) -> _DeclaredOption | None:
+    """Return the option that a word is the only abbreviation of (argparse's `allow_abbrev`), or None."""
     if not name.startswith("--") or len(name) < 3:
         return None
-    found = [option for spelling, option in options.items() if spelling.startswith(name)]
-    return found[0] if len(found) == 1 else None
+    matches = [option for spelling, option in options.items() if spelling.startswith(name)]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _is_option(word: str) -> bool:
@@ -122,37 +140,37 @@ def _is_option(word: str) -> bool:
     return False
 
 
-def _takes(option: _Option, count: int) -> bool:
-    if option.words in _MANY:
+def _needs_more_words(option: _DeclaredOption, count: int) -> bool:
+    if option.word_count in _ANY_NUMBER:
         return True
-    return count < (option.words if isinstance(option.words, int) else 1)
+    return count < (option.word_count if isinstance(option.word_count, int) else 1)
 
 
-def _converted(option: _Option, words: list[str]) -> Any:
-    """The value that words make; Unknown where the script converts them itself, or does not take them."""
+def _convert_words(option: _DeclaredOption, words: list[str]) -> Any:
+    """Return the value of words; Unknown if the script converts them itself, or does not accept them."""
     if not words or option.convert is None:
-        return Unknown(_UNTOLD)
-    if option.words is not None and option.words != "?":
-        return Unknown(_UNTOLD)  # a list
+        return Unknown(_UNKNOWN_VALUE)
+    if option.word_count is not None and option.word_count != "?":
+        return Unknown(_UNKNOWN_VALUE)  # a list
     try:
         return option.convert(words[0])
     except ValueError:
-        return Unknown(_UNTOLD)
+        return Unknown(_UNKNOWN_VALUE)
 
 
 _TYPES: Final[Mapping[str, Callable[[str], Any]]] = {"int": int, "float": float, "str": str, "bool": bool}
 
 
-def _option(document: PythonDocument, call: ast.Call) -> Iterator[tuple[str, _Option]]:
-    """The option that a call of `add_argument` declares, by each of its spellings."""
+def _parse_declaration(document: PythonDocument, call: ast.Call) -> Iterator[tuple[str, _DeclaredOption]]:
+    """Yield the option that a call of `add_argument` declares, once per spelling."""
     names = [item.value for item in call.args if isinstance(item, ast.Constant) and isinstance(item.value, str)]
-    spelled = [name for name in names if name.startswith("-")]
-    if not spelled:
+    spellings = [name for name in names if name.startswith("-")]
+    if not spellings:
         return
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-    long = [name for name in spelled if name.startswith("--")]
-    target = _constant(keywords.get("dest")) or (long or spelled)[0].lstrip("-").replace("-", "_")
-    action, count = keywords.get("action"), _constant(keywords.get("nargs"))
+    long = [name for name in spellings if name.startswith("--")]
+    target = _get_constant(keywords.get("dest")) or (long or spellings)[0].lstrip("-").replace("-", "_")
+    action, count = keywords.get("action"), _get_constant(keywords.get("nargs"))
     value: Any = None
     negatable = False
     convert: Callable[[str], Any] | None = str
@@ -160,19 +178,19 @@ def _option(document: PythonDocument, call: ast.Call) -> Iterator[tuple[str, _Op
     if kind is not None:
         convert = _TYPES.get(kind.id) if isinstance(kind, ast.Name) else None
     if action is not None:
-        word = _constant(action)
+        word = _get_constant(action)
         negatable = isinstance(action, (ast.Attribute, ast.Name)) and "BooleanOptionalAction" in ast.dump(action)
         count = 0 if negatable or word in ("store_true", "store_false", "store_const") else count
         value = True if negatable or word == "store_true" else False if word == "store_false" else None
         if word not in (None, "store", "store_true", "store_false", "store_const"):
             convert = None
-    option = _Option(str(target), document.span(call), count, value, convert, negatable)
-    for name in spelled:
+    option = _DeclaredOption(str(target), document.find_span(call), count, value, convert, negatable)
+    for name in spellings:
         yield name, option
     if negatable:
         for name in long:
             yield f"--no-{name[2:]}", option
 
 
-def _constant(node: ast.expr | None) -> Any:
+def _get_constant(node: ast.expr | None) -> Any:
     return node.value if isinstance(node, ast.Constant) else None

@@ -1,8 +1,8 @@
 """Settings that a script takes from its command line as a whole: `TrlParser((ScriptArguments, SFTConfig))`.
 
-What no launch gives has the default of its class where the launch is known; else it may have any value. `FromLine`
-stands for such a setting, so that `dtype=model_args.dtype` remains the setting `dtype`, wherever the script hands it on
-to.
+If the launch is known, settings that it does not pass have the defaults of their classes; otherwise they may have any
+value. `CommandLineSetting` represents such a setting, so that `dtype=model_args.dtype` remains the setting `dtype`,
+wherever the script passes it on.
 
 Sources: trl 0.9.6 to 1.16.0 `trainer/utils.py` (get_peft_config, get_quantization_config, get_kbit_device_map),
 `scripts/utils.py` (TrlParser); transformers 4.57 `hf_argparser.py`.
@@ -19,219 +19,235 @@ from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Entry, Sequence, Span, Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.walk import Walk
-from cfglint_train.documents.python.syntax import callee
-from cfglint_train.documents.python.tree import Part, Record, Step, Value
-from cfglint_train.documents.python.values import Arguments, Class, External, Options, option
+from cfglint_train.documents.python.syntax import get_callee_name
+from cfglint_train.documents.python.tree import OtherCallSetting, Record, Step, Value
+from cfglint_train.documents.python.values import Arguments, Class, External, ParsedOptions, format_option
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.trainer_script.classes import trainer_of
-from cfglint_train.frameworks.trainer_script.facts import class_of, default_of, fact, in_full, named
+from cfglint_train.frameworks.trainer_script.classes import find_base_trainer
+from cfglint_train.frameworks.trainer_script.facts import (
+    build_entry,
+    build_fact,
+    find_field_default,
+    find_full_name,
+    get_class,
+)
 from cfglint_train.frameworks.trainer_script.names import (
     DTYPES,
-    LORA,
-    MODEL,
-    PARSED,
+    LORA_ARGUMENTS,
+    MODEL_ARGUMENTS,
+    PARSED_REASON,
     PARSERS,
-    QUANTIZATION,
+    QUANTIZATION_ARGUMENTS,
 )
-from cfglint_train.frameworks.trl.clues import ANY, OWN
+from cfglint_train.frameworks.trl.clues import ANY_TRAINER, OWN_KEYS
 
-_OF_MODEL: Final = frozenset((*MODEL.values(), *MODEL, *QUANTIZATION.values(), *LORA.values(), "use_peft"))
-"""Settings that count only where the script hands them on."""
+_MODEL_SETTINGS: Final = frozenset(
+    (
+        *MODEL_ARGUMENTS.values(),
+        *MODEL_ARGUMENTS,
+        *QUANTIZATION_ARGUMENTS.values(),
+        *LORA_ARGUMENTS.values(),
+        "use_peft",
+    )
+)
+"""Settings that count only if the script passes them on."""
 _SWITCHES: Final = ("use_peft", "load_in_4bit", "load_in_8bit")
 """Settings that scripts branch on, off by default."""
-_MADE: Final = "from the command line"
-"""The class of what TRL makes of the settings of `ModelConfig`."""
+_MADE_FROM_LINE: Final = "from the command line"
+"""Class of the objects that TRL makes of the settings of `ModelConfig`."""
 
 
-class Line(Frozen):
-    """What a launch gives the parser of a script. `whole`: it gives nothing else."""
+class CommandLine(Frozen):
+    """Settings that a launch passes to the parser of a script. `is_complete`: it passes no others."""
 
     values: Mapping[str, Any]
-    whole: bool
+    is_complete: bool
 
 
-class FromLine(Unknown):
-    """A setting that the command line may give, and that the text does not show."""
+class CommandLineSetting(Unknown):
+    """A setting that the command line may pass, and that the text does not show."""
 
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        super().__init__("the command line gives it")
+        """Name the setting."""
+        super().__init__("the command line sets it")
         self.name = name
 
 
-class Launched(Walk):
-    """A walk over a script whose own options have the values that a launch gives them."""
+class LaunchedWalk(Walk):
+    """A walk over a script whose own options have the values that a launch passes."""
 
-    given: Mapping[str, Value] = {}
-    line = Line({}, False)
-    defaults = True
-    """What no launch gives of the script's own settings has its default."""
+    option_values: Mapping[str, Value] = {}
+    command_line = CommandLine({}, False)
+    uses_defaults = True
+    """True if settings of the script that no launch passes have their defaults."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        """Start without parsers."""
+        super().__init__(*arguments)
         self.classes: dict[int, list[Any]] = {}
-        """The classes that a parser fills, by the identity of its record."""
+        """Classes that a parser fills, by the identity of its record."""
 
-    def changes(self, function: External, place: int | str, given: Record) -> frozenset[str] | None:
-        """As in the base class. A trainer that is made has taken its arguments."""
-        found = super().changes(function, place, given)
-        return frozenset() if found is None and self._is_taken(given) else found
+    def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:
+        """List as in the base class, but nothing if a trainer has taken its arguments already."""
+        changed = super().find_changes(function, argument, value)
+        return frozenset() if changed is None and self._is_trainer_argument(value) else changed
 
-    def _is_taken(self, given: Record) -> bool:
-        trainers = (made for made in self.made if trainer_of(self, class_of(made)))
-        return any(entry.value is given for made in trainers for entry in made.entries)
+    def _is_trainer_argument(self, value: Record) -> bool:
+        trainers = (trainer for trainer in self.records if find_base_trainer(self, get_class(trainer)))
+        return any(entry.value is value for trainer in trainers for entry in trainer.entries)
 
-    def options(self, node: ast.expr) -> Options:
-        """As in the base class, where nothing is given."""
-        found = super().options(node)
-        found.defaults.update(self.given)
-        return found
+    def build_options(self, node: ast.expr) -> ParsedOptions:
+        """Return the options as in the base class, with the values that the launch passes."""
+        options = super().build_options(node)
+        options.defaults.update(self.option_values)
+        return options
 
-    def implied(self, owner: Record, name: str, span: Span, key: Span) -> Any:
-        """As in the base class, or what the command line gives."""
-        if owner.open != PARSED:
-            return super().implied(owner, name, span, key)
-        value = self._of_line(owner, name, span)
-        self.put(owner, named(name, value, key))
+    def add_implied_record(self, owner: Record, name: str, span: Span, key: Span) -> Any:
+        """Return the value as in the base class, or from the command line."""
+        if owner.open != PARSED_REASON:
+            return super().add_implied_record(owner, name, span, key)
+        value = self._read_setting(owner, name, span)
+        self.put(owner, build_entry(name, value, key))
         return value
 
-    def given_to(self, owner: Record, name: str) -> Entry:
-        """A setting of what a parser yields: as the script sets it, else as the command line gives it."""
-        return owner.get(name) or named(name, self._of_line(owner, name, owner.span), owner.span)
+    def find_entry(self, owner: Record, name: str) -> Entry:
+        """Return a setting of a parsed object: as the script sets it, or else as the command line passes it."""
+        return owner.get(name) or build_entry(name, self._read_setting(owner, name, owner.span), owner.span)
 
-    def _of_line(self, owner: Record, name: str, span: Span) -> Value:
-        if name in self.line.values:
-            return Value(owner.span, self.line.values[name])
-        own = self.module.names.get(class_of(owner))
-        if isinstance(own, Class) and self.defaults:
-            default = default_of(self, own, name)
+    def _read_setting(self, owner: Record, name: str, span: Span) -> Value:
+        if name in self.command_line.values:
+            return Value(owner.span, self.command_line.values[name])
+        script_class = self.module.names.get(get_class(owner))
+        if isinstance(script_class, Class) and self.uses_defaults:
+            default = find_field_default(self, script_class, name)
             if isinstance(default, Value):
-                return Value(span, default.value, (Step("option", option(name), default.span), *default.how))
-        if self.line.whole and name in _SWITCHES:
+                return Value(span, default.value, (Step("option", format_option(name), default.span), *default.how))
+        if self.command_line.is_complete and name in _SWITCHES:
             return Value(span, False)
-        return Value(span, FromLine(name))
+        return Value(span, CommandLineSetting(name))
 
 
-def parser(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Record:
-    """`TrlParser((ScriptArguments, SFTConfig))`; the classes are no values of the tree."""
-    name = callee(node)
-    record = evaluator.record(node, name, arguments, ("dataclass_types",))
+def make_parser(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Record:
+    """Handle `TrlParser((ScriptArguments, SFTConfig))`; the classes are no values of the tree."""
+    name = get_callee_name(node)
+    record = evaluator.build_record(node, name, arguments, ("dataclass_types",))
     classes = arguments.positional[0] if arguments.positional else arguments.get("dataclass_types")
-    if isinstance(evaluator, Launched):
+    if isinstance(evaluator, LaunchedWalk):
         evaluator.classes[id(record)] = classes.items if isinstance(classes, Sequence) else [classes]
     return record
 
 
-def parsed(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`TrlParser((ScriptArguments, SFTConfig)).parse_args_and_config()`: what the command line gives."""
-    if not isinstance(owner, Record) or class_of(owner).rpartition(".")[2] not in PARSERS:
+def parse_arguments(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """Handle `TrlParser((ScriptArguments, SFTConfig)).parse_args_and_config()`: the settings of the command line."""
+    if not isinstance(owner, Record) or get_class(owner).rpartition(".")[2] not in PARSERS:
         return None
-    place = evaluator.document.span(node)
+    place = evaluator.document.find_span(node)
     items: list[Any] = []
-    for one in evaluator.classes.get(id(owner), (None,)) if isinstance(evaluator, Launched) else ():
-        record = Record(place, [], open_=PARSED)
-        record.level = len(evaluator.undecided)
-        name = _named(evaluator, one)
+    for item in evaluator.classes.get(id(owner), (None,)) if isinstance(evaluator, LaunchedWalk) else ():
+        record = Record(place, [], open_=PARSED_REASON)
+        record.level = len(evaluator.open_conditions)
+        name = _find_class_name(evaluator, item)
         if name:
-            record.entries.append(named("_CLASS_", Value(place, name)))
+            record.entries.append(build_entry("_CLASS_", Value(place, name)))
         items.append(record)
     if arguments.get("return_remaining_strings") is not None:
-        items.append(evaluator.unknown(node))
+        items.append(evaluator.build_unknown(node))
     return Sequence(place, items, True)
 
 
-def _named(evaluator: Evaluator, stated: Any) -> str:
-    """The class of arguments that an item of a parser's list is; empty where it is not known."""
+def _find_class_name(evaluator: Evaluator, stated: Any) -> str:
+    """Return the class of arguments that an item of a parser's list denotes; empty if it is unknown."""
     if isinstance(stated, Class):
         return stated.node.name
     if isinstance(stated, External):
         return stated.name
-    # An item of a list has become the text of its name.
-    written = stated.value.why if isinstance(stated, Value) and isinstance(stated.value, Unknown) else ""
-    known = evaluator.module.names.get(written)
-    if isinstance(known, Class):
-        return written
-    return known.name if isinstance(known, External) else in_full(evaluator.document, ast.Name(written))
+    # An item of a list is only the text of its name.
+    text = stated.value.reason if isinstance(stated, Value) and isinstance(stated.value, Unknown) else ""
+    value = evaluator.module.names.get(text)
+    if isinstance(value, Class):
+        return text
+    return value.name if isinstance(value, External) else find_full_name(evaluator.document, ast.Name(text))
 
 
-# --- what TRL makes of the settings of `ModelConfig` ------------------------------------------------------------------
+# --- objects that TRL makes of the settings of `ModelConfig` ----------------------------------------------------------
 
 
-def adapter(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`get_peft_config(model_args)`: None, or a `LoraConfig` of all that the command line gives."""
-    return _made(evaluator, node, arguments, ("use_peft",))
+def make_adapter(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Handle `get_peft_config(model_args)`: None, or a `LoraConfig` of the command line's settings."""
+    return _make_from_settings(evaluator, node, arguments, ("use_peft",))
 
 
-def quantization(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`get_quantization_config(model_args)`."""
-    return _made(evaluator, node, arguments, ("load_in_4bit", "load_in_8bit"))
+def make_quantization(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Handle `get_quantization_config(model_args)`."""
+    return _make_from_settings(evaluator, node, arguments, ("load_in_4bit", "load_in_8bit"))
 
 
-def _made(
+def _make_from_settings(
     evaluator: Evaluator, node: ast.Call, arguments: Arguments, switches: tuple[str, ...]
 ) -> Record | Value | None:
     owner = arguments.positional[0] if arguments.positional else None
-    if not isinstance(owner, Record) or owner.open != PARSED or not isinstance(evaluator, Launched):
+    if not isinstance(owner, Record) or owner.open != PARSED_REASON or not isinstance(evaluator, LaunchedWalk):
         return None
-    place = evaluator.document.span(node)
-    if any(evaluator.line.values.get(one) not in (None, False) for one in switches):
-        return evaluator.record(node, _MADE, Arguments())
-    return Value(place, None if evaluator.line.whole else FromLine(switches[0]))
+    place = evaluator.document.find_span(node)
+    if any(evaluator.command_line.values.get(switch) not in (None, False) for switch in switches):
+        return evaluator.build_record(node, _MADE_FROM_LINE, Arguments())
+    return Value(place, None if evaluator.command_line.is_complete else CommandLineSetting(switches[0]))
 
 
-def made_of_line(config: Any) -> str:
-    """How a part is marked that one of these functions makes of what the command line gives; empty for others."""
+def get_line_mark(config: Any) -> str:
+    """Return the mark of a part that one of these functions makes of the command line; empty for others."""
     if isinstance(config, Record):
-        return _MADE if class_of(config) == _MADE else ""
-    return _MADE if isinstance(config, Value) and isinstance(config.value, FromLine) else ""
+        return _MADE_FROM_LINE if get_class(config) == _MADE_FROM_LINE else ""
+    return _MADE_FROM_LINE if isinstance(config, Value) and isinstance(config.value, CommandLineSetting) else ""
 
 
-def device_map(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Value:
-    """`get_kbit_device_map()`: each process has its own device."""
-    return Value(evaluator.document.span(node), "one device")
+def make_device_map(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Value:
+    """Handle `get_kbit_device_map()`: each process has its own device."""
+    return Value(evaluator.document.find_span(node), "one device")
 
 
-def member(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """`getattr(torch, model_args.dtype)`."""
+def get_torch_member(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
+    """Handle `getattr(torch, model_args.dtype)`."""
     if len(arguments.positional) != 2:
         return None
     owner, name = arguments.positional
     if not isinstance(owner, External) or owner.name != "torch" or not isinstance(name, Value):
         return None
-    if isinstance(name.value, FromLine):
+    if isinstance(name.value, CommandLineSetting):
         return name
-    known = DTYPES.get(name.value) if isinstance(name.value, str) else None
-    return None if known is None else Value(evaluator.document.span(node), known, name.how)
+    dtype = DTYPES.get(name.value) if isinstance(name.value, str) else None
+    return None if dtype is None else Value(evaluator.document.find_span(node), dtype, name.how)
 
 
-def mapping(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Record | None:
-    """`dict(revision=model_args.model_revision)`."""
+def make_mapping(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Record | None:
+    """Handle `dict(revision=model_args.model_revision)`."""
     if arguments.positional:
         return None
-    record = Record(evaluator.document.span(node), [], open_="" if arguments.complete else "** brings further keys")
+    record = Record(evaluator.document.find_span(node), [], open_="" if arguments.is_complete else "** adds keys")
     record.sealed = "it is a dictionary"
-    record.level = len(evaluator.undecided)
+    record.level = len(evaluator.open_conditions)
     expressions = {keyword.arg: keyword.value for keyword in node.keywords}
     for name, argument in arguments.keywords.items():
-        value = evaluator.node(argument.value, expressions.get(name, node))
-        evaluator.put(record, named(name, value, argument.key))
+        value = evaluator.build_node(argument.value, expressions.get(name, node))
+        evaluator.put(record, build_entry(name, value, argument.key))
     return record
 
 
 HANDLERS: Final = {
-    "getattr": member,
-    "dict": mapping,
-    **dict.fromkeys(("trl.TrlParser", "trl.scripts.utils.TrlParser", "trl.commands.cli_utils.TrlParser"), parser),
-    **dict.fromkeys(("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser"), parser),
+    "getattr": get_torch_member,
+    "dict": make_mapping,
+    **dict.fromkeys(("trl.TrlParser", "trl.scripts.utils.TrlParser", "trl.commands.cli_utils.TrlParser"), make_parser),
+    **dict.fromkeys(("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgumentParser"), make_parser),
     **{
         f"trl.{module}{name}": handler
         for module in ("", "trainer.utils.")
         for name, handler in {
-            "get_peft_config": adapter,
-            "get_quantization_config": quantization,
-            "get_kbit_device_map": device_map,
+            "get_peft_config": make_adapter,
+            "get_quantization_config": make_quantization,
+            "get_kbit_device_map": make_device_map,
         }.items()
     },
 }
@@ -241,65 +257,74 @@ HANDLERS: Final = {
 
 
 RECIPE: Final = "_RECIPE_"
-"""The file that a launch gives the script's parser, as a fact of a run."""
+"""File that a launch passes to the script's parser, as a fact of a run."""
 
 
-def lay_in(found: Record, source: Record, line: Line, whole: bool) -> None:
-    """Put what the command line gives among the parts of a run, and mark what it may give out of sight.
+def apply_command_line(run: Record, source: Record, line: CommandLine, is_trl_trainer: bool) -> None:
+    """Put the settings of the command line among the parts of a run, and mark those that it may pass unseen.
 
-    A part that passes on the setting of the same name is that setting. `whole`: the trainer's own settings are known,
-    and not only the Trainer's.
+    A part that passes on the setting of the same name is that setting. `is_trl_trainer`: the trainer's own settings are
+    known, and not only the Trainer's.
     """
-    handed = set()
-    for name, part in list(found.parts.items()):
+    passed_names = set()
+    for name, part in list(run.parts.items()):
         value = part.entry.value if part.entry is not None else None
-        if not isinstance(value, Value) or not isinstance(value.value, FromLine):
+        if not isinstance(value, Value) or not isinstance(value.value, CommandLineSetting):
             continue
-        if MODEL.get(value.value.name, value.value.name) == name:
-            found.parts[name] = Part(part.record, part.name)
-            handed.add(name)
-    if "dtype" in handed:  # the class of the parser has a default of its own
-        found.parts["_LOADED_"] = fact("dtype", Value(source.span, "line"))
-    for switch, settings in (("use_peft", (*LORA.values(), "use_peft")), ("load_in_4bit", QUANTIZATION.values())):
-        if switch in handed or found.parts[switch].name == _MADE:
-            handed.update(settings)
+        if MODEL_ARGUMENTS.get(value.value.name, value.value.name) == name:
+            run.parts[name] = OtherCallSetting(part.record, part.name)
+            passed_names.add(name)
+    if "dtype" in passed_names:  # the class of the parser has a default of its own
+        run.parts["_LOADED_"] = build_fact("dtype", Value(source.span, "line"))
+    for switch, settings in (
+        ("use_peft", (*LORA_ARGUMENTS.values(), "use_peft")),
+        ("load_in_4bit", QUANTIZATION_ARGUMENTS.values()),
+    ):
+        if switch in passed_names or run.parts[switch].name == _MADE_FROM_LINE:
+            passed_names.update(settings)
     recipe = line.values.get("config")
     if isinstance(recipe, str):
-        found.parts[RECIPE] = fact("config", Value(source.span, recipe))
-    for name in (_names() if whole else of_hf_trainer()) - _OF_MODEL | handed:
-        own = found.parts.get(name)
-        if own is not None and own.entry is not None and name not in handed:
+        run.parts[RECIPE] = build_fact("config", Value(source.span, recipe))
+    for name in (_list_settings() if is_trl_trainer else list_hf_trainer_settings()) - _MODEL_SETTINGS | passed_names:
+        present = run.parts.get(name)
+        if present is not None and present.entry is not None and name not in passed_names:
             continue
-        spelled = next((one for one in (name, *_spellings(name)) if one in line.values), None)
-        if spelled is None and line.whole:
+        spelling = next((candidate for candidate in (name, *_list_spellings(name)) if candidate in line.values), None)
+        if spelling is None and line.is_complete:
             continue
-        given = FromLine(name) if spelled is None else line.values[spelled]
-        found.parts[name] = Part(None, name, named(name, Value(source.span, given)))
+        setting = CommandLineSetting(name) if spelling is None else line.values[spelling]
+        run.parts[name] = OtherCallSetting(None, name, build_entry(name, Value(source.span, setting)))
 
 
-def _spellings(name: str) -> Iterable[str]:
-    return (own for own, other in MODEL.items() if other == name)
+def _list_spellings(name: str) -> Iterable[str]:
+    return (spelling for spelling, other in MODEL_ARGUMENTS.items() if other == name)
 
 
 _REDECLARED: Final = frozenset((
     "bf16", "gradient_checkpointing", "learning_rate", "logging_steps", "lr_scheduler_kwargs", "use_liger_kernel",
     "torch_empty_cache_steps",
 ))  # fmt: skip
-"""Arguments of the Trainer that TRL's classes declare anew, for another default or help text."""
+"""Arguments of the Trainer that TRL's classes declare again, with another default or help text."""
 
 
 @cache
-def of_hf_trainer() -> frozenset[str]:
-    """The settings that the HF Trainer's own arguments have."""
-    known, about = load("trl"), Context(entry=ANY)
-    facts = ((name, known.fact((name,), known.newest, about)) for name in known.names((), known.newest, about))
+def list_hf_trainer_settings() -> frozenset[str]:
+    """Return the settings of the HF Trainer's own arguments."""
+    vocabulary, context = load("trl"), Context(entry=ANY_TRAINER)
+    facts = (
+        (name, vocabulary.find_fact((name,), vocabulary.newest, context))
+        for name in vocabulary.list_names((), vocabulary.newest, context)
+    )
     return frozenset(name for name, fact in facts if fact is not None and fact.package == "transformers") | _REDECLARED
 
 
 @cache
-def _names() -> frozenset[str]:
-    """The settings that a command line may give, of all trainers; `use_liger` was SFT's from 0.12 to 0.18 alone."""
-    known, about = load("trl"), Context(entry=ANY)
-    releases = known.releases
-    found = (known.names((), one, about) for one in (releases[0], releases[len(releases) // 2], known.newest))
-    return OWN.union(("use_liger",), *found)
+def _list_settings() -> frozenset[str]:
+    """Return the settings that a command line may pass, of all trainers; only SFT of 0.12 to 0.18 had `use_liger`."""
+    vocabulary, context = load("trl"), Context(entry=ANY_TRAINER)
+    releases = vocabulary.releases
+    names = (
+        vocabulary.list_names((), release, context)
+        for release in (releases[0], releases[len(releases) // 2], vocabulary.newest)
+    )
+    return OWN_KEYS.union(("use_liger",), *names)

@@ -1,4 +1,4 @@
-"""The names of TRL, transformers and PEFT that a script's runs are read by."""
+"""Names of TRL, transformers and PEFT by which a script's runs are read."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Mapping
 
 from cfglint_train.foundation.typed import Any, Final
 
-_OTHERS: Final = tuple(
+_OTHER_TRAINERS: Final = tuple(
     f"{name}Trainer"
     for name in (
         "BCO", "Distillation", "GKD", "GOLD", "NashMD", "OnlineDPO", "PRM", "SDFT", "SDPO", "SSD", "TPO", "XPO",
     )
 )  # fmt: skip
-"""Trainers with the Trainer's arguments of which neither the keys nor the memory are known."""
+"""Trainers with the Trainer's arguments, whose other keys and memory are unknown."""
 
 TRAINERS: Final[Mapping[str, str]] = {
-    **dict.fromkeys(_OTHERS, ""),
+    **dict.fromkeys(_OTHER_TRAINERS, ""),
     "SFTTrainer": "sft",
     "DPOTrainer": "dpo",
     "KTOTrainer": "kto",
@@ -25,16 +25,16 @@ TRAINERS: Final[Mapping[str, str]] = {
     "ORPOTrainer": "orpo",
     "CPOTrainer": "cpo",
 }
-"""Trainers -> the command of `trl` that runs them; empty for those of which only the Trainer's arguments are read."""
+"""Trainers -> the command of `trl` that runs them; empty if only the Trainer's arguments are read."""
 
 HF_TRAINERS: Final = ("Trainer", "Seq2SeqTrainer")
 """Trainers of transformers itself."""
 
 HF_CONFIGS: Final = ("TrainingArguments", "Seq2SeqTrainingArguments")
 HF_DEFAULTS: Final[Mapping[str, Any]] = {"bf16": False, "fp16": False, "gradient_checkpointing": False}
-"""Where the Trainer's own class has another default than TRL's, at some release."""
+"""Defaults of the Trainer's own class that differ from TRL's at some release."""
 
-CONFIGS: Final = frozenset(
+CONFIG_CLASSES: Final = frozenset(
     (
         "SFTConfig",
         "DPOConfig",
@@ -44,17 +44,17 @@ CONFIGS: Final = frozenset(
         "RLOOConfig",
         "ORPOConfig",
         "CPOConfig",
-        *(name.replace("Trainer", "Config") for name in _OTHERS),
+        *(name.replace("Trainer", "Config") for name in _OTHER_TRAINERS),
         *HF_CONFIGS,
     )
 )
 
 PARSERS: Final = ("TrlParser", "HfArgumentParser")
-PARSED: Final = "the command line gives it"
-"""Why more may be stated of what a parser of dataclasses yields."""
+PARSED_REASON: Final = "the command line sets it"
+"""Reason why the objects of a dataclass parser may have further settings."""
 
-FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
-    **dict.fromkeys(CONFIGS, ("output_dir",)),
+POSITIONAL_PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(CONFIG_CLASSES, ("output_dir",)),
     **dict.fromkeys(("SFTTrainer", "RewardTrainer", "ORPOTrainer", "CPOTrainer"), ("model", "args")),
     **dict.fromkeys(("DPOTrainer", "KTOTrainer"), ("model", "ref_model", "args")),
     **dict.fromkeys(("GRPOTrainer", "RLOOTrainer"), ("model", "reward_funcs", "args")),
@@ -63,16 +63,15 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "from_pretrained": ("pretrained_model_name_or_path",),
     "BitsAndBytesConfig": ("load_in_8bit", "load_in_4bit"),
 }
-"""Positional parameters."""
 
-KEYWORD: Final = "trainer."
-"""Stands before the name of a setting that the trainer itself is given."""
+KEYWORD_PREFIX: Final = "trainer."
+"""Prefix of a setting that is passed to the trainer itself."""
 
 TRAINER: Final = "_TRAINER_"
-"""The call that makes the trainer, as a part of its run."""
+"""Call that makes the trainer, as a part of its run."""
 
 ADAPTER: Final = "_LORA_"
-"""The call of `LoraConfig`, as a part of its run."""
+"""Call of `LoraConfig`, as a part of its run."""
 
 OLD_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "trl": {
@@ -86,10 +85,11 @@ OLD_KEYWORDS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "transformers": {"tokenizer": "5.0"},
 }  # fmt: skip
-"""Settings that the trainers of a package took themselves -> the first release that refuses them (trl
-trainer/*_trainer.py; transformers trainer.py)."""
+"""Settings that the trainers of a package accepted themselves -> the first release that refuses them (trl
+trainer/*_trainer.py; transformers trainer.py).
+"""
 
-MODEL: Final[Mapping[str, str]] = {
+MODEL_ARGUMENTS: Final[Mapping[str, str]] = {
     "pretrained_model_name_or_path": "model_name_or_path",
     "revision": "model_revision",
     "trust_remote_code": "trust_remote_code",
@@ -100,9 +100,9 @@ MODEL: Final[Mapping[str, str]] = {
     "load_in_8bit": "load_in_8bit",
     "device_map": "_DEVICE_MAP_",
 }
-"""Arguments of `from_pretrained` -> names of `ModelConfig`."""
+"""Arguments of `from_pretrained` -> names in `ModelConfig`."""
 
-QUANTIZATION: Final[Mapping[str, str]] = {
+QUANTIZATION_ARGUMENTS: Final[Mapping[str, str]] = {
     "load_in_4bit": "load_in_4bit",
     "load_in_8bit": "load_in_8bit",
     "bnb_4bit_quant_type": "bnb_4bit_quant_type",
@@ -110,17 +110,17 @@ QUANTIZATION: Final[Mapping[str, str]] = {
     "bnb_4bit_quant_storage": "bnb_4bit_quant_storage",
 }
 QUANTIZATION_DEFAULTS: Final[Mapping[str, Any]] = {"bnb_4bit_quant_type": "fp4"}
-"""Where `BitsAndBytesConfig` has another default than `ModelConfig`."""
+"""Defaults of `BitsAndBytesConfig` that differ from `ModelConfig`."""
 
-PARTIAL: Final[Mapping[str, str]] = {
+PARTIAL_LORA_ARGUMENTS: Final[Mapping[str, str]] = {
     "layers_to_transform": "_LAYERS_TO_TRANSFORM_",
     "exclude_modules": "_EXCLUDE_MODULES_",
     "rank_pattern": "_RANK_PATTERN_",
 }
-"""Arguments of `LoraConfig` by which adapters differ from layer to layer, or some matrices have none."""
+"""Arguments of `LoraConfig` that make adapters differ from layer to layer, or leave matrices without one."""
 
-LORA: Final[Mapping[str, str]] = {
-    **PARTIAL,
+LORA_ARGUMENTS: Final[Mapping[str, str]] = {
+    **PARTIAL_LORA_ARGUMENTS,
     "r": "lora_r",
     "lora_alpha": "lora_alpha",
     "lora_dropout": "lora_dropout",
@@ -131,7 +131,7 @@ LORA: Final[Mapping[str, str]] = {
     "use_dora": "use_dora",
 }
 LORA_DEFAULTS: Final[Mapping[str, Any]] = {"lora_r": 8, "lora_alpha": 8, "lora_dropout": 0.0}
-"""Where `LoraConfig` has another default than `ModelConfig`."""
+"""Defaults of `LoraConfig` that differ from `ModelConfig`."""
 
 DTYPES: Final[Mapping[str, str]] = {
     "bfloat16": "bfloat16",
@@ -142,4 +142,4 @@ DTYPES: Final[Mapping[str, str]] = {
 }
 
 ENUMERATIONS: Final = frozenset(("IntervalStrategy", "SaveStrategy", "EvaluationStrategy", "SchedulerType"))
-"""Enumerations of transformers whose members have their names as values, in lower case."""
+"""Enumerations of transformers whose members have their lower-case names as values."""

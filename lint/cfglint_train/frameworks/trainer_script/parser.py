@@ -1,7 +1,7 @@
-"""Which options the parser of a script takes whose dataclasses are all known: `HfArgumentParser((Own, SFTConfig))`.
+"""Options of a script's parser if all its dataclasses are known: `HfArgumentParser((Own, SFTConfig))`.
 
 Sources: transformers 4.57.1 and 5.8.0 `hf_argparser.py` (one option per field of the dataclasses; `aliases` of a field;
-parse_args_into_dataclasses raises for what is left, unless return_remaining_strings); trl 0.9.6 to 1.16.0
+parse_args_into_dataclasses raises for leftovers, unless return_remaining_strings); trl 0.9.6 to 1.16.0
 `scripts/utils.py` (TrlParser, with `--config`).
 """
 
@@ -12,28 +12,28 @@ import os
 import re
 from collections.abc import Iterator
 
-from cfglint_schemas.matches import similar
+from cfglint_schemas.matches import find_similar
 from cfglint_schemas.status import Context
 from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.python.script import PythonScript
-from cfglint_train.documents.python.static.modules import imports, module_of
-from cfglint_train.documents.python.static.shape import shape_of
-from cfglint_train.documents.python.syntax import callee, last_name
+from cfglint_train.documents.python.static.modules import find_imports, find_module
+from cfglint_train.documents.python.static.shape import parse_shape
+from cfglint_train.documents.python.syntax import get_callee_name, get_last_name
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.keys import Unparsed
+from cfglint_train.frameworks.keys import UnparsedOption
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.trainer_script.facts import in_full
+from cfglint_train.frameworks.trainer_script.facts import find_full_name
 from cfglint_train.frameworks.trainer_script.names import HF_CONFIGS, PARSERS
-from cfglint_train.frameworks.trl.clues import ANY
+from cfglint_train.frameworks.trl.clues import ANY_TRAINER
 from cfglint_train.plan.origin import Place
 
-_PARSES: Final = ("parse_args_into_dataclasses", "parse_args_and_config")
-_FROM_FILES: Final = ("parse_json_file", "parse_yaml_file", "parse_dict")
-_PLAIN: Final = {"return_remaining_strings": False, "fail_with_unknown_args": True}
-"""Arguments of a parser with the values that leave it as it is; others have it read other words than the launch's, hand
-back what it does not know, or skip that.
+_PARSE_METHODS: Final = ("parse_args_into_dataclasses", "parse_args_and_config")
+_FILE_METHODS: Final = ("parse_json_file", "parse_yaml_file", "parse_dict")
+_NEUTRAL_ARGUMENTS: Final = {"return_remaining_strings": False, "fail_with_unknown_args": True}
+"""Arguments of a parser with the values that do not change its behaviour. Other values make it read other words than
+the launch's, return unknown words, or skip them.
 """
 _OTHER_PARSERS: Final = ("ArgumentParser", "parse_known_args", "add_argument", "add_argument_group")
 _CHANGES_ARGUMENTS: Final = re.compile(
@@ -41,168 +41,189 @@ _CHANGES_ARGUMENTS: Final = re.compile(
     rb"|from\s+sys\s+import[^\n]*\bargv"
 )
 _OPTION: Final = re.compile(r"--[A-Za-z][\w-]*")
-_DECORATORS: Final = ("dataclass", "add_start_docstrings")
-_DEEPEST: Final = 5
-"""Classes and modules between a parser's class and one of a package."""
+_KNOWN_DECORATORS: Final = ("dataclass", "add_start_docstrings")
+_MAX_DEPTH: Final = 5
+"""Classes and modules between a parser's class and a package's."""
 
 
-class Fields(Frozen):
-    """The options of some dataclasses: names of the script's own, and the entry points of the packages' classes."""
+class ParserOptions(Frozen):
+    """Options of some dataclasses: names of the script's own, and entry points of the packages' classes."""
 
-    own: frozenset[str] = frozenset()
-    packages: frozenset[tuple[str, str]] = frozenset()
+    own_names: frozenset[str] = frozenset()
+    package_entries: frozenset[tuple[str, str]] = frozenset()
 
-    def __or__(self, other: Fields) -> Fields:
-        return Fields(self.own | other.own, self.packages | other.packages)
+    def __or__(self, other: ParserOptions) -> ParserOptions:
+        """Return the options of both."""
+        return ParserOptions(self.own_names | other.own_names, self.package_entries | other.package_entries)
 
-    def has_beside(self, package: str, name: str) -> bool:
-        """Whether a class of another package than some has an option, at some release."""
-        return any(_known(one, name) for one in self.packages if one[0] != package)
+    def has_from_other_package(self, package: str, name: str) -> bool:
+        """Return whether a class of another package has an option, at some release."""
+        return any(_is_known(entry, name) for entry in self.package_entries if entry[0] != package)
 
 
-def unparsed(config: Config) -> Iterator[Unparsed]:
-    """The options of a script's launches that no dataclass of its parser has, each place once; none where not all that
-    the parser takes is known.
+def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
+    """Yield the options of a script's launches that no dataclass of its parser has, each place once.
+
+    None if some options of the parser are unknown.
     """
-    fields = parsed_by(config)
-    if fields is None:
+    options = find_options(config)
+    if options is None:
         return
     name = os.path.basename(config.document.path)
-    for script, number in config.starts:
-        given = script.invocations[number] if isinstance(script, ShellDocument) else None
-        if given is None or name not in (os.path.basename(given.program), f"{given.program.rpartition('.')[2]}.py"):
-            continue  # a launcher that is not known, with options of its own
-        for entry in given.entries:
+    for script, number in config.launches:
+        invocation = script.invocations[number] if isinstance(script, ShellDocument) else None
+        if invocation is None or name not in (
+            os.path.basename(invocation.program),
+            f"{invocation.program.rpartition('.')[2]}.py",
+        ):
+            continue  # an unknown launcher, with options of its own
+        for entry in invocation.entries:
             option = entry.name or ""
-            if _OPTION.fullmatch(option) and not _takes(fields, option[2:].replace("-", "_")):
-                near = _near(fields, option[2:].replace("-", "_"))
-                yield Unparsed(option, name, Place(script, entry.key.span), near)
+            if _OPTION.fullmatch(option) and not _is_accepted(options, option[2:].replace("-", "_")):
+                suggestion = _suggest_option(options, option[2:].replace("-", "_"))
+                yield UnparsedOption(option, name, Place(script, entry.key.span), suggestion)
 
 
-def parsed_by(config: Config) -> Fields | None:
-    """What the parser of a script takes; None where more may be taken, or by another release or a fork."""
-    return config.once(_parsed_by)
+def find_options(config: Config) -> ParserOptions | None:
+    """Return the options of a script's parser, or None if there may be others, or another release or a fork is used."""
+    return config.compute_once(_find_options)
 
 
-def _parsed_by(config: Config) -> Fields | None:
+def _find_options(config: Config) -> ParserOptions | None:
     document = config.document
     if not isinstance(document, PythonScript) or not config.evidence.is_upstream:
         return None
-    return None if config.releases.older else fields_of_parser(document)
+    return None if config.releases.outdated_packages else read_parser_options(document)
 
 
-def fields_of_parser(document: PythonScript) -> Fields | None:
-    """What the one parser of a script takes; None where more may be taken, or what it does not know is."""
-    calls = document.calls(*PARSERS)
-    if len(calls) != 1 or document.calls(*_OTHER_PARSERS) or _CHANGES_ARGUMENTS.search(document.source):
+def read_parser_options(document: PythonScript) -> ParserOptions | None:
+    """Return the options of a script's only parser, or None if there may be others or unknown options are accepted."""
+    calls = document.find_calls(*PARSERS)
+    if len(calls) != 1 or document.find_calls(*_OTHER_PARSERS) or _CHANGES_ARGUMENTS.search(document.source):
         return None
-    (made,) = calls
-    package, _, name = in_full(document, made.func).partition(".")
-    if package not in ("transformers", "trl") or not _is_closed(document, made):
+    (parser_call,) = calls
+    package, _, name = find_full_name(document, parser_call.func).partition(".")
+    if package not in ("transformers", "trl") or not _is_closed(document, parser_call):
         return None
-    found = Fields(frozenset(("config", "help")) if name.endswith(PARSERS[0]) else frozenset(("help",)))
-    classes = _classes(made)
-    for one in classes:
-        fields = _of_class(document, one, _DEEPEST)
-        if fields is None:
+    options = ParserOptions(frozenset(("config", "help")) if name.endswith(PARSERS[0]) else frozenset(("help",)))
+    classes = _list_classes(parser_call)
+    for expression in classes:
+        class_options = _read_class(document, expression, _MAX_DEPTH)
+        if class_options is None:
             return None
-        found |= fields
-    return found if classes else None
+        options |= class_options
+    return options if classes else None
 
 
-def _is_closed(document: PythonScript, made: ast.Call) -> bool:
-    """Whether a parser reads the launch's words, and all that is done with it is in sight."""
+def _is_closed(document: PythonScript, parser_call: ast.Call) -> bool:
+    """Return whether a parser reads the launch's words and every use of it is visible."""
     names = {
         target.id
-        for node in document.nodes(ast.Assign)
-        if node.value is made
+        for node in document.list_nodes(ast.Assign)
+        if node.value is parser_call
         for target in node.targets
         if isinstance(target, ast.Name)
     }
-    owners = [node for node in document.nodes(ast.Name) if node.id in names and isinstance(node.ctx, ast.Load)]
-    uses = [node for node in document.nodes(ast.Attribute) if node.value is made or node.value in owners]
-    calls = [node for node in document.nodes(ast.Call) if node.func in uses]
+    owners = [node for node in document.list_nodes(ast.Name) if node.id in names and isinstance(node.ctx, ast.Load)]
+    uses = [node for node in document.list_nodes(ast.Attribute) if node.value is parser_call or node.value in owners]
+    calls = [node for node in document.list_nodes(ast.Call) if node.func in uses]
     if len(uses) < max(1, len(owners)) or len(calls) != len(uses):
-        return False  # it is handed on, or kept
-    parses = [call for call in calls if callee(call) in _PARSES]
-    is_plain = all(not call.args and all(map(_is_plain, call.keywords)) for call in parses)
-    return bool(parses) and is_plain and all(callee(call) in (*_PARSES, *_FROM_FILES) for call in calls)
+        return False  # it is passed on or stored
+    parses = [call for call in calls if get_callee_name(call) in _PARSE_METHODS]
+    is_neutral = all(not call.args and all(map(_is_neutral, call.keywords)) for call in parses)
+    return (
+        bool(parses)
+        and is_neutral
+        and all(get_callee_name(call) in (*_PARSE_METHODS, *_FILE_METHODS) for call in calls)
+    )
 
 
-def _is_plain(given: ast.keyword) -> bool:
-    return isinstance(given.value, ast.Constant) and _PLAIN.get(given.arg or "") is given.value.value
+def _is_neutral(keyword: ast.keyword) -> bool:
+    return isinstance(keyword.value, ast.Constant) and _NEUTRAL_ARGUMENTS.get(keyword.arg or "") is keyword.value.value
 
 
-def _classes(made: ast.Call) -> list[ast.expr]:
-    """The expressions of the classes that a parser is made with."""
-    given = [*made.args[:1], *(one.value for one in made.keywords if one.arg == "dataclass_types")]
-    if len(given) != 1 or any(one.arg is None for one in made.keywords):
+def _list_classes(parser_call: ast.Call) -> list[ast.expr]:
+    """Return the expressions of the classes that a parser is made with."""
+    arguments = [
+        *parser_call.args[:1],
+        *(keyword.value for keyword in parser_call.keywords if keyword.arg == "dataclass_types"),
+    ]
+    if len(arguments) != 1 or any(keyword.arg is None for keyword in parser_call.keywords):
         return []
-    return list(given[0].elts) if isinstance(given[0], (ast.Tuple, ast.List)) else given
+    return list(arguments[0].elts) if isinstance(arguments[0], (ast.Tuple, ast.List)) else arguments
 
 
-def _of_class(document: PythonScript, node: ast.expr, depth: int) -> Fields | None:
-    """The fields of a class as a script calls it; None where they cannot be determined."""
-    own = document.classes(node.id) if isinstance(node, ast.Name) else []
-    if own:
-        return _of_definition(document, own[0], depth) if len(own) == 1 and depth else None
-    package, _, name = in_full(document, node).partition(".")
+def _read_class(document: PythonScript, node: ast.expr, depth: int) -> ParserOptions | None:
+    """Return the options of a class that a script names, or None if they cannot be determined."""
+    definitions = document.find_classes(node.id) if isinstance(node, ast.Name) else []
+    if definitions:
+        return _read_definition(document, definitions[0], depth) if len(definitions) == 1 and depth else None
+    package, _, name = find_full_name(document, node).partition(".")
     name = name.rpartition(".")[2]
     if package == "transformers" and name in HF_CONFIGS:
-        return Fields(packages=frozenset((("transformers", "seq2seq" if name == HF_CONFIGS[1] else "trainer"),)))
+        return ParserOptions(
+            package_entries=frozenset((("transformers", "seq2seq" if name == HF_CONFIGS[1] else "trainer"),))
+        )
     if package == "trl":
-        return Fields(packages=frozenset((("trl", ANY),))) if name in _of_trl() else None
+        return (
+            ParserOptions(package_entries=frozenset((("trl", ANY_TRAINER),))) if name in _list_trl_classes() else None
+        )
     if isinstance(node, ast.Name) and depth:
-        for module, original in imports(document, node.id):
-            other = module_of(document, module)
+        for module, original in find_imports(document, node.id):
+            other = find_module(document, module)
             if other is not None:
-                return _of_class(other, ast.Name(original, ast.Load()), depth - 1)
+                return _read_class(other, ast.Name(original, ast.Load()), depth - 1)
     return None
 
 
-def _of_definition(document: PythonScript, node: ast.ClassDef, depth: int) -> Fields | None:
-    decorators = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)
-    if any(last_name(one) not in _DECORATORS for one in decorators) or node.keywords:
+def _read_definition(document: PythonScript, node: ast.ClassDef, depth: int) -> ParserOptions | None:
+    decorators = (item.func if isinstance(item, ast.Call) else item for item in node.decorator_list)
+    if any(get_last_name(item) not in _KNOWN_DECORATORS for item in decorators) or node.keywords:
         return None
-    aliases = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
-    names = (*shape_of(node).fields, *(one.lstrip("-").replace("-", "_") for one in aliases if one.startswith("-")))
-    found = Fields(frozenset(names))
+    aliases = (item.value for item in ast.walk(node) if isinstance(item, ast.Constant) and isinstance(item.value, str))
+    names = (
+        *parse_shape(node).fields,
+        *(item.lstrip("-").replace("-", "_") for item in aliases if item.startswith("-")),
+    )
+    options = ParserOptions(frozenset(names))
     for base in node.bases:
         if isinstance(base, ast.Name) and base.id in ("object", "ABC"):
             continue
-        above = _of_class(document, base, depth - 1)
-        if above is None:
+        base_options = _read_class(document, base, depth - 1)
+        if base_options is None:
             return None
-        found |= above
-    return found
+        options |= base_options
+    return options
 
 
-def _of_trl() -> frozenset[str]:
-    """The classes of TRL whose fields are known."""
-    spans = load("trl").entries[ANY]
-    return frozenset(one.rpartition(".")[2] for span in spans for one in span["definitions"])
+def _list_trl_classes() -> frozenset[str]:
+    """Return the classes of TRL whose fields are known."""
+    spans = load("trl").entries[ANY_TRAINER]
+    return frozenset(definition.rpartition(".")[2] for span in spans for definition in span["definitions"])
 
 
-def _takes(fields: Fields, name: str) -> bool:
-    """Whether a parser may take an option: by its name, a beginning of it, or as the negation of a switch."""
-    if any(one.startswith(name) for one in fields.own) or any(_known(package, name) for package in fields.packages):
+def _is_accepted(options: ParserOptions, name: str) -> bool:
+    """Return whether a parser may accept an option: by its name, a prefix of it, or as the negation of a switch."""
+    if any(option.startswith(name) for option in options.own_names) or any(
+        _is_known(package, name) for package in options.package_entries
+    ):
         return True
-    return name.startswith("no_") and _takes(fields, name.removeprefix("no_"))
+    return name.startswith("no_") and _is_accepted(options, name.removeprefix("no_"))
 
 
-def _known(package: tuple[str, str], name: str) -> bool:
-    """Whether a class of a package has a field at some release, or one that begins so."""
-    known, about = load(package[0]), Context(entry=package[1])
-    if any(one.startswith(name) for one in known.names((), known.newest, about)):
+def _is_known(package: tuple[str, str], name: str) -> bool:
+    """Return whether a class of a package has a field at some release, or one that starts with the name."""
+    vocabulary, context = load(package[0]), Context(entry=package[1])
+    if any(key.startswith(name) for key in vocabulary.list_names((), vocabulary.newest, context)):
         return True
-    return any(known.fact((name,), release, about) is not None for release in known.releases)
+    return any(vocabulary.find_fact((name,), release, context) is not None for release in vocabulary.releases)
 
 
-def _near(fields: Fields, name: str) -> str:
-    """The option that an unknown one was probably meant to be; empty where none is near."""
-    names = [*fields.own]
-    for package, entry in fields.packages:
-        known = load(package)
-        names += known.names((), known.newest, Context(entry=entry))
-    near = similar(name, tuple(sorted({*names})))
-    return f"--{near[0][0]}" if near else ""
+def _suggest_option(options: ParserOptions, name: str) -> str:
+    """Return the option that an unknown one was probably meant to be; empty if none is similar."""
+    names = [*options.own_names]
+    for package, entry in options.package_entries:
+        vocabulary = load(package)
+        names += vocabulary.list_names((), vocabulary.newest, Context(entry=entry))
+    matches = find_similar(name, tuple(sorted({*names})))
+    return f"--{matches[0][0]}" if matches else ""

@@ -1,10 +1,9 @@
-"""How a Python script that trains with TRL or the Trainer of transformers becomes the settings of its runs.
+"""Reading of a Python script that trains with TRL or the Trainer of transformers, as the settings of its runs.
 
-Each call of a trainer is a run. Its tree has the keys of a recipe (`trl sft --config`): those of the call that makes
-the trainer's arguments (`SFTConfig(...)`) are keys of it; what `from_pretrained`, `LoraConfig` and
-`BitsAndBytesConfig` are given is looked up under the name that TRL's `ModelConfig` has for it (`parts` of the record),
-so that the lenses of recipes read scripts, too. Names with underscores around them (`_MODEL_`) are facts of the script
-that no recipe states.
+Each call of a trainer is a run. Its tree has the keys of a recipe (`trl sft --config`): the arguments of the call that
+makes the trainer's arguments (`SFTConfig(...)`) are its keys; arguments of `from_pretrained`, `LoraConfig` and
+`BitsAndBytesConfig` are found under their names in TRL's `ModelConfig` (`parts` of the record), so that the lenses of
+recipes also read scripts. Names with underscores around them (`_MODEL_`) are facts of the script that no recipe states.
 
 Sources: trl 0.9.6 to 1.16.0 `trainer/*_trainer.py`, `trainer/model_config.py`; transformers 4.57 `modeling_utils.py`,
 `utils/quantization_config.py`; peft 0.17 `tuners/lora/config.py`, `utils/other.py`.
@@ -16,286 +15,327 @@ from collections.abc import Iterable, Mapping
 
 from cfglint_train.documents.document import Entry, Node, Scalar, Span, Unknown
 from cfglint_train.documents.python.document import PythonDocument
-from cfglint_train.documents.python.static.evaluator import Evaluator, SpentError
-from cfglint_train.documents.python.tree import Part, Record, Value
-from cfglint_train.documents.python.values import Class, hedged, settled
+from cfglint_train.documents.python.static.evaluator import BudgetError, Evaluator
+from cfglint_train.documents.python.tree import OtherCallSetting, Record, Value
+from cfglint_train.documents.python.values import Class, mark_conditional, prune_tree
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.trainer_script.calls import HANDLERS, METHODS, constant
-from cfglint_train.frameworks.trainer_script.classes import config_of, is_patched, trainer_of
-from cfglint_train.frameworks.trainer_script.facts import class_of, default_of, fact, named, text_of, uncalled
+from cfglint_train.frameworks.trainer_script.calls import HANDLERS, METHODS, resolve_constant
+from cfglint_train.frameworks.trainer_script.classes import find_base_config, find_base_trainer, is_patched
+from cfglint_train.frameworks.trainer_script.facts import (
+    build_entry,
+    build_fact,
+    find_field_default,
+    find_uncalled,
+    get_class,
+    get_text,
+)
 from cfglint_train.frameworks.trainer_script.line import (
-    FromLine,
-    Launched,
-    Line,
-    lay_in,
-    made_of_line,
-    of_hf_trainer,
+    CommandLine,
+    CommandLineSetting,
+    LaunchedWalk,
+    apply_command_line,
+    get_line_mark,
+    list_hf_trainer_settings,
 )
 from cfglint_train.frameworks.trainer_script.names import (
     ADAPTER,
-    FIELDS,
     HF_CONFIGS,
     HF_DEFAULTS,
     HF_TRAINERS,
-    KEYWORD,
-    LORA,
+    KEYWORD_PREFIX,
+    LORA_ARGUMENTS,
     LORA_DEFAULTS,
-    MODEL,
+    MODEL_ARGUMENTS,
     OLD_KEYWORDS,
-    PARSED,
+    PARSED_REASON,
     PARSERS,
-    QUANTIZATION,
+    POSITIONAL_PARAMETERS,
+    QUANTIZATION_ARGUMENTS,
     QUANTIZATION_DEFAULTS,
     TRAINER,
     TRAINERS,
 )
-from cfglint_train.frameworks.trainer_script.samples import Sampled, follow, put_samples
+from cfglint_train.frameworks.trainer_script.samples import SampleWalk, enter_uncalled_tokenizers, put_sample_facts
 
 
 class ScriptSettings(Record):
-    """The settings of one run; `refused` says why they cannot be determined."""
+    """Settings of one run; `refusal` says why they cannot be determined."""
 
-    __slots__ = ("arguments", "computes", "defaults", "entry", "launched", "model", "plain", "refused", "trainer")
+    __slots__ = (
+        "computes_loss",
+        "config_class",
+        "defaults",
+        "entry",
+        "is_hf_trainer",
+        "is_unread_command_line",
+        "model_class",
+        "refusal",
+        "trainer",
+    )
 
     def __init__(self, span: Span, trainer: str) -> None:
+        """Start a run without settings."""
         super().__init__(span, [])
         self.trainer = trainer
-        self.refused = ""
-        self.arguments = ""
-        """The class of TRL or transformers that its arguments are made of; empty where there is none."""
-        self.launched = False
-        """All its settings come from its command line, in a way that is not read."""
-        self.plain = False
-        """It is a run of the Trainer of transformers itself."""
+        self.refusal = ""
+        self.config_class = ""
+        """Class of TRL or transformers that its arguments are made of; empty if there is none."""
+        self.is_unread_command_line = False
+        """True if all its settings come from its command line, in a way that is not read."""
+        self.is_hf_trainer = False
+        """True if the Trainer of transformers itself runs it."""
         self.entry = "trainer"
-        """The class of transformers that its arguments are made of, as the vocabulary calls it."""
-        self.computes = False
-        """The script's own class of its trainer computes the loss."""
-        self.model = ""
-        """The class that loads its model by `from_pretrained`; empty where something else makes it."""
+        """Class of transformers that its arguments are made of, by its name in the vocabulary."""
+        self.computes_loss = False
+        """True if the script's own class of its trainer computes the loss."""
+        self.model_class = ""
+        """Class that loads its model by `from_pretrained`; empty if the model is made otherwise."""
         self.defaults: dict[str, Any] = {}
-        """What the classes that the script uses take where nothing is stated, if TRL's own take something else."""
+        """Defaults of the classes that the script uses, if they differ from TRL's own."""
 
 
-def runs(
+def read_runs(
     document: PythonDocument,
-    given: Mapping[str, Value] | None = None,
-    line: Line | None = None,
-    plain: bool = False,
+    option_values: Mapping[str, Value] | None = None,
+    command_line: CommandLine | None = None,
+    is_hf_trainer: bool = False,
 ) -> list[ScriptSettings]:
-    """The runs of a script, in the order in which their trainers are made. `given`: values of the script's own options
-    that count instead of their defaults; `line`: what a launch gives its parser of dataclasses. `plain`: those of the
-    Trainer of transformers, else those of TRL's.
+    """Return the runs of a script, in the order in which their trainers are made.
+
+    `option_values` replace the defaults of the script's own options; `command_line` is passed to its parser of
+    dataclasses. `is_hf_trainer`: return the runs of the Trainer of transformers, not those of TRL's trainers.
     """
     try:
-        found = _walked(document, given or {}, line, plain, True)
-        # The defaults of its own settings may end it with an error that no launch meets.
-        return found if found or line is not None else _walked(document, given or {}, line, plain, False)
-    except (SpentError, RecursionError):
+        settings = _walk_script(document, option_values or {}, command_line, is_hf_trainer, True)
+        # The defaults of its own settings may end the walk with an error that no launch meets.
+        return (
+            settings
+            if settings or command_line is not None
+            else _walk_script(document, option_values or {}, command_line, is_hf_trainer, False)
+        )
+    except (BudgetError, RecursionError):
         return []
 
 
-def _walked(
-    document: PythonDocument, given: Mapping[str, Value], line: Line | None, plain: bool, defaults: bool
+def _walk_script(
+    document: PythonDocument,
+    option_values: Mapping[str, Value],
+    command_line: CommandLine | None,
+    is_hf_trainer: bool,
+    uses_defaults: bool,
 ) -> list[ScriptSettings]:
-    """The runs that a walk over a script meets. `defaults`: what no launch gives has its default on the way."""
-    evaluator = (Sampled if plain else Launched)(document, HANDLERS, METHODS, FIELDS, constant)
-    evaluator.given, evaluator.defaults = given, defaults
-    evaluator.line = line or evaluator.line
+    """Return the runs on a walk over a script. `uses_defaults`: options that no launch passes have their defaults."""
+    evaluator = (SampleWalk if is_hf_trainer else LaunchedWalk)(
+        document, HANDLERS, METHODS, POSITIONAL_PARAMETERS, resolve_constant
+    )
+    evaluator.option_values, evaluator.uses_defaults = option_values, uses_defaults
+    evaluator.command_line = command_line or evaluator.command_line
     evaluator.run()
-    made = _trainers(evaluator, plain)
-    if not made:
-        trainers = HF_TRAINERS if plain else TRAINERS
-        for function in uncalled(evaluator, lambda name: trainer_of(evaluator, name) or name in trainers):
-            evaluator.enter(function)
-        made = _trainers(evaluator, plain)
-    if isinstance(evaluator, Sampled):
-        follow(evaluator)
-    return [] if evaluator.spent else [_settings(evaluator, record, trainer) for record, trainer in made]
+    trainers = _find_trainers(evaluator, is_hf_trainer)
+    if not trainers:
+        trainer_names = HF_TRAINERS if is_hf_trainer else TRAINERS
+        for function in find_uncalled(
+            evaluator, lambda name: find_base_trainer(evaluator, name) or name in trainer_names
+        ):
+            evaluator.enter_function(function)
+        trainers = _find_trainers(evaluator, is_hf_trainer)
+    if isinstance(evaluator, SampleWalk):
+        enter_uncalled_tokenizers(evaluator)
+    return (
+        [] if evaluator.is_exhausted else [_read_settings(evaluator, record, trainer) for record, trainer in trainers]
+    )
 
 
-def _trainers(evaluator: Evaluator, plain: bool) -> list[tuple[Record, str]]:
-    """The calls that make trainers, each once, with the trainer's name; those of classes of the script, too."""
-    found: dict[int, tuple[Record, str]] = {}
-    for record in evaluator.made:
-        trainer = trainer_of(evaluator, class_of(record))
-        if trainer and (trainer in HF_TRAINERS) is plain:
-            found[id(record.call)] = record, trainer
-    return list(found.values())
+def _find_trainers(evaluator: Evaluator, is_hf_trainer: bool) -> list[tuple[Record, str]]:
+    """Return each call of a trainer, or of a class of the script that derives from one, with the trainer's name."""
+    trainers: dict[int, tuple[Record, str]] = {}
+    for record in evaluator.records:
+        trainer = find_base_trainer(evaluator, get_class(record))
+        if trainer and (trainer in HF_TRAINERS) is is_hf_trainer:
+            trainers[id(record.call)] = record, trainer
+    return list(trainers.values())
 
 
-def _computes_loss(evaluator: Evaluator, name: str, depth: int = 5) -> bool:
-    """Whether a class of the script, or one that it is made from, replaces how the Trainer computes its loss."""
+def _has_own_loss(evaluator: Evaluator, name: str, depth: int = 5) -> bool:
+    """Return whether a class of the script, or one of its bases, replaces the Trainer's computation of the loss."""
     owner = evaluator.module.names.get(name)
     if not isinstance(owner, Class) or not depth:
         return False
-    bases = (evaluator.value(base, owner.scope) for base in owner.node.bases)
-    return not evaluator.shape(owner.node).members.keys().isdisjoint(("compute_loss", "training_step")) or any(
-        _computes_loss(evaluator, base.node.name, depth - 1) for base in bases if isinstance(base, Class)
+    bases = (evaluator.evaluate(base, owner.scope) for base in owner.node.bases)
+    return not evaluator.get_shape(owner.node).members.keys().isdisjoint(("compute_loss", "training_step")) or any(
+        _has_own_loss(evaluator, base.node.name, depth - 1) for base in bases if isinstance(base, Class)
     )
 
 
 # --- one run ---------------------------------------------------------------------------------------------------------
 
 
-def _settings(evaluator: Launched, made: Record, trainer: str) -> ScriptSettings:
-    """The settings of the run of one trainer."""
-    arguments = _arguments(made)
+def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) -> ScriptSettings:
+    """Return the settings of one trainer's run."""
+    arguments = _get_arguments(trainer_call)
     source = arguments if isinstance(arguments, Record) else None
-    found = ScriptSettings(made.span if source is None else source.span, TRAINERS.get(trainer, ""))
-    found.plain = trainer in HF_TRAINERS
-    found.how = made.how
+    run = ScriptSettings(trainer_call.span if source is None else source.span, TRAINERS.get(trainer, ""))
+    run.is_hf_trainer = trainer in HF_TRAINERS
+    run.how = trainer_call.how
     if source is not None:
-        found.call, found.sealed, found.repeated = source.call, source.sealed, source.repeated
-        found.level, found.how = source.level, (*made.how, *source.how)
-        own = _own_fields(evaluator, source)
-        if source.open == PARSED:
-            own = {name: Part(None, name, evaluator.given_to(source, name)) for name in own}
+        run.call, run.sealed, run.is_repeated = source.call, source.sealed, source.is_repeated
+        run.level, run.how = source.level, (*trainer_call.how, *source.how)
+        own_fields = _find_own_fields(evaluator, source)
+        if source.open == PARSED_REASON:
+            own_fields = {name: OtherCallSetting(None, name, evaluator.find_entry(source, name)) for name in own_fields}
         for entry in source.entries:
             inside = source.span.start <= entry.key.span.start < source.span.end
-            if source.open == PARSED:
+            if source.open == PARSED_REASON:
                 if entry.name is not None and entry.name != "_CLASS_":
-                    found.parts[entry.name] = Part(None, entry.name, entry)
-            elif not found.trainer and not found.plain and entry.name is not None:
-                if entry.name in of_hf_trainer():
-                    found.parts[entry.name] = Part(source, entry.name, entry)
-            elif entry.name in source.assigned and not inside:  # an attribute may have any name
-                found.parts[entry.name] = Part(source, entry.name, entry)
-            elif entry.name is not None and entry.name != "_CLASS_" and entry.name not in own:
-                found.entries.append(entry)
-        found.parts.update(own)
-    found.refused = _refusal(evaluator, made, source, arguments)
-    found.launched = found.refused == _BY_PARSER
-    made_of = found.arguments = "" if source is None else config_of(evaluator, class_of(source))
-    if made_of == "Seq2SeqTrainingArguments":
-        found.entry = "seq2seq"
-    if made_of in HF_CONFIGS and not found.plain:
-        found.defaults.update(HF_DEFAULTS)  # SFTTrainer takes over all that they state
-    _put_parts(found, made, _model(found, made))
+                    run.parts[entry.name] = OtherCallSetting(None, entry.name, entry)
+            elif not run.trainer and not run.is_hf_trainer and entry.name is not None:
+                if entry.name in list_hf_trainer_settings():
+                    run.parts[entry.name] = OtherCallSetting(source, entry.name, entry)
+            elif entry.name in source.assigned_keys and not inside:  # an attribute may have any name
+                run.parts[entry.name] = OtherCallSetting(source, entry.name, entry)
+            elif entry.name is not None and entry.name != "_CLASS_" and entry.name not in own_fields:
+                run.entries.append(entry)
+        run.parts.update(own_fields)
+    run.refusal = _explain_refusal(evaluator, trainer_call, source, arguments)
+    run.is_unread_command_line = run.refusal == _PARSER_REFUSAL
+    config_class = run.config_class = "" if source is None else find_base_config(evaluator, get_class(source))
+    if config_class == "Seq2SeqTrainingArguments":
+        run.entry = "seq2seq"
+    if config_class in HF_CONFIGS and not run.is_hf_trainer:
+        run.defaults.update(HF_DEFAULTS)  # SFTTrainer adopts all that they state
+    _put_parts(run, trainer_call, _find_model(run, trainer_call))
     if is_patched(evaluator, "LoraConfig"):
-        found.parts.pop(ADAPTER, None)
-    if made.get("_RESUMES_") is not None:
-        found.parts["_RESUMES_"] = Part(None, "", made.get("_RESUMES_"))
-    if isinstance(evaluator, Sampled):
-        put_samples(evaluator, found)
-        found.computes = _computes_loss(evaluator, class_of(made))
-    if source is not None and source.open == PARSED:
-        lay_in(found, source, evaluator.line, bool(found.trainer))
-    whole = settled(found)
-    if whole is None:
-        found.refused = "its settings are too deep to be followed"
-        found.entries, found.parts = [], {}
-    return found
+        run.parts.pop(ADAPTER, None)
+    if trainer_call.get("_RESUMES_") is not None:
+        run.parts["_RESUMES_"] = OtherCallSetting(None, "", trainer_call.get("_RESUMES_"))
+    if isinstance(evaluator, SampleWalk):
+        put_sample_facts(evaluator, run)
+        run.computes_loss = _has_own_loss(evaluator, get_class(trainer_call))
+    if source is not None and source.open == PARSED_REASON:
+        apply_command_line(run, source, evaluator.command_line, bool(run.trainer))
+    resolved = prune_tree(run)
+    if resolved is None:
+        run.refusal = "its settings are nested too deeply"
+        run.entries, run.parts = [], {}
+    return run
 
 
-_BY_PARSER: Final = "its settings come from its command line (TrlParser or HfArgumentParser)"
+_PARSER_REFUSAL: Final = "its settings come from its command line (TrlParser or HfArgumentParser)"
 
 
-def _refusal(evaluator: Evaluator, made: Record, source: Record | None, arguments: Node | None) -> str:
-    """Why the settings of a run cannot be determined; empty where they can."""
-    place = f"line {evaluator.document.position(made.span.start).line}"
-    if made.open or made.implicit:
+def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record | None, arguments: Node | None) -> str:
+    """Return why the settings of a run cannot be determined, or an empty text if they can."""
+    place = f"line {evaluator.document.locate(trainer_call.span.start).line}"
+    if trainer_call.open or trainer_call.implicit:
         return f"the arguments of its trainer ({place}) cannot be determined without running it"
     if source is None:
-        stated = arguments is not None and not (isinstance(arguments, Value) and arguments.value is None)
-        if stated and evaluator.document.calls(*PARSERS):
-            return _BY_PARSER
-        return f"what its trainer ({place}) gets as `args` cannot be determined without running it" if stated else ""
-    if source.open == PARSED:
-        return "" if config_of(evaluator, class_of(source)) else _BY_PARSER
-    by_position = "." not in class_of(source) and source.call is not None and source.call.args
-    if source.open or source.implicit or by_position or not config_of(evaluator, class_of(source)):
-        return f"what its trainer ({place}) gets as `args` cannot be determined without running it"
+        is_stated = arguments is not None and not (isinstance(arguments, Value) and arguments.value is None)
+        if is_stated and evaluator.document.find_calls(*PARSERS):
+            return _PARSER_REFUSAL
+        return f"the `args` of its trainer ({place}) cannot be determined without running it" if is_stated else ""
+    if source.open == PARSED_REASON:
+        return "" if find_base_config(evaluator, get_class(source)) else _PARSER_REFUSAL
+    has_positional = "." not in get_class(source) and source.call is not None and source.call.args
+    if source.open or source.implicit or has_positional or not find_base_config(evaluator, get_class(source)):
+        return f"the `args` of its trainer ({place}) cannot be determined without running it"
     return ""
 
 
-def _arguments(made: Record) -> Node | None:
-    """What a trainer gets as its arguments; RLOO's and PPO's were called `config` up to 0.21."""
+def _get_arguments(trainer_call: Record) -> Node | None:
+    """Return the arguments object of a trainer; RLOO's and PPO's parameter was called `config` up to 0.21."""
     for name in ("args", "config"):
-        entry = made.get(name)
+        entry = trainer_call.get(name)
         if entry is not None:
             return entry.value
     return None
 
 
-def _own_fields(evaluator: Evaluator, source: Record) -> dict[str, Part]:
-    """The fields that the script's own class of arguments declares or sets: no keys of TRL's, but they may replace
-    defaults of such.
+def _find_own_fields(evaluator: Evaluator, source: Record) -> dict[str, OtherCallSetting]:
+    """Return the fields that the script's own class of arguments declares or sets.
+
+    They are no keys of TRL's, but they may replace the defaults of such keys.
     """
-    owner = evaluator.module.names.get(class_of(source))
+    owner = evaluator.module.names.get(get_class(source))
     if not isinstance(owner, Class):
         return {}
-    shape = evaluator.shape(owner.node)
-    found = {}
-    for name in dict.fromkeys((*shape.fields, *shape.own)):
+    shape = evaluator.get_shape(owner.node)
+    fields = {}
+    for name in dict.fromkeys((*shape.fields, *shape.self_attributes)):
         entry = source.get(name)
         if entry is None:
-            value = default_of(evaluator, owner, name)
+            value = find_field_default(evaluator, owner, name)
             value = value if isinstance(value, Value) else Value(source.span, Unknown(f"`{name}` of a class"))
-            entry = named(name, value, source.span)
-        found[name] = Part(source, name, entry)
-    return found
+            entry = build_entry(name, value, source.span)
+        fields[name] = OtherCallSetting(source, name, entry)
+    return fields
 
 
 # --- its model -------------------------------------------------------------------------------------------------------
 
 
-def _model(found: ScriptSettings, made: Record) -> Record | None:
-    """The call that loads the model; None where the trainer is given its name, or something else made it."""
-    entry = made.get("model") or made.get("policy")
+def _find_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
+    """Return the call that loads the model, or None if the trainer receives its name, or it is made otherwise."""
+    entry = trainer_call.get("model") or trainer_call.get("policy")
     if entry is None:
         return None
     node = entry.value
     if isinstance(node, Record):
-        if node.get("_FACTORY_") is not None and text_of(node, "_FACTORY_") == "from_pretrained":
-            found.parts["_LOADED_"] = Part(node, "", Entry(entry.key, Value(entry.key.span, "script")))
-            found.model = class_of(node)
+        if node.get("_FACTORY_") is not None and get_text(node, "_FACTORY_") == "from_pretrained":
+            run.parts["_LOADED_"] = OtherCallSetting(node, "", Entry(entry.key, Value(entry.key.span, "script")))
+            run.model_class = get_class(node)
             return node
-    elif isinstance(node, Value) and isinstance(node.value, (str, FromLine)):
-        found.parts["model_name_or_path"] = Part(made, "model", entry)
-        found.parts["_LOADED_"] = Part(None, "", Entry(entry.key, Value(entry.key.span, "trainer")))
-        options = found.get("model_init_kwargs")
+    elif isinstance(node, Value) and isinstance(node.value, (str, CommandLineSetting)):
+        run.parts["model_name_or_path"] = OtherCallSetting(trainer_call, "model", entry)
+        run.parts["_LOADED_"] = OtherCallSetting(None, "", Entry(entry.key, Value(entry.key.span, "trainer")))
+        options = run.get("model_init_kwargs")
         return options.value if options is not None and isinstance(options.value, Record) else None
     return None
 
 
-def _put_parts(found: ScriptSettings, made: Record, model: Record | None) -> None:
-    """What other calls of the script state, by the names of `ModelConfig`."""
-    module = class_of(made).rpartition(".")[0].split(".")
-    package = "transformers" if found.plain else "trl"
-    if (found.trainer or found.plain) and package in module and "experimental" not in module:
-        # A class of the script may take more.
-        found.parts[TRAINER] = fact(TRAINER, made)
-        known = FIELDS.get(class_of(made).rpartition(".")[2], ())
-        if not made.open and made.get("eval_dataset") is None and made.call and len(made.call.args) <= len(known):
-            found.parts["_WITHOUT_EVAL_"] = fact("eval_dataset", Value(made.span, True))
+def _put_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
+    """Put the settings of other calls of the script among the parts, by the names of `ModelConfig`."""
+    module = get_class(trainer_call).rpartition(".")[0].split(".")
+    package = "transformers" if run.is_hf_trainer else "trl"
+    if (run.trainer or run.is_hf_trainer) and package in module and "experimental" not in module:
+        # A class of the script may accept more.
+        run.parts[TRAINER] = build_fact(TRAINER, trainer_call)
+        parameters = POSITIONAL_PARAMETERS.get(get_class(trainer_call).rpartition(".")[2], ())
+        if (
+            not trainer_call.open
+            and trainer_call.get("eval_dataset") is None
+            and trainer_call.call
+            and len(trainer_call.call.args) <= len(parameters)
+        ):
+            run.parts["_WITHOUT_EVAL_"] = build_fact("eval_dataset", Value(trainer_call.span, True))
         for name in OLD_KEYWORDS[package]:
-            entry = made.get(name)
+            entry = trainer_call.get(name)
             if entry is not None:
-                found.parts[name] = Part(None, KEYWORD + name, entry)
+                run.parts[name] = OtherCallSetting(None, KEYWORD_PREFIX + name, entry)
     if model is not None:
-        _put(found, model, MODEL)
+        _put_arguments(run, model, MODEL_ARGUMENTS)
         if model.open:
-            _hide(found, model, ("dtype", "attn_implementation", "load_in_4bit", "load_in_8bit", "_DEVICE_MAP_"))
-        _put_quantization(found, made, model)
+            _mark_hidden(run, model, ("dtype", "attn_implementation", "load_in_4bit", "load_in_8bit", "_DEVICE_MAP_"))
+        _put_quantization(run, trainer_call, model)
         for name in ("_KBIT_", "_CHECKPOINTING_", "_CAST_"):
             if model.get(name) is not None:
-                found.parts[name] = Part(None, "", model.get(name))
-    elif "model_name_or_path" not in found.parts:
-        entry = made.get("model") or made.get("policy")
-        key = entry.key if entry is not None else Scalar(made.span, "model", value="model")
-        unknown = Value(key.span, Unknown("what the trainer gets as its model"))
-        found.parts["model_name_or_path"] = Part(None, "model", Entry(key, unknown))
-    _put_adapter(found, made, model)
-    for name in (*MODEL.values(), *QUANTIZATION.values(), *LORA.values(), "use_peft"):
-        found.parts.setdefault(name, Part(None, name))
-    reference = made.get("ref_model")
+                run.parts[name] = OtherCallSetting(None, "", model.get(name))
+    elif "model_name_or_path" not in run.parts:
+        entry = trainer_call.get("model") or trainer_call.get("policy")
+        key = entry.key if entry is not None else Scalar(trainer_call.span, "model", value="model")
+        unknown = Value(key.span, Unknown("the model passed to the trainer"))
+        run.parts["model_name_or_path"] = OtherCallSetting(None, "model", Entry(key, unknown))
+    _put_adapter(run, trainer_call, model)
+    for name in (*MODEL_ARGUMENTS.values(), *QUANTIZATION_ARGUMENTS.values(), *LORA_ARGUMENTS.values(), "use_peft"):
+        run.parts.setdefault(name, OtherCallSetting(None, name))
+    reference = trainer_call.get("ref_model")
     if reference is not None:
-        found.parts["_REFERENCE_"] = Part(made, "ref_model", Entry(reference.key, _reference(reference.value)))
+        run.parts["_REFERENCE_"] = OtherCallSetting(
+            trainer_call, "ref_model", Entry(reference.key, _find_reference(reference.value))
+        )
 
 
-def _reference(node: Node) -> Value:
-    """Whether a trainer is given a second model: none, full, or unknown."""
+def _find_reference(node: Node) -> Value:
+    """Return the kind of second model that a trainer receives: none, full, or unknown."""
     how = getattr(node, "how", ())
     if not isinstance(node, Value):
         return Value(node.span, "full", how)
@@ -304,77 +344,79 @@ def _reference(node: Node) -> Value:
     return Value(node.span, "full", how)
 
 
-def _put(found: ScriptSettings, source: Record, names: Mapping[str, str]) -> None:
-    """Take over what a call states. `names`: its names -> those of the tree; the first of several wins."""
-    for own, name in names.items():
-        entry = source.get(own)
+def _put_arguments(run: ScriptSettings, source: Record, names: Mapping[str, str]) -> None:
+    """Put the arguments of a call among the parts. `names`: their names -> those of the tree; the first one wins."""
+    for argument, name in names.items():
+        entry = source.get(argument)
         if entry is not None:
-            found.parts[name] = Part(source, own, _hedged(entry, source))
+            run.parts[name] = OtherCallSetting(source, argument, _mark_conditional(entry, source))
         else:
-            found.parts.setdefault(name, Part(source, own))
+            run.parts.setdefault(name, OtherCallSetting(source, argument))
 
 
-def _hedged(entry: Entry, source: Record) -> Entry:
-    """An entry of a call that is made under a condition."""
+def _mark_conditional(entry: Entry, source: Record) -> Entry:
+    """Return an entry of a call, marked if the call is made under a condition."""
     value: Any = entry.value
-    if isinstance(value, Record) and [one.name for one in value.entries] == [""]:
+    if isinstance(value, Record) and [item.name for item in value.entries] == [""]:
         value = Value(value.span, "one device", value.how)  # device_map={"": rank}
     elif isinstance(value, Record):
         value = Value(value.span, Unknown(value.open or "an object"), value.how)
     for step in source.how:
         if step.kind == "depends":
-            value = hedged(value, step)
+            value = mark_conditional(value, step)
     return Entry(entry.key, value)
 
 
-def _hide(found: ScriptSettings, source: Record, names: Iterable[str]) -> None:
-    """Mark what may be stated out of sight."""
+def _mark_hidden(run: ScriptSettings, source: Record, names: Iterable[str]) -> None:
+    """Mark settings that may be stated out of sight."""
     for name in names:
-        part = found.parts.get(name)
+        part = run.parts.get(name)
         if part is None or part.entry is None:
             place = Span(source.span.start, source.span.start)
-            found.parts[name] = Part(None, name, named(name, Value(place, Unknown(source.open))))
+            run.parts[name] = OtherCallSetting(None, name, build_entry(name, Value(place, Unknown(source.open))))
 
 
-def _put_quantization(found: ScriptSettings, made: Record, model: Record) -> None:
-    entry = model.get("quantization_config") or made.get("quantization_config")
+def _put_quantization(run: ScriptSettings, trainer_call: Record, model: Record) -> None:
+    entry = model.get("quantization_config") or trainer_call.get("quantization_config")
     if entry is None or (isinstance(entry.value, Value) and entry.value.value is None):
         return
     config = entry.value
-    maker = made_of_line(config)
-    if maker:
-        found.parts["load_in_4bit"] = Part(None, maker, entry)
+    mark = get_line_mark(config)
+    if mark:
+        run.parts["load_in_4bit"] = OtherCallSetting(None, mark, entry)
         return
-    if not isinstance(config, Record) or class_of(config).rpartition(".")[2] != "BitsAndBytesConfig":
-        _hide(found, Record(entry.key.span, [], open_="its quantization"), ("load_in_4bit", "load_in_8bit"))
+    if not isinstance(config, Record) or get_class(config).rpartition(".")[2] != "BitsAndBytesConfig":
+        _mark_hidden(run, Record(entry.key.span, [], open_="its quantization"), ("load_in_4bit", "load_in_8bit"))
         return
-    _put(found, config, QUANTIZATION)
-    found.defaults.update(QUANTIZATION_DEFAULTS)
+    _put_arguments(run, config, QUANTIZATION_ARGUMENTS)
+    run.defaults.update(QUANTIZATION_DEFAULTS)
 
 
-_PEFT: Final = "peft"
+_PEFT_MODULE: Final = "peft"
 
 
-def _put_adapter(found: ScriptSettings, made: Record, model: Record | None) -> None:
-    """`LoraConfig` as the trainer gets it, or as `get_peft_model` has put it on the model before."""
-    entry = made.get("peft_config") or (None if model is None else model.get("_ADAPTER_"))
+def _put_adapter(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
+    """Put the `LoraConfig` of the trainer, or of an earlier `get_peft_model`, among the parts."""
+    entry = trainer_call.get("peft_config") or (None if model is None else model.get("_ADAPTER_"))
     if entry is None or (isinstance(entry.value, Value) and entry.value.value is None):
         return
     config = entry.value
     place = entry.key.span
-    maker = made_of_line(config)
-    if maker:
-        found.parts["use_peft"] = Part(None, maker, entry)
+    mark = get_line_mark(config)
+    if mark:
+        run.parts["use_peft"] = OtherCallSetting(None, mark, entry)
         return
-    name = class_of(config) if isinstance(config, Record) else ""
+    name = get_class(config) if isinstance(config, Record) else ""
     module, _, last = name.rpartition(".")
     if name.startswith("peft.") and name.endswith(".LoraConfig"):
-        found.parts[ADAPTER] = fact(ADAPTER, config, place)
-    is_peft = last == "LoraConfig" and (not module or _PEFT in module.split("."))  # a copy of it has its folder's name
+        run.parts[ADAPTER] = build_fact(ADAPTER, config, place)
+    is_peft = last == "LoraConfig" and (
+        not module or _PEFT_MODULE in module.split(".")
+    )  # copies are named after their folder
     if isinstance(config, Record) and is_peft and not config.open:
         how = tuple(step for step in config.how if step.kind == "depends")
-        found.parts["use_peft"] = Part(None, "", Entry(entry.key, Value(place, True, how)))
-        _put(found, config, LORA)
-        found.defaults.update(LORA_DEFAULTS)
+        run.parts["use_peft"] = OtherCallSetting(None, "", Entry(entry.key, Value(place, True, how)))
+        _put_arguments(run, config, LORA_ARGUMENTS)
+        run.defaults.update(LORA_DEFAULTS)
     else:
-        found.parts["use_peft"] = Part(None, "", Entry(entry.key, Value(place, Unknown("its adapter"))))
+        run.parts["use_peft"] = OtherCallSetting(None, "", Entry(entry.key, Value(place, Unknown("its adapter"))))

@@ -1,8 +1,8 @@
-"""How long the samples are that a script of the HF Trainer makes, which no setting of the Trainer says.
+"""Sample lengths in scripts of the HF Trainer, which no setting of the Trainer states.
 
-What a script tokenizes with counts: `tokenizer(texts, truncation=True, max_length=512, padding="max_length")`, wherever
-the data are mapped, and `[ids[i : i + block_size] for i in range(0, total, block_size)]`, which packs them. Sources:
-transformers 4.57 and 5.23 `tokenization_utils_base.py` (`__call__`: nothing is cut without `truncation`).
+Tokenizer calls count: `tokenizer(texts, truncation=True, max_length=512, padding="max_length")`, wherever the data are
+mapped, and `[ids[i : i + block_size] for i in range(0, total, block_size)]`, which packs them. Sources: transformers
+4.57 and 5.23 `tokenization_utils_base.py` (`__call__`: nothing is cut without `truncation`).
 """
 
 from __future__ import annotations
@@ -12,102 +12,103 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
-from cfglint_train.documents.python.tree import Part, Record, Value
+from cfglint_train.documents.python.tree import OtherCallSetting, Record, Value
 from cfglint_train.documents.python.values import Argument, Arguments, Function, Partial, Scope
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.trainer_script.facts import class_of, named
-from cfglint_train.frameworks.trainer_script.line import Launched
+from cfglint_train.frameworks.trainer_script.facts import build_entry, get_class
+from cfglint_train.frameworks.trainer_script.line import LaunchedWalk
 
 LENGTH: Final = "_LENGTH_"
 """Tokens to which samples are cut, or that each block has, as a fact of a run."""
 PACKED: Final = "_PACKED_"
 PADDED: Final = "_PADDED_"
 LIMIT: Final = "model_max_length"
-"""What a tokenizer cuts to where a call names no length."""
+"""Limit of a tokenizer if a call states no length."""
 
-_CUTS: Final = (True, "longest_first", "only_first", "only_second")
+_TRUNCATION_STRATEGIES: Final = (True, "longest_first", "only_first", "only_second")
 
 
-class Cut(Frozen):
-    """A call of a tokenizer that cuts what it gets, or the expression that makes blocks of one length."""
+class Truncation(Frozen):
+    """A call of a tokenizer that cuts its input, or an expression that makes blocks of equal length."""
 
     node: ast.expr
     length: Any
-    padded: bool = False
-    block: bool = False
+    is_padded: bool = False
+    is_block: bool = False
 
 
-class Sampled(Launched):
-    """A walk that notes how a script cuts its samples."""
+class SampleWalk(LaunchedWalk):
+    """A walk that records how a script cuts its samples."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.cuts: dict[int, Cut] = {}
+    def __init__(self, *arguments: Any) -> None:
+        """Start without truncations."""
+        super().__init__(*arguments)
+        self.truncations: dict[int, Truncation] = {}
         self.instances: dict[str, Arguments] = {}
-        """What classes are made with, the first time."""
+        """Arguments that classes are instantiated with, the first time."""
 
-    def value(self, node: ast.expr, scope: Scope) -> Any:
-        """As in the base class."""
+    def evaluate(self, node: ast.expr, scope: Scope) -> Any:
+        """Evaluate as in the base class, and record truncations."""
         if isinstance(node, ast.Call):
-            self._note_call(node, scope)
+            self._record_call(node, scope)
         elif isinstance(node, (ast.ListComp, ast.DictComp, ast.GeneratorExp)):
-            for inner in ast.walk(node):  # what comprehensions compute is not followed
-                size = _block_size(inner) if isinstance(inner, ast.ListComp) else None
+            for inner in ast.walk(node):  # comprehensions are not evaluated
+                size = _find_block_size(inner) if isinstance(inner, ast.ListComp) else None
                 if size is not None and isinstance(inner, ast.ListComp):
-                    self._note(Cut(inner, super().value(size, scope), block=True))
+                    self._record(Truncation(inner, super().evaluate(size, scope), is_block=True))
                 elif isinstance(inner, ast.Call):
-                    self._note_call(inner, scope)
-        return super().value(node, scope)
+                    self._record_call(inner, scope)
+        return super().evaluate(node, scope)
 
-    def record(self, node: ast.Call, name: str, arguments: Arguments, *given: Any, **named: Any) -> Record:
-        """As in the base class."""
+    def build_record(self, node: ast.Call, name: str, arguments: Arguments, *rest: Any, **keywords: Any) -> Record:
+        """Build as in the base class, and keep the arguments."""
         self.instances.setdefault(name, arguments)
-        return super().record(node, name, arguments, *given, **named)
+        return super().build_record(node, name, arguments, *rest, **keywords)
 
-    def _note_call(self, node: ast.Call, scope: Scope) -> None:
-        given = {keyword.arg: keyword.value for keyword in node.keywords}
-        if "truncation" not in given:
+    def _record_call(self, node: ast.Call, scope: Scope) -> None:
+        keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+        if "truncation" not in keywords:
             return
-        switch = super().value(given["truncation"], scope)
+        switch = super().evaluate(keywords["truncation"], scope)
         if isinstance(switch, Value) and switch.value in (False, None, "do_not_truncate"):
             return
-        padding = super().value(given["padding"], scope) if "padding" in given else None
-        padded = isinstance(padding, Value) and padding.value == "max_length"
-        if isinstance(switch, Value) and switch.value in _CUTS and "max_length" in given:
-            length = super().value(given["max_length"], scope)
-            if isinstance(given["max_length"], ast.Attribute) and given["max_length"].attr == LIMIT:
-                length = self._limit(length)
-        elif isinstance(switch, Value) and switch.value in _CUTS and None not in given:
-            length = self._limit(None)
+        padding = super().evaluate(keywords["padding"], scope) if "padding" in keywords else None
+        is_padded = isinstance(padding, Value) and padding.value == "max_length"
+        if isinstance(switch, Value) and switch.value in _TRUNCATION_STRATEGIES and "max_length" in keywords:
+            length = super().evaluate(keywords["max_length"], scope)
+            if isinstance(keywords["max_length"], ast.Attribute) and keywords["max_length"].attr == LIMIT:
+                length = self._find_limit(length)
+        elif isinstance(switch, Value) and switch.value in _TRUNCATION_STRATEGIES and None not in keywords:
+            length = self._find_limit(None)
         else:
-            length = self.unknown(node, "whether a call of the tokenizer cuts")
-        self._note(Cut(node, length, padded))
+            length = self.build_unknown(node, "whether a tokenizer call truncates")
+        self._record(Truncation(node, length, is_padded))
 
-    def _limit(self, found: Any) -> Any:
-        """The limit of the script's tokenizers, where they all have one; `found` where they have none."""
+    def _find_limit(self, default: Any) -> Any:
+        """Return the limit that all of the script's tokenizers share, or `default` if there is none."""
         limits = [
             entry.value
-            for record in self.made
-            if "Tokenizer" in class_of(record) and (entry := record.get(LIMIT)) is not None
+            for record in self.records
+            if "Tokenizer" in get_class(record) and (entry := record.get(LIMIT)) is not None
         ]
-        values = {one.value for one in limits if isinstance(one, Value) and not isinstance(one.value, Unknown)}
-        return limits[0] if len(values) == 1 and len(limits) == len(values) else found
+        values = {limit.value for limit in limits if isinstance(limit, Value) and not isinstance(limit.value, Unknown)}
+        return limits[0] if len(values) == 1 and len(limits) == len(values) else default
 
-    def _note(self, cut: Cut) -> None:
-        """Keep what is known: a function may be entered once with its arguments, and once without."""
-        present = self.cuts.get(id(cut.node))
-        if present is None or _tokens(present) is None:
-            self.cuts[id(cut.node)] = cut
+    def _record(self, truncation: Truncation) -> None:
+        """Keep a known length: a function may be entered once with its arguments, and once without."""
+        present = self.truncations.get(id(truncation.node))
+        if present is None or _get_tokens(present) is None:
+            self.truncations[id(truncation.node)] = truncation
 
 
-def _tokens(cut: Cut) -> int | None:
-    value = cut.length.value if isinstance(cut.length, Value) else None
+def _get_tokens(truncation: Truncation) -> int | None:
+    value = truncation.length.value if isinstance(truncation.length, Value) else None
     return value if type(value) is int and value > 0 else None
 
 
-def _block_size(node: ast.ListComp) -> ast.expr | None:
-    """The expression for N in `[ids[i : i + N] for i in range(0, total, N)]`; None for other comprehensions."""
+def _find_block_size(node: ast.ListComp) -> ast.expr | None:
+    """Return the expression for N in `[ids[i : i + N] for i in range(0, total, N)]`; None for other comprehensions."""
     source, target = node.generators[0].iter, node.generators[0].target
     if len(node.generators) != 1 or not isinstance(target, ast.Name) or not isinstance(source, ast.Call):
         return None
@@ -118,74 +119,80 @@ def _block_size(node: ast.ListComp) -> ast.expr | None:
         return None
     size = ast.dump(source.args[2])
     ends = [ast.dump(cut.upper.left), ast.dump(cut.upper.right)]
-    starts = isinstance(cut.lower, ast.Name) and cut.lower.id == target.id
-    return source.args[2] if starts and ends.count(size) == 1 else None
+    has_start = isinstance(cut.lower, ast.Name) and cut.lower.id == target.id
+    return source.args[2] if has_start and ends.count(size) == 1 else None
 
 
-def mapped(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """`dataset.map(tokenize, fn_kwargs={"max_length": 512})`."""
+def handle_map(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
+    """Handle `dataset.map(tokenize, fn_kwargs={"max_length": 512})`."""
     function = arguments.positional[0] if arguments.positional else arguments.get("function")
-    if isinstance(evaluator, Sampled) and isinstance(function, (Function, Partial)):
-        given = arguments.get("fn_kwargs")
-        further = {
+    if isinstance(evaluator, SampleWalk) and isinstance(function, (Function, Partial)):
+        options = arguments.get("fn_kwargs")
+        keywords = {
             entry.name or "": Argument(entry.value, entry.key.span)
-            for entry in (given.entries if isinstance(given, Record) else ())
+            for entry in (options.entries if isinstance(options, Record) else ())
         }
-        evaluator.attempt(function, Arguments((evaluator.unknown(node, "the samples"),), further), node)
+        evaluator.try_call(function, Arguments((evaluator.build_unknown(node, "the samples"),), keywords), node)
     return None
 
 
-def follow(evaluator: Sampled) -> None:
-    """Enter the functions and methods that cut samples, and that nothing has entered."""
-    for owner in evaluator.document.nodes(ast.ClassDef):
+def enter_uncalled_tokenizers(evaluator: SampleWalk) -> None:
+    """Enter the functions and methods that cut samples, if nothing has entered them."""
+    for owner in evaluator.document.list_nodes(ast.ClassDef):
         methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef)}
-        if not any(map(_cuts, methods.values())):
+        if not any(map(_has_truncation, methods.values())):
             continue
-        instance = Record(evaluator.document.span(owner.body[0]), [], open_="an object of the script's own class")
-        given = evaluator.instances.get(owner.name, Arguments(complete=False))
-        maker = methods.pop("__init__", None)
-        if maker is not None:
-            evaluator.attempt(Function(maker, evaluator.module, instance), given, owner.body[0])
-        for method in filter(_cuts, methods.values()):
-            evaluator.attempt(Function(method, evaluator.module, instance), Arguments(complete=False), owner.body[0])
+        instance = Record(evaluator.document.find_span(owner.body[0]), [], open_="an object of the script's own class")
+        arguments = evaluator.instances.get(owner.name, Arguments(is_complete=False))
+        initializer = methods.pop("__init__", None)
+        if initializer is not None:
+            evaluator.try_call(Function(initializer, evaluator.module, instance), arguments, owner.body[0])
+        for method in filter(_has_truncation, methods.values()):
+            evaluator.try_call(
+                Function(method, evaluator.module, instance), Arguments(is_complete=False), owner.body[0]
+            )
     for value in list(evaluator.module.names.values()):
-        if isinstance(value, Function) and id(value.node) not in evaluator.called and _cuts(value.node):
-            evaluator.enter(value)
+        if (
+            isinstance(value, Function)
+            and id(value.node) not in evaluator.entered_functions
+            and _has_truncation(value.node)
+        ):
+            evaluator.enter_function(value)
 
 
-def _cuts(function: ast.AST) -> bool:
+def _has_truncation(function: ast.AST) -> bool:
     calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
     return any(keyword.arg == "truncation" for node in calls for keyword in node.keywords)
 
 
-def put_samples(evaluator: Sampled, found: Record) -> None:
-    """Put what is known of a script's samples among the facts of a run."""
-    cuts = list(evaluator.cuts.values())
-    blocks = [cut for cut in cuts if cut.block]
-    counted = blocks or cuts
+def put_sample_facts(evaluator: SampleWalk, run: Record) -> None:
+    """Put the known properties of a script's samples among the facts of a run."""
+    truncations = list(evaluator.truncations.values())
+    blocks = [truncation for truncation in truncations if truncation.is_block]
+    counted = blocks or truncations
     if not counted:
         return
-    longest = max(counted, key=lambda cut: _tokens(cut) or 0)
-    unread = next((cut for cut in counted if _tokens(cut) is None), None)
-    reason = "" if unread is None else "the length to which samples are cut"
-    if not blocks and any(len(group) > 1 for group in _of_one_function(evaluator, cuts)):
-        reason = "the length of samples that several calls of the tokenizer make"
-    place = evaluator.document.span((unread or longest).node)
+    longest = max(counted, key=lambda truncation: _get_tokens(truncation) or 0)
+    unread = next((truncation for truncation in counted if _get_tokens(truncation) is None), None)
+    reason = "" if unread is None else "the length to which samples are truncated"
+    if not blocks and any(len(group) > 1 for group in _group_by_function(evaluator, truncations)):
+        reason = "the sample length of several tokenizer calls"
+    place = evaluator.document.find_span((unread or longest).node)
     length = longest.length if isinstance(longest.length, Value) else Value(place, Unknown(reason))
     for name, value in (
         (LENGTH, Value(place, Unknown(reason)) if reason else Value(place, length.value, length.how)),
         (PACKED, Value(place, bool(blocks))),
-        (PADDED, Value(place, bool(blocks) or all(cut.padded for cut in cuts))),
+        (PADDED, Value(place, bool(blocks) or all(truncation.is_padded for truncation in truncations))),
     ):
-        found.parts[name] = Part(None, "max_length", named(name, value, place))
+        run.parts[name] = OtherCallSetting(None, "max_length", build_entry(name, value, place))
 
 
-def _of_one_function(evaluator: Sampled, cuts: list[Cut]) -> Iterator[list[Cut]]:
-    """The cuts that the innermost functions around them share."""
-    groups: dict[int, list[Cut]] = {}
-    functions = evaluator.document.nodes(ast.FunctionDef)
-    for cut in cuts:
-        around = [node for node in functions if any(inner is cut.node for inner in ast.walk(node))]
-        if around:
-            groups.setdefault(id(min(around, key=lambda node: node.end_lineno - node.lineno)), []).append(cut)  # type: ignore[operator]
+def _group_by_function(evaluator: SampleWalk, truncations: list[Truncation]) -> Iterator[list[Truncation]]:
+    """Yield the truncations that share an innermost function."""
+    groups: dict[int, list[Truncation]] = {}
+    functions = evaluator.document.list_nodes(ast.FunctionDef)
+    for truncation in truncations:
+        enclosing = [node for node in functions if any(inner is truncation.node for inner in ast.walk(node))]
+        if enclosing:
+            groups.setdefault(id(min(enclosing, key=lambda node: node.end_lineno - node.lineno)), []).append(truncation)  # type: ignore[operator]
     yield from groups.values()

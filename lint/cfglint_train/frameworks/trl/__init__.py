@@ -1,1 +1,1 @@
-"""TRL: recipes for its trainers' scripts, as YAML or as options of a command line."""
+"""TRL: recipes for the scripts of its trainers, as YAML or as command-line options."""

@@ -1,11 +1,11 @@
-"""Keys that distinguish TRL's recipes from the files of other tools that name the model alike."""
+"""Keys that distinguish TRL's recipes from the files of other tools with the same name for the model."""
 
 from __future__ import annotations
 
 from cfglint_train.foundation.typed import Final
 
-# Keys of TRL's own classes (`ScriptArguments`, `ModelConfig`, each trainer's) that the Trainer does not have.
-OWN: Final = frozenset((
+# Keys of TRL's own classes (`ScriptArguments`, `ModelConfig`, each trainer's) that the Trainer lacks.
+OWN_KEYS: Final = frozenset((
     "dataset_name", "dataset_config", "dataset_train_split", "dataset_test_split", "dataset_mixture", "dataset_mixer",
     "dataset_splits", "dataset_text_field", "dataset_num_proc", "dataset_prompt_column", "torch_dtype", "dtype",
     "attn_implementation", "use_peft", "lora_r", "lora_alpha", "lora_dropout", "lora_target_modules",
@@ -19,20 +19,20 @@ OWN: Final = frozenset((
     "use_liger_loss", "center_rewards_coefficient", "accelerate_config", "rpo_alpha", "label_smoothing",
 ))  # fmt: skip
 
-# Of these, a file has one at least: no script of transformers takes them.
-STRONG: Final = OWN - {
+# A recipe has at least one of these: no script of transformers accepts them.
+DISTINCTIVE_KEYS: Final = OWN_KEYS - {
     "dataset_name", "dataset_config", "torch_dtype", "dtype", "attn_implementation", "max_length", "max_seq_length",
     "lora_alpha", "lora_dropout", "beta", "label_smoothing", "load_in_4bit", "load_in_8bit",
 }  # fmt: skip
 
-TRAINS: Final = frozenset((
+TRAINING_KEYS: Final = frozenset((
     "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "num_train_epochs", "max_steps",
     "output_dir", "bf16", "gradient_checkpointing",
 ))  # fmt: skip
 
-# Other tools' keys beside `model_name_or_path`: LLaMA-Factory, LMFlow, transformers' own examples, axolotl, OpenRLHF,
-# open-instruct (and the loops of accelerate's examples, from which its options are).
-FOREIGN: Final = frozenset((
+# Keys of other tools that also have `model_name_or_path`: LLaMA-Factory, LMFlow, transformers' own examples, axolotl,
+# OpenRLHF, open-instruct (and the loops of accelerate's examples, which its options come from).
+FOREIGN_KEYS: Final = frozenset((
     "stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "flash_attn", "pref_loss", "infer_backend",
     "export_dir", "quantization_bit", "block_size", "dataset_path", "base_model", "actor_rollout_ref", "defaults",
     "task_name", "max_source_length", "max_target_length", "max_seq_len", "conv_mode", "vision_tower",
@@ -41,10 +41,10 @@ FOREIGN: Final = frozenset((
 ))  # fmt: skip
 
 TRAINERS: Final = ("sft", "dpo", "grpo", "kto", "rloo", "reward", "orpo", "cpo")
-"""The entry points of the vocabulary that are one trainer's."""
+"""Entry points of the vocabulary that belong to a single trainer."""
 
-ANY: Final = "any"
-"""The entry point of a recipe whose trainer is not known: what any of them takes."""
+ANY_TRAINER: Final = "any"
+"""Entry point of a recipe whose trainer is unknown: the settings of all trainers."""
 
 LAUNCHER_FILES: Final = ("accelerate_config", "config_file")
-"""What `trl` hands on to the launcher as its file, by a path or by the name of one that TRL ships."""
+"""Options that `trl` passes to the launcher as its file, by a path or by the name of a file that TRL ships."""

@@ -1,4 +1,4 @@
-"""Commands that give TRL's settings as options, and options behind the path of a recipe."""
+"""Commands that pass TRL's settings as options, and options after the path of a recipe."""
 
 from __future__ import annotations
 
@@ -9,116 +9,129 @@ from cfglint_train.documents.document import Document, Route
 from cfglint_train.documents.shell.document import ShellDocument
 from cfglint_train.documents.shell.script import Invocation
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.framework import Found
-from cfglint_train.frameworks.hf_trainer.options import options, parser
+from cfglint_train.frameworks.framework import RecognisedConfig
+from cfglint_train.frameworks.hf_trainer.options import build_options, get_parser
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.trl.clues import ANY, FOREIGN, OWN, TRAINERS
-from cfglint_train.frameworks.trl.settings import COMMANDS, mostly_known
+from cfglint_train.frameworks.trl.clues import ANY_TRAINER, FOREIGN_KEYS, OWN_KEYS, TRAINERS
+from cfglint_train.frameworks.trl.settings import COMMANDS, has_mostly_known_keys
 
-_NAMED: Final = "|".join((*TRAINERS, "reward_modeling"))
-_SCRIPT: Final = re.compile(rf"(?:.*/)?scripts/(?!dpo_online\.)(?:{_NAMED})(?:_\w+)?\.py|trl\.scripts\.(?:{_NAMED})")
-"""TRL's scripts by the name of their trainer (`sft_vlm.py`); `dpo_online.py` is the OnlineDPOTrainer's, which has other
-settings.
+_TRAINER_NAMES: Final = "|".join((*TRAINERS, "reward_modeling"))
+_SCRIPT: Final = re.compile(
+    rf"(?:.*/)?scripts/(?!dpo_online\.)(?:{_TRAINER_NAMES})(?:_\w+)?\.py|trl\.scripts\.(?:{_TRAINER_NAMES})"
+)
+"""TRL's scripts by the name of their trainer (`sft_vlm.py`); `dpo_online.py` belongs to the OnlineDPOTrainer, which has
+other settings.
 """
-_NO_TRAINING: Final = ("chat", "env", "skills", "vllm-serve")
-_UNRULED: Final = ("distillation",)
+_NON_TRAINING_COMMANDS: Final = ("chat", "env", "skills", "vllm-serve")
+_UNSUPPORTED_COMMANDS: Final = ("distillation",)
 """Commands whose trainers no rule covers."""
 
 
-def commands(document: Document) -> list[Found]:
-    """The commands that give the settings as options: `trl sft --model_name_or_path ...`, `scripts/dpo.py --...`.
+def recognise_commands(document: Document) -> list[RecognisedConfig]:
+    """Return the commands that pass the settings as options (`trl sft --model_name_or_path ...`).
 
-    With `--config` the recipe is the configuration, and the options override it. A command that `trl` does not have, or
-    whose trainer is not covered, is named with the reason.
+    With `--config` the recipe is the configuration, and the options override it. For a command that `trl` lacks, or
+    whose trainer is not covered, the reason is stated.
     """
     assert isinstance(document, ShellDocument)
-    found = []
-    for one in document.invocations:
-        keys = {(entry.name or "").removeprefix("--").replace("-", "_") for entry in one.entries}
-        why = _unread(one)
-        names = {"model_name_or_path", "config"} if not why or one.words[0].known else {"model_name_or_path"}
-        if why and keys & names:
-            found.append(Found((one.number,), 60, why, "unread", one.span))
-        if not _starts(one):
+    configs = []
+    for invocation in document.invocations:
+        keys = {(entry.name or "").removeprefix("--").replace("-", "_") for entry in invocation.entries}
+        reason = _explain_unread(invocation)
+        names = (
+            {"model_name_or_path", "config"} if not reason or invocation.words[0].is_known else {"model_name_or_path"}
+        )
+        if reason and keys & names:
+            configs.append(RecognisedConfig((invocation.number,), 60, reason, "unread", invocation.span))
+        if not _is_trainer_command(invocation):
             continue
-        if "model_name_or_path" not in keys or "config" in keys or not keys & OWN or keys & FOREIGN:
+        if "model_name_or_path" not in keys or "config" in keys or not keys & OWN_KEYS or keys & FOREIGN_KEYS:
             continue
-        if one.program != "trl" and not mostly_known(keys):
+        if invocation.program != "trl" and not has_mostly_known_keys(keys):
             continue
-        role, at = None, None
-        why = f"it starts {one.program} with TRL's settings as options"
-        if one.open:
-            role, why, at = "unread", f"some options of TRL depend on {one.open}", one.span
-        found.append(Found((one.number,), 60, why, role, at))
-    return found
+        role, span = None, None
+        reason = f"it starts {invocation.program} with TRL's settings as options"
+        if invocation.open:
+            role, reason, span = "unread", f"some options of TRL depend on {invocation.open}", invocation.span
+        configs.append(RecognisedConfig((invocation.number,), 60, reason, role, span))
+    return configs
 
 
-def assumed_command(config: Config) -> str:
-    """Why it is assumed which command of `trl` starts a configuration; empty where it is stated."""
-    own = ((config.document, int(config.root[0])),) if isinstance(config.document, ShellDocument) else ()
-    for script, number in own or config.starts:
-        one = script.invocations[number] if isinstance(script, ShellDocument) else None
-        if one is not None and one.program == "trl" and one.words and one.words[0].assumed:
-            return one.words[0].assumed
+def explain_assumed_command(config: Config) -> str:
+    """Return why it is assumed which command of `trl` starts a configuration; empty if the command is stated."""
+    invocations = ((config.document, int(config.root[0])),) if isinstance(config.document, ShellDocument) else ()
+    for script, number in invocations or config.launches:
+        invocation = script.invocations[number] if isinstance(script, ShellDocument) else None
+        if (
+            invocation is not None
+            and invocation.program == "trl"
+            and invocation.words
+            and invocation.words[0].assumption
+        ):
+            return invocation.words[0].assumption
     return ""
 
 
-def _starts(one: Invocation) -> bool:
-    """Whether an invocation starts a trainer of TRL."""
-    if one.program == "trl":
-        return _command(one) in COMMANDS
-    return _SCRIPT.fullmatch(one.program) is not None
+def _is_trainer_command(invocation: Invocation) -> bool:
+    """Return whether an invocation starts a trainer of TRL."""
+    if invocation.program == "trl":
+        return _get_command(invocation) in COMMANDS
+    return _SCRIPT.fullmatch(invocation.program) is not None
 
 
-def _command(one: Invocation) -> str:
-    """What `trl` is asked to do; empty where a variable decides."""
-    return one.words[0].text if one.program == "trl" and one.words and one.words[0].known else ""
+def _get_command(invocation: Invocation) -> str:
+    """Return the command of `trl`; empty if a variable determines it."""
+    return (
+        invocation.words[0].text
+        if invocation.program == "trl" and invocation.words and invocation.words[0].is_known
+        else ""
+    )
 
 
-def _unread(one: Invocation) -> str:
-    """Why a command of `trl` is not read; empty where it is, and where it trains nothing."""
-    if one.program == "trl" and one.words and not one.words[0].known:
-        return f"which command of `trl` `{one.words[0].text}` is cannot be determined"
-    command = _command(one)
-    if command in ("", *COMMANDS, *_NO_TRAINING) or not command[0].isalpha():
+def _explain_unread(invocation: Invocation) -> str:
+    """Return why a command of `trl` is not read; empty if it is read, or trains nothing."""
+    if invocation.program == "trl" and invocation.words and not invocation.words[0].is_known:
+        return f"which command of `trl` `{invocation.words[0].text}` is cannot be determined"
+    command = _get_command(invocation)
+    if command in ("", *COMMANDS, *_NON_TRAINING_COMMANDS) or not command[0].isalpha():
         return ""
-    if command in _UNRULED:
+    if command in _UNSUPPORTED_COMMANDS:
         return f"no rule covers `trl {command}`"
     script = f"; start TRL's `examples/scripts/{command}.py`" if command in TRAINERS else ""
     return f"no release of `trl` has the command `{command}`{script}"
 
 
 def read_as_keys(document: Document) -> None:
-    """Read the options of the commands as keys."""
+    """Make the document read the options of TRL's commands as keys."""
     assert isinstance(document, ShellDocument)
-    for one in commands(document):
-        if one.role == "unread":
+    for config in recognise_commands(document):
+        if config.role == "unread":
             continue
-        document.read_as(int(one.root[0]), options("trl", ANY))
+        document.read_as(int(config.root[0]), build_options("trl", ANY_TRAINER))
 
 
-def trailing(words: Iterable[str], own: Collection[str] = ()) -> Mapping[Route, Any]:
-    """The settings that options behind a recipe's path make: `--learning_rate 1e-5 --packing --report_to a b`.
+def parse_trailing(words: Iterable[str], script_settings: Collection[str] = ()) -> Mapping[Route, Any]:
+    """Return the settings of the options after a recipe's path: `--learning_rate 1e-5 --packing --report_to a b`.
 
-    `own`: settings of the script that is started, which are not short for others.
+    `script_settings`: settings of the started script itself, which abbreviate no others.
     """
-    read = parser("trl", ANY)
-    given: dict[str, list[str]] = {}
+    option_parser = get_parser("trl", ANY_TRAINER)
+    words_by_option: dict[str, list[str]] = {}
     name = ""
     for word in words:
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")
-            given[name] = [value] if equals else []
+            words_by_option[name] = [value] if equals else []
         elif name:
-            given[name].append(word)
-    found: dict[Route, Any] = {}
-    for option, values in given.items():
-        switch = read.negated(option) if not values else None
+            words_by_option[name].append(word)
+    settings: dict[Route, Any] = {}
+    for option, values in words_by_option.items():
+        switch = option_parser.find_negated(option) if not values else None
         if switch is not None:
-            found[(switch,)] = False
+            settings[(switch,)] = False
             continue
-        key = name if (name := option.replace("-", "_")) in own else read.key(option)
-        typed = [read.typed(key, value) for value in values]
-        bare = True if "bool" in read.kinds(key) or read.fact(key) is None else ""
-        found[(key,)] = typed if len(typed) > 1 else typed[0] if typed else bare
-    return found
+        key = name if (name := option.replace("-", "_")) in script_settings else option_parser.resolve_key(option)
+        typed = [option_parser.convert_text(key, value) for value in values]
+        default = True if "bool" in option_parser.list_kinds(key) or option_parser.find_fact(key) is None else ""
+        settings[(key,)] = typed if len(typed) > 1 else typed[0] if typed else default
+    return settings

@@ -1,6 +1,6 @@
-"""The number format that TRL loads a model in.
+"""Number format in which TRL loads a model.
 
-`dtype` (`torch_dtype` before 0.23) is `float32` by default from 0.27 on (`trainer/model_config.py`). Without one,
+`dtype` (`torch_dtype` before 0.23) is `float32` by default from 0.27 on (`trainer/model_config.py`). Without it,
 transformers 4 loads fp32 and transformers 5 the format of the checkpoint (modeling_utils.py, from_pretrained).
 """
 
@@ -10,78 +10,82 @@ from collections.abc import Iterator
 
 from cfglint_train.documents.document import CannotEdit, Change, Route, Set
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.framework import Job
-from cfglint_train.frameworks.lens import Changes, Config, Triple, before, names, origin_of, refuse_override
+from cfglint_train.frameworks.lens import Changes, Config, Triple, find_origin, is_before, parse_routes, refuse_override
 from cfglint_train.frameworks.lens_types import Custom
-from cfglint_train.frameworks.trl.settings import stated
+from cfglint_train.frameworks.trl.settings import read_setting
 from cfglint_train.plan.origin import Origin
 
 _FORMATS: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
-_WRITTEN: Final = {value: name for name, value in _FORMATS.items()}
+_SPELLINGS: Final = {value: name for name, value in _FORMATS.items()}
 
 
-def dtype_key(config: Config) -> str:
-    """The key that states the format, or would state it; scripts have one name for what `from_pretrained` takes."""
+def find_dtype_key(config: Config) -> str:
+    """Return the key that states the format, or would; scripts have a single name for `from_pretrained`'s argument."""
     if config.document.syntax == "python":
         return "dtype"
-    found = next((one for one in ("dtype", "torch_dtype") if config.get(one) is not None), None)
-    return found or _spelled(config)
+    stated_key = next((key for key in ("dtype", "torch_dtype") if config.get(key) is not None), None)
+    return stated_key or _get_key_of_release(config)
 
 
-def _spelled(config: Config) -> str:
-    return "torch_dtype" if before(config, "0.23") else "dtype"
+def _get_key_of_release(config: Config) -> str:
+    return "torch_dtype" if is_before(config, "0.23") else "dtype"
 
 
-def _read(config: Config) -> Iterator[Triple]:
-    """The format that is stated by name."""
-    name = dtype_key(config)
+def _read_dtype(config: Config) -> Iterator[Triple]:
+    """Yield the format that is stated by name."""
+    name = find_dtype_key(config)
     value = config.get(name)
     if isinstance(value, str) and value in _FORMATS:
-        yield "model.dtype", _FORMATS[value], config.origin(name)
+        yield "model.dtype", _FORMATS[value], config.get_origin(name)
 
 
-def _write(config: Config, changes: Changes) -> list[Change]:
+def _write_dtype(config: Config, changes: Changes) -> list[Change]:
     wanted = changes["model.dtype"]
-    if wanted not in _WRITTEN:
+    if wanted not in _SPELLINGS:
         raise CannotEdit("TRL loads bfloat16, float16 or float32")
     if config.document.syntax == "yaml" and config.get("model_init_kwargs") is not None:
-        raise CannotEdit("model_init_kwargs may have a format of its own")
-    name = dtype_key(config)
-    if config.get("_LOADED_") == "script" and before(config, "0.12"):
-        raise CannotEdit("from_pretrained takes the name of a format from transformers 4.46 on")
-    if _is_handed_on(config):
-        return [Set((*config.root, "model_init_kwargs"), {_spelled(config): _WRITTEN[wanted]}, ("output_dir",))]
+        raise CannotEdit("model_init_kwargs may set its own dtype")
+    name = find_dtype_key(config)
+    if config.get("_LOADED_") == "script" and is_before(config, "0.12"):
+        raise CannotEdit("from_pretrained accepts a dtype name since transformers 4.46")
+    if _needs_init_kwargs(config):
+        return [
+            Set((*config.root, "model_init_kwargs"), {_get_key_of_release(config): _SPELLINGS[wanted]}, ("output_dir",))
+        ]
     refuse_override(config, (name,))
-    return [Set((*config.root, name), _WRITTEN[wanted], ("model_name_or_path",))]
+    return [Set((*config.root, name), _SPELLINGS[wanted], ("model_name_or_path",))]
 
 
-def _is_handed_on(config: Config) -> bool:
-    """Whether the trainer loads the model of a script, and is given nothing to load it with."""
+def _needs_init_kwargs(config: Config) -> bool:
+    """Return whether the trainer of a script loads the model, without any arguments for loading it."""
     return config.get("_LOADED_") == "trainer" and config.get("model_init_kwargs") is None
 
 
-def _key_in(config: Config) -> tuple[Route, ...]:
-    if _is_handed_on(config):
-        return (("model_init_kwargs", _spelled(config)),)
-    return (config.document.spelling((*config.root, dtype_key(config)))[len(config.root) :],)
+def _list_keys(config: Config) -> tuple[Route, ...]:
+    if _needs_init_kwargs(config):
+        return (("model_init_kwargs", _get_key_of_release(config)),)
+    return (config.document.get_spelled_route((*config.root, find_dtype_key(config)))[len(config.root) :],)
 
 
-DTYPE: Final = Custom({"model.dtype": names("dtype", "torch_dtype")}, _read, _write, terms=_key_in)
+DTYPE: Final = Custom(
+    {"model.dtype": parse_routes("dtype", "torch_dtype")}, _read_dtype, _write_dtype, list_terms=_list_keys
+)
 
 
-def dtype_of(job: Job) -> tuple[str | None, Origin]:
-    """The number format that the weights are loaded in, and where that comes from."""
+def find_dtype(job: Job) -> tuple[str | None, Origin]:
+    """Return the number format that the weights are loaded in, and its origin."""
     config = job.main
-    name = dtype_key(config)
-    known, origin = job.reading.get("model.dtype"), origin_of(config, name)
-    if known is not None:
-        return known, origin
+    name = find_dtype_key(config)
+    plan_dtype, origin = job.plan.get("model.dtype"), find_origin(config, name)
+    if plan_dtype is not None:
+        return plan_dtype, origin
     value: Any = config.get(name)
     if value is None:
         # A script that loads the model itself leaves the format to transformers.
-        own = config.get("_LOADED_") == "script"
-        value = stated(config, name, "string") if not config.has(name) and not own else None
+        is_loaded_by_script = config.get("_LOADED_") == "script"
+        value = read_setting(config, name, "string") if not config.has(name) and not is_loaded_by_script else None
     if isinstance(value, str) and value in _FORMATS:
         return _FORMATS[value], origin
     published = job.architecture.dtype if job.architecture is not None else None
@@ -90,5 +94,5 @@ def dtype_of(job: Job) -> tuple[str | None, Origin]:
     transformers = job.releases.get("transformers")
     if value is not None or transformers is None:
         return None, origin
-    newer = release_key(transformers) >= release_key("5.0")
-    return (published if newer else "fp32"), origin
+    is_newer = parse_release(transformers) >= parse_release("5.0")
+    return (published if is_newer else "fp32"), origin

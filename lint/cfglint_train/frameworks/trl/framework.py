@@ -1,7 +1,7 @@
-"""TRL: one YAML file, whose values become the defaults of HfArgumentParser (`TrlParser`), options alone, or a script.
+"""TRL: a YAML file whose values become defaults of HfArgumentParser (`TrlParser`), options alone, or a script.
 
 Sources: trl 0.9.2 to 1.16.0 (`scripts/`, `trainer/*_config.py`, `trainer/*_trainer.py`, `cli/`, `Requires-Dist`); for
-what the Trainer and accelerate do, see `hf_trainer`.
+the behaviour of the Trainer and accelerate, see `hf_trainer`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.frameworks.framework import Framework, Launching, Traits
+from cfglint_train.frameworks.framework import Framework, LaunchInterface, Traits
 from cfglint_train.frameworks.hf_trainer.arguments import SECTION_FILES
 from cfglint_train.frameworks.hf_trainer.infer import fill_auto
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
@@ -18,53 +18,53 @@ from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trl.infer import infer
 from cfglint_train.frameworks.trl.keys import TrlKeys
 from cfglint_train.frameworks.trl.lenses import LENSES
-from cfglint_train.frameworks.trl.recognise import prepare, references
-from cfglint_train.frameworks.trl.sequence import fills_packs
+from cfglint_train.frameworks.trl.recognise import list_references, prepare
+from cfglint_train.frameworks.trl.sequence import has_filled_packs
 
 NEWEST: Final = "1.16.0"
 
 
-def _trailing(config: Config, words: list[str]) -> Mapping[Route, Any]:
+def _parse_trailing(config: Config, words: list[str]) -> Mapping[Route, Any]:
     if config.document.syntax == "python":
         from cfglint_train.frameworks.trainer_script import runs
 
-        return runs.trailing(config, words)
-    from cfglint_train.frameworks.trl.commands import trailing  # only where a script starts the recipe
+        return runs.parse_trailing(config, words)
+    from cfglint_train.frameworks.trl.commands import parse_trailing  # only needed if a script starts the recipe
 
-    return trailing(words)
-
-
-def _recipes(config: Config) -> tuple[str, ...]:
-    from cfglint_train.frameworks.trainer_script.runs import recipes  # few files are scripts
-
-    return recipes(config)
+    return parse_trailing(words)
 
 
-def _takes_recipe(script: Document, option: str) -> bool:
-    from cfglint_train.frameworks.trainer_script.runs import takes_recipe
+def _list_recipes(config: Config) -> tuple[str, ...]:
+    from cfglint_train.frameworks.trainer_script.runs import list_recipes  # few files are scripts
 
-    return takes_recipe(script, option)
+    return list_recipes(config)
+
+
+def _is_recipe_option(script: Document, option: str) -> bool:
+    from cfglint_train.frameworks.trainer_script.runs import is_recipe_option
+
+    return is_recipe_option(script, option)
 
 
 FRAMEWORK: Final = Framework(
     name="trl",
-    newest=NEWEST,
+    default_release=NEWEST,
     lenses=LENSES,
     loader=HF_ARGPARSER,
     prepare=prepare,
-    references=references,
+    references=list_references,
     infer=infer,
-    auto=fill_auto,
-    keys_of=TrlKeys,
-    launching=Launching(
-        trailing=_trailing,
-        recipes=_recipes,
-        takes_recipe=_takes_recipe,
+    fill_auto=fill_auto,
+    keys_type=TrlKeys,
+    launch_interface=LaunchInterface(
+        parse_trailing=_parse_trailing,
+        list_recipes=_list_recipes,
+        accepts_recipe=_is_recipe_option,
     ),
     traits=Traits(
         runs_trainer=True,
         strict_json=True,
         section_files=SECTION_FILES,
-        fills_packs=fills_packs,
+        fills_packs=has_filled_packs,
     ),
 )

@@ -1,7 +1,7 @@
-"""The end of TRL's models, by trainer and release: where there are logits, and how many at once.
+"""Output layers of TRL's models, by trainer and release: where logits exist, and how many at once.
 
-Sources: trl 0.9.6 to 1.16.0 (`trainer/*_trainer.py`, `trainer/utils.py`); `hf_trainer/trl_losses.py` has what the
-losses hold.
+Sources: trl 0.9.6 to 1.16.0 (`trainer/*_trainer.py`, `trainer/utils.py`); `hf_trainer/trl_losses.py` lists the tensors
+that the losses keep.
 """
 
 from __future__ import annotations
@@ -11,86 +11,92 @@ from collections.abc import Mapping
 from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.frameworks.framework import Job
 from cfglint_train.frameworks.hf_trainer.infer import infer_passing_logits
-from cfglint_train.frameworks.hf_trainer.trl_losses import FUSED, Made, made_at
-from cfglint_train.frameworks.lens import Config, before, origin_of
-from cfglint_train.frameworks.trl.settings import on, stated, trainer_of
+from cfglint_train.frameworks.hf_trainer.trl_losses import FUSED_HEAD_SINCE, TrlLoss, find_trl_loss
+from cfglint_train.frameworks.lens import Config, find_origin, is_before
+from cfglint_train.frameworks.trl.settings import find_trainer, is_on, read_setting
 from cfglint_train.plan.origin import Origin
 
-_TILES: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("sft", "rloo"), FUSED),
+_TILED_SINCE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("sft", "rloo"), FUSED_HEAD_SINCE),
     **dict.fromkeys(("dpo", "kto", "grpo"), "1.14"),
 }
-"""First release that does so where Liger's kernels are asked for."""
-_LIGER: Final[Mapping[str, str]] = {
+"""First release that tiles the loss if Liger's kernels are requested."""
+_LIGER_LOSSES: Final[Mapping[str, str]] = {
     "sft": "liger", "dpo": "liger_pairs", "kto": "liger_unpaired", "grpo": "liger_policy",
 }  # fmt: skip
 
 
 _WITHOUT_ODDS: Final[Mapping[str, str]] = {"odds": "log_softmax", "odds_rows": "rows", "odds_kernel": "row_kernel"}
-"""What CPO makes where `cpo_alpha` is 0."""
+"""CPO's losses if `cpo_alpha` is 0."""
 
 
-def _made(config: Config) -> Made:
-    """How the trainer makes its loss at the release, where it is neither Liger's nor fused with the output matrix."""
-    found = made_at(trainer_of(config) or "", config.release)
-    if trainer_of(config) == "cpo" and stated(config, "cpo_alpha", "number") == 0:
-        return found._replace(loss=_WITHOUT_ODDS[found.loss])
-    return found
+def _build_loss(config: Config) -> TrlLoss:
+    """Return the trainer's loss at the release, if it is neither Liger's nor fused with the output matrix."""
+    loss = find_trl_loss(find_trainer(config) or "", config.release)
+    if find_trainer(config) == "cpo" and read_setting(config, "cpo_alpha", "number") == 0:
+        return loss._replace(loss=_WITHOUT_ODDS[loss.loss])
+    return loss
 
 
-def loss_of(config: Config, liger: bool) -> str:
-    """How a trainer computes its loss. `liger`: by its own keys, Liger's is switched on."""
-    trainer = trainer_of(config) or ""
-    if trainer in _TILES and not before(config, _TILES[trainer] if liger else FUSED):
+def find_loss(config: Config, liger: bool) -> str:
+    """Return the implementation of a trainer's loss. `liger`: Liger's is switched on by the trainer's own keys."""
+    trainer = find_trainer(config) or ""
+    if trainer in _TILED_SINCE and not is_before(config, _TILED_SINCE[trainer] if liger else FUSED_HEAD_SINCE):
         return "tiles"
-    if liger and trainer in _LIGER:
-        return _LIGER[trainer]
+    if liger and trainer in _LIGER_LOSSES:
+        return _LIGER_LOSSES[trainer]
     if trainer == "sft" and _is_chunked(config):
-        return "checkpointed" if before(config, "1.13") else "checkpointed_half"
-    return _made(config).loss
+        return "checkpointed" if is_before(config, "1.13") else "checkpointed_half"
+    return _build_loss(config).loss
 
 
 def infer_loss(job: Job) -> None:
-    """Logits beside those of the loss, the tokens that have any, and what is not derived."""
-    config, reading = job.main, job.reading
-    trainer, loss = trainer_of(config), reading.get("activations.fused_loss")
+    """Infer logits besides those of the loss, the scored tokens, and losses that are not estimated."""
+    config, plan = job.main, job.plan
+    trainer, loss = find_trainer(config), plan.get("activations.fused_loss")
     if trainer is None and config.document.syntax == "python":
-        why = "no formula covers the loss of this trainer of TRL"
-        reading.put("activations.fused_loss", None, Origin("explicit", config.top(), why, "loss_type", beyond=True))
+        reason = "no formula covers the loss of this trainer"
+        plan.put(
+            "activations.fused_loss",
+            None,
+            Origin("explicit", config.find_top(), reason, "loss_type", is_unsupported=True),
+        )
     if trainer is None or loss is None:
         return
-    why = _not_derived(job, trainer, loss)
-    if why:
-        place = origin_of(config, "loss_type").place or config.top()
-        reading.put("activations.fused_loss", None, Origin("explicit", place, why, "loss_type", beyond=True))
+    reason = _explain_not_estimated(job, trainer, loss)
+    if reason:
+        place = find_origin(config, "loss_type").place or config.find_top()
+        plan.put("activations.fused_loss", None, Origin("explicit", place, reason, "loss_type", is_unsupported=True))
         return
     if trainer in ("grpo", "rloo"):
-        reading.infer("activations.scored_tokens", reading.get("rollout.new_tokens"), "only completions are scored")
-    infer_passing_logits(job, _made(config))
-    if trainer == "sft" and loss == "liger" and not before(config, "0.29"):
-        note = "SFT has Liger's loss skip the logits of an evaluation"
-        reading.infer("activations.fused_evaluation", True, note)
+        plan.infer("activations.scored_tokens", plan.get("rollout.new_tokens"), "only completions are scored")
+    infer_passing_logits(job, _build_loss(config))
+    if trainer == "sft" and loss == "liger" and not is_before(config, "0.29"):
+        note = "with Liger's loss, SFT skips the logits in evaluation"
+        plan.infer("activations.fused_evaluation", True, note)
 
 
-def _not_derived(job: Job, trainer: str, loss: str) -> str:
-    """Why the loss of a run is not estimated; empty where it is."""
+def _explain_not_estimated(job: Job, trainer: str, loss: str) -> str:
+    """Return why the loss of a run is not estimated; empty if it is."""
     config = job.main
-    if trainer == "rloo" and before(config, "0.22"):
-        return f"no formula covers the loop of RLOO in TRL {config.release}"
-    if trainer == "grpo" and before(config, "0.15"):
-        return f"no formula covers the groups that GRPO makes of each prompt of a micro batch in TRL {config.release}"
+    if trainer == "rloo" and is_before(config, "0.22"):
+        return f"no formula covers the RLOO loop of TRL {config.release}"
+    if trainer == "grpo" and is_before(config, "0.15"):
+        return f"no formula covers GRPO's groups per prompt of a micro batch in TRL {config.release}"
     losses: Any = config.get("loss_type")
-    if trainer == "sft" and loss == "none" and stated(config, "loss_type", "string") == "dft":
+    if trainer == "sft" and loss == "none" and read_setting(config, "loss_type", "string") == "dft":
         return "no formula covers the logits of `loss_type: dft`"
-    if trainer == "dpo" and loss == _made(config).loss:
-        further = next((one for one in ("rpo_alpha", "use_weighting") if config.get(one) not in (None, False)), None)
-        if further is not None or "sft" in (losses if isinstance(losses, list) else [losses]):
-            return f"no formula covers the logits that `{further or 'loss_type'}` copies"
+    if trainer == "dpo" and loss == _build_loss(config).loss:
+        copying_option = next(
+            (option for option in ("rpo_alpha", "use_weighting") if config.get(option) not in (None, False)), None
+        )
+        if copying_option is not None or "sft" in (losses if isinstance(losses, list) else [losses]):
+            return f"no formula covers the logits that `{copying_option or 'loss_type'}` copies"
     return ""
 
 
 def _is_chunked(config: Config) -> bool:
-    """Whether SFT computes its loss by chunks: the default from 1.7 to 1.14, unless Liger's kernels are on."""
-    loss = stated(config, "loss_type", "string")
-    by_default = loss is None and not before(config, "1.7") and not on(config, "use_liger_kernel")
-    return loss == "chunked_nll" or by_default
+    """Return whether SFT computes its loss in chunks: the default from 1.7 to 1.14, unless Liger's kernels are on."""
+    loss = read_setting(config, "loss_type", "string")
+    is_default = loss is None and not is_before(config, "1.7") and not is_on(config, "use_liger_kernel")
+    return loss == "chunked_nll" or is_default

@@ -1,7 +1,7 @@
-"""What the parsers of a repository's own scripts make of a key of a recipe: `TrlParser((Own, SFTConfig))`.
+"""Parsers of a repository's own scripts that read a recipe: `TrlParser((Own, SFTConfig))`.
 
-Sources: trl 0.9.6 to 0.12.2 `commands/cli_utils.py` and 0.13.0 to 1.16.0 `scripts/utils.py` (TrlParser: a key is taken
-that is the name of an option, and `env`; `--config` stands before the file).
+Sources: trl 0.9.6 to 0.12.2 `commands/cli_utils.py` and 0.13.0 to 1.16.0 `scripts/utils.py` (TrlParser: accepts keys
+that are names of options, and `env`; `--config` precedes the file).
 """
 
 from __future__ import annotations
@@ -10,34 +10,46 @@ from cfglint_train.documents.document import Document
 from cfglint_train.documents.python.script import PythonScript
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.frameworks.trainer_script.names import PARSERS
-from cfglint_train.frameworks.trainer_script.parser import Fields, fields_of_parser
+from cfglint_train.frameworks.trainer_script.parser import ParserOptions, read_parser_options
 
 
-def lacks(config: Config, name: str) -> bool:
-    """Whether each program that is given a recipe hands it to a parser without an option of that name, and has no use
-    for what its parser does not take. `name` is of no class of TRL's.
+def is_unknown_everywhere(config: Config, name: str) -> bool:
+    """Return whether no program that reads a recipe has an option of that name.
+
+    Each program must pass the recipe to a parser whose options are known, and must not use unknown keys. `name` must
+    belong to no class of TRL's.
     """
-    parsers = config.once(_parsers)
-    return bool(parsers) and not any(name in one.own or one.has_beside("trl", name) for one in parsers)
+    parsers = config.compute_once(_find_parser_options)
+    return bool(parsers) and not any(
+        name in parser.own_names or parser.has_from_other_package("trl", name) for parser in parsers
+    )
 
 
-def _parsers(config: Config) -> tuple[Fields, ...]:
-    """What the parsers take to which a recipe is given; none where that of one is not known, or a copy of TRL's."""
-    found = []
+def _find_parser_options(config: Config) -> tuple[ParserOptions, ...]:
+    """Return the options of the parsers that read a recipe.
+
+    Empty if those of one parser are unknown, or if the repository has a copy of TRL.
+    """
+    parsers = []
     for program, option in config.evidence.programs if config.evidence.vocabulary is None else ():
-        fields = _of_recipe(program) if option == "--config" else None
-        if fields is None:
+        options = _read_recipe_options(program) if option == "--config" else None
+        if options is None:
             return ()
-        found.append(fields)
-    return tuple(found)
+        parsers.append(options)
+    return tuple(parsers)
 
 
-def _of_recipe(program: Document | None) -> Fields | None:
-    """What a program's parser takes that reads a recipe, and is not asked to skip what it does not know."""
+def _read_recipe_options(program: Document | None) -> ParserOptions | None:
+    """Return the options of a program's parser if it reads a recipe and does not skip unknown keys."""
     if not isinstance(program, PythonScript):
         return None
-    made = program.calls(PARSERS[0])
-    others = [one.arg for call in made for one in call.keywords if one.arg != "dataclass_types"]
-    if not made or others or any(len(call.args) > 1 for call in made) or not program.calls("parse_args_and_config"):
+    parser_calls = program.find_calls(PARSERS[0])
+    others = [keyword.arg for call in parser_calls for keyword in call.keywords if keyword.arg != "dataclass_types"]
+    if (
+        not parser_calls
+        or others
+        or any(len(call.args) > 1 for call in parser_calls)
+        or not program.find_calls("parse_args_and_config")
+    ):
         return None
-    return fields_of_parser(program)
+    return read_parser_options(program)

@@ -1,4 +1,4 @@
-"""Which files are TRL's, and which other files each of them names."""
+"""Recognition of TRL's files, and of the files that they name."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ from collections.abc import Mapping
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Final
-from cfglint_train.frameworks.framework import Found, Reference
+from cfglint_train.frameworks.framework import RecognisedConfig, Reference
 from cfglint_train.frameworks.lens import Config, Override
-from cfglint_train.frameworks.trl.clues import FOREIGN, LAUNCHER_FILES, OWN, STRONG, TRAINS
+from cfglint_train.frameworks.trl.clues import DISTINCTIVE_KEYS, FOREIGN_KEYS, LAUNCHER_FILES, OWN_KEYS, TRAINING_KEYS
 
 
-def recognise(document: Document) -> list[Found]:
-    """A mapping with `model_name_or_path`, keys of TRL's own classes and the Trainer's, and hardly any others."""
+def recognise(document: Document) -> list[RecognisedConfig]:
+    """Return a mapping with `model_name_or_path`, keys of TRL's own classes and of the Trainer, and few others."""
     if document.syntax == "shell":
-        from cfglint_train.frameworks.trl.commands import commands  # most of its files are YAML
+        from cfglint_train.frameworks.trl.commands import recognise_commands  # most of TRL's files are YAML
 
-        return commands(document)
+        return recognise_commands(document)
     if document.syntax == "python":
-        from cfglint_train.frameworks.trainer_script.runs import scripts
+        from cfglint_train.frameworks.trainer_script.runs import recognise_scripts
 
-        return scripts(document)
+        return recognise_scripts(document)
     root = document.root
     if not isinstance(root, MappingNode) or "model_name_or_path" not in root.index:
         return []
     keys = root.index.keys()
-    own = len(keys & OWN)
-    if own < 2 or not keys & STRONG or not keys & TRAINS or keys & FOREIGN:
+    own_count = len(keys & OWN_KEYS)
+    if own_count < 2 or not keys & DISTINCTIVE_KEYS or not keys & TRAINING_KEYS or keys & FOREIGN_KEYS:
         return []
-    from cfglint_train.frameworks.trl.settings import mostly_known  # it asks the vocabulary, which few files need
+    from cfglint_train.frameworks.trl.settings import (
+        has_mostly_known_keys,
+    )  # loads the vocabulary, which few files need
 
-    if not mostly_known(keys):
+    if not has_mostly_known_keys(keys):
         return []
-    return [Found((), 45 + 2 * own, f"model_name_or_path and {own} keys of TRL")]
+    return [RecognisedConfig((), 45 + 2 * own_count, f"model_name_or_path and {own_count} TRL keys")]
 
 
 def prepare(document: Document) -> None:
-    """Options of a command line are read as keys, and a script's calls as runs."""
+    """Read options of a command line as keys, and a script's calls as runs."""
     if document.syntax == "shell":
         from cfglint_train.frameworks.trl.commands import read_as_keys
 
@@ -45,32 +47,40 @@ def prepare(document: Document) -> None:
     elif document.syntax == "python":
         from cfglint_train.frameworks.trainer_script import runs
 
-        runs.prepare(document)
+        runs.show_runs(document)
 
 
-def references(config: Config) -> tuple[Reference, ...]:
-    """The launcher's file that `trl` is given, and the DeepSpeed configuration (a path, or a mapping in place), which
-    counts above what the launcher's file has of its own.
+def list_references(config: Config) -> tuple[Reference, ...]:
+    """Return the launcher's file that `trl` receives, and the DeepSpeed configuration (a path or an inline mapping).
+
+    The DeepSpeed configuration has priority over the one in the launcher's file.
     """
-    found: list[Reference] = []
+    companions: list[Reference] = []
     for key in LAUNCHER_FILES:
-        launched = config.get(key)
-        if isinstance(launched, str):
-            found.append(Reference("accelerate", (key,), launched, _over(config)))
-    stated = config.get("deepspeed")
-    if isinstance(stated, (str, dict)):
-        found.append(Reference("deepspeed", ("deepspeed",), stated if isinstance(stated, str) else None))
-    return tuple(found)
+        launcher_file = config.get(key)
+        if isinstance(launcher_file, str):
+            companions.append(Reference("accelerate", (key,), launcher_file, _build_overrides(config)))
+    deepspeed = config.get("deepspeed")
+    if isinstance(deepspeed, (str, dict)):
+        companions.append(Reference("deepspeed", ("deepspeed",), deepspeed if isinstance(deepspeed, str) else None))
+    return tuple(companions)
 
 
-# What `trl` hands on to the launcher beside its file, and what counts above that.
-_OPTIONS: Final = ("num_processes", "num_machines", "mixed_precision", "use_deepspeed", "use_fsdp", "zero_stage")
+# Options that `trl` passes to the launcher in addition to its file, and that have priority over it.
+_LAUNCHER_OPTIONS: Final = (
+    "num_processes",
+    "num_machines",
+    "mixed_precision",
+    "use_deepspeed",
+    "use_fsdp",
+    "zero_stage",
+)
 
 
-def _over(config: Config) -> Mapping[Route, Override]:
-    """The settings of the recipe that the launcher takes above those of its file."""
-    from cfglint_train.frameworks.accelerate.command import launched  # few recipes name a launcher's file
+def _build_overrides(config: Config) -> Mapping[Route, Override]:
+    """Return the settings of the recipe that the launcher prefers to those of its file."""
+    from cfglint_train.frameworks.accelerate.command import read_launcher_options  # few recipes name a launcher's file
 
-    options = {name: config.get(name) for name in _OPTIONS if config.get(name) is not None}
-    routes = launched({**options, "config_file": None}).items()
-    return {route: Override(value, config.origin(name)) for route, (name, value) in routes if name in options}
+    options = {name: config.get(name) for name in _LAUNCHER_OPTIONS if config.get(name) is not None}
+    routes = read_launcher_options({**options, "config_file": None}).items()
+    return {route: Override(value, config.get_origin(name)) for route, (name, value) in routes if name in options}

@@ -1,4 +1,4 @@
-"""How TRL's settings are looked up, and which trainer they are for."""
+"""Lookup of TRL's settings, and of the trainer that they are for."""
 
 from __future__ import annotations
 
@@ -11,58 +11,64 @@ from cfglint_schemas.vocabulary import load
 from cfglint_train.documents.document import Document, Route
 from cfglint_train.documents.document import Mapping as MappingNode
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import release_key
+from cfglint_train.foundation.versions import parse_release
 from cfglint_train.frameworks.hf_trainer.loader import HF_ARGPARSER
 from cfglint_train.frameworks.lens import Config
-from cfglint_train.frameworks.trl.clues import ANY, TRAINERS
+from cfglint_train.frameworks.trl.clues import ANY_TRAINER, TRAINERS
 
 COMMANDS: Final[Mapping[str, str]] = {
     "sft": "0.8.1", "dpo": "0.8.1", "kto": "0.11.0", "grpo": "0.14.0", "rloo": "0.22.0", "reward": "0.24.0",
 }  # fmt: skip
-"""What `trl` trains by a command of its own -> its first release with that (trl 0.8.1 to 1.16.0 commands/cli.py,
-cli.py, cli/). ORPO and CPO have scripts alone.
+"""Commands of `trl` that train -> their first release (trl 0.8.1 to 1.16.0 commands/cli.py, cli.py, cli/). ORPO and CPO
+only have scripts.
 """
-COMMAND: Final = re.compile(r"trl \w+")
-"""TRL's own command."""
+COMMAND_PATTERN: Final = re.compile(r"trl \w+")
+"""A command of TRL itself."""
 _OWN_SCRIPT: Final = re.compile(r"(?:.*/)?trl/(?:commands/)?scripts/\w+\.py|trl\.scripts\.\w+")
 
 
-def ways(config: Config) -> list[str]:
-    """The commands and scripts of TRL that start a recipe."""
-    return [one for one in config.evidence.commands if COMMAND.match(one) or _OWN_SCRIPT.match(one)]
+def list_trl_commands(config: Config) -> list[str]:
+    """Return the commands and scripts of TRL that start a recipe."""
+    return [
+        command for command in config.evidence.commands if COMMAND_PATTERN.match(command) or _OWN_SCRIPT.match(command)
+    ]
 
 
-def starts_launcher(config: Config, release: str) -> bool:
-    """Whether what starts a recipe gives the launcher what its parser hands back (`num_processes`): `trl sft` from 0.18
-    on, other commands from 0.29 on (trl 0.18.2 to 1.16.0 `cli.py`, `cli/commands/training.py`).
+def has_launcher_passthrough(config: Config, release: str) -> bool:
+    """Return whether the command that starts a recipe passes unknown options to the launcher (`num_processes`).
+
+    `trl sft` does so from 0.18 on, other commands from 0.29 on (trl 0.18.2 to 1.16.0 `cli.py`,
+    `cli/commands/training.py`).
     """
-    started = ways(config)
-    since = "0.18" if trainer_of(config) == "sft" else "0.29"
-    return bool(started) and all(map(COMMAND.match, started)) and release_key(release) >= release_key(since)
+    commands = list_trl_commands(config)
+    since = "0.18" if find_trainer(config) == "sft" else "0.29"
+    return (
+        bool(commands) and all(map(COMMAND_PATTERN.match, commands)) and parse_release(release) >= parse_release(since)
+    )
 
 
-_SCRIPT: Final = re.compile(rf"(?:^|[/_.\s-])({'|'.join(TRAINERS)})(?:$|[/_.\s-])")
+_TRAINER_IN_COMMAND: Final = re.compile(rf"(?:^|[/_.\s-])({'|'.join(TRAINERS)})(?:$|[/_.\s-])")
 
 
-_NAMED: Final = re.compile(rf"(?:^|[_.\s-])({'|'.join(TRAINERS)})(?=$|[_.\s-])")
+_TRAINER_IN_NAME: Final = re.compile(rf"(?:^|[_.\s-])({'|'.join(TRAINERS)})(?=$|[_.\s-])")
 
 
-def trainer_of(config: Config) -> str | None:
-    """The trainer that a configuration is for; None where neither its launch nor its keys show it."""
-    return config.once(_trainer)
+def find_trainer(config: Config) -> str | None:
+    """Return the trainer that a configuration is for, or None if neither its launch nor its keys indicate it."""
+    return config.compute_once(_find_trainer)
 
 
-def _trainer(config: Config) -> str | None:
+def _find_trainer(config: Config) -> str | None:
     if config.document.syntax == "python":
-        return by_keys(config.document, config.root)
-    started = {match[1] for match in map(_SCRIPT.search, config.evidence.commands) if match is not None}
-    if started:
-        return started.pop() if len(started) == 1 else None
-    return by_keys(config.document, config.root)
+        return find_trainer_by_keys(config.document, config.root)
+    trainers = {match[1] for match in map(_TRAINER_IN_COMMAND.search, config.evidence.commands) if match is not None}
+    if trainers:
+        return trainers.pop() if len(trainers) == 1 else None
+    return find_trainer_by_keys(config.document, config.root)
 
 
-# Keys that say which trainer a file is for. KTO has some of DPO's, beside its own.
-_TELLING: Final = (
+# Keys that indicate the trainer of a file. KTO has some of DPO's keys in addition to its own.
+_INDICATIVE_KEYS: Final = (
     ("sft", ("packing", "packing_strategy", "assistant_only_loss", "completion_only_loss", "dataset_text_field",
              "max_seq_length", "eval_packing")),
     ("kto", ("desirable_weight", "undesirable_weight")),
@@ -75,95 +81,103 @@ _TELLING: Final = (
 )  # fmt: skip
 
 
-def by_keys(document: Document, root: Route) -> str | None:
-    """The trainer whose keys a file has, else the one that it or its folder is named for; None if unknown."""
-    node = document.node(root)
+def find_trainer_by_keys(document: Document, root: Route) -> str | None:
+    """Return the trainer whose keys a file has, or else the one in its name or its folder's; None if unknown."""
+    node = document.find_node(root)
     if document.syntax == "python":
         from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
         return node.trainer or None if isinstance(node, ScriptSettings) else None
     if not isinstance(node, MappingNode):
         return None
-    found = [trainer for trainer, telling in _TELLING if not node.index.keys().isdisjoint(telling)]
-    found = [trainer for trainer in found if trainer != "dpo" or "kto" not in found]
-    if not found and document.syntax == "yaml":
+    trainers = [trainer for trainer, keys in _INDICATIVE_KEYS if not node.index.keys().isdisjoint(keys)]
+    trainers = [trainer for trainer in trainers if trainer != "dpo" or "kto" not in trainers]
+    if not trainers and document.syntax == "yaml":
         folder, name = os.path.split(os.path.abspath(document.path))
         words = {
-            match for part in (os.path.basename(folder), os.path.splitext(name)[0]) for match in _NAMED.findall(part)
+            match
+            for part in (os.path.basename(folder), os.path.splitext(name)[0])
+            for match in _TRAINER_IN_NAME.findall(part)
         }
-        found = list(words)
-    return found[0] if len(found) == 1 else None
+        trainers = list(words)
+    return trainers[0] if len(trainers) == 1 else None
 
 
-def context_of(config: Config) -> Context:
-    """What decides beside TRL's release which keys there are: the trainer and transformers' release."""
-    return config.once(_context)
+def build_context(config: Config) -> Context:
+    """Return the facts besides TRL's release that determine the keys: the trainer and transformers' release."""
+    return config.compute_once(_build_context)
 
 
-def _context(config: Config) -> Context:
-    transformers = config.releases.get("transformers") if config.releases.stated("transformers") else None
+def _build_context(config: Config) -> Context:
+    transformers = config.releases.get("transformers") if config.releases.is_stated("transformers") else None
     settings = config.get()
     return Context(
-        entry=trainer_of(config) or ANY,
+        entry=find_trainer(config) or ANY_TRAINER,
         settings=settings if isinstance(settings, dict) else None,
         releases={} if transformers is None else {"transformers": transformers},
     )
 
 
-def default_of(config: Config, name: str) -> Any:
-    """The default of a setting at the release; None where the possible trainers have several."""
+def find_default(config: Config, name: str) -> Any:
+    """Return the default of a setting at the release, or None if the possible trainers have different ones."""
     if config.document.syntax == "python":
         from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
-        node = config.node()
+        node = config.get_node()
         if isinstance(node, ScriptSettings) and name in node.defaults:
             return node.defaults.get(name)
-        if isinstance(node, ScriptSettings) and node.plain:
-            plain = load("transformers").fact((name,), config.release, Context(entry=node.entry))
-            return plain.schema().get("default") if plain is not None and plain.status().kind == PRESENT else None
-    known = config.evidence.vocabulary or load("trl")
+        if isinstance(node, ScriptSettings) and node.is_hf_trainer:
+            trainer_fact = load("transformers").find_fact((name,), config.release, Context(entry=node.entry))
+            return (
+                trainer_fact.get_schema().get("default")
+                if trainer_fact is not None and trainer_fact.resolve_status().kind == PRESENT
+                else None
+            )
+    vocabulary = config.evidence.vocabulary or load("trl")
     transformers = config.releases.get("transformers")
-    context = context_of(config)
+    context = build_context(config)
     if transformers is not None:
         context = context._replace(releases={"transformers": transformers})
-    fact = known.fact((name,), config.release, context)
-    if fact is None or fact.status().kind != PRESENT:
+    fact = vocabulary.find_fact((name,), config.release, context)
+    if fact is None or fact.resolve_status().kind != PRESENT:
         return None
-    found: list[Any] = []
-    for one in (fact, *(fact.others if context.entry == ANY else ())):
-        if one.status().kind == PRESENT:
+    defaults: list[Any] = []
+    for candidate in (fact, *(fact.alternatives if context.entry == ANY_TRAINER else ())):
+        if candidate.resolve_status().kind == PRESENT:
             try:
-                found.append(one.default())
+                defaults.append(candidate.get_default())
             except KeyError:
                 return None
-    return found[0] if all(one == found[0] for one in found) else None
+    return defaults[0] if all(candidate == defaults[0] for candidate in defaults) else None
 
 
-def is_setting(config: Config, name: str) -> bool:
-    """Whether the run's trainer has a setting at the release."""
-    fact = (config.evidence.vocabulary or load("trl")).fact((name,), config.release, context_of(config))
-    return fact is not None and fact.status().kind == PRESENT
+def has_setting(config: Config, name: str) -> bool:
+    """Return whether the run's trainer has a setting at the release."""
+    fact = (config.evidence.vocabulary or load("trl")).find_fact((name,), config.release, build_context(config))
+    return fact is not None and fact.resolve_status().kind == PRESENT
 
 
-def stated(config: Config, name: str, kind: str) -> Any:
-    """A setting as the parser types it, or its default; None for what it would refuse."""
+def read_setting(config: Config, name: str, kind: str) -> Any:
+    """Return a setting as the parser types it, or its default; None if the parser would refuse it."""
     value = config.get(name)
     if value is None:
-        return None if config.has(name) else default_of(config, name)
-    return getattr(HF_ARGPARSER, kind).readable(value)
+        return None if config.has(name) else find_default(config, name)
+    return getattr(HF_ARGPARSER, kind).read_or_none(value)
 
 
-def on(config: Config, name: str) -> bool:
-    """Whether a switch is on, by the file or by its default."""
-    return stated(config, name, "boolean") is True
+def is_on(config: Config, name: str) -> bool:
+    """Return whether a switch is on, by the file or by its default."""
+    return read_setting(config, name, "boolean") is True
 
 
-_MOST_UNKNOWN: Final = 3
-"""A recipe has at most one key in so many that no trainer of TRL takes; scripts of others add some of their own."""
+_MIN_KEYS_PER_UNKNOWN: Final = 3
+"""Minimum number of keys of a recipe per key that no trainer of TRL has; scripts of other projects add some of their
+own.
+"""
 
 
-def mostly_known(keys: Iterable[str]) -> bool:
-    """Whether hardly any of some keys is unknown to all trainers of TRL in all releases."""
-    known, listed = load("trl"), list(keys)
-    facts = known.facts((), listed, known.newest, Context(entry=ANY))
-    return sum(fact is None for fact in facts) * _MOST_UNKNOWN <= len(listed)
+def has_mostly_known_keys(keys: Iterable[str]) -> bool:
+    """Return whether few of the keys are unknown to all trainers of TRL in all releases."""
+    vocabulary, names = load("trl"), list(keys)
+    facts = vocabulary.find_facts((), names, vocabulary.newest, Context(entry=ANY_TRAINER))
+    return sum(fact is None for fact in facts) * _MIN_KEYS_PER_UNKNOWN <= len(names)

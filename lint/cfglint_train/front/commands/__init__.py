@@ -1,1 +1,1 @@
-"""The commands of the command line: one module each, imported when it is asked for."""
+"""Commands of the command line, one module each, imported on use."""

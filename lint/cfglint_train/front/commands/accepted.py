@@ -1,4 +1,4 @@
-"""`cfglint --write-baseline`: accept the findings of today, or drop the accepted ones that are gone."""
+"""`cfglint --write-baseline`: accept all current findings, or drop accepted ones that are gone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any
-from cfglint_train.foundation.wording import counted
-from cfglint_train.front.commands.options import refuse_beside
-from cfglint_train.front.commands.output import complain
+from cfglint_train.foundation.wording import format_count
+from cfglint_train.front.commands.options import refuse_combination
+from cfglint_train.front.commands.output import print_remarks
 
 if TYPE_CHECKING:
     from cfglint_train.api import Options
@@ -16,34 +16,36 @@ if TYPE_CHECKING:
     from cfglint_train.settings.settings import Settings
 
 
-def write_baseline(paths: list[str], wanted: Options, options: Any, settings: Settings) -> Result:
-    """Write the baseline, and return what it does not accept. Raises UsageError."""
+def write_baseline(paths: list[str], lint_options: Options, options: Any, settings: Settings) -> Result:
+    """Write the baseline, and return the result without accepted findings. Raise UsageError."""
     from cfglint_train import api
     from cfglint_train.settings.settings import BASELINE
 
-    refuse_beside("--write-baseline", paths, options)
+    refuse_combination("--write-baseline", paths, options)
     if options.no_baseline:
         raise UsageError("--write-baseline contradicts --no-baseline")
     path = options.baseline or settings.baseline or os.path.join(settings.root, BASELINE)
-    shown = os.path.relpath(path)
-    new = not os.path.lexists(path)
+    display_path = os.path.relpath(path)
+    is_new = not os.path.lexists(path)
     try:
-        result = api.accept(paths, wanted.replace(jobs=options.jobs), baseline=path).raw
+        result = api.accept(paths, lint_options.replace(jobs=options.jobs), baseline=path).raw
     except OSError as error:
-        raise UsageError(f"{shown}: cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{display_path}: cannot be written: {error.strerror or error}") from None
     accepted = result.accepted
     assert accepted is not None
-    if new:
-        complain([f"wrote {shown}: {counted(len(accepted.known), 'accepted finding')}"])
-    elif accepted.gone:
-        complain([f"wrote {shown}: removed {counted(accepted.gone, 'accepted finding')} no longer found"])
-    elif accepted.moved:
-        complain([f"wrote {shown}: accepted findings are listed under the new names of their files"])
+    if is_new:
+        print_remarks([f"wrote {display_path}: {format_count(len(accepted.accepted), 'accepted finding')}"])
+    elif accepted.missing:
+        print_remarks([f"wrote {display_path}: removed {format_count(accepted.missing, 'stale accepted finding')}"])
+    elif accepted.has_renames:
+        print_remarks([f"wrote {display_path}: renamed the files of accepted findings"])
     else:
-        complain([f"{shown} is left as it is: no accepted finding is gone"])
+        print_remarks([f"{display_path} unchanged: all accepted findings are still found"])
     if accepted.new:
-        added = f"{counted(len(accepted.new), 'new finding')} not accepted: {shown} can only shrink"
-        complain([f"{added}; to accept more, delete it and write it again, or write comments with --add-ignore"])
+        added = f"{format_count(len(accepted.new), 'new finding')} not accepted: {display_path} can only shrink"
+        print_remarks([f"{added}; to accept them, delete it and write it again, or add comments with --add-ignore"])
     if settings.baseline is None and options.baseline is None:
-        complain([f'set `baseline = "{BASELINE}"` in the settings, or pass `--baseline {shown}`, to use it'])
+        print_remarks(
+            [f'set `baseline = "{BASELINE}"` in the settings, or pass `--baseline {display_path}`, to use it']
+        )
     return result._replace(accepted=accepted._replace(stale=()))

@@ -13,110 +13,115 @@ from collections.abc import Callable, Iterator
 
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.front.commands.output import put
+from cfglint_train.front.commands.output import print_lines
 from cfglint_train.front.commands.parser import Parser, add_output_format
 
-Answer = tuple[int, Iterator[str]]
+Outcome = tuple[int, Iterator[str]]
 """Exit code and lines."""
 
 
 class _Parser(Parser):
+    """A parser whose description is the given text."""
+
     def __init__(self, prog: str, description: str) -> None:
+        """Create a parser with a program name and a description."""
         super().__init__(prog, description=description)
 
 
 def calibrate(argv: list[str]) -> int:
-    """Run the command. Raises UsageError and OSError."""
-    code, lines = _answer(argv)
-    put(lines)
+    """Run the command and return the exit code. Raise UsageError and OSError."""
+    code, lines = _run_subcommand(argv)
+    print_lines(lines)
     return code
 
 
-def _answer(arguments: list[str]) -> Answer:
+def _run_subcommand(arguments: list[str]) -> Outcome:
     main = _Parser("cfglint calibrate", str(__doc__))
-    main.add_argument("command", choices=tuple(_COMMANDS), help="what to do")
-    found = main.parse_args(arguments[:1])
-    return _COMMANDS[found.command](arguments[1:])
+    main.add_argument("command", choices=tuple(_SUBCOMMANDS), help="what to run")
+    options = main.parse_args(arguments[:1])
+    return _SUBCOMMANDS[options.command](arguments[1:])
 
 
-def _report(arguments: list[str]) -> Answer:
-    own = _Parser("cfglint calibrate report", "Estimates beside measurements.")
-    own.add_argument("--rows", metavar="FILE", help="rows as JSON lines (default: the published rows of a clone)")
-    add_output_format(own, ("text", "json", "markdown"))
-    own.add_argument("-v", "--verbose", action="store_true", help="every row, and those that are left out")
-    own.add_argument("--no-peers", action="store_true", help="leave out other estimators")
-    options = own.parse_args(arguments)
+def _report_errors(arguments: list[str]) -> Outcome:
+    parser = _Parser("cfglint calibrate report", "Compare estimates with measurements.")
+    parser.add_argument("--rows", metavar="FILE", help="rows in JSON Lines (default: the published rows in a clone)")
+    add_output_format(parser, ("text", "json", "markdown"))
+    parser.add_argument("-v", "--verbose", action="store_true", help="also list every row, and the rows left out")
+    parser.add_argument("--no-peers", action="store_true", help="do not compare with other estimators")
+    options = parser.parse_args(arguments)
     from cfglint_train.calibration import report
     from cfglint_train.calibration.compare import compare
-    from cfglint_train.calibration.rows import PACKAGED, read
+    from cfglint_train.calibration.rows import PUBLISHED_ROWS, read_rows
 
-    rows = list(read(options.rows or _of_clone(PACKAGED, "--rows")))
-    compared = list(compare(rows)) if options.rows else [*report.packaged(), *report.measured()]
-    others = None
+    rows = list(read_rows(options.rows or _require_clone(PUBLISHED_ROWS, "--rows")))
+    compared = list(compare(rows)) if options.rows else [*report.compare_published(), *report.compare_measured()]
+    peer_errors = None
     if not options.no_peers:
         from cfglint_train.calibration import peers
 
-        others = peers.compared(rows, compared)
+        peer_errors = peers.compare_peers(rows, compared)
     if options.output_format == "markdown":
-        return 0, _markdown(report, compared, others)
+        return 0, _render_markdown(report, compared, peer_errors)
     if options.output_format == "json":
-        return 0, iter([json.dumps(report.document(compared, others), indent=1, allow_nan=False)])
-    return 0, _text(report, compared, others, options)
+        return 0, iter([json.dumps(report.build_report(compared, peer_errors), indent=1, allow_nan=False)])
+    return 0, _render_text(report, compared, peer_errors, options)
 
 
-def _of_clone(path: str, flag: str) -> str:
-    """Return a path among the measurements. Raises UsageError in a regular installation, which has none."""
+def _require_clone(path: str, flag: str) -> str:
+    """Return a path among the measurements. Raise UsageError in a regular installation, which has none."""
     if not os.path.isdir(os.path.dirname(path)):
         raise UsageError(f"measurements are not installed; use `pip install -e .` in a clone, or {flag}")
     return path
 
 
-def _text(report: Any, compared: list[Any], others: dict[str, Any] | None, options: Namespace) -> Iterator[str]:
-    yield from report.lines(compared, options.verbose)
-    if others is None:
+def _render_text(
+    report: Any, compared: list[Any], peer_errors: dict[str, Any] | None, options: Namespace
+) -> Iterator[str]:
+    yield from report.render_text(compared, options.verbose)
+    if peer_errors is None:
         return
     yield ""
-    yield "other estimators on the rows that they have an answer for"
+    yield "other estimators on the rows that they can estimate"
     from cfglint_train.calibration import peers
 
-    yield from peers.lines(others)
+    yield from peers.render_peers(peer_errors)
 
 
-def _markdown(report: Any, compared: list[Any], others: dict[str, Any] | None) -> Iterator[str]:
-    yield from report.markdown(compared)
-    if others is not None:
+def _render_markdown(report: Any, compared: list[Any], peer_errors: dict[str, Any] | None) -> Iterator[str]:
+    yield from report.render_markdown(compared)
+    if peer_errors is not None:
         from cfglint_train.calibration import peers
 
-        yield from peers.markdown(others)
+        yield from peers.render_peers_markdown(peer_errors)
 
 
-def _add(arguments: list[str]) -> Answer:
-    own = _Parser("cfglint calibrate add", "Check measured rows and file them.")
-    own.add_argument("rows", nargs="+", metavar="ROWS.jsonl")
-    own.add_argument("--into", metavar="FOLDER", help="where to (default: the measured rows of a clone)")
-    options = own.parse_args(arguments)
+def _add_rows(arguments: list[str]) -> Outcome:
+    parser = _Parser("cfglint calibrate add", "Check measured rows and add them to a clone.")
+    parser.add_argument("rows", nargs="+", metavar="ROWS.jsonl")
+    parser.add_argument("--into", metavar="FOLDER", help="folder to write to (default: the measured rows in a clone)")
+    options = parser.parse_args(arguments)
     from cfglint_train.calibration import measurements
-    from cfglint_train.calibration.rows import MEASURED, Unreadable, read
+    from cfglint_train.calibration.rows import MEASURED_FOLDER, Unreadable, read_rows
 
-    good: list[dict[str, Any]] = []
+    valid_rows: list[dict[str, Any]] = []
     lines: list[str] = []
-    told: list[str] = []
+    summary: list[str] = []
     for path in options.rows:
-        for row in read(path):
+        for row in read_rows(path):
             if isinstance(row, Unreadable):
                 lines.append(f"{path}:{row.line}: {row.reason}")
                 continue
-            found = list(measurements.problems(row.content))
-            if found:
-                lines.append(f"{path}: {row.id}: {'; '.join(found)}")
+            problems = list(measurements.find_problems(row.content))
+            if problems:
+                lines.append(f"{path}: {row.id}: {'; '.join(problems)}")
             else:
-                good.append(dict(row.content))
-    if good:
-        filed = measurements.file(good, options.into or _of_clone(MEASURED, "--into"))
-        told = [f"{one.path}: {one.added} added, {one.there} there already" for one in filed]
+                valid_rows.append(dict(row.content))
+    if valid_rows:
+        filed = measurements.store_rows(valid_rows, options.into or _require_clone(MEASURED_FOLDER, "--into"))
+        summary = [f"{file.path}: {file.added} added, {file.existing} already there" for file in filed]
     elif not lines:
         raise UsageError("no rows in these files")
-    return (1 if lines else 0), iter([*lines, *told])
+    return (1 if lines else 0), iter([*lines, *summary])
 
 
-_COMMANDS: Final[dict[str, Callable[[list[str]], Answer]]] = {"report": _report, "add": _add}
+_SUBCOMMANDS: Final[dict[str, Callable[[list[str]], Outcome]]] = {"report": _report_errors, "add": _add_rows}

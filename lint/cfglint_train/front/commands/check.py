@@ -1,4 +1,4 @@
-"""`cfglint [check] [PATHS]`: lint, and fix where asked."""
+"""`cfglint [check] [PATHS]`: lint, and fix on request."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from types import SimpleNamespace
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TextIO
 from cfglint_train.front.commands.check_defaults import DEFAULTS
-from cfglint_train.front.commands.options import api_options, inputs, refuse_to_write, with_baseline
-from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE, fails, laid_over
-from cfglint_train.front.commands.output import complain, style_of, troubles, verbose, write
+from cfglint_train.front.commands.options import add_baseline, build_options, read_inputs, refuse_write_flags
+from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE, apply_flags, has_failures
+from cfglint_train.front.commands.output import (
+    build_style,
+    format_troubles,
+    format_verbose,
+    print_remarks,
+    write_report,
+)
 
 if TYPE_CHECKING:
     from cfglint_train.api import FixResult, Options
@@ -19,142 +25,160 @@ if TYPE_CHECKING:
 
 
 def check(argv: list[str]) -> int:
-    """`cfglint [check] [PATHS]`: lint, and fix where asked."""
-    options = _parsed(argv)
-    refuse_to_write(options)
+    """Check files, fix them on request, and return the exit code."""
+    options = _parse_arguments(argv)
+    refuse_write_flags(options)
     from cfglint_train import api
     from cfglint_train.reports import formats
 
-    wanted = api_options(options)
-    settings = laid_over(api.settings(wanted), options)
-    if settings.require_checked:  # the settings here decide about the exit code, not those of inner folders
-        wanted = wanted._replace(require_checked=True)
+    lint_options = build_options(options)
+    settings = apply_flags(api.settings(lint_options), options)
+    if settings.require_checked:  # only these settings decide the exit code
+        lint_options = lint_options._replace(require_checked=True)
     if options.explain is None and not options.write_baseline:
-        wanted = with_baseline(wanted, options, settings)
+        lint_options = add_baseline(lint_options, options, settings)
     if options.shown is not None:
-        return _show(options, wanted, settings)
+        return _show_instead(options, lint_options, settings)
     if options.explain is not None:
-        return _explain(options, wanted, settings)
-    paths, sources = inputs(options)
+        return _explain_finding(options, lint_options, settings)
+    paths, sources = read_inputs(options)
     if options.write_baseline:
         from cfglint_train.front.commands.accepted import write_baseline
 
-        return _reported(write_baseline(paths, wanted, options, settings), options, settings)
+        return _report_remaining(write_baseline(paths, lint_options, options, settings), options, settings)
     if options.add_ignore:
         from cfglint_train.front.commands.ignores import write_ignores
 
-        return _reported(write_ignores(paths, wanted, options), options, settings)
+        return _report_remaining(write_ignores(paths, lint_options, options), options, settings)
     from cfglint_train.front import progress
 
     if options.diff or options.fix or options.fix_only:
         write = not options.diff and not sources
-        with progress.shown(sys.stderr, "fixing"):
-            fixed = api.fix(paths, wanted, sources, unsafe=options.unsafe_fixes, write=write)
-        return _fixed(fixed, options, settings)
-    form = options.output_format or settings.output_format or "text"
-    digest = formats.digester(form)
-    shares = not options.verbose and (form in _OF_FINDINGS or digest is not None)
-    with progress.shown(sys.stderr, "checking"):
-        result = api.lint(paths, wanted._replace(jobs=options.jobs if shares else 1), sources, digest=digest).raw
-    _report(result, options, settings)
+        with progress.show_progress(sys.stderr, "fixing"):
+            fixed = api.fix(paths, lint_options, sources, unsafe=options.unsafe_fixes, write=write)
+        return _report_fixes(fixed, options, settings)
+    output_format = options.output_format or settings.output_format or "text"
+    digest = formats.find_digest(output_format)
+    can_share = not options.verbose and (output_format in _FINDING_FORMATS or digest is not None)
+    with progress.show_progress(sys.stderr, "checking"):
+        result = api.lint(
+            paths, lint_options._replace(jobs=options.jobs if can_share else 1), sources, digest=digest
+        ).raw
+    _write_report(result, options, settings)
     if settings.fix:
-        complain(["`fix = true` in the settings has no effect: only --fix on the command line writes"])
-    return _exit_code(result, options, settings)
+        print_remarks(["`fix = true` in the settings has no effect: only --fix on the command line writes"])
+    return _compute_exit_code(result, options, settings)
 
 
-def _show(options: Any, wanted: Options, settings: Settings) -> int:
-    """What `--statistics`, `--show-files`, `--show-settings` and `--explain-origins` show instead of the findings."""
+def _show_instead(options: Any, lint_options: Options, settings: Settings) -> int:
+    """Show the output of `--statistics`, `--show-files`, `--show-settings` or `--explain-origins`."""
     from cfglint_train import api
     from cfglint_train.foundation.errors import UsageError
 
     if options.output_format not in (None, "text", "json"):
         raise UsageError(f"--{options.shown} needs --output-format text or json, not {options.output_format}")
     as_json = options.output_format == "json"
-    style = style_of(options, settings, sys.stdout)
-    paths, sources = inputs(options)
+    style = build_style(options, settings, sys.stdout)
+    paths, sources = read_inputs(options)
     if options.shown == "show-settings":
         from cfglint_train.reports import effective
 
-        named = [os.path.join(path, "") if os.path.isdir(path) else path for path in paths]
-        every = [effective.values(path, api.settings(wanted, path), wanted, api.rules(wanted, path)) for path in named]
-        lines = effective.as_json(every) if as_json else (line for one in every for line in effective.table(one))
-        write(lines, options)
+        setting_paths = [os.path.join(path, "") if os.path.isdir(path) else path for path in paths]
+        effective_settings = [
+            effective.collect_settings(
+                path, api.settings(lint_options, path), lint_options, api.rules(lint_options, path)
+            )
+            for path in setting_paths
+        ]
+        lines = (
+            effective.render_json(effective_settings)
+            if as_json
+            else (line for item in effective_settings for line in effective.render_table(item))
+        )
+        write_report(lines, options)
         return CLEAN
     if options.shown == "statistics":
         from cfglint_train.reports import statistics
 
-        result = api.lint(paths, wanted, sources).raw
-        write(statistics.as_json(result) if as_json else statistics.table(result, style), options)
-        complain(verbose(result, options))
-        return _exit_code(result, options, settings)
-    result = api.estimate(paths, wanted, sources).raw
+        result = api.lint(paths, lint_options, sources).raw
+        write_report(statistics.render_json(result) if as_json else statistics.render_table(result, style), options)
+        print_remarks(format_verbose(result, options))
+        return _compute_exit_code(result, options, settings)
+    result = api.estimate(paths, lint_options, sources).raw
     if options.shown == "show-files":
         from cfglint_train.reports import json, text
 
-        write(json.file_list(result) if as_json else text.files(result), options)
+        write_report(json.render_file_list(result) if as_json else text.list_files(result), options)
     else:
         from cfglint_train.reports import origins
 
         runs = sorted(result.runs, key=lambda run: (run.main.document.path, str(run.main.root)))
-        table = origins.as_json(runs, result.secrets) if as_json else origins.table(runs, result.secrets, style)
-        write(table, options)
-    complain([*troubles(result), *verbose(result, options)])
+        table = (
+            origins.render_json(runs, result.secrets) if as_json else origins.render_table(runs, result.secrets, style)
+        )
+        write_report(table, options)
+    print_remarks([*format_troubles(result), *format_verbose(result, options)])
     return TROUBLE if result.troubles else CLEAN
 
 
-def _explain(options: Any, wanted: Options, settings: Settings) -> int:
-    """What `--explain` shows instead of the findings."""
+def _explain_finding(options: Any, lint_options: Options, settings: Settings) -> int:
+    """Show the output of `--explain`."""
     from cfglint_train import api
     from cfglint_train.foundation.errors import UsageError
     from cfglint_train.reports import explain
-    from cfglint_train.request import repository
+    from cfglint_train.request import find_repository
 
     code, line = options.explain
     if options.output_format not in (None, "text", "json"):
         raise UsageError(f"--explain needs --output-format text or json, not {options.output_format}")
-    paths, sources = inputs(options)
+    paths, sources = read_inputs(options)
     if len(paths) != 1:
-        raise UsageError("--explain takes one PATH")
-    result = api.lint(paths, wanted._replace(select=(code,)), sources).raw
-    found = [finding for finding in result.findings if (finding.code, finding.start.line) == (code, line)]
-    if not found and os.path.isfile(paths[0]):
-        # What a run says of its companion is found where the run is; that may be anywhere in the repository.
-        root = os.path.relpath(repository(paths[0]))
-        around = api.lint([root], wanted._replace(select=(code,)), sources).raw
-        there = [finding for finding in around.findings if os.path.abspath(finding.path) == os.path.abspath(paths[0])]
-        found = [finding for finding in there if (finding.code, finding.start.line) == (code, line)]
-        result = around if found else result
-    if not found:
+        raise UsageError("--explain needs exactly one PATH")
+    result = api.lint(paths, lint_options._replace(select=(code,)), sources).raw
+    findings = [finding for finding in result.findings if (finding.code, finding.start.line) == (code, line)]
+    if not findings and os.path.isfile(paths[0]):
+        # A finding in a companion is reported with its run, which may be anywhere in the repository.
+        root = os.path.relpath(find_repository(paths[0]))
+        repository_result = api.lint([root], lint_options._replace(select=(code,)), sources).raw
+        file_findings = [
+            finding
+            for finding in repository_result.findings
+            if os.path.abspath(finding.path) == os.path.abspath(paths[0])
+        ]
+        findings = [finding for finding in file_findings if (finding.code, finding.start.line) == (code, line)]
+        result = repository_result if findings else result
+    if not findings:
         lines = ", ".join(f"{code}:{finding.start.line}" for finding in result.findings if finding.code == code)
         raise UsageError(f"no finding {code}:{line} in {paths[0]}" + (f"; there is {lines}" if lines else ""))
     as_json = options.output_format == "json"
-    style = style_of(options, settings, sys.stdout)
+    style = build_style(options, settings, sys.stdout)
     secrets = result.secrets
-    write(explain.as_json(found, secrets) if as_json else explain.table(found, secrets, style), options)
-    complain([*troubles(result), *verbose(result, options)])
+    write_report(
+        explain.render_json(findings, secrets) if as_json else explain.render_table(findings, secrets, style), options
+    )
+    print_remarks([*format_troubles(result), *format_verbose(result, options)])
     return TROUBLE if result.troubles else CLEAN
 
 
-# Reports made of findings alone; others take the runs, which stay in the process that assembled them, or their
-# summaries.
-_OF_FINDINGS: Final = (
+# Reports that need only findings. Others need the runs, which stay in the process that built them, or summaries.
+_FINDING_FORMATS: Final = (
     "text", "concise", "grouped", "json", "json-lines", "github", "gitlab", "junit", "rdjson", "sarif",
 )  # fmt: skip
 
 
-def _fixed(fixed: FixResult, options: Any, settings: Settings) -> int:
+def _report_fixes(fixed: FixResult, options: Any, settings: Settings) -> int:
     from cfglint_train.reports import diff
 
     result = fixed.raw.result
     if options.diff:
-        shown = diff.unified(fixed.raw)
-        write(shown.lines, options)
-        if shown.altered:
-            masked = f"{shown.altered} lines of the diff are shown changed (masked or escaped)"
-            complain([f"{masked}; apply it with --fix, not with patch"])
-        complain([*troubles(result), *diff.refusals(fixed.raw), *verbose(result, options)])
+        preview = diff.build_diff(fixed.raw)
+        write_report(preview.lines, options)
+        if preview.altered:
+            notice = f"{preview.altered} lines of the diff are masked or escaped"
+            print_remarks([f"{notice}; apply it with --fix, not with patch"])
+        print_remarks([*format_troubles(result), *diff.render_refusals(fixed.raw), *format_verbose(result, options)])
         if fixed.sources and not options.quiet:
-            complain([diff.promise(fixed.raw)])
+            print_remarks([diff.format_promise(fixed.raw)])
         if result.troubles:
             return TROUBLE
         return FINDINGS if fixed.sources and not options.exit_zero else CLEAN
@@ -164,53 +188,53 @@ def _fixed(fixed: FixResult, options: Any, settings: Settings) -> int:
         sys.stdout.buffer.write(next(iter(fixed.texts.values())))
         sys.stdout.buffer.flush()
     if options.fix_only:
-        complain([*troubles(result), *verbose(result, options)])
+        print_remarks([*format_troubles(result), *format_verbose(result, options)])
     else:
-        _report(fixed.lint.raw, options, settings, stream)
+        _write_report(fixed.lint.raw, options, settings, stream)
     if not options.quiet:
-        complain(diff.summary(fixed.raw))
+        print_remarks(diff.render_summary(fixed.raw))
     if result.troubles:
         return TROUBLE
     if options.exit_non_zero_on_fix and fixed.applied and not options.exit_zero:
         return FINDINGS
-    return CLEAN if options.fix_only else _exit_code(result, options, settings)
+    return CLEAN if options.fix_only else _compute_exit_code(result, options, settings)
 
 
-def _reported(result: Result, options: Any, settings: Settings) -> int:
-    """Report what is left, and return the exit code."""
-    _report(result, options, settings)
-    return _exit_code(result, options, settings)
+def _report_remaining(result: Result, options: Any, settings: Settings) -> int:
+    """Report the remaining findings, and return the exit code."""
+    _write_report(result, options, settings)
+    return _compute_exit_code(result, options, settings)
 
 
-def _report(result: Result, options: Any, settings: Settings, stream: TextIO | None = None) -> None:
-    from cfglint_train.reports.formats import reporter
+def _write_report(result: Result, options: Any, settings: Settings, stream: TextIO | None = None) -> None:
+    from cfglint_train.reports.formats import find_reporter
 
-    report = reporter(options.output_format or settings.output_format or "text")
-    write(report(result, style_of(options, settings, stream or sys.stdout)), options, stream)
-    complain(verbose(result, options))
+    report = find_reporter(options.output_format or settings.output_format or "text")
+    write_report(report(result, build_style(options, settings, stream or sys.stdout)), options, stream)
+    print_remarks(format_verbose(result, options))
 
 
-def _exit_code(result: Result, options: Any, settings: Settings) -> int:
+def _compute_exit_code(result: Result, options: Any, settings: Settings) -> int:
     if result.troubles:
         return TROUBLE
-    return FINDINGS if fails(result, settings) and not options.exit_zero else CLEAN
+    return FINDINGS if has_failures(result, settings) and not options.exit_zero else CLEAN
 
 
-def _parsed(argv: list[str]) -> Any:
-    """The options. Switches and then files are all that a hook gives, for which argparse is not imported."""
+def _parse_arguments(argv: list[str]) -> Any:
+    """Return the options. A hook passes only switches and files, which do not need the import of argparse."""
     options, paths = {**DEFAULTS}, [*argv]
-    while paths and (name := _switch(paths[0])):
+    while paths and (name := _parse_switch(paths[0])):
         options[name] = True
         del paths[0]
     if not any(path.startswith("-") for path in paths):
         return SimpleNamespace(**options, paths=paths)
-    from cfglint_train.front.commands.check_flags import check_parser
+    from cfglint_train.front.commands.check_flags import build_check_parser
 
-    return check_parser().parse_args(argv)
+    return build_check_parser().parse_args(argv)
 
 
-def _switch(argument: str) -> str:
-    """The option that an argument switches on: one that is off by default. Empty for any other argument."""
+def _parse_switch(argument: str) -> str:
+    """Return the option that a switch turns on, or an empty string for any other argument."""
     name = argument[2:].replace("-", "_")
     is_switch = argument == f"--{name.replace('_', '-')}" and DEFAULTS.get(name) is False
     return name if is_switch else ""

@@ -1,7 +1,7 @@
-"""What the flags of `cfglint check` are where none is given.
+"""Defaults of the flags of `cfglint check`.
 
-A hook gives switches and files and nothing else, and then argparse (a twentieth of the work of one file) has nothing to
-do: the parser takes its defaults from here. What is False here is a switch, `--` and its name.
+A hook passes only switches and files. These are parsed without argparse, whose import takes 5 % of the time to lint one
+file; the parser uses the same defaults. A flag that defaults to False is a switch, named `--` and its key.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import sys
 
 from cfglint_train.foundation.typed import Final
 from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE
-from cfglint_train.front.commands.output import put, shown
+from cfglint_train.front.commands.output import print_lines, sanitize
 from cfglint_train.front.commands.parser import Parser
 
 _INTRODUCTION: Final = """\
@@ -18,7 +18,7 @@ Wrote five training configs to {folder}, each with a mistake that broke or slowe
   2-llamafactory-236b   the optimizer step exceeds the memory of the GPU
   3-openrlhf-16b        the micro batch is too large for the actor's GPUs
   4-olmo-syncs          every step waits for its metrics
-  5-axolotl-3b          the sequence length is misspelt, and ignored"""
+  5-axolotl-3b          the sequence length is misspelled and ignored"""
 
 _TOUR: Final = (
     ("Find what is wrong", ("check", "--output-format", "concise", "{folder}")),
@@ -26,7 +26,7 @@ _TOUR: Final = (
     ("Estimate the memory of a run", ("estimate", "{folder}/2-llamafactory-236b/zero3.yaml")),
     ("Find the smallest change that fits", ("fit", "{folder}/5-axolotl-3b/llama-3b.yaml")),
 )
-"""What each step shows, and the command that shows it."""
+"""Description of each step, and its command."""
 
 _NEXT: Final = """\
 
@@ -34,23 +34,23 @@ _NEXT: Final = """\
 cfglint .               lint all training configs below this folder
 cfglint --diff .        show the fixes; `cfglint --fix .` writes them
 cfglint estimate FILE   estimate the memory of a run
-cfglint fit FILE        find the smallest change with which a run fits
+cfglint fit FILE        find the smallest change that makes a run fit
 cfglint init            add cfglint to a repository: settings, pre-commit hook, workflow"""
 
 
 def demo(argv: list[str]) -> int:
-    """`cfglint demo [FOLDER]`: write five broken training configs, then lint, fix, estimate and fit them."""
+    """Write five broken training configs, then lint, fix, estimate and fit them; return the exit code."""
     parser = Parser(
         prog="cfglint demo",
         description="Write five broken training configs into a new folder, then lint them, show the fixes,\n"
-        "estimate one run and fit another. Exit codes: 0 done, 2 the folder cannot be made.",
+        "estimate one run and fit another. Exit codes: 0 done, 2 the folder cannot be created.",
     )
     parser.add_argument(
         "folder", nargs="?", default="cfglint-demo", metavar="FOLDER", help="a new folder (default: cfglint-demo)"
     )
     folder: str = parser.parse_args(argv).folder
     _write_cases(folder)
-    put([_INTRODUCTION.format(folder=shown(folder))])
+    print_lines([_INTRODUCTION.format(folder=sanitize(folder))])
     from contextlib import redirect_stderr
 
     from cfglint_train.front import cli
@@ -58,12 +58,12 @@ def demo(argv: list[str]) -> int:
     for title, (name, *arguments) in _TOUR:
         words = [argument.format(folder=folder) for argument in arguments]
         typed = ("cfglint", *(() if name == "check" else (name,)), *words)
-        put(["", f"== {title}", f"$ {shown(shlex.join(typed))}"])
-        with redirect_stderr(sys.stdout):  # what a command remarks belongs to the tour
-            code = cli.command(name)(words)
+        print_lines(["", f"== {title}", f"$ {sanitize(shlex.join(typed))}"])
+        with redirect_stderr(sys.stdout):  # remarks are part of the tour
+            code = cli.load_command(name)(words)
         if code not in (CLEAN, FINDINGS):
             return TROUBLE
-    put([_NEXT])
+    print_lines([_NEXT])
     return CLEAN
 
 
@@ -74,17 +74,17 @@ def _write_cases(folder: str) -> None:
     try:
         os.mkdir(folder)
     except FileExistsError:
-        raise UsageError(f"{folder} exists already; name a new folder: cfglint demo FOLDER") from None
+        raise UsageError(f"{folder} already exists; name a new folder: cfglint demo FOLDER") from None
     try:
-        # `fixed` and `expected.txt` are for the tests, and only in a checkout.
+        # `fixed` and `expected.txt` are for tests and exist only in a checkout.
         ignored = shutil.ignore_patterns("fixed", "expected.txt", "__pycache__")
-        shutil.copytree(_cases(), folder, ignore=ignored, copy_function=shutil.copyfile, dirs_exist_ok=True)
+        shutil.copytree(_find_cases(), folder, ignore=ignored, copy_function=shutil.copyfile, dirs_exist_ok=True)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _cases() -> str:
+def _find_cases() -> str:
     """Return the folder of the configs: in the package, or in the checkout of an editable installation."""
     front = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     installed = os.path.join(front, "cases")

@@ -1,12 +1,12 @@
-"""`cfglint estimate FILE`: the memory budget of runs, of a stated plan, or of a question without a file."""
+"""`cfglint estimate FILE`: the memory budget of runs, of a plan file, or of a question without a file."""
 
 from __future__ import annotations
 
-from cfglint_train.front.commands.options import api_options, inputs
+from cfglint_train.front.commands.options import build_options, read_inputs
 from cfglint_train.front.commands.outcome import CLEAN, TROUBLE
-from cfglint_train.front.commands.output import complain, troubles, verbose, write
+from cfglint_train.front.commands.output import format_troubles, format_verbose, print_remarks, write_report
 from cfglint_train.front.commands.parser import (
-    QUESTION,
+    QUESTION_FLAGS,
     Parser,
     add_cluster,
     add_model,
@@ -16,58 +16,62 @@ from cfglint_train.front.commands.parser import (
 )
 
 _ABOUT = """\
-The memory budget of a run.
+Estimate the memory of a run, phase by phase.
 Exit codes: 0 estimated, 2 wrong usage, no run, or a run that cannot be estimated."""
 
 
 def estimate(argv: list[str]) -> int:
-    """`cfglint estimate FILE`: the memory budget of its runs."""
+    """Print memory budgets and return the exit code."""
     parser = Parser(prog="cfglint estimate", description=_ABOUT)
-    parser.add_argument("paths", nargs="*", metavar="FILE", help="files and folders; - is standard input")
-    parser.add_argument("--plan", metavar="FILE", help="a plan as JSON instead of configurations (docs/plan-file.md)")
-    grid = "a grid instead of one budget: micro_batch=1,2,4 sequence=4096,8192 gpu=A100-40GB,H100"
+    parser.add_argument("paths", nargs="*", metavar="FILE", help="files and folders; - reads stdin")
+    parser.add_argument("--plan", metavar="FILE", help="a JSON plan instead of configurations (docs/plan-file.md)")
+    grid = "estimate a grid of values: micro_batch=1,2,4 sequence=4096,8192 gpu=A100-40GB,H100"
     parser.add_argument("--what-if", nargs="+", action="append", metavar="AXIS=VALUES", help=grid)
     add_question(parser)
     add_cluster(parser)
     add_model(parser)
     add_output_format(parser, ("text", "json", "html"))
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
-    parser.add_argument("--output-file", metavar="FILE", help="write the report there")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say why there is no run in a file")
-    parser.add_argument("--stdin-filename", metavar="PATH", help="the name of standard input in reports")
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: only on a terminal"
+    )
+    parser.add_argument("--output-file", metavar="FILE", help="write the report to FILE")
+    parser.add_argument("-v", "--verbose", action="store_true", help="explain why a file contains no run")
+    parser.add_argument("--stdin-filename", metavar="PATH", help="name of standard input in reports")
     add_settings(parser)
     parser.set_defaults(select=None, ignore=None)
     options = parser.parse_args(argv)
     from cfglint_train.front.commands import estimation
 
-    words, files = estimation.divided(options.what_if or ())
+    words, files = estimation.split_words(options.what_if or ())
     options.paths = [*options.paths, *files]
-    axes = estimation.axes(words)
+    axes = estimation.parse_axes(words)
     if options.model is not None:
         from cfglint_train.front import question
 
-        return question.answer(options, axes)
-    asked = next((name for name in QUESTION if getattr(options, name)), None)
-    if asked is not None:
-        parser.error(f"--{asked.replace('_', '-')} needs --model")
+        return question.answer_question(options, axes)
+    question_flag = next((name for name in QUESTION_FLAGS if getattr(options, name)), None)
+    if question_flag is not None:
+        parser.error(f"--{question_flag.replace('_', '-')} needs --model")
     if options.plan is not None:
-        write(estimation.of_plan(options.plan, options, axes, options.output_format), options)
+        write_report(estimation.estimate_plan(options.plan, options, axes, options.output_format), options)
         return CLEAN
     from cfglint_train import api
     from cfglint_train.foundation.errors import UsageError
 
     if not options.paths:
         raise UsageError("estimate needs a configuration, --model NAME or --plan FILE.json")
-    wanted = api_options(options)
-    paths, sources = inputs(options)
-    # The page has the findings of all rules, too.
-    result = (api.lint if options.output_format == "html" else api.estimate)(paths, wanted, sources).raw
+    lint_options = build_options(options)
+    paths, sources = read_inputs(options)
+    # The HTML page also contains the findings of all rules.
+    result = (api.lint if options.output_format == "html" else api.estimate)(paths, lint_options, sources).raw
     runs = list(result.runs)
-    complain([*troubles(result), *verbose(result, options)])
-    write(estimation.lines(runs, axes, options.output_format, result, estimation.style_for(options)), options)
+    print_remarks([*format_troubles(result), *format_verbose(result, options)])
+    write_report(
+        estimation.render_report(runs, axes, options.output_format, result, estimation.choose_style(options)), options
+    )
     if not runs:
-        from cfglint_train.reports.text import left_out, no_run
+        from cfglint_train.reports.text import describe_no_run, describe_skipped
 
-        complain([*left_out(result), no_run(result)])
+        print_remarks([*describe_skipped(result), describe_no_run(result)])
     is_complete = runs and all(run.estimate.phases for run in runs)
     return TROUBLE if result.troubles or not is_complete else CLEAN

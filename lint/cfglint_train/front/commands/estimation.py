@@ -1,4 +1,4 @@
-"""`cfglint estimate`: budgets of runs or of a stated plan, and their grid of what-ifs, as text, JSON or a page."""
+"""Reports of `cfglint estimate`: budgets of runs or of a plan file, with what-if grids, as text, JSON or HTML."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator, Sequence
 
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 from cfglint_train.reports import estimate as report
-from cfglint_train.reports.json import encoded
+from cfglint_train.reports.json import encode
 from cfglint_train.reports.style import PLAIN, Style
 
 if TYPE_CHECKING:
     from cfglint_train.judging.result import Result
 
-FACTS: Final = ("nodes", "gpus_per_node", "gpu", "gpu_memory", "host_memory", "disk")
-"""Flags that say what the cluster is, as argparse spells them."""
+CLUSTER_FLAGS: Final = ("nodes", "gpus_per_node", "gpu", "gpu_memory", "host_memory", "disk")
+"""Flags about the cluster, as argparse spells them."""
 
 
-def divided(groups: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
-    """The axes and the files among the words that are behind each `--what-if`, of which the first is an axis."""
+def split_words(groups: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
+    """Separate the axes and the files in the words after each `--what-if`; the first word is an axis."""
     words: list[str] = []
     files: list[str] = []
     for first, *others in groups:
@@ -29,62 +29,66 @@ def divided(groups: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
     return words, files
 
 
-def axes(words: Sequence[str]) -> list[Any]:
-    """The axes of `--what-if`; none where it is not asked for. Raises UsageError."""
+def parse_axes(words: Sequence[str]) -> list[Any]:
+    """Parse the axes of `--what-if`; empty if the flag is not given. Raise UsageError."""
     if not words:
         return []
     from cfglint_train.whatif import grid
 
-    return grid.axes(words)
+    return grid.parse_axes(words)
 
 
-def of_plan(path: str, options: Any, wanted: Sequence[Any], form: str) -> Iterator[str]:
-    """The budget of a plan's file, with the flags that win over it. Raises UsageError and OSError."""
-    from cfglint_train.models.user_config import asked
+def estimate_plan(path: str, options: Any, what_if_axes: Sequence[Any], output_format: str) -> Iterator[str]:
+    """Yield the budget of a plan file; flags take precedence over it. Raise UsageError and OSError."""
+    from cfglint_train.models.user_config import load_user_config
     from cfglint_train.whatif import plan_file
 
-    facts = {name.replace("_", "-"): value for name in FACTS if (value := getattr(options, name)) is not None}
-    plan = plan_file.read(path, facts, *asked(options.model_config, options.online))
-    return lines([plan], wanted, form, style=style_for(options))
+    facts = {name.replace("_", "-"): value for name in CLUSTER_FLAGS if (value := getattr(options, name)) is not None}
+    plan = plan_file.read_plan_file(path, facts, *load_user_config(options.model_config, options.online))
+    return render_report([plan], what_if_axes, output_format, style=choose_style(options))
 
 
-def style_for(options: Any) -> Style:
-    """Return colours and width for the report as text: a table, which keeps to COLUMNS in a pipe, too."""
+def choose_style(options: Any) -> Style:
+    """Return the style of the text report; as a table, it respects COLUMNS even in a pipe."""
     if options.output_file is not None:
         return Style(options.color == "always")
-    from cfglint_train.front.terminal import columns, style_of
+    from cfglint_train.front.terminal import detect_columns, detect_style
 
-    style = style_of(sys.stdout, options.color)
-    return style._replace(width=columns()) if style.width is None and os.environ.get("COLUMNS") else style
+    style = detect_style(sys.stdout, options.color)
+    return style._replace(width=detect_columns()) if style.width is None and os.environ.get("COLUMNS") else style
 
 
-def lines(
-    runs: Sequence[Any], wanted: Sequence[Any], form: str, result: Result | None = None, style: Style = PLAIN
+def render_report(
+    runs: Sequence[Any],
+    what_if_axes: Sequence[Any],
+    output_format: str,
+    result: Result | None = None,
+    style: Style = PLAIN,
 ) -> Iterator[str]:
-    """The report; with axes the grid of each run instead of its budget.
+    """Yield the report; with axes, the grid of each run replaces its budget.
 
-    A page has both, and the findings of `result`.
+    An HTML page contains both, and the findings of `result`.
     """
-    if form == "html":
+    if output_format == "html":
         from cfglint_train.reports import html
 
-        yield from html.estimate(runs, wanted, result)
+        yield from html.estimate(runs, what_if_axes, result)
         return
-    if not wanted:
-        yield from report.as_json(runs) if form == "json" else report.table(runs, style)
+    if not what_if_axes:
+        yield from report.render_json(runs) if output_format == "json" else report.render_table(runs, style)
         return
     from cfglint_train.whatif import grid
 
-    if form == "json":
-        told = report.document(runs)
-        for run, shown in zip(runs, told["runs"]):
-            cells = list(grid.grid(run, wanted))
-            shown["what_if"] = grid.document(cells)
-            shown["without_effect"] = grid.without_effect(cells, wanted)
-        yield encoded(told)
+    if output_format == "json":
+        report_document = report.build_document(runs)
+        for run, run_document in zip(runs, report_document["runs"]):
+            cells = list(grid.generate_cells(run, what_if_axes))
+            run_document["what_if"] = grid.build_document(cells)
+            run_document["without_effect"] = grid.find_idle_axes(cells, what_if_axes)
+        yield encode(report_document)
         return
     for run in runs:
-        yield from report.opening(run, style, alone=len(runs) == 1)
+        yield from report.render_opening(run, style, alone=len(runs) == 1)
         yield ""
-        yield from report.wrapped(grid.table(run, wanted, style.width), style)
+        yield from report.wrap_lines(grid.render_table(run, what_if_axes, style.width), style)
         yield ""

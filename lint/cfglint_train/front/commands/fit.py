@@ -1,73 +1,75 @@
-"""`cfglint fit FILE`: the smallest change with which a run fits its GPUs."""
+"""`cfglint fit FILE`: the smallest change that makes a run fit its GPUs."""
 
 from __future__ import annotations
 
-from cfglint_train.front.commands.options import api_options, inputs
+from cfglint_train.front.commands.options import build_options, read_inputs
 from cfglint_train.front.commands.outcome import CLEAN, FINDINGS, TROUBLE
-from cfglint_train.front.commands.output import complain, troubles, verbose, write
+from cfglint_train.front.commands.output import format_troubles, format_verbose, print_remarks, write_report
 from cfglint_train.front.commands.parser import Parser, add_cluster, add_model, add_output_format, add_settings
 
 _ABOUT = """\
-The smallest change with which a run fits its GPUs: what each change saves and
-costs, which of them are enough, and what would hold the run where none are.
-Exit codes: 0 it fits as it is, or with what --diff or --write changes,
+Find the smallest change that makes a run fit its GPUs: what each change saves and
+costs, which changes are enough, and which hardware the run needs if none are.
+Exit codes: 0 the run fits, or fits with the change that --diff or --write makes,
 1 a change is needed, 2 wrong usage, no run, or a run that cannot be estimated."""
 
 
 def fit(argv: list[str]) -> int:
-    """`cfglint fit FILE`: the ladder of changes of its runs."""
+    """Find changes that make the runs fit, print or write them, and return the exit code."""
     parser = Parser(prog="cfglint fit", description=_ABOUT)
-    parser.add_argument("paths", nargs="*", metavar="FILE", help="files and folders; - is standard input")
-    keep = "a setting that stays as it is: a key of the file or a plan field; may be repeated"
+    parser.add_argument("paths", nargs="*", metavar="FILE", help="files and folders; - reads stdin")
+    keep = "a setting not to change: a key of the file or a plan field; may be repeated"
     parser.add_argument("--keep", action="append", metavar="KEY", default=[], help=keep)
-    goal = "throughput: the least slowdown that fits (the default); memory: the lowest peak that costs nothing but time"
+    goal = "throughput: fit with the least slowdown (default); memory: the lowest peak that costs only time"
     parser.add_argument("--goal", choices=("throughput", "memory"), default="throughput", help=goal)
-    most = "also print the largest value that fits, everything else as it is"
+    most = "also print the largest value that fits, with everything else unchanged"
     parser.add_argument("--max", choices=("micro_batch", "sequence_length"), help=most)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--diff", action="store_true", help="print the change as a unified diff; nothing is written")
-    what.add_argument("--write", action="store_true", help="write the change")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument("--diff", action="store_true", help="print the change as a unified diff; write nothing")
+    action.add_argument("--write", action="store_true", help="write the change")
     add_cluster(parser)
     add_model(parser)
     add_output_format(parser, ("text", "json"))
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
-    parser.add_argument("--output-file", metavar="FILE", help="write the report there")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say why there is no run in a file")
-    parser.add_argument("--stdin-filename", metavar="PATH", help="the name of standard input in reports")
+    parser.add_argument(
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: only on a terminal"
+    )
+    parser.add_argument("--output-file", metavar="FILE", help="write the report to FILE")
+    parser.add_argument("-v", "--verbose", action="store_true", help="explain why a file contains no run")
+    parser.add_argument("--stdin-filename", metavar="PATH", help="name of standard input in reports")
     add_settings(parser)
     parser.set_defaults(select=None, ignore=None)
     options = parser.parse_args(argv)
     from cfglint_train import api
     from cfglint_train.foundation.errors import UsageError
-    from cfglint_train.front.commands.estimation import style_for
+    from cfglint_train.front.commands.estimation import choose_style
     from cfglint_train.reports import fit as report
-    from cfglint_train.reports.text import left_out, no_run
+    from cfglint_train.reports.text import describe_no_run, describe_skipped
 
     if not options.paths:
         raise UsageError("fit needs a configuration")
-    paths, sources = inputs(options)
+    paths, sources = read_inputs(options)
     if options.write and sources:
         raise UsageError("--write needs a file; standard input is only shown (--diff)")
     result = api.fit(
-        paths, api_options(options), sources, keep=options.keep, goal=options.goal, most=options.max,
+        paths, build_options(options), sources, keep=options.keep, goal=options.goal, most=options.max,
         change=options.diff or options.write, write=options.write,
     )  # fmt: skip
-    complain([*troubles(result.raw), *verbose(result.raw, options)])
+    print_remarks([*format_troubles(result.raw), *format_verbose(result.raw, options)])
     if options.diff:
-        write(result.diff(), options)
+        write_report(result.diff(), options)
     elif options.output_format == "json":
-        write(report.as_json(result.ladders), options)
+        write_report(report.render_json(result.ladders), options)
     else:
-        write(report.text(result.ladders, style_for(options)), options)
-    changes = options.diff or options.write
-    complain(f"not changed: {one.path}: {one.reason}" for one in result.refused)
-    if changes:
-        complain(f"not changed: {path}: no change of its files makes it fit" for path in result.hopeless)
+        write_report(report.render_text(result.ladders, choose_style(options)), options)
+    is_change = options.diff or options.write
+    print_remarks(f"not changed: {refusal.path}: {refusal.reason}" for refusal in result.refused)
+    if is_change:
+        print_remarks(f"not changed: {path}: no change to its files makes it fit" for path in result.hopeless)
     if options.write:
-        complain(f"changed: {path}" for path in sorted(result.sources))
+        print_remarks(f"changed: {path}" for path in sorted(result.sources))
     if not result.ladders:
-        complain([*left_out(result.raw), no_run(result.raw)])
-    is_complete = result.ladders and all(ladder.judgement is not None for ladder in result.ladders)
+        print_remarks([*describe_skipped(result.raw), describe_no_run(result.raw)])
+    is_complete = result.ladders and all(alternatives.judgement is not None for alternatives in result.ladders)
     if result.raw.troubles or result.refused or not is_complete:
         return TROUBLE
-    return FINDINGS if result.hopeless or (result.needs_change and not changes) else CLEAN
+    return FINDINGS if result.hopeless or (result.needs_change and not is_change) else CLEAN

@@ -1,4 +1,4 @@
-"""`cfglint --add-ignore`: a comment at every finding of today."""
+"""`cfglint --add-ignore`: add a comment that ignores each current finding."""
 
 from __future__ import annotations
 
@@ -6,51 +6,56 @@ import json
 import os
 import re
 
-from cfglint_rules.registry import OF_ENGINE
+from cfglint_rules.registry import ENGINE_RULES
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
-from cfglint_train.foundation.wording import counted
-from cfglint_train.front.commands.options import refuse_beside
-from cfglint_train.front.commands.output import complain, shown
+from cfglint_train.foundation.wording import format_count
+from cfglint_train.front.commands.options import refuse_combination
+from cfglint_train.front.commands.output import print_remarks, sanitize
 
 if TYPE_CHECKING:
     from cfglint_train.api import Options
-    from cfglint_train.fixing.loop import Fixed
+    from cfglint_train.fixing.loop import FixOutcome
     from cfglint_train.judging.result import Result
 
-_UNUSED: Final = OF_ENGINE["suppression"].code
-"""Comments that silence nothing: they are to be removed, not silenced."""
+_UNUSED: Final = ENGINE_RULES["suppression"].code
+"""Code for comments that silence nothing; they should be removed instead of silenced."""
 
 
-def write_ignores(paths: list[str], wanted: Options, options: Any) -> Result:
-    """Write the comments, and return what they do not silence. Raises UsageError."""
+def write_ignores(paths: list[str], lint_options: Options, options: Any) -> Result:
+    """Write the comments, and return the remaining findings. Raise UsageError."""
     from cfglint_train import api
 
-    refuse_beside("--add-ignore", paths, options)
-    done = api.ignore(paths, wanted, write=True)
-    fixed = done.raw
+    refuse_combination("--add-ignore", paths, options)
+    outcome = api.ignore(paths, lint_options, write=True)
+    fixed = outcome.raw
     if fixed.applied and not options.quiet:
-        complain([f"ignored {counted(len(fixed.applied), 'finding')} in {counted(len(fixed.sources), 'file')}"])
-    others = [one for one in fixed.refused if one.code == _UNUSED]
-    complain([f"not ignored: {shown(one.path)}: {one.code}: {one.reason}" for one in others])
-    complain(_settings(fixed))
+        print_remarks(
+            [f"ignored {format_count(len(fixed.applied), 'finding')} in {format_count(len(fixed.sources), 'file')}"]
+        )
+    unused = [refusal for refusal in fixed.refused if refusal.code == _UNUSED]
+    print_remarks([f"not ignored: {sanitize(refusal.path)}: {refusal.code}: {refusal.reason}" for refusal in unused])
+    print_remarks(_suggest_settings(fixed))
     return fixed.result
 
 
-def _settings(fixed: Fixed) -> list[str]:
-    """The setting that ignores the findings in files that cannot hold a comment."""
+def _suggest_settings(fixed: FixOutcome) -> list[str]:
+    """Return the setting that ignores findings in files that cannot contain comments."""
     codes: dict[str, set[str]] = {}
     reasons: dict[str, None] = {}
-    for one in fixed.refused:
-        if one.code != _UNUSED:
-            pattern = re.sub(r"[*?\[{]", r"[\g<0>]", os.path.relpath(one.path).replace(os.sep, "/"))
-            codes.setdefault(pattern, set()).add(one.code)
-            reasons[one.reason] = None
+    for refusal in fixed.refused:
+        if refusal.code != _UNUSED:
+            pattern = re.sub(r"[*?\[{]", r"[\g<0>]", os.path.relpath(refusal.path).replace(os.sep, "/"))
+            codes.setdefault(pattern, set()).add(refusal.code)
+            reasons[refusal.reason] = None
     if not codes:
         return []
-    lines = [f"{json.dumps(path, ensure_ascii=False)} = {json.dumps(sorted(found))}" for path, found in codes.items()]
+    lines = [
+        f"{json.dumps(path, ensure_ascii=False)} = {json.dumps(sorted(path_codes))}"
+        for path, path_codes in codes.items()
+    ]
     head = f"{'; '.join(reasons)}: to ignore these findings, add to cfglint.toml"
     return [
         f"{head} (in pyproject.toml: [tool.cfglint.per-file-ignores]):",
         "[per-file-ignores]",
-        *map(shown, sorted(lines)),
+        *map(sanitize, sorted(lines)),
     ]

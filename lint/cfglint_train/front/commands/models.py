@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from cfglint_train.front.commands.outcome import CLEAN
-from cfglint_train.front.commands.output import put
+from cfglint_train.front.commands.output import print_lines
 from cfglint_train.front.commands.parser import Parser
 
 
 def models(argv: list[str]) -> int:
-    """`cfglint models [NAME]`: the models of the catalogue, or one of them."""
+    """Print the models of the catalogue, or one of them, and return the exit code."""
     parser = Parser(prog="cfglint models")
-    parser.add_argument("name", nargs="?", help="a hub id, an alias, or the folder of a model")
-    parser.add_argument("--online", action="store_true", help="ask the Hub for the config.json of an unknown model")
+    parser.add_argument("name", nargs="?", help="a Hub id, an alias or the folder of a model")
+    parser.add_argument(
+        "--online", action="store_true", help="download the config.json of an unknown model from the Hub"
+    )
     options = parser.parse_args(argv)
-    wanted = options.name
+    model_name = options.name
     from cfglint_train.foundation.errors import UsageError
     from cfglint_train.models import find, lookup
     from cfglint_train.models.local import UnreadableModelError
-    from cfglint_train.models.user_config import asked
+    from cfglint_train.models.user_config import load_user_config
 
-    if wanted is None:
-        put(sorted(lookup.ids(), key=str.lower))
+    if model_name is None:
+        print_lines(sorted(lookup.list_ids(), key=str.lower))
         return CLEAN
-    asked(None, options.online)
+    load_user_config(None, options.online)
     try:
-        known = find.architecture_of(wanted, online=options.online)
+        architecture = find.find_architecture(model_name, online=options.online)
     except UnreadableModelError as error:
         raise UsageError(str(error)) from None
-    if known is None:
-        near = " or ".join(lookup.near(wanted))
-        raise UsageError(f"{wanted} is not in the catalogue{f'; did you mean {near}?' if near else ''}")
-    for name, value in known._asdict().items():
+    if architecture is None:
+        suggestions = " or ".join(lookup.suggest_ids(model_name))
+        raise UsageError(
+            f"{model_name} is not in the catalogue{f'; did you mean {suggestions}?' if suggestions else ''}"
+        )
+    for name, value in architecture._asdict().items():
         if value not in (None, (), 0, False) and name != "linears":
-            number = isinstance(value, int) and value is not True
-            put([f"{name:<24}{value:,}" if number else f"{name:<24}{value}"])
+            is_number = isinstance(value, int) and value is not True
+            print_lines([f"{name:<24}{value:,}" if is_number else f"{name:<24}{value}"])
     return CLEAN

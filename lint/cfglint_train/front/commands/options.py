@@ -1,4 +1,4 @@
-"""From flags to the options of the API, and to the files that they name."""
+"""Conversion of flags to options of the API and input files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cfglint_train.api import Options
     from cfglint_train.settings.settings import Settings
 
-# The options of the API -> the flags that give them.
+# The flag that sets each option of the API that an OptionError may name.
 FLAGS: Final = {
     "select": "--select",
     "ignore": "--ignore",
@@ -20,8 +20,8 @@ FLAGS: Final = {
 }
 
 
-def api_options(options: Any) -> Options:
-    """The options of the API from the flags. Raises UsageError."""
+def build_options(options: Any) -> Options:
+    """Convert flags to options of the API. Raise UsageError."""
     from cfglint_train.api import Options
 
     return Options(
@@ -34,7 +34,7 @@ def api_options(options: Any) -> Options:
         gpu_memory=options.gpu_memory,
         host_memory=options.host_memory,
         disk=options.disk,
-        releases=dict(_pair("release", given, "NAME=RELEASE") for given in options.release or ()),
+        releases=dict(_parse_pair("release", assignment, "NAME=RELEASE") for assignment in options.release or ()),
         overrides=tuple(options.set or ()),
         model_config=options.model_config,
         model_folders=options.model_folder or (),
@@ -48,14 +48,14 @@ def api_options(options: Any) -> Options:
     )
 
 
-def with_baseline(wanted: Options, options: Any, settings: Settings) -> Options:
-    """The options with the file of accepted findings that flags or settings name."""
+def add_baseline(lint_options: Options, options: Any, settings: Settings) -> Options:
+    """Return the options with the baseline file that flags or settings name."""
     path = None if options.no_baseline else options.baseline or settings.baseline
-    return wanted if path is None else wanted._replace(baseline=path)
+    return lint_options if path is None else lint_options._replace(baseline=path)
 
 
-def refuse_beside(flag: str, paths: list[str], options: Any) -> None:
-    """Raise UsageError where a flag that writes something of its own meets those that fix, or standard input."""
+def refuse_combination(flag: str, paths: list[str], options: Any) -> None:
+    """Raise UsageError if a flag that writes comments or a baseline is combined with fixing or standard input."""
     if options.fix or options.fix_only or options.diff or options.stdin_filename is not None or paths == ["-"]:
         from cfglint_train.foundation.errors import UsageError
 
@@ -66,31 +66,33 @@ def refuse_beside(flag: str, paths: list[str], options: Any) -> None:
         raise UsageError("--write-baseline cannot be used with --add-ignore")
 
 
-_WRITING: Final = ("fix", "fix_only", "diff", "add_ignore", "write_baseline")
-"""Flags that change files, or show how."""
+_WRITE_FLAGS: Final = ("fix", "fix_only", "diff", "add_ignore", "write_baseline")
+"""Flags that change files, or show the change."""
 
 
-def refuse_to_write(options: Any) -> None:
-    """Raise UsageError where one of those flags meets one that shows something instead of the findings."""
-    shown = options.shown or ("explain" if options.explain is not None else None)
-    writing = next((flag for flag in _WRITING if getattr(options, flag)), None) if shown is not None else None
-    if writing is not None:
+def refuse_write_flags(options: Any) -> None:
+    """Raise UsageError if a write flag is combined with one that shows something other than findings."""
+    show_flag = options.shown or ("explain" if options.explain is not None else None)
+    write_flag = (
+        next((flag for flag in _WRITE_FLAGS if getattr(options, flag)), None) if show_flag is not None else None
+    )
+    if write_flag is not None:
         from cfglint_train.foundation.errors import UsageError
 
-        raise UsageError(f"--{writing.replace('_', '-')} cannot be used with --{shown}, which only shows")
+        raise UsageError(f"--{write_flag.replace('_', '-')} cannot be used with --{show_flag}, which changes nothing")
 
 
-def _pair(flag: str, given: str, form: str) -> tuple[str, str]:
-    name, sign, text = given.partition("=")
+def _parse_pair(flag: str, assignment: str, form: str) -> tuple[str, str]:
+    name, sign, text = assignment.partition("=")
     if not sign:
         from cfglint_train.foundation.errors import UsageError
 
-        raise UsageError(f"--{flag} {given}: expected {form}")
+        raise UsageError(f"--{flag} {assignment}: expected {form}")
     return name, text
 
 
-def inputs(options: Any) -> tuple[list[str], dict[str, bytes]]:
-    """The paths to check; standard input is a file that only exists in memory."""
+def read_inputs(options: Any) -> tuple[list[str], dict[str, bytes]]:
+    """Return the paths to check, and their contents if they exist only in memory (standard input)."""
     from cfglint_train.foundation.errors import UsageError
 
     if options.stdin_filename is not None and options.paths in ([], ["-"]):
@@ -100,7 +102,7 @@ def inputs(options: Any) -> tuple[list[str], dict[str, bytes]]:
     elif options.paths == ["-"]:
         name = "-"
     elif "-" in options.paths:
-        raise UsageError("- is standard input, which cannot be combined with other paths (a file of that name is ./-)")
+        raise UsageError("- means standard input and cannot be combined with other paths (use ./- for a file named -)")
     else:
         return options.paths or ["."], {}
     return [name], {name: sys.stdin.buffer.read()}

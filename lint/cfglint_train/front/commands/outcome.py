@@ -1,4 +1,4 @@
-"""Exit codes, and what decides among them."""
+"""Exit codes, and the settings that decide between them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ TROUBLE: Final = 2
 INTERRUPTED: Final = 130
 
 
-def laid_over(settings: Settings, options: Any) -> Settings:
-    """The settings with the flags that decide about the exit code laid over them."""
-    stated = {name: getattr(options, name) for name in ("fail_on", "fail_on_assumed", "require_checked")}
-    return settings._replace(**{name: value for name, value in stated.items() if value is not None})
+def apply_flags(settings: Settings, options: Any) -> Settings:
+    """Return the settings, overridden by the flags that affect the exit code."""
+    flags = {name: getattr(options, name) for name in ("fail_on", "fail_on_assumed", "require_checked")}
+    return settings._replace(**{name: value for name, value in flags.items() if value is not None})
 
 
-def fails(result: Result, settings: Settings) -> bool:
-    """Whether there is a finding that the settings do not let pass."""
-    return any(_fails(finding, settings) for finding in result.findings)
+def has_failures(result: Result, settings: Settings) -> bool:
+    """Return whether some finding makes the command fail."""
+    return any(_is_failure(finding, settings) for finding in result.findings)
 
 
-def _fails(finding: Finding, settings: Settings) -> bool:
+def _is_failure(finding: Finding, settings: Settings) -> bool:
     from cfglint_rules.registry import RULES
     from cfglint_train.settings.settings import FAIL_ON
 

@@ -1,4 +1,4 @@
-"""What commands write: reports to a stream or a file, remarks to standard error."""
+"""Output of commands: reports to a stream or file, remarks to standard error."""
 
 from __future__ import annotations
 
@@ -14,84 +14,84 @@ if TYPE_CHECKING:
     from cfglint_train.settings.settings import Settings
 
 
-def write(lines: Iterable[str], options: Any, stream: TextIO | None = None) -> None:
-    """Write a report: to `--output-file` where one is named, else to the stream."""
+def write_report(lines: Iterable[str], options: Any, stream: TextIO | None = None) -> None:
+    """Write a report to `--output-file` if it is given, or else to the stream."""
     if options.output_file is None:
-        put(lines, stream)
+        print_lines(lines, stream)
         return
     from cfglint_train.foundation import atomic
 
-    atomic.put(options.output_file, _masked(lines).encode())
+    atomic.write_output(options.output_file, _join_masked(lines).encode())
 
 
-def put(lines: Iterable[str], stream: TextIO | None = None) -> None:
-    """Print lines; what the stream's encoding does not have is escaped."""
+def print_lines(lines: Iterable[str], stream: TextIO | None = None) -> None:
+    """Print lines; characters that the encoding of the stream lacks are escaped."""
     out: TextIO = stream or sys.stdout
     try:
-        _put(lines, out)
+        _print_text(lines, out)
     except BrokenPipeError:
-        # The reader left (head, less). What was found still decides the exit code.
+        # The reader of the pipe has exited (head, less). The findings still decide the exit code.
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
 
 
-def _put(lines: Iterable[str], out: TextIO) -> None:
-    text = _masked(lines)
+def _print_text(lines: Iterable[str], out: TextIO) -> None:
+    text = _join_masked(lines)
     try:
         out.write(text)
     except UnicodeEncodeError:
-        known = out.encoding or "ascii"
-        out.write(text.encode(known, "backslashreplace").decode(known))
+        encoding = out.encoding or "ascii"
+        out.write(text.encode(encoding, "backslashreplace").decode(encoding))
     out.flush()
 
 
-def complain(lines: Iterable[str]) -> None:
+def print_remarks(lines: Iterable[str]) -> None:
     """Print remarks on standard error."""
-    put(lines, sys.stderr)
+    print_lines(lines, sys.stderr)
 
 
-def _masked(lines: Iterable[str]) -> str:
-    """The text of a report. What looks like a credential is masked, wherever it comes from."""
-    from cfglint_train.foundation.redact import redaction
+def _join_masked(lines: Iterable[str]) -> str:
+    """Join the lines of a report and mask everything that looks like a credential."""
+    from cfglint_train.foundation.redact import build_redaction
 
-    return redaction(())("".join([f"{line}\n" for line in lines]))
-
-
-def shown(text: str) -> str:
-    """Text that is safe to print, also from untrusted files."""
-    from cfglint_train.foundation.redact import redaction
-    from cfglint_train.reports.escape import printable
-
-    return printable(redaction(())(text))
+    return build_redaction(())("".join([f"{line}\n" for line in lines]))
 
 
-def style_of(options: Any, settings: Settings, stream: TextIO) -> Style:
-    """Colours, links and width for a stream, and where the rules are explained."""
+def sanitize(text: str) -> str:
+    """Return a text that is safe to print, even if it comes from untrusted files."""
+    from cfglint_train.foundation.redact import build_redaction
+    from cfglint_train.reports.escape import escape_text
+
+    return escape_text(build_redaction(())(text))
+
+
+def build_style(options: Any, settings: Settings, stream: TextIO) -> Style:
+    """Return the style for a stream: colors, links, width, and the URLs of the rule pages."""
     from cfglint_train.front import terminal
     from cfglint_train.reports.style import Style
 
     if options.output_file is not None:
         style = Style(options.color == "always", quiet=options.quiet)
     else:
-        style = terminal.style_of(stream, options.color)._replace(quiet=options.quiet)
+        style = terminal.detect_style(stream, options.color)._replace(quiet=options.quiet)
     from cfglint_train.front import addresses
 
-    return style._replace(pages=settings.rule_url or addresses.rule_pages())
+    return style._replace(pages=settings.rule_url or addresses.find_rule_pages())
 
 
-def troubles(result: Result) -> Iterator[str]:
-    """One line for everything that kept cfglint from its work."""
-    from cfglint_train.foundation.redact import redaction
+def format_troubles(result: Result) -> Iterator[str]:
+    """Return one line for each problem that kept cfglint from checking."""
+    from cfglint_train.foundation.redact import build_redaction
     from cfglint_train.reports import text
 
-    redact = redaction(result.secrets)
-    return (f"error: {text.trouble_line(trouble, redact)}" for trouble in result.troubles)
+    redact = build_redaction(result.secrets)
+    return (f"error: {text.format_trouble(trouble, redact)}" for trouble in result.troubles)
 
 
-def verbose(result: Result, options: Any) -> Iterator[str]:
-    """What `--verbose` adds: why files were not checked, and the releases of the runs."""
+def format_verbose(result: Result, options: Any) -> Iterator[str]:
+    """Yield the lines that `--verbose` adds: reasons for skipped files, and the releases of the runs."""
     if options.verbose:
         for skipped in result.skipped:
-            yield f"not checked: {shown(skipped.path)}: {shown(skipped.reason)}"
+            yield f"not checked: {sanitize(skipped.path)}: {sanitize(skipped.reason)}"
         from cfglint_train.reports import releases
 
-        yield from releases.lines(result.runs)
+        yield from releases.format_releases(result.runs)

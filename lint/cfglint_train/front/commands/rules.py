@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator
 
 from cfglint_train.foundation.typed import TYPE_CHECKING
-from cfglint_train.frameworks.registry import naming
+from cfglint_train.frameworks.registry import find_frameworks_of_rule
 from cfglint_train.front.commands.outcome import CLEAN
-from cfglint_train.front.commands.output import put
+from cfglint_train.front.commands.output import print_lines
 from cfglint_train.front.commands.parser import Parser, add_output_format
 
 if TYPE_CHECKING:
@@ -17,63 +17,67 @@ if TYPE_CHECKING:
 
 
 def rule(argv: list[str]) -> int:
-    """`cfglint rule CODE...`: the documentation of rules."""
+    """Print the documentation of rules and return the exit code."""
     parser = Parser(prog="cfglint rule")
+    parser.add_argument("code", nargs="+", help="codes or names of rules, a family (MEM), or words to search for")
     parser.add_argument(
-        "code", nargs="+", help="codes or names of rules, or a family (MEM); or words, to find the rules about them"
+        "--color", choices=("auto", "always", "never"), default="auto", help="default: only on a terminal"
     )
-    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="default: on a terminal")
     options = parser.parse_args(argv)
     words = [word for text in options.code for word in text.split(",") if word]
     from cfglint_rules import registry
     from cfglint_train.foundation.errors import UsageError
 
-    found = [one for word in words if (one := registry.find(word)) is not None]
-    if len(found) == len(words):
-        from cfglint_train.front.terminal import style_of
+    matches = [match for word in words if (match := registry.find_rule(word)) is not None]
+    if len(matches) == len(words):
+        from cfglint_train.front.terminal import detect_style
 
-        style = style_of(sys.stdout, options.color)
-        for number, one in enumerate({one.code: one for one in found}.values()):
-            put([""] * 2 if number else [])
-            put(_laid_out(registry.module(one).__doc__.strip(), style))
+        style = detect_style(sys.stdout, options.color)
+        for number, match in enumerate({match.code: match for match in matches}.values()):
+            print_lines([""] * 2 if number else [])
+            print_lines(_render_documentation(registry.load_module(match).__doc__.strip(), style))
         return CLEAN
-    codes = {code for word in words for code in registry.meant(word)}
-    named = [one for one in registry.RULES.values() if one.code in codes] if all(map(registry.meant, words)) else []
-    if not named and not " ".join(words).isupper():
-        named = registry.about(" ".join(words))
-    if not named:
-        known = found or " ".join(words).isupper()
-        wrong = next(word for word in words if not registry.meant(word)) if known else " ".join(words)
-        raise UsageError(registry.unknown(wrong))
-    put(map(_line, named))
+    codes = {code for word in words for code in registry.match_selector(word)}
+    matching_rules = (
+        [match for match in registry.RULES.values() if match.code in codes]
+        if all(map(registry.match_selector, words))
+        else []
+    )
+    if not matching_rules and not " ".join(words).isupper():
+        matching_rules = registry.search_rules(" ".join(words))
+    if not matching_rules:
+        is_code = matches or " ".join(words).isupper()
+        unknown_word = next(word for word in words if not registry.match_selector(word)) if is_code else " ".join(words)
+        raise UsageError(registry.describe_unknown(unknown_word))
+    print_lines(map(_format_line, matching_rules))
     return CLEAN
 
 
-def _laid_out(text: str, style: Style) -> Iterator[str]:
-    """A rule's documentation: paragraphs as wide as the terminal, title and headings bold, examples in a colour."""
+def _render_documentation(text: str, style: Style) -> Iterator[str]:
+    """Yield a rule's documentation, wrapped at the width of the terminal, with bold headings and colored examples."""
     from itertools import groupby
     from textwrap import wrap
 
-    def kind(line: str) -> str:
+    def classify(line: str) -> str:
         return "heading" if line.startswith("#") else "code" if line.startswith("    ") else "text" if line else ""
 
     title, _, rest = text.partition("\n")
     yield style.paint(title, "1")
-    for what, group in groupby(rest.split("\n"), kind):
+    for line_kind, group in groupby(rest.split("\n"), classify):
         lines = list(group)
-        if what == "text" and style.width is not None:
-            for item in _items(lines):
+        if line_kind == "text" and style.width is not None:
+            for item in _join_items(lines):
                 indent = "  " if item.startswith(("- ", "* ")) else ""
                 yield from wrap(
                     item, style.width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
                 )
             continue
-        color = {"heading": "1", "code": "36"}.get(what)
+        color = {"heading": "1", "code": "36"}.get(line_kind)
         yield from (style.paint(line, color) if color is not None else line for line in lines)
 
 
-def _items(lines: list[str]) -> Iterator[str]:
-    """Paragraphs, and items of lists, each in one piece. Rows of a table stay apart."""
+def _join_items(lines: list[str]) -> Iterator[str]:
+    """Yield each paragraph and list item as one line. Rows of a table stay separate."""
     piece = ""
     for line in lines:
         if piece and (line.startswith(("- ", "* ", "|")) or piece.startswith("|")):
@@ -84,7 +88,7 @@ def _items(lines: list[str]) -> Iterator[str]:
 
 
 def rules(argv: list[str]) -> int:
-    """`cfglint rules`: one line per rule."""
+    """Print one line per rule and return the exit code."""
     parser = Parser(prog="cfglint rules")
     add_output_format(parser, ("text", "json"))
     output = parser.parse_args(argv).output_format
@@ -93,27 +97,34 @@ def rules(argv: list[str]) -> int:
     if output == "json":
         from json import dumps
 
-        put([dumps([_described(one, registry.module(one).__doc__) for one in registry.RULES.values()], indent=2)])
+        print_lines(
+            [
+                dumps(
+                    [_describe_rule(item, registry.load_module(item).__doc__) for item in registry.RULES.values()],
+                    indent=2,
+                )
+            ]
+        )
         return CLEAN
-    for one in registry.RULES.values():
-        put([_line(one)])
+    for item in registry.RULES.values():
+        print_lines([_format_line(item)])
     return CLEAN
 
 
-def _line(rule: Rule) -> str:
+def _format_line(rule: Rule) -> str:
     fixable = f"fix: {rule.fix}" if rule.fix is not None else ""
     return f"{rule.code}  {rule.name:<34} {rule.severity:<8} {fixable}".rstrip()
 
 
-def _described(rule: Rule, documentation: str) -> dict[str, object]:
-    """One rule as the JSON listing shows it; `frameworks` is null where it applies to all of them."""
+def _describe_rule(rule: Rule, documentation: str) -> dict[str, object]:
+    """Return a rule as in the JSON listing; `frameworks` is null if it applies to all of them."""
     documentation = documentation.strip()
     return {
         "code": rule.code,
         "name": rule.name,
         "summary": documentation.partition("\n")[0].partition(": ")[2].rstrip("."),
         "severity": rule.severity,
-        "frameworks": sorted(naming(rule.code)) if rule.particular else None,
+        "frameworks": sorted(find_frameworks_of_rule(rule.code)) if rule.particular else None,
         "fix": rule.fix,
         "since": rule.since,
         "documentation": documentation,

@@ -1,4 +1,4 @@
-"""`cfglint schema FRAMEWORK`: one release's vocabulary as a JSON Schema for editors and other validators."""
+"""`cfglint schema FRAMEWORK`: the vocabulary of a release as a JSON Schema for editors and validators."""
 
 from __future__ import annotations
 
@@ -6,120 +6,128 @@ import sys
 from argparse import ArgumentParser
 
 from cfglint_schemas.status import Context
-from cfglint_schemas.vocabulary import Vocabulary, load, vocabularies
+from cfglint_schemas.vocabulary import Vocabulary, list_vocabularies, load
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.wording import did_you_mean
+from cfglint_train.foundation.wording import suggest_name
 from cfglint_train.frameworks import framework as frameworks
-from cfglint_train.frameworks.registry import listed, spellings, vocabulary_of
+from cfglint_train.frameworks.registry import find_vocabulary, list_frameworks, map_spellings
 from cfglint_train.front.commands.parser import Parser
 
 
-def _named(text: str) -> str | None:
-    """The vocabulary that a word on the command line stands for: by its own name, or by that of its package."""
-    known = {name.replace("_", "-"): name for name in vocabularies()}
+def _find_vocabulary(text: str) -> str | None:
+    """Return the vocabulary for a word on the command line, by its own name or that of its package."""
+    names = {name.replace("_", "-"): name for name in list_vocabularies()}
     word = text.lower().replace("_", "-")
-    return known.get(word) or vocabulary_of(spellings().get(word, ""))
+    return names.get(word) or find_vocabulary(map_spellings().get(word, ""))
 
 
-_BESIDE: Final = "transformers"
-"""The package whose release can be stated beside a framework's."""
+_COMPANION: Final = "transformers"
+"""The package whose release can be specified in addition to the framework's."""
 
 
-def _parser() -> ArgumentParser:
+def _build_parser() -> ArgumentParser:
     parser = Parser(
         prog="cfglint schema",
-        description="Print a JSON Schema (draft 2020-12) of what a framework takes at one release.",
-        epilog="without FRAMEWORK: the frameworks with their releases and entry points",
+        description="Print a JSON Schema (draft 2020-12) of the keys that a release of a framework accepts.",
+        epilog="without FRAMEWORK: list the frameworks with their releases and entry points",
     )
-    parser.add_argument("framework", nargs="?", metavar="FRAMEWORK", help=", ".join(vocabularies()))
+    parser.add_argument("framework", nargs="?", metavar="FRAMEWORK", help=", ".join(list_vocabularies()))
     parser.add_argument("--release", metavar="RELEASE", help="default: the newest")
     parser.add_argument("--entry", metavar="ENTRY", help="the command or script (train_dpo, v1, cluster, ...)")
-    parser.add_argument("--transformers", metavar="RELEASE", help=f"beside {_resting()} (default: what it allows)")
     parser.add_argument(
-        "--strict", action="store_true", help="the types that are declared, not all that the framework converts"
+        "--transformers",
+        metavar="RELEASE",
+        help=f"release of transformers, for {_format_dependents()} (default: all that it allows)",
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="accept only the declared types, not values that the framework converts"
     )
     return parser
 
 
-def _resting() -> str:
-    """The frameworks whose keys depend on that release, too."""
-    return " and ".join(one.title for one in listed().values() if one.beside == _BESIDE)
+def _format_dependents() -> str:
+    """Return the titles of the frameworks whose keys also depend on that package."""
+    return " and ".join(
+        manifest.title for manifest in list_frameworks().values() if manifest.companion_package == _COMPANION
+    )
 
 
 def schema(argv: list[str]) -> int:
-    """Run the command. Raises UsageError."""
-    options = _parser().parse_args(argv)
+    """Print the schema and return the exit code. Raise UsageError."""
+    options = _build_parser().parse_args(argv)
     if options.framework is None:
-        sys.stdout.writelines(f"{line}\n" for line in _listed())
+        sys.stdout.writelines(f"{line}\n" for line in _list_vocabularies())
         return 0
-    name = _named(options.framework)
+    name = _find_vocabulary(options.framework)
     if name is None:
-        known = dict.fromkeys((*vocabularies(), *spellings()))
-        hint = did_you_mean(options.framework.lower(), known, f"there are {', '.join(vocabularies())}")
+        choices = dict.fromkeys((*list_vocabularies(), *map_spellings()))
+        hint = suggest_name(options.framework.lower(), choices, f"known: {', '.join(list_vocabularies())}")
         raise UsageError(f"unknown framework {options.framework}; {hint}")
     vocabulary = load(name)
-    release = _release(options.release, vocabulary) if options.release else vocabulary.newest
-    entry = _entry(vocabulary, options.entry, release)
+    release = _parse_release(options.release, vocabulary) if options.release else vocabulary.newest
+    entry = _check_entry(vocabulary, options.entry, release)
     from json import dumps
 
-    from cfglint_schemas.plain import plain
+    from cfglint_schemas.plain import build_plain_schema
 
-    context = Context(entry=entry, releases=_beside(name, release, options.transformers))
-    owner = next((own for own, one in listed().items() if one.vocabulary == name), None)
+    context = Context(entry=entry, releases=_find_companion_releases(name, release, options.transformers))
+    owner = next((framework for framework, manifest in list_frameworks().items() if manifest.vocabulary == name), None)
     loader = None if options.strict or owner is None else frameworks.load(owner).loader
-    # JSON has no comments: people give some names to remarks.
-    remarks = loader is not None and name in listed() and tuple(listed()[name].clues) == ("json",)
-    made = plain(vocabulary, release, context, loader, remarks)
-    sys.stdout.write(dumps(made, indent=1, ensure_ascii=True) + "\n")
+    # JSON has no comments, so some files use keys with certain names for them.
+    allows_comments = (
+        loader is not None and name in list_frameworks() and tuple(list_frameworks()[name].clues) == ("json",)
+    )
+    json_schema = build_plain_schema(vocabulary, release, context, loader, allows_comments)
+    sys.stdout.write(dumps(json_schema, indent=1, ensure_ascii=True) + "\n")
     return 0
 
 
-def _listed() -> list[str]:
+def _list_vocabularies() -> list[str]:
     lines = []
-    for name in vocabularies():
+    for name in list_vocabularies():
         vocabulary = load(name)
         entries = ", ".join(entry for entry in vocabulary.entries if vocabulary.has_entry(entry, vocabulary.newest))
         lines.append(f"{name:<13} {vocabulary.releases[0]} to {vocabulary.newest}  ({entries})")
     return lines
 
 
-def _release(text: str, vocabulary: Vocabulary) -> str:
-    """A release that the vocabulary covers."""
-    from cfglint_train.foundation.versions import release_key
+def _parse_release(text: str, vocabulary: Vocabulary) -> str:
+    """Return a release that the vocabulary covers. Raise UsageError for others."""
+    from cfglint_train.foundation.versions import parse_release
 
     text = text.removeprefix("v")
-    known = f"{vocabulary.framework} is known from {vocabulary.releases[0]} to {vocabulary.releases[-1]}"
+    covered = f"{vocabulary.framework} is known from {vocabulary.releases[0]} to {vocabulary.releases[-1]}"
     try:
-        key = release_key(text)
+        key = parse_release(text)
     except ValueError:
-        raise UsageError(f"--release {text}: not a release; {known}") from None
-    if not release_key(vocabulary.releases[0]) <= key <= release_key(vocabulary.releases[-1]):
-        raise UsageError(f"--release {text}: {known}")
+        raise UsageError(f"--release {text}: not a release; {covered}") from None
+    if not parse_release(vocabulary.releases[0]) <= key <= parse_release(vocabulary.releases[-1]):
+        raise UsageError(f"--release {text}: {covered}")
     return text
 
 
-def _entry(vocabulary: Vocabulary, entry: str | None, release: str) -> str | None:
+def _check_entry(vocabulary: Vocabulary, entry: str | None, release: str) -> str | None:
     if entry is not None and not vocabulary.has_entry(entry, release):
-        there = [name for name in vocabulary.entries if vocabulary.has_entry(name, release)]
-        hint = did_you_mean(entry, there, f"it has {', '.join(there)}")
+        available = [name for name in vocabulary.entries if vocabulary.has_entry(name, release)]
+        hint = suggest_name(entry, available, f"it has {', '.join(available)}")
         raise UsageError(f"--entry {entry}: {vocabulary.framework} {release} has no such entry; {hint}")
     return entry
 
 
-def _beside(name: str, release: str, transformers: str | None) -> dict[str, str]:
-    """The releases of other packages that the keys depend on."""
-    releases = load(name).packages.get(_BESIDE)
+def _find_companion_releases(name: str, release: str, transformers: str | None) -> dict[str, str]:
+    """Return the releases of other packages that the keys depend on."""
+    releases = load(name).packages.get(_COMPANION)
     if releases is None:
         if transformers is not None:
-            raise UsageError(f"--transformers: only keys of {_resting()} depend on it")
+            raise UsageError(f"--transformers: only keys of {_format_dependents()} depend on it")
         return {}
-    pins = frameworks.load(name).installed(release) if name in listed() else {}
-    allowed = transformers or pins.get(_BESIDE)
-    if allowed is None:
+    pins = frameworks.load(name).list_installed(release) if name in list_frameworks() else {}
+    constraint = transformers or pins.get(_COMPANION)
+    if constraint is None:
         return {}
     try:
-        load(name).within({"since": releases[0]}, _BESIDE, allowed)
+        load(name).is_within({"since": releases[0]}, _COMPANION, constraint)
     except ValueError:
-        raise UsageError(f"--transformers {allowed}: not a release") from None
-    return {_BESIDE: allowed}
+        raise UsageError(f"--transformers {constraint}: not a release") from None
+    return {_COMPANION: constraint}

@@ -1,5 +1,5 @@
-"""`cfglint init`: settings, the pre-commit hook and the workflow for a repository, from what is in it.
+"""`cfglint init`: settings, pre-commit hook and workflow for a repository, based on its contents.
 
-survey looks, questions asks what no file says, settings_table, hook and workflow say what would be written, changes
-shows and writes it.
+`survey_repository` inspects the repository, `questions` asks for missing facts, `settings_table`, `hook` and `workflow`
+build the files, and `changes` shows and writes them.
 """

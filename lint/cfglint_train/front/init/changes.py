@@ -1,4 +1,4 @@
-"""What `cfglint init` would write: shown as a diff, written all or not at all. What is there is never overwritten."""
+"""Files that `cfglint init` would write: shown as a diff, written together or not at all, never overwritten."""
 
 from __future__ import annotations
 
@@ -11,126 +11,126 @@ from typing import Any, NamedTuple
 
 from cfglint_train.documents.document import CannotEdit
 from cfglint_train.foundation import atomic, regular_files, toml
-from cfglint_train.front.addresses import address
+from cfglint_train.front.addresses import find_address
 from cfglint_train.front.init import hook, settings_table, workflow
 from cfglint_train.front.init.questions import Answers
 from cfglint_train.front.init.source import PLACEHOLDER
 from cfglint_train.front.init.survey import Survey
-from cfglint_train.reports.escape import diff_line, printable
+from cfglint_train.reports.escape import escape_diff_line, escape_text
 from cfglint_train.settings.settings import NAMES
 
 
 class Change(NamedTuple):
-    """One file: new (`before` is None), or with more in it than before."""
+    """One file: new (`before` is None), or extended."""
 
     path: str
-    """From the root, with forward slashes."""
+    """Path from the root, with forward slashes."""
     before: bytes | None
     after: bytes
 
 
-class Kept(NamedTuple):
-    """Something that is left alone, and why."""
+class KeptFile(NamedTuple):
+    """A file that stays unchanged, and the reason."""
 
     path: str
     reason: str
 
 
 class Proposal(NamedTuple):
-    """What would be written below a folder, and what is left alone."""
+    """Changes below a folder, and the files that stay unchanged."""
 
     root: str
     changes: tuple[Change, ...]
-    kept: tuple[Kept, ...]
+    kept: tuple[KeptFile, ...]
 
 
 Requirement = Callable[[], str]
-"""What installs cfglint: only asked for where it is written. Raises UsageError where that is not possible."""
+"""Returns the requirement that installs cfglint; called only if it is written. Raises UsageError if there is none."""
 
 
-def plan(
+def plan_changes(
     survey: Survey, answers: Answers, requirement: Requirement, *, with_hook: bool = True, with_workflow: bool = True
 ) -> Proposal:
-    """What a survey leads to. Raises OSError for a file that is there and cannot be read."""
-    steps: list[Callable[[Survey], Change | Kept]] = [partial(_settings, answers=answers)]
+    """Plan the changes for a survey. Raise OSError if an existing file cannot be read."""
+    steps: list[Callable[[Survey], Change | KeptFile]] = [partial(_plan_settings, answers=answers)]
     if with_hook:
-        steps.append(partial(_hook, requirement=requirement))
+        steps.append(partial(_plan_hook, requirement=requirement))
     if with_workflow:
-        steps.append(partial(_workflow, requirement=requirement))
-    done = [step(survey) for step in steps]
+        steps.append(partial(_plan_workflow, requirement=requirement))
+    outcomes = [step(survey) for step in steps]
     return Proposal(
         survey.root,
-        tuple(one for one in done if isinstance(one, Change)),
-        tuple(one for one in done if isinstance(one, Kept)),
+        tuple(outcome for outcome in outcomes if isinstance(outcome, Change)),
+        tuple(outcome for outcome in outcomes if isinstance(outcome, KeptFile)),
     )
 
 
-def _settings(survey: Survey, answers: Answers) -> Change | Kept:
+def _plan_settings(survey: Survey, answers: Answers) -> Change | KeptFile:
     for name in NAMES[:2]:
         if os.path.lexists(os.path.join(survey.root, name)):
-            return Kept(name, "it exists already")
+            return KeptFile(name, "it already exists")
     path = os.path.join(survey.root, "pyproject.toml")
-    alone = Change(NAMES[0], None, _text(settings_table.lines(survey, "", answers)))
+    separate_file = Change(NAMES[0], None, _encode_lines(settings_table.render_table(survey, "", answers)))
     if not os.path.lexists(path):
-        return alone
-    before = _read(path)
+        return separate_file
+    before = _read_file(path)
     try:
-        tables = toml.loads(before.decode("utf-8-sig"))
+        tables = toml.parse(before.decode("utf-8-sig"))
     except ValueError:
-        return alone
+        return separate_file
     tool = tables.get("tool", {})
     if not isinstance(tool, dict):
-        return alone
+        return separate_file
     if "cfglint" in tool:
-        return Kept("pyproject.toml", "it has [tool.cfglint] already")
-    after = _appended(before, settings_table.lines(survey, "tool.cfglint", answers))
-    return Change("pyproject.toml", before, after) if _only_added(tables, after) else alone
+        return KeptFile("pyproject.toml", "it already has [tool.cfglint]")
+    after = _append_table(before, settings_table.render_table(survey, "tool.cfglint", answers))
+    return Change("pyproject.toml", before, after) if _is_pure_addition(tables, after) else separate_file
 
 
-def _read(path: str) -> bytes:
-    """A whole file. Raises OSError; also for one that is too large to be what its name says."""
+def _read_file(path: str) -> bytes:
+    """Read a whole file. Raise OSError, also if it is implausibly large."""
     source = regular_files.read(path)
     if len(source) > regular_files.MAX_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
     return source
 
 
-def _text(lines: Iterable[str]) -> bytes:
+def _encode_lines(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _appended(before: bytes, lines: Iterable[str]) -> bytes:
-    """A TOML file with a table at its end, one empty line before it, in the line ends of the file."""
+def _append_table(before: bytes, lines: Iterable[str]) -> bytes:
+    """Append a table to a TOML file after one empty line, with the line endings of the file."""
     newline = b"\r\n" if b"\r\n" in before else b"\n"
     gap = b"" if not before.strip() else newline if before.endswith(b"\n") else newline * 2
-    return before + gap + _text(lines).replace(b"\n", newline)
+    return before + gap + _encode_lines(lines).replace(b"\n", newline)
 
 
-def _only_added(before: dict[str, Any], after: bytes) -> bool:
-    """Whether a TOML file holds what it held, and the table; not so where `tool` is in a form that is closed."""
+def _is_pure_addition(before: dict[str, Any], after: bytes) -> bool:
+    """Return whether a TOML file has its old contents plus the table, which fails if `tool` is an inline table."""
     try:
-        tables = toml.loads(after.decode("utf-8-sig"))
+        tables = toml.parse(after.decode("utf-8-sig"))
         tables["tool"].pop("cfglint")
     except (ValueError, KeyError, AttributeError):
         return False
     return tables == {**before, "tool": before.get("tool", {})}
 
 
-def _hook(survey: Survey, requirement: Requirement) -> Change | Kept:
+def _plan_hook(survey: Survey, requirement: Requirement) -> Change | KeptFile:
     path = os.path.join(survey.root, hook.NAME)
     if not os.path.lexists(path):
-        return Change(hook.NAME, None, hook.created(requirement()))
-    before = _read(path)
+        return Change(hook.NAME, None, hook.create_config(requirement()))
+    before = _read_file(path)
     try:
-        if hook.is_there(before):
-            return _filled_in(hook.NAME, before, requirement) or Kept(hook.NAME, "it has the hook already")
-        after = hook.added(before, requirement())
+        if hook.has_hook(before):
+            return _fill_placeholder(hook.NAME, before, requirement) or KeptFile(hook.NAME, "it already has the hook")
+        after = hook.append_hook(before, requirement())
     except CannotEdit as refusal:
-        return Kept(hook.NAME, f"{refusal}; add the hook by hand")
+        return KeptFile(hook.NAME, f"{refusal}; add the hook by hand")
     return Change(hook.NAME, before, after)
 
 
-def _filled_in(path: str, before: bytes, requirement: Requirement) -> Change | None:
+def _fill_placeholder(path: str, before: bytes, requirement: Requirement) -> Change | None:
     """Return the file with its placeholders filled in, or None if it has none or the source is still unknown."""
     placeholder = PLACEHOLDER.encode()
     if placeholder not in before or requirement() == PLACEHOLDER:
@@ -138,75 +138,77 @@ def _filled_in(path: str, before: bytes, requirement: Requirement) -> Change | N
     return Change(path, before, before.replace(placeholder, requirement().encode()))
 
 
-def _workflow(survey: Survey, requirement: Requirement) -> Change | Kept:
-    known = workflow.present(survey.root)
-    if known is not None:
-        before = _read(os.path.join(survey.root, known))
-        return _filled_in(known, before, requirement) or Kept(known, "it runs cfglint already")
+def _plan_workflow(survey: Survey, requirement: Requirement) -> Change | KeptFile:
+    existing = workflow.find_workflow(survey.root)
+    if existing is not None:
+        before = _read_file(os.path.join(survey.root, existing))
+        return _fill_placeholder(existing, before, requirement) or KeptFile(existing, "it already runs cfglint")
     if os.path.lexists(os.path.join(survey.root, workflow.NAME)):
-        return Kept(workflow.NAME, "it exists already")
+        return KeptFile(workflow.NAME, "it already exists")
     if not os.path.isdir(os.path.join(survey.root, ".github")) and os.path.lexists(
         os.path.join(survey.root, ".gitlab-ci.yml")
     ):
-        return Kept(".gitlab-ci.yml", "the workflow is for GitHub; docs/ci.md has a job for GitLab")
-    return Change(workflow.NAME, None, workflow.text(requirement(), address("Homepage")).encode())
+        return KeptFile(".gitlab-ci.yml", "the workflow is for GitHub; docs/ci.md has a job for GitLab")
+    return Change(workflow.NAME, None, workflow.render_workflow(requirement(), find_address("Homepage")).encode())
 
 
-def summary(survey: Survey, changes: Proposal) -> Iterator[str]:
-    """What was found and what is left alone, a line each; lines that no diff begins with."""
-    yield f"Repository: {printable(survey.root)}"
-    found = ", ".join(f"{title} ({count})" for title, count in survey.frameworks.items())
-    yield f"Configurations: {found or 'none'}"
-    for script, stated in survey.launches.items():
-        yield f"Launch script: {printable(script)} ({', '.join(stated)})"
-    for name, known in survey.releases.items():
-        for one in known:
-            yield f"Release: {name} {one.release} ({settings_table.source_of(one)})"
+def render_summary(survey: Survey, changes: Proposal) -> Iterator[str]:
+    """Yield what was found and what stays unchanged, one line each; none can be mistaken for a diff line."""
+    yield f"Repository: {escape_text(survey.root)}"
+    configurations = ", ".join(f"{title} ({count})" for title, count in survey.frameworks.items())
+    yield f"Configurations: {configurations or 'none'}"
+    for script, facts in survey.launches.items():
+        yield f"Launch script: {escape_text(script)} ({', '.join(facts)})"
+    for name, releases in survey.releases.items():
+        for release in releases:
+            yield f"Release: {name} {release.release} ({settings_table.describe_source(release)})"
     for hint in survey.hints:
-        yield f"Hardware: {hint.fact} {hint.value} ({printable(hint.path)}:{hint.line})"
+        yield f"Hardware: {hint.fact} {hint.value} ({escape_text(hint.path)}:{hint.line})"
     for kept in changes.kept:
-        yield f"Left alone: {printable(kept.path)}: {kept.reason}"
+        yield f"Unchanged: {escape_text(kept.path)}: {kept.reason}"
     if not changes.changes:
         yield "Nothing to write."
 
 
-def diff(changes: Proposal) -> Iterator[str]:
-    """The changes as unified diffs, safe to print."""
+def render_diff(changes: Proposal) -> Iterator[str]:
+    """Yield the changes as unified diffs, safe to print."""
     from difflib import unified_diff
 
     for change in changes.changes:
-        name = printable(change.path)
+        name = escape_text(change.path)
         before = "/dev/null" if change.before is None else name
-        for line in unified_diff(_lines(change.before or b""), _lines(change.after), before, name, lineterm=""):
-            yield diff_line(line)
+        for line in unified_diff(
+            _decode_lines(change.before or b""), _decode_lines(change.after), before, name, lineterm=""
+        ):
+            yield escape_diff_line(line)
 
 
-def _lines(source: bytes) -> list[str]:
+def _decode_lines(source: bytes) -> list[str]:
     return source.decode("utf-8", "replace").replace("\r\n", "\n").split("\n")[:-1]
 
 
-def write(changes: Proposal) -> None:
-    """Write all changes, or none: what was written is taken back where a later one fails. Raises OSError."""
+def write_changes(changes: Proposal) -> None:
+    """Write all changes, or none: if one fails, undo the previous ones. Raise OSError."""
     for folder in ("", workflow.FOLDER):
-        atomic.clean(os.path.join(changes.root, folder))  # what was killed may have left some, also with nothing to do
+        atomic.remove_stale_files(os.path.join(changes.root, folder))  # remove leftovers of killed processes
     undo: list[Callable[[], None]] = []
-    staged: list[tuple[Change, atomic.Staged]] = []
+    staged: list[tuple[Change, atomic.StagedFile]] = []
     try:
         for change in changes.changes:
             path = os.path.join(changes.root, change.path)
-            regular_files.stay(path)  # before folders are made there
+            regular_files.check_links(path)  # before folders are created
             if change.before is None:
-                for folder in _missing(os.path.dirname(path)):
+                for folder in _list_missing_folders(os.path.dirname(path)):
                     os.mkdir(folder)
                     undo.append(partial(os.rmdir, folder))
-                one = atomic.stage_new(path, change.after)
+                staged_file = atomic.stage_new(path, change.after)
             else:
-                one = atomic.stage(path, change.after, change.before)
-            undo.append(partial(atomic.discard, one))
-            staged.append((change, one))
-        for change, one in staged:
-            atomic.commit(one)
-            undo.append(partial(_take_back, change, one))
+                staged_file = atomic.stage(path, change.after, change.before)
+            undo.append(partial(atomic.discard, staged_file))
+            staged.append((change, staged_file))
+        for change, staged_file in staged:
+            atomic.commit(staged_file)
+            undo.append(partial(_undo_change, change, staged_file))
     except BaseException:
         for step in reversed(undo):
             with suppress(OSError):
@@ -214,17 +216,17 @@ def write(changes: Proposal) -> None:
         raise
 
 
-def _missing(folder: str) -> list[str]:
-    """The folders that have to be made for a folder to be there, the outermost first."""
-    found: list[str] = []
+def _list_missing_folders(folder: str) -> list[str]:
+    """Return the folders that must be created for a folder to exist, the outermost first."""
+    missing: list[str] = []
     while not os.path.isdir(folder):
-        found.insert(0, folder)
+        missing.insert(0, folder)
         folder = os.path.dirname(folder)
-    return found
+    return missing
 
 
-def _take_back(change: Change, done: atomic.Staged) -> None:
+def _undo_change(change: Change, staged_file: atomic.StagedFile) -> None:
     if change.before is None:
-        os.unlink(done.target)
+        os.unlink(staged_file.target)
     else:
-        atomic.commit(atomic.stage(done.target, change.before, change.after))
+        atomic.commit(atomic.stage(staged_file.target, change.before, change.after))

@@ -1,8 +1,8 @@
-"""What job descriptions say of the hardware: Slurm directives, SkyPilot tasks, Kubernetes manifests, Modal functions.
+"""Hardware in job descriptions: Slurm directives, SkyPilot tasks, Kubernetes manifests, Modal functions.
 
-cfglint itself reads node counts, GPUs per node and memory from the script that starts a configuration
-(`launches/launches.py`). Here is what it cannot tie to one configuration: the GPU's name, and the job files of
-schedulers that name no configuration in a way that can be followed.
+For a lint, cfglint reads node counts, GPUs per node and memory from the script that launches a configuration
+(`launches/launches.py`). This module finds hints that cannot be linked to one configuration: GPU names, and job files
+of schedulers that do not name a configuration.
 
 Sources: the manual of sbatch (`--gres`, `--gpus*`, `--constraint`); SkyPilot's task YAML (`resources.accelerators`,
 `num_nodes`); the labels of NVIDIA's gpu-feature-discovery and of GKE; Modal's `gpu=` argument.
@@ -18,40 +18,40 @@ from cfglint_train.hardware import gpus
 
 
 class Hint(NamedTuple):
-    """One statement about the hardware."""
+    """A statement about the hardware."""
 
     fact: str
-    """gpu, gpus-per-node, nodes or host-memory."""
+    """One of gpu, gpus-per-node, nodes and host-memory."""
     value: str
     path: str
     line: int
-    or_else: str | None = None
-    """Another value that the words may mean as well."""
+    alternative: str | None = None
+    """Another value that the text may mean."""
 
 
-class _Kind(NamedTuple):
-    """One kind of job description."""
+class _JobKind(NamedTuple):
+    """A kind of job description."""
 
     syntax: str
-    clue: re.Pattern[str]
-    """Is in every file of the kind."""
+    marker: re.Pattern[str]
+    """Pattern that occurs in every file of the kind."""
     lines: tuple[re.Pattern[str], ...]
-    """Statements, at the start of a line; the groups are facts, with underscores for dashes."""
+    """Statements at the start of a line; groups are named after facts, with underscores instead of dashes."""
 
 
-def _kind(syntax: str, clue: str, *lines: str) -> _Kind:
-    return _Kind(syntax, re.compile(clue, re.MULTILINE), tuple(re.compile(line) for line in lines))
+def _define_kind(syntax: str, marker: str, *lines: str) -> _JobKind:
+    return _JobKind(syntax, re.compile(marker, re.MULTILINE), tuple(re.compile(line) for line in lines))
 
 
-_LONGEST: Final = 2000
-"""Characters; lines written by hand are shorter, and the expressions below take their time over one."""
+_MAX_LINE: Final = 2000
+"""Characters; longer lines are not written by hand, and the patterns below would be slow on them."""
 
 _SLURM: Final = r"(?:#SBATCH|[^#]*\b(?:srun|salloc))\b.*?[ \t]"
 _GPU: Final = r"(?P<gpu>[A-Za-z][\w.-]*)"
 _COUNT: Final = r"(?P<gpus_per_node>\d+)"
 
 _KINDS: Final = (
-    _kind(
+    _define_kind(
         "shell",
         r"^#SBATCH\b|\bsrun\b|\bsalloc\b",
         rf"{_SLURM}--gres[= ]gpu:(?:{_GPU}:)?{_COUNT}",
@@ -61,19 +61,19 @@ _KINDS: Final = (
         rf"{_SLURM}(?:--nodes|-N)[= ]?(?P<nodes>\d+)(?![-\d])",
         rf"{_SLURM}--mem[= ](?P<host_memory>\d+[KMGTkmgt]?)B?\b",
     ),
-    _kind(
+    _define_kind(
         "yaml",
         r"^[ \t]+accelerators:",
         rf"[ \t]+accelerators:[ \t]*\{{?[ \t]*[\"']?{_GPU}(?:[\"']?[ \t]*:[ \t]*{_COUNT})?[\"' \t}}]*(?:#.*)?$",
         r"num_nodes:[ \t]*(?P<nodes>\d+)[ \t]*(?:#.*)?$",
     ),
-    _kind(
+    _define_kind(
         "yaml",
         r"^kind:",
         rf"[ \t]*[\"']?(?:nvidia\.com/gpu\.product|cloud\.google\.com/gke-accelerator)[\"']?:[ \t]*[\"']?{_GPU}",
         rf"[ \t]*[\"']?(?:nvidia|amd)\.com/gpu[\"']?:[ \t]*[\"']?{_COUNT}",
     ),
-    _kind(
+    _define_kind(
         "python",
         r"^(?:import|from) modal\b",
         rf".*?\bgpu[ \t]*=[ \t]*[\"']{_GPU}(?::{_COUNT})?!?[\"']",
@@ -81,29 +81,31 @@ _KINDS: Final = (
 )
 
 
-def hints(path: str, text: str, syntax: str) -> Iterator[Hint]:
-    """What a file says of the hardware, line by line. GPUs that the table does not know are left out."""
-    patterns = [line for kind in _KINDS if kind.syntax == syntax and kind.clue.search(text) for line in kind.lines]
+def find_hints(path: str, text: str, syntax: str) -> Iterator[Hint]:
+    """Yield the hardware hints of a file, line by line. Unknown GPUs are left out."""
+    patterns = [line for kind in _KINDS if kind.syntax == syntax and kind.marker.search(text) for line in kind.lines]
     if not patterns:
         return
     for number, line in enumerate(text.split("\n"), 1):
-        if len(line) > _LONGEST:
+        if len(line) > _MAX_LINE:
             continue
-        told = [hint for pattern in patterns if (found := pattern.match(line)) for hint in _told(path, number, found)]
-        yield from dict.fromkeys(told)
+        line_hints = [
+            hint for pattern in patterns if (match := pattern.match(line)) for hint in _parse_match(path, number, match)
+        ]
+        yield from dict.fromkeys(line_hints)
 
 
-def _told(path: str, line: int, found: re.Match[str]) -> Iterator[Hint]:
-    for group, text in found.groupdict().items():
+def _parse_match(path: str, line: int, match: re.Match[str]) -> Iterator[Hint]:
+    for group, text in match.groupdict().items():
         fact = group.replace("_", "-")
         if fact == "gpu":
-            gpu = gpus.find(text) if text else None
+            gpu = gpus.find_gpu(text) if text else None
             if gpu is not None:
-                yield Hint(fact, gpu.name, path, line, gpus.smaller(text, gpu))
-        elif text and int(text.rstrip("KMGTkmgt")):  # `--mem=0` asks for all there is
-            yield Hint(fact, text if fact != "host-memory" else _memory(text), path, line)
+                yield Hint(fact, gpu.name, path, line, gpus.find_smaller(text, gpu))
+        elif text and int(text.rstrip("KMGTkmgt")):  # `--mem=0` requests all memory of the node
+            yield Hint(fact, text if fact != "host-memory" else _normalize_memory(text), path, line)
 
 
-def _memory(text: str) -> str:
-    """Megabytes where no unit stands; Slurm's units are powers of 1024."""
+def _normalize_memory(text: str) -> str:
+    """Return a size with its unit; megabytes by default, and Slurm's units are powers of 1024."""
     return f"{text}MiB" if text.isdigit() else f"{text.upper()}iB"

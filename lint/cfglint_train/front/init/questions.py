@@ -1,4 +1,4 @@
-"""What `cfglint init` asks on a terminal, where no file says it. An empty answer keeps what is shown in brackets."""
+"""Questions of `cfglint init` about facts that no file states. An empty answer keeps the default in brackets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from cfglint_train.front.init.survey import Survey
-from cfglint_train.plan.origin import Origin, Value
+from cfglint_train.plan.origin import FieldValue, Origin
 from cfglint_train.settings import cluster_facts
 from cfglint_train.settings.settings import FAIL_ON, FailOn, Settings
 
@@ -21,7 +21,7 @@ Choice = TypeVar("Choice", bound=str)
 
 
 class Answers(NamedTuple):
-    """What is written into the settings beside what was found."""
+    """Answers that are written to the settings in addition to the survey."""
 
     facts: Mapping[str, str] = {}
     fail_on: FailOn = _DEFAULTS.fail_on
@@ -29,36 +29,39 @@ class Answers(NamedTuple):
     resumable: bool = True
 
 
-def asked(survey: Survey, ask: Callable[[str], str]) -> Answers:
-    """The answers; `ask` shows a question and returns the line that is typed. An invalid answer is asked again."""
-    known = {fact for facts in survey.launches.values() for fact in facts} | {hint.fact for hint in survey.hints}
-    facts = {fact: _fact(fact, question, ask) for fact, question in _FACTS.items() if fact not in known}
-    fail_on = _one_of(
-        "mildest severity that fails a check: error, warning, info or never", FAIL_ON, _DEFAULTS.fail_on, ask
+def ask_questions(survey: Survey, ask: Callable[[str], str]) -> Answers:
+    """Ask all questions and return the answers.
+
+    `ask` shows a question and returns the typed line. Invalid answers are asked again.
+    """
+    stated_facts = {fact for facts in survey.launches.values() for fact in facts} | {hint.fact for hint in survey.hints}
+    facts = {fact: _ask_fact(fact, question, ask) for fact, question in _FACTS.items() if fact not in stated_facts}
+    fail_on = _ask_choice(
+        "lowest severity that fails a check: error, warning, info or never", FAIL_ON, _DEFAULTS.fail_on, ask
     )
-    checked = _one_of("fail runs whose memory cannot be checked: yes or no", ("yes", "no"), "no", ask)
-    resumable = _one_of("runs must be able to resume from their checkpoints: yes or no", ("yes", "no"), "yes", ask)
-    stated = {fact: text for fact, text in facts.items() if text}
-    return Answers(stated, fail_on, checked == "yes", resumable == "yes")
+    checked = _ask_choice("fail runs whose memory cannot be checked: yes or no", ("yes", "no"), "no", ask)
+    resumable = _ask_choice("runs must be able to resume from their checkpoints: yes or no", ("yes", "no"), "yes", ask)
+    answered = {fact: text for fact, text in facts.items() if text}
+    return Answers(answered, fail_on, checked == "yes", resumable == "yes")
 
 
-def _fact(fact: str, question: str, ask: Callable[[str], str]) -> str:
+def _ask_fact(fact: str, question: str, ask: Callable[[str], str]) -> str:
     problem = ""
     while True:
         text = ask(f"{problem}{question}: ").strip()
         if not text:
             return ""
         try:
-            cluster_facts.check(fact, Value(text, Origin("user", note="answer")))
+            cluster_facts.check(fact, FieldValue(text, Origin("user", note="answer")))
         except cluster_facts.FactError as error:
             problem = f"{error.message}; "
         else:
             return text
 
 
-def _one_of(question: str, known: Sequence[Choice], default: Choice, ask: Callable[[str], str]) -> Choice:
+def _ask_choice(question: str, choices: Sequence[Choice], default: Choice, ask: Callable[[str], str]) -> Choice:
     while True:
         text = ask(f"{question} [{default}]: ").strip().lower() or default
-        for one in known:
-            if text == one:
-                return one
+        for choice in choices:
+            if text == choice:
+                return choice

@@ -1,99 +1,102 @@
-"""The settings that a survey suggests: stated where all files agree, a comment where they differ or state nothing."""
+"""Suggested settings of a survey: a value if all files agree, or else a comment."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from cfglint_train.foundation.wording import counted, some
-from cfglint_train.frameworks.registry import spellings
+from cfglint_train.foundation.wording import format_count, join_names
+from cfglint_train.frameworks.registry import map_spellings
 from cfglint_train.front.init.questions import Answers
-from cfglint_train.front.init.survey import Survey, Surveyed
-from cfglint_train.reports.escape import printable
+from cfglint_train.front.init.survey import Survey, SurveyedRelease
+from cfglint_train.reports.escape import escape_text
 from cfglint_train.settings.settings import BASELINE
 
 _FACTS: Final = ("gpu", "gpus-per-node", "nodes", "host-memory", "disk")
 _NUMBERS: Final = ("gpus-per-node", "nodes")
 
-# What is written where nothing is stated: an example, and what is assumed without it.
+# If nothing is stated: an example, and the consequence of leaving it out.
 _EXAMPLES: Final = {
-    "gpu": ("H100", "else 80 GB per GPU are assumed"),
-    "gpus-per-node": ("8", "else 8 are assumed"),
-    "nodes": ("1", "else 1 is assumed"),
-    "host-memory": ("1TB", "of one node; else host memory is not checked"),
-    "disk": ("10TB", "for checkpoints; else their size is not checked"),
+    "gpu": ("H100", "default: 80 GB per GPU"),
+    "gpus-per-node": ("8", "default: 8"),
+    "nodes": ("1", "default: 1"),
+    "host-memory": ("1TB", "per node; if unset, host memory is not checked"),
+    "disk": ("10TB", "for checkpoints; if unset, their size is not checked"),
 }
 
 
-def lines(survey: Survey, prefix: str, answers: Answers) -> Iterator[str]:
-    """The lines of the table, `prefix` before every header: `tool.cfglint`, or nothing in a cfglint.toml."""
+def render_table(survey: Survey, prefix: str, answers: Answers) -> Iterator[str]:
+    """Yield the lines of the table, with `prefix` before every header: `tool.cfglint`, or empty in a cfglint.toml."""
     if prefix:
         yield f"[{prefix}]"
-    found = ", ".join(f"{title} ({count} file{'s' * (count != 1)})" for title, count in survey.frameworks.items())
-    yield f"# Found: {found or 'no training configurations yet'}."
-    yield '# Every rule is on (cfglint rules lists them); switch one off, or a family: ignore = ["PRF"]'
-    yield f'fail-on = "{answers.fail_on}"  # the mildest severity that makes the exit code 1'
-    yield f"require-checked = {str(answers.require_checked).lower()}  # whether a run without an estimate makes it 1"
-    yield f"resumable = {str(answers.resumable).lower()}  # false: checkpoints may leave the optimizer state out"
-    yield f'# baseline = "{BASELINE}"  # accepts the findings of today, once `cfglint --write-baseline` has written it'
+    configurations = ", ".join(
+        f"{title} ({count} file{'s' * (count != 1)})" for title, count in survey.frameworks.items()
+    )
+    yield f"# Found: {configurations or 'no training configurations yet'}."
+    yield '# All rules are on (`cfglint rules` lists them). To turn off a rule or a family: ignore = ["PRF"]'
+    yield f'fail-on = "{answers.fail_on}"  # the lowest severity that gives exit code 1'
+    require_checked = str(answers.require_checked).lower()
+    yield f"require-checked = {require_checked}  # true: a run without an estimate gives exit code 1"
+    yield f"resumable = {str(answers.resumable).lower()}  # false: checkpoints may omit the optimizer state"
+    yield f'# baseline = "{BASELINE}"  # findings accepted for now; `cfglint --write-baseline` writes the file'
     yield ""
     yield f"[{prefix}.hardware]" if prefix else "[hardware]"
     for fact in _FACTS:
         if fact in answers.facts:
-            yield _assignment(fact, answers.facts[fact])
+            yield _format_assignment(fact, answers.facts[fact])
         else:
-            yield from _fact(fact, survey)
+            yield from _render_fact(fact, survey)
     yield ""
     yield f"[{prefix}.releases]" if prefix else "[releases]"
-    yield from _releases(survey)
+    yield from _render_releases(survey)
 
 
-def _fact(fact: str, survey: Survey) -> Iterator[str]:
+def _render_fact(fact: str, survey: Survey) -> Iterator[str]:
     scripts = [script for script, facts in survey.launches.items() if fact in facts]
     if scripts:
-        yield f"# {fact} is read from {_some(scripts)}, for what they start"
+        yield f"# {fact} is read from {_format_names(scripts)}, for the runs that it starts"
         return
     hints = [hint for hint in survey.hints if hint.fact == fact]
     values = dict.fromkeys(hint.value for hint in hints)
     if not values:
-        example, otherwise = _EXAMPLES[fact]
-        yield f"# {_assignment(fact, example)}  # {otherwise}"
+        example, consequence = _EXAMPLES[fact]
+        yield f"# {_format_assignment(fact, example)}  # {consequence}"
         return
-    one = len(values) == 1
-    if not one:
-        yield f"# {fact}: several are named; state one, or each for its paths in [[overrides]]"
+    is_unique = len(values) == 1
+    if not is_unique:
+        yield f"# {fact}: several values found; set one here, or one per path in [[overrides]]"
     for value in values:
-        of = [hint for hint in hints if hint.value == value]
-        undecided = next((hint.or_else for hint in of if hint.or_else is not None), None)
-        stated = one and undecided is None
-        places = _some([f"{hint.path}:{hint.line}" for hint in of])
-        doubt = f'or "{undecided}": ' if undecided is not None else ""
-        yield f"{'' if stated else '# '}{_assignment(fact, value)}  # {doubt}{places}"
+        matching = [hint for hint in hints if hint.value == value]
+        alternative = next((hint.alternative for hint in matching if hint.alternative is not None), None)
+        is_certain = is_unique and alternative is None
+        places = _format_names([f"{hint.path}:{hint.line}" for hint in matching])
+        doubt = f'or "{alternative}": ' if alternative is not None else ""
+        yield f"{'' if is_certain else '# '}{_format_assignment(fact, value)}  # {doubt}{places}"
 
 
-def _assignment(fact: str, value: str) -> str:
+def _format_assignment(fact: str, value: str) -> str:
     return f"{fact} = {value}" if fact in _NUMBERS else f'{fact} = "{value}"'
 
 
-def _releases(survey: Survey) -> Iterator[str]:
-    spelled = {name: spelling for spelling, name in reversed(tuple(spellings().items()))}
+def _render_releases(survey: Survey) -> Iterator[str]:
+    spelled = {name: spelling for spelling, name in reversed(tuple(map_spellings().items()))}
     if not survey.releases:
-        yield '# torch = "2.8"  # where no requirement file pins what runs'
-    for name, known in survey.releases.items():
-        for one in known:
-            if one.source is None:
-                yield f'# {spelled[name]} = "{one.release}"  # nothing pins it: this release is assumed'
+        yield '# torch = "2.8"  # if no requirements file pins it'
+    for name, releases in survey.releases.items():
+        for release in releases:
+            if release.source is None:
+                yield f'# {spelled[name]} = "{release.release}"  # nothing pins it: this release is assumed'
             else:
-                yield f"# {spelled[name]} {one.release}: {source_of(one)}"
+                yield f"# {spelled[name]} {release.release}: {describe_source(release)}"
 
 
-def source_of(known: Surveyed) -> str:
-    """Where a release is known from, in words."""
-    if known.source is None:
+def describe_source(release: SurveyedRelease) -> str:
+    """Return the source of a release as text."""
+    if release.source is None:
         return "assumed"
-    return printable(known.source) + (f" and {counted(known.more, 'more reason')}" if known.more else "")
+    return escape_text(release.source) + (f" and {format_count(release.more, 'more reason')}" if release.more else "")
 
 
-def _some(names: list[str]) -> str:
-    """Names for a comment, the first few of them."""
-    return some(list(dict.fromkeys(map(printable, names))))
+def _format_names(names: list[str]) -> str:
+    """Return the first few names for a comment."""
+    return join_names(list(dict.fromkeys(map(escape_text, names))))

@@ -1,7 +1,6 @@
-"""Where the hook and the workflow install cfglint from: where the running one came from, or what a person names.
+"""Source from which hook and workflow install cfglint: the source of the running one, or `--source`.
 
-`direct_url.json` (PEP 610) is what installers leave behind for a package that came from an address and not from an
-index.
+`direct_url.json` (PEP 610) is recorded by installers for packages that come from a URL instead of an index.
 """
 
 from __future__ import annotations
@@ -22,101 +21,107 @@ from cfglint_train.version import VERSION
 PACKAGE: Final = "cfglint-train"
 _HINT: Final = (
     "pass --source, for example git+https://HOST/OWNER/cfglint@COMMIT, https://HOST/cfglint_train.whl or ==X.Y.Z; "
-    "--no-pre-commit --no-workflow writes the settings alone"
+    "--no-pre-commit --no-workflow writes only the settings"
 )
 PLACEHOLDER: Final = f"{PACKAGE} @ SOURCE"
-"""The requirement if others cannot install cfglint from where this one came from: a person fills it in."""
-_FORMS: Final = re.compile(
+"""Requirement if others cannot install from the source of this installation; the user has to fill it in."""
+_SOURCE_PATTERN: Final = re.compile(
     r"git\+(?:https|ssh)://[\w.~:/?%@+&=-]+|https://[\w.~:/?%@+&=-]+\.(?:whl|tar\.gz|zip)(?:#sha256=\w+)?|==\d+(?:\.\w+)*",
     re.ASCII,
 )
-"""What a requirement may be: nothing in it means anything to a shell or to YAML."""
+"""Accepted sources, which contain no characters that are special in a shell or in YAML."""
 
 
-def requirement(given: str | None) -> str:
-    """Return the requirement that installs cfglint (PEP 508); PLACEHOLDER if other machines could not use what is known
-    of this installation. Raises UsageError for a source that is given and is none.
+def build_requirement(source: str | None) -> str:
+    """Return the requirement (PEP 508) that installs cfglint.
+
+    Return PLACEHOLDER if other machines could not use the source of this installation. Raise UsageError if `source` is
+    invalid.
     """
-    if given is not None:
-        if _FORMS.fullmatch(given) is None:
-            raise UsageError(f"--source {given}: expected git+https://..., https://....whl or ==X.Y.Z")
-        return f"{PACKAGE}{given}" if given.startswith("==") else f"{PACKAGE} @ {given}"
+    if source is not None:
+        if _SOURCE_PATTERN.fullmatch(source) is None:
+            raise UsageError(f"--source {source}: expected git+https://..., https://....whl or ==X.Y.Z")
+        return f"{PACKAGE}{source}" if source.startswith("==") else f"{PACKAGE} @ {source}"
     try:
         text = metadata.distribution(PACKAGE).read_text("direct_url.json")
     except metadata.PackageNotFoundError:
         return PLACEHOLDER
     if text is None:
         return f"{PACKAGE}=={VERSION}"
-    address = _address(loads(text))
-    return f"{PACKAGE} @ {address}" if _FORMS.fullmatch(address) is not None else PLACEHOLDER
+    address = _parse_address(loads(text))
+    return f"{PACKAGE} @ {address}" if _SOURCE_PATTERN.fullmatch(address) is not None else PLACEHOLDER
 
 
-def _address(stated: Any) -> str:
-    """Return the address in a direct_url.json, without credentials; empty for a place on this machine."""
-    parts = urlsplit(str(stated["url"]))
-    if parts.scheme == "file" or "dir_info" in stated:
+def _parse_address(direct_url: Any) -> str:
+    """Return the URL in a direct_url.json without credentials, or an empty string for a local path."""
+    parts = urlsplit(str(direct_url["url"]))
+    if parts.scheme == "file" or "dir_info" in direct_url:
         return ""
     url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2] if parts.scheme != "ssh" else parts.netloc))
-    vcs = stated.get("vcs_info")
+    vcs = direct_url.get("vcs_info")
     if vcs is not None:
         return f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-    hashes = stated.get("archive_info", {}).get("hashes", {})
+    hashes = direct_url.get("archive_info", {}).get("hashes", {})
     return f"{url}#sha256={hashes['sha256']}" if "sha256" in hashes else url
 
 
-def to_fill_in(path: str, text: bytes) -> Iterator[str]:
-    """Yield what to do about each line of a file that has the placeholder."""
+def explain_placeholders(path: str, text: bytes) -> Iterator[str]:
+    """Yield an instruction for each line of a file that has the placeholder."""
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
         if PLACEHOLDER in line:
             yield (
-                f"{path}:{number}: replace SOURCE by an address from which others can install cfglint "
+                f"{path}:{number}: replace SOURCE with an address from which others can install cfglint "
                 "(git+https://HOST/OWNER/cfglint@COMMIT, https://HOST/cfglint_train.whl), or run "
                 "`cfglint init --source ADDRESS`"
             )
 
 
-def check(wanted: str) -> None:
-    """Ask pip whether a requirement can be installed, or uv in an environment without pip (those of `uv tool`); nothing
-    is. Raises UsageError with the reason.
+def check_installable(target: str) -> None:
+    """Check with pip, or uv if there is no pip (as under `uv tool`), that a requirement can be installed.
+
+    Nothing is installed. Raise UsageError with the reason.
     """
     flags = ["--dry-run", "--no-deps", "--ignore-installed", "--quiet", "--disable-pip-version-check", "--no-input"]
-    done = _asked(wanted, sys.executable, "-m", "pip", "install", *flags, wanted)
-    if done.returncode and b"No module named pip" in done.stderr:
+    result = _run_installer(target, sys.executable, "-m", "pip", "install", *flags, target)
+    if result.returncode and b"No module named pip" in result.stderr:
         flags = ["--dry-run", "--no-deps", "--reinstall", "--quiet", "--python", sys.executable]
         try:
-            done = _asked(wanted, "uv", "pip", "install", *flags, wanted)
+            result = _run_installer(target, "uv", "pip", "install", *flags, target)
         except FileNotFoundError:
-            problem = "cannot be checked without pip or uv; pass --no-check-source to write it unchecked"
-            raise UsageError(f"{wanted}: {problem}") from None
-    if done.returncode:
-        raise UsageError(f"{wanted}: cannot be installed: {_reason(done.stderr.decode('utf-8', 'replace'))}; {_HINT}")
+            problem = "cannot be checked without pip or uv; pass --no-check-source to skip the check"
+            raise UsageError(f"{target}: {problem}") from None
+    if result.returncode:
+        raise UsageError(
+            f"{target}: cannot be installed: {_extract_reason(result.stderr.decode('utf-8', 'replace'))}; {_HINT}"
+        )
 
 
-def pinned(wanted: str) -> str:
-    """The same at the commit that a git repository has now, where the requirement names none: a hook and a workflow
-    should run what was looked at. Raises UsageError with git's reason.
+def pin_commit(target: str) -> str:
+    """Return a git requirement with its current commit if it has none, so that later runs use the same code.
+
+    Raise UsageError with git's reason.
     """
     marker = f"{PACKAGE} @ git+"
-    url = wanted.removeprefix(marker)
-    if url == wanted or "@" in urlsplit(url).path:
-        return wanted
+    url = target.removeprefix(marker)
+    if url == target or "@" in urlsplit(url).path:
+        return target
     try:
         commit = git.run({}, "ls-remote", "--exit-code", url, "HEAD").decode().partition("\t")[0]
     except git.GitError as reason:
-        raise UsageError(f"{wanted}: names no commit: {reason}; {_HINT}") from None
-    return f"{wanted}@{commit}"
+        raise UsageError(f"{target}: cannot determine its commit: {reason}; {_HINT}") from None
+    return f"{target}@{commit}"
 
 
-def _asked(wanted: str, program: str, *arguments: str) -> CompletedProcess[bytes]:
+def _run_installer(target: str, program: str, *arguments: str) -> CompletedProcess[bytes]:
     try:
         return programs.run(program, *arguments)
     except TimeoutExpired:
-        raise UsageError(f"{wanted}: no answer within {programs.SECONDS} seconds; {_HINT}") from None
+        raise UsageError(f"{target}: no answer within {programs.SECONDS} seconds; {_HINT}") from None
 
 
-def _reason(said: str) -> str:
-    """The line that matters: pip's or git's error, git's reason in uv's output, else the last line."""
-    lines = [line.strip(" \t\u2570\u2500\u25b6\u251c\u2502\u00d7") for line in said.splitlines()]
+def _extract_reason(output: str) -> str:
+    """Return the relevant line: the error of pip or git, git's error in uv's output, or else the last line."""
+    lines = [line.strip(" \t\u2570\u2500\u25b6\u251c\u2502\u00d7") for line in output.splitlines()]
     lines = [line for line in lines if line]
-    found = next((line for mark in ("ERROR:", "fatal:", "error:") for line in lines if line.startswith(mark)), None)
-    return (found or (lines[-1] if lines else "no reason was given")).removeprefix("ERROR:").strip()
+    reason = next((line for mark in ("ERROR:", "fatal:", "error:") for line in lines if line.startswith(mark)), None)
+    return (reason or (lines[-1] if lines else "no reason was given")).removeprefix("ERROR:").strip()

@@ -1,4 +1,4 @@
-"""The GitHub workflow: annotations on every pull request, with no right but to read."""
+"""The GitHub workflow: annotations on every pull request, with read permission only."""
 
 from __future__ import annotations
 
@@ -57,21 +57,21 @@ _STEPS: Final = """\
       - name: Lint the training configurations
         run: cfglint --output-format github
 """
-"""Where the repository of the action is not known: GitHub runs only actions that lie on GitHub."""
+"""Steps if the repository of the action is unknown or not on GitHub, which only runs actions hosted there."""
 
 _GITHUB: Final = re.compile(
     r"https://github\.com/(?P<name>[\w.-]+/[\w.-]+?)(?:\.git)?(?:@(?P<ref>[\w./-]+))?/?", re.ASCII
 )
 
 
-def text(requirement: str, home: str | None = None) -> str:
-    """The workflow that runs the action, or installs cfglint by a requirement where no action is known.
+def render_workflow(requirement: str, home: str | None = None) -> str:
+    """Return a workflow that uses the action, or installs cfglint by a requirement if no action is known.
 
-    `home`: the address of the project, where it is known; the package's release is a tag of it.
+    `home`: URL of the project if it is known; the version of the package is a tag there.
     """
-    own = _GITHUB.fullmatch(requirement.partition(" @ git+")[2])
-    if own is not None and own["ref"]:
-        return _TEXT + _ACTION.format(action=f"{own['name']}@{own['ref']}")
+    source_repository = _GITHUB.fullmatch(requirement.partition(" @ git+")[2])
+    if source_repository is not None and source_repository["ref"]:
+        return _TEXT + _ACTION.format(action=f"{source_repository['name']}@{source_repository['ref']}")
     project = _GITHUB.fullmatch(home or "")
     if project is not None:
         action = _ACTION.format(action=f"{project['name']}@v{VERSION}")
@@ -79,8 +79,8 @@ def text(requirement: str, home: str | None = None) -> str:
     return _TEXT + _STEPS.format(requirement=requirement)
 
 
-def present(root: str) -> str | None:
-    """A workflow of the repository that mentions cfglint, by its path from the root."""
+def find_workflow(root: str) -> str | None:
+    """Return the path from the root of a workflow that mentions cfglint, or None."""
     folder = os.path.join(root, FOLDER)
     try:
         names = sorted(os.listdir(folder))

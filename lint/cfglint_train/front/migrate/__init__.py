@@ -1,1 +1,1 @@
-"""Rewriting configurations for another release of their framework."""
+"""Migration of configurations to another release of their framework."""

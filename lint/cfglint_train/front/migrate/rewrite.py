@@ -1,9 +1,8 @@
-"""One file after another: what the rules about keys say of it at the goal is applied, read back, and looked at again.
+"""Rewriting of files for another release: apply the fixes of the key rules, read the file again, repeat.
 
-A migration makes the fixes that the rules state, and goes further than `--fix` in two things: where the goal has a
-successor of a key that does not mean quite the same, it is written anyway, to be reviewed; and a key that says
-what its default was, or that the goal only warns of, is taken out. Any other key without a successor is left for a
-human.
+A migration makes the fixes of the rules and goes further than `--fix` in two ways. A successor key whose meaning
+differs slightly is written anyway, for review. A key that states its old default, or that the target release only warns
+about, is removed. Any other key without a successor is left to a human.
 """
 
 from __future__ import annotations
@@ -11,14 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from cfglint_rules.registry import RULES
-from cfglint_train.documents.document import CannotEdit, Delete, Document, DocumentError, Edit, Rename, apply, ordered
+from cfglint_train.documents.document import (
+    CannotEdit,
+    Delete,
+    Document,
+    DocumentError,
+    Edit,
+    Rename,
+    apply_edits,
+    sort_edits,
+)
 from cfglint_train.findings import draft
 from cfglint_train.findings.finding import Finding, Fix
 from cfglint_train.foundation.errors import UsageError
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Final
-from cfglint_train.foundation.versions import release_key
-from cfglint_train.frameworks.framework import keys_of
+from cfglint_train.foundation.versions import parse_release
+from cfglint_train.frameworks.framework import get_keys
 from cfglint_train.frameworks.lens import Config
 from cfglint_train.front.migrate.goal import Goal
 from cfglint_train.judging import dispatch
@@ -35,63 +43,63 @@ if TYPE_CHECKING:
 
 MAX_PASSES: Final = 100
 
-# A migration lists everything that the goal does not take, also what was suppressed before.
+# A migration reports everything that the target release rejects, even if it was suppressed.
 _RULES: Final = LintOptions(
     select=tuple(code for code, rule in RULES.items() if rule.rests_on_vocabulary), suppressions=False
 )
 
-# Rules about a key at a release; the others are about its surroundings.
+# Rules about a key at a release; the others are about its context.
 _REMOVED: Final = "KEY002"
 _UNKNOWN: Final = "KEY001"
 
 
 class Item(Frozen):
-    """One line of the report."""
+    """A line of the report."""
 
     kind: str
-    """changed; review (changed, and to be looked at); human (left, and to be done)."""
+    """One of changed, review (changed, needs review), and human (not changed, needs a human)."""
     message: str
     before: int | None = None
-    """The offset in the file as it was; None where the item has no place."""
+    """Offset in the original file; None if the item has no place."""
     after: int | None = None
-    """The offset in the file as it is then."""
+    """Offset in the rewritten file."""
     code: str | None = None
 
 
-class Migrated(Frozen):
-    """One file."""
+class MigratedFile(Frozen):
+    """A migrated file."""
 
     path: str
     framework: str
     start: str
-    """The release that it was written for, and why that is thought."""
+    """The release that it was written for, and the evidence."""
     original: Document
     source: bytes
-    """The content that it has then."""
+    """The new content."""
     items: tuple[Item, ...]
 
     @property
-    def changes(self) -> bool:
-        """Whether there is something to write."""
+    def has_changes(self) -> bool:
+        """True if the content changed."""
         return self.source != self.original.source
 
 
 class Outcome(Frozen):
-    """A migration of some files."""
+    """The result of migrating some files."""
 
-    files: tuple[Migrated, ...]
+    files: tuple[MigratedFile, ...]
     troubles: tuple[Trouble, ...]
     hints: tuple[str, ...]
-    """Where the repository still states other releases."""
+    """Places where the repository still states other releases."""
     secrets: frozenset[str] = frozenset()
 
 
 def migrate(paths: Iterable[str], goal: Goal, settings_for: Callable[[str], Settings]) -> Outcome:
-    """Rewrite files in memory. Nothing is written to disk."""
-    told = _with_rules_only(settings_for)
-    start = Workspace(told, CommandLine(goal.start), idle=True, upstream=True)
-    target = Workspace(told, CommandLine(goal.to), idle=True, upstream=True)
-    files: list[Migrated] = []
+    """Migrate files in memory. Nothing is written to disk."""
+    resolve_settings = _select_all_rules(settings_for)
+    start = Workspace(resolve_settings, CommandLine(goal.start), idle=True, upstream=True)
+    target = Workspace(resolve_settings, CommandLine(goal.to), idle=True, upstream=True)
+    files: list[MigratedFile] = []
     troubles: dict[Trouble, None] = {}
     hints: dict[str, None] = {}
     secrets: set[str] = set()
@@ -99,315 +107,330 @@ def migrate(paths: Iterable[str], goal: Goal, settings_for: Callable[[str], Sett
         before = dispatch.lint(start, [path], _RULES)
         troubles.update(dict.fromkeys(before.troubles))
         secrets |= before.secrets
-        configs = [config for config in _configs(start, path) if config.framework in goal.frameworks]
+        configs = [config for config in _read_configs(start, path) if config.framework in goal.frameworks]
         if configs:
-            one = _File(path, goal, target, configs, before)
-            files.append(one.run())
-            troubles.update(dict.fromkeys(one.troubles))
-            hints.update(dict.fromkeys(_hints(configs, goal)))
+            migration = _FileMigration(path, goal, target, configs, before)
+            files.append(migration.migrate())
+            troubles.update(dict.fromkeys(migration.troubles))
+            hints.update(dict.fromkeys(_find_release_conflicts(configs, goal)))
     return Outcome(tuple(files), tuple(troubles), tuple(hints), frozenset(secrets))
 
 
-def _with_rules_only(settings_for: Callable[[str], Settings]) -> Callable[[str], Settings]:
-    """The settings of each file without the selection of rules: a migration selects its own."""
+def _select_all_rules(settings_for: Callable[[str], Settings]) -> Callable[[str], Settings]:
+    """Wrap a settings resolver so that all rules are enabled: a migration selects its own."""
 
-    def settings(path: str) -> Settings:
-        own = settings_for(path)
-        return own._replace(
+    def resolve(path: str) -> Settings:
+        file_settings = settings_for(path)
+        return file_settings._replace(
             select=("ALL",), ignore=(), fixable=("ALL",), unfixable=(), safe_fixes=(), unsafe_fixes=(),
-            per_file_ignores=(), overrides=tuple(one._replace(ignore=()) for one in own.overrides),
+            per_file_ignores=(), overrides=tuple(override._replace(ignore=()) for override in file_settings.overrides),
         )  # fmt: skip
 
-    return settings
+    return resolve
 
 
-def _configs(workspace: Workspace, path: str) -> list[Config]:
+def _read_configs(workspace: Workspace, path: str) -> list[Config]:
     try:
-        return workspace.configs_in(path)
+        return workspace.read_configs(path)
     except (DocumentError, UsageError):
         return []  # reported by the lint
 
 
-class _File:
-    """One file on its way to the goal."""
+class _FileMigration:
+    """The migration of one file."""
 
     def __init__(self, path: str, goal: Goal, workspace: Workspace, configs: list[Config], before: Result) -> None:
+        """Prepare the migration of a file; `before` is its lint at the start release."""
         self.path = path
         self.goal = goal
         self.workspace = workspace
         self.configs = configs
         self.original = configs[0].document
         self.before = before
-        # What was wrong before is not the migration's doing.
-        self.known = {_what(finding) for finding in before.findings}
+        # Problems that existed before the migration.
+        self.previous = {_identify(finding) for finding in before.findings}
         self.history: list[list[Edit]] = []
         self.items: list[Item] = []
         self.refused: dict[tuple[str, str], str] = {}
         self.troubles: list[Trouble] = []
 
-    def run(self) -> Migrated:
-        """Everything that can be done."""
-        self._state_releases()
+    def migrate(self) -> MigratedFile:
+        """Apply all possible fixes and report the rest."""
+        self._update_pragmas()
         result = dispatch.lint(self.workspace, [self.path], _RULES)
         for _ in range(MAX_PASSES):
-            chosen = self._chosen(result.findings)
-            if not chosen or not self._apply(chosen):
+            selected = self._choose_findings(result.findings)
+            if not selected or not self._apply_fixes(selected):
                 break
             result = dispatch.lint(self.workspace, [self.path], _RULES)
         self.troubles += result.troubles
-        self._leave(result.findings)
-        self._compare(result.runs)
+        self._report_remaining(result.findings)
+        self._compare_runs(result.runs)
         config = self.configs[0]
-        package = self.goal.package(config.framework)
-        release = config.releases.known.get(package)
+        package = self.goal.find_package(config.framework)
+        release = config.releases.by_package.get(package)
         start = "" if release is None else f"{release.version} ({release.origin.note})"
-        return Migrated(
+        return MigratedFile(
             self.path, config.framework, start, self.original, self.workspace.sources.read(self.path), tuple(self.items)
         )
 
     # --- what is done ------------------------------------------------------------------------------------------------
 
-    def _state_releases(self) -> None:
-        """Pragmas that state another release state the goal's."""
+    def _update_pragmas(self) -> None:
+        """Update pragmas that state another release to the target release."""
         edits = []
-        for fact in pragmas.pragmas(self.original).facts:
-            package = cluster_facts.canonical(fact.name)
+        for fact in pragmas.read_pragmas(self.original).facts:
+            package = cluster_facts.find_canonical_name(fact.name)
             release = self.goal.to.get(package or "")
             if release is not None and fact.value != release:
                 edits.append(Edit(fact.span, f"{fact.name}={release}"))
                 message = f"the pragma states {fact.name}={release}"
                 self.items.append(Item("changed", message, fact.span.start, fact.span.start))
         if edits:
-            self._update(apply(self.original.source, edits), edits)
+            self._record_edits(apply_edits(self.original.source, edits), edits)
 
-    def _chosen(self, findings: Iterable[Finding]) -> list[Finding]:
-        """The findings whose fixes are made in this pass: those that do not touch what another one touches."""
+    def _choose_findings(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Return the findings to fix in this pass: those whose fixes do not touch the same settings."""
         touched: set[str] = set()
-        found = []
+        chosen = []
         for finding in findings:
-            if self._concerns(finding) and _what(finding) not in self.refused and self._kind(finding) is not None:
-                touches = _touches(finding.intent)
-                if not touches & touched:
-                    touched |= touches
-                    found.append(finding)
-        return found
+            if (
+                self._is_relevant(finding)
+                and _identify(finding) not in self.refused
+                and self._classify_fix(finding) is not None
+            ):
+                keys = _find_touched_settings(finding.intent)
+                if not keys & touched:
+                    touched |= keys
+                    chosen.append(finding)
+        return chosen
 
-    def _kind(self, finding: Finding) -> str | None:
-        """How the report calls the finding's fix where it is made (changed, review); None where it is not."""
+    def _classify_fix(self, finding: Finding) -> str | None:
+        """Return the kind of a finding's fix in the report (changed, review), or None if it is not applied."""
         fix = finding.intent
         if fix is None or fix.applicability == "display":
             return None
         deletes = all(isinstance(change, Delete) for _, changes in fix.keys for change in changes)
         if finding.code == _REMOVED:
-            if fix.applicability == "safe" or _says_its_default(finding, fix):
+            if fix.applicability == "safe" or _has_default_value(finding, fix):
                 return "changed"
-            return "review" if _has_successor(finding, fix) or _is_idle(finding, fix) else None
-        if finding.severity != "error" or _what(finding) in self.known or finding.code == _UNKNOWN:
+            return "review" if _has_successor(finding, fix) or _is_ignored(finding, fix) else None
+        if finding.severity != "error" or _identify(finding) in self.previous or finding.code == _UNKNOWN:
             return None
         return None if deletes else "changed" if fix.applicability == "safe" else "review"
 
-    def _apply(self, findings: list[Finding]) -> bool:
-        """Make some fixes, all at once where that can be written, else one by one. Whether anything was done."""
+    def _apply_fixes(self, findings: list[Finding]) -> bool:
+        """Apply some fixes, together if possible, or else one at a time. Return whether anything was done."""
         try:
-            self._make(findings)
+            self._write_fixes(findings)
             return True
         except (CannotEdit, DocumentError) as refusal:
             if len(findings) == 1:
-                self.refused[_what(findings[0])] = str(refusal)
+                self.refused[_identify(findings[0])] = str(refusal)
                 return True
         for finding in findings:
             try:
-                self._make([finding])
-                return True  # the others were found in the text before it
+                self._write_fixes([finding])
+                return True  # the other findings belong to the old text
             except (CannotEdit, DocumentError) as refusal:
-                self.refused[_what(finding)] = str(refusal)
+                self.refused[_identify(finding)] = str(refusal)
         return True
 
-    def _make(self, findings: list[Finding]) -> None:
+    def _write_fixes(self, findings: list[Finding]) -> None:
         fixes = [finding.intent for finding in findings if finding.intent is not None]
         merged = fixes[0]._replace(keys=tuple(pair for fix in fixes for pair in fix.keys))
-        written = draft.rewrite(None, merged)
-        sources = written.sources()
+        rewritten = draft.write_fix(None, merged)
+        sources = rewritten.render_sources()
         if set(sources) - {self.path}:
-            raise CannotEdit("it changes another file")
-        edits = [edit for _, edits in written.edits for edit in edits]
+            raise CannotEdit("the fix changes another file")
+        edits = [edit for _, edits in rewritten.edits for edit in edits]
         for finding in findings:
             assert finding.intent is not None
             assert finding.place is not None
             self.items.append(
                 Item(
-                    self._kind(finding) or "changed",
+                    self._classify_fix(finding) or "changed",
                     finding.intent.message,
-                    self._then(finding.place.span.start),
+                    self._map_to_original(finding.place.span.start),
                     None,
                     finding.code,
                 )
             )
-        self._update(sources.get(self.path, self.workspace.sources.read(self.path)), edits)
+        self._record_edits(sources.get(self.path, self.workspace.sources.read(self.path)), edits)
 
-    def _update(self, source: bytes, edits: list[Edit]) -> None:
+    def _record_edits(self, source: bytes, edits: list[Edit]) -> None:
         self.history.append(edits)
-        self.workspace = self.workspace.updated({self.path: source})
+        self.workspace = self.workspace.replace_files({self.path: source})
 
-    def _then(self, offset: int) -> int:
-        """The offset in the file as it was, of one in the text as it is now."""
+    def _map_to_original(self, offset: int) -> int:
+        """Convert an offset in the current text to one in the original file."""
         for edits in reversed(self.history):
-            offset = _before(offset, edits)
+            offset = _map_backward(offset, edits)
         return offset
 
-    def _now(self, offset: int) -> int:
+    def _map_to_current(self, offset: int) -> int:
         for edits in self.history:
-            offset = _after(offset, edits)
+            offset = _map_forward(offset, edits)
         return offset
 
     # --- what is left ------------------------------------------------------------------------------------------------
 
-    def _leave(self, findings: Iterable[Finding]) -> None:
-        """What the goal does not take, and no fix of ours settles."""
+    def _report_remaining(self, findings: Iterable[Finding]) -> None:
+        """Add items for findings at the target release that no fix resolved."""
         for finding in findings:
-            if not self._concerns(finding) or not self._stops(finding) or finding.place is None:
+            if not self._is_relevant(finding) or not self._is_blocking(finding) or finding.place is None:
                 continue
-            at = finding.place.span.start
-            why = self.refused.get(_what(finding))
-            advice = f" (not written: {why})" if why is not None else self._advice(finding)
-            self.items.append(Item("human", finding.message + advice, self._then(at), at, finding.code))
-        self._leave_strays()
+            offset = finding.place.span.start
+            reason = self.refused.get(_identify(finding))
+            advice = f" (not written: {reason})" if reason is not None else self._format_advice(finding)
+            self.items.append(
+                Item("human", finding.message + advice, self._map_to_original(offset), offset, finding.code)
+            )
+        self._report_leftovers()
         self.items = [
-            item if item.after is not None or item.before is None else item._replace(after=self._now(item.before))
+            item
+            if item.after is not None or item.before is None
+            else item._replace(after=self._map_to_current(item.before))
             for item in self.items
         ]
 
-    def _leave_strays(self) -> None:
-        """Words of a command line that no flag takes."""
-        for config in self.workspace.configs_in(self.path):
-            keys = keys_of(config)
+    def _report_leftovers(self) -> None:
+        """Add items for words of a command line that belong to no flag."""
+        for config in self.workspace.read_configs(self.path):
+            keys = get_keys(config)
             if keys is None:
                 continue
-            for word in keys.strays(config):
-                at = word.span.start
-                message = f"{word.text} is not the value of any flag: {keys.listed.title} refuses it"
-                self.items.append(Item("human", message, self._then(at), at))
+            for word in keys.find_leftovers(config):
+                offset = word.span.start
+                message = f"{word.text} belongs to no flag: {keys.manifest.title} rejects it"
+                self.items.append(Item("human", message, self._map_to_original(offset), offset))
 
-    def _stops(self, finding: Finding) -> bool:
+    def _is_blocking(self, finding: Finding) -> bool:
         if finding.severity == "error":
             return True
         return finding.code == _REMOVED and finding.severity == "warning"
 
-    def _advice(self, finding: Finding) -> str:
+    def _format_advice(self, finding: Finding) -> str:
         fix = finding.intent
         return "" if fix is None else f" ({fix.message}?)"
 
-    def _compare(self, runs: Iterable[Run]) -> None:
-        """What the configuration says otherwise at the goal than it did before."""
-        from cfglint_train.front.migrate.meaning import defaults, differences
+    def _compare_runs(self, runs: Iterable[Run]) -> None:
+        """Add items for effects of the configuration that differ at the target release."""
+        from cfglint_train.front.migrate.meaning import find_changed_defaults, find_differences
 
         after = {run.main.root: run for run in runs if run.main.document.path == self.path}
         for run in self.before.runs:
-            now = after.get(run.main.root)
-            if run.main.document.path != self.path or now is None:
+            migrated_run = after.get(run.main.root)
+            if run.main.document.path != self.path or migrated_run is None:
                 continue
-            at = run.main.top().span.start
-            spoken = set()
-            for key, message in differences(run, now):
-                spoken.add(key)
-                self.items.append(Item("review", message, at, self._now(at)))
-            self.items += (Item("review", text) for key, text in defaults(run, now, self.goal) if key not in spoken)
+            offset = run.main.find_top().span.start
+            reported = set()
+            for key, message in find_differences(run, migrated_run):
+                reported.add(key)
+                self.items.append(Item("review", message, offset, self._map_to_current(offset)))
+            self.items += (
+                Item("review", text)
+                for key, text in find_changed_defaults(run, migrated_run, self.goal)
+                if key not in reported
+            )
 
-    def _concerns(self, finding: Finding) -> bool:
+    def _is_relevant(self, finding: Finding) -> bool:
         return finding.path == self.path and RULES[finding.code].rests_on_vocabulary
 
 
-def _what(finding: Finding) -> tuple[str, str]:
-    """The subject of a finding, at any place."""
-    return finding.code, "" if finding.place is None else finding.place.document.text(finding.place.span)
+def _identify(finding: Finding) -> tuple[str, str]:
+    """Identify a finding by its code and text, independent of its place."""
+    return finding.code, "" if finding.place is None else finding.place.document.get_text(finding.place.span)
 
 
-def _touches(fix: Fix | None) -> set[str]:
-    """The settings at the top that a fix changes."""
-    touched = set()
+def _find_touched_settings(fix: Fix | None) -> set[str]:
+    """Return the top-level settings that a fix changes."""
+    settings = set()
     for config, changes in fix.keys if fix is not None else ():
         for change in changes:
             route = change.route[len(config.root) :]
-            touched.add(f"{config.root}{next((step for step in route if isinstance(step, str)), '')}")
+            settings.add(f"{config.root}{next((step for step in route if isinstance(step, str)), '')}")
             if isinstance(change, Rename):
-                touched.add(f"{config.root}{change.key}")
-    return touched
+                settings.add(f"{config.root}{change.key}")
+    return settings
 
 
-def _says_its_default(finding: Finding, fix: Fix) -> bool:
-    """Whether the key has the value that it would have without being there, so that nothing is lost with it."""
-    sighting = _sighting(finding, fix)
-    if sighting is None or sighting.fact is None:
+def _has_default_value(finding: Finding, fix: Fix) -> bool:
+    """Return whether the key states its default, so that removing it changes nothing."""
+    occurrence = _find_occurrence(finding, fix)
+    if occurrence is None or occurrence.fact is None:
         return False
-    schema, value = sighting.fact.schema(), sighting.value
+    schema, value = occurrence.fact.get_schema(), occurrence.value
     if "default" not in schema or "x-computed" in schema:
         return False
     default = schema["default"]
     if isinstance(value, str) and isinstance(default, (int, float)) and not isinstance(default, bool):
         try:
-            value = float(value)  # a word of a command line
+            value = float(value)  # words of a command line are strings
         except ValueError:
             return False
     return bool(default == value)
 
 
 def _has_successor(finding: Finding, fix: Fix) -> bool:
-    sighting = _sighting(finding, fix)
-    return sighting is not None and sighting.status is not None and bool(sighting.status.to)
+    occurrence = _find_occurrence(finding, fix)
+    return occurrence is not None and occurrence.status is not None and bool(occurrence.status.new_names)
 
 
-def _is_idle(finding: Finding, fix: Fix) -> bool:
-    """Whether the goal takes the key and does nothing with it, so that it makes no difference there."""
-    sighting = _sighting(finding, fix)
-    return sighting is not None and sighting.status is not None and sighting.status.effect in ("warning", "nothing")
+def _is_ignored(finding: Finding, fix: Fix) -> bool:
+    """Return whether the target release accepts the key but ignores it."""
+    occurrence = _find_occurrence(finding, fix)
+    return (
+        occurrence is not None and occurrence.status is not None and occurrence.status.effect in ("warning", "nothing")
+    )
 
 
-def _sighting(finding: Finding, fix: Fix) -> KeyOccurrence | None:
-    from cfglint_rules.vocabulary.survey import survey
+def _find_occurrence(finding: Finding, fix: Fix) -> KeyOccurrence | None:
+    from cfglint_rules.vocabulary.survey import list_key_occurrences
 
     for config, _ in fix.keys:
-        for sighting in survey(config):
-            if finding.place is not None and sighting.entry.key.span == finding.place.span:
-                return sighting
+        for occurrence in list_key_occurrences(config):
+            if finding.place is not None and occurrence.entry.key.span == finding.place.span:
+                return occurrence
     return None
 
 
-def _hints(configs: list[Config], goal: Goal) -> Iterable[str]:
-    """Where the repository states another release than the goal's."""
+def _find_release_conflicts(configs: list[Config], goal: Goal) -> Iterable[str]:
+    """Yield the places where the repository states another release than the target."""
     for config in configs:
-        for package, wanted in goal.to.items():
-            known, allowed = config.releases.known.get(package), config.releases.ranges.get(package)
-            if allowed is not None and not allowed.constraint.allows(wanted):
-                yield f"{allowed.origin.note} does not allow {package} {wanted}"
-            if known is None or known.origin.kind != "user" or known.origin.note in ("pragma", "command line"):
+        for package, target in goal.to.items():
+            release, allowed = config.releases.by_package.get(package), config.releases.allowed_releases.get(package)
+            if allowed is not None and not allowed.constraint.is_satisfied_by(target):
+                yield f"{allowed.origin.note} does not allow {package} {target}"
+            if release is None or release.origin.kind != "user" or release.origin.note in ("pragma", "command line"):
                 continue
-            if release_key(known.version) != release_key(wanted):
-                yield f"{known.origin.note} states {package} {known.version}, and the files are for {wanted} now"
+            if parse_release(release.version) != parse_release(target):
+                yield f"{release.origin.note} states {package} {release.version}, but the files are now for {target}"
 
 
 # --- offsets ---------------------------------------------------------------------------------------------------------
 
 
-def _before(offset: int, edits: list[Edit]) -> int:
-    """An offset in an edited text as one in the text before the edits."""
-    moved = 0
-    for edit in ordered(edits):
+def _map_backward(offset: int, edits: list[Edit]) -> int:
+    """Convert an offset in an edited text to one before the edits."""
+    shift = 0
+    for edit in sort_edits(edits):
         size = len(edit.text.encode())
-        if offset < edit.span.start + moved:
+        if offset < edit.span.start + shift:
             break
-        if offset < edit.span.start + moved + size:
+        if offset < edit.span.start + shift + size:
             return edit.span.start
-        moved += size - (edit.span.end - edit.span.start)
-    return offset - moved
+        shift += size - (edit.span.end - edit.span.start)
+    return offset - shift
 
 
-def _after(offset: int, edits: list[Edit]) -> int:
-    """An offset in a text as one in the text after the edits."""
-    moved = 0
-    for edit in ordered(edits):
+def _map_forward(offset: int, edits: list[Edit]) -> int:
+    """Convert an offset in a text to one after the edits."""
+    shift = 0
+    for edit in sort_edits(edits):
         if edit.span.start >= offset:
             break
         if edit.span.end > offset:
-            return edit.span.start + moved
-        moved += len(edit.text.encode()) - (edit.span.end - edit.span.start)
-    return offset + moved
+            return edit.span.start + shift
+        shift += len(edit.text.encode()) - (edit.span.end - edit.span.start)
+    return offset + shift

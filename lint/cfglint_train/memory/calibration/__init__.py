@@ -1,7 +1,7 @@
-"""Coefficients that theory does not give, with the evidence that they rest on.
+"""Coefficients that cannot be derived, with the evidence for them.
 
 `coefficients.json` holds them, each with a low, an expected and a high value, its unit and conditions, and the ids of
-evidence rows (or the kind, where all its rows are meant). The rows are in `cfglint_train/calibration/data/`.
+evidence rows (or a kind, for all its rows). The rows are in `cfglint_train/calibration/data/`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
 
 
 class Coefficient(Frozen):
-    """One number with its range."""
+    """A number with its range."""
 
     id: str
     low: float
@@ -25,11 +25,11 @@ class Coefficient(Frozen):
     high: float
     evidence: tuple[str, ...]
     verified: tuple[str, ...]
-    """Measured rows (`calibration/data/measured/`) it was held against; without one it is not verified on a GPU."""
+    """Measured rows (`calibration/data/measured/`) it was compared with; without any it is not verified on a GPU."""
 
 
 class Residual(Frozen):
-    """How far the truth has been from the estimate, as a share of it: `low` below (negative), `high` above."""
+    """Observed error of estimates, as a share of the estimate: `low` below (negative), `high` above."""
 
     id: str
     low: float
@@ -38,15 +38,15 @@ class Residual(Frozen):
 
 
 class CoefficientTable(Frozen):
-    """Everything in `coefficients.json`."""
+    """Content of `coefficients.json`."""
 
     coefficients: dict[str, Coefficient]
     residuals: dict[str, Residual]
 
 
 @lru_cache(maxsize=1)
-def table() -> CoefficientTable:
-    """The coefficients, read once."""
+def load_table() -> CoefficientTable:
+    """Return the coefficients, which are read once."""
     with open(os.path.join(FOLDER, "coefficients.json"), encoding="utf-8") as file:
         content = json.load(file)
     return CoefficientTable(

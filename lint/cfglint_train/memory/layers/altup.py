@@ -1,5 +1,6 @@
-"""Gemma 3n's layers (transformers 5.23, gemma3n/modeling_gemma3n.py): several copies of the residual stream, of which
-one passes attention and the MLP. The others are predicted from it before, and corrected by it afterwards.
+"""Gemma 3n's layers (transformers 5.23, gemma3n/modeling_gemma3n.py), with several copies of the residual stream.
+
+One copy passes attention and the MLP. The others are predicted from it before, and corrected by it afterwards.
 """
 
 from __future__ import annotations
@@ -10,34 +11,36 @@ from cfglint_train.memory.layers.mlp import FeedForward
 
 
 class AltUp(Attention, FeedForward):
-    """A layer with several streams, and what makes them and joins them."""
+    """A layer with several streams, with the operations that split and join them."""
 
     __slots__ = ()
 
-    def altup(self, x: int) -> int:
-        """The whole layer. `x` has the streams side by side."""
+    def build_altup(self, x: int) -> int:
+        """Build the whole layer. `x` holds the streams side by side."""
         tape, shape = self.tape, self.architecture
         hidden, streams, element = shape.hidden, shape.streams, tape.element[x]
-        predictions = self.predicted(x)
+        predictions = self.predict_streams(x)
         active = tape.view(predictions, hidden)
-        normed = self.norm(active)
-        laurel = self.linear(self.linear(normed, self.outputs("linear_left"), "linear_left"), hidden, "linear_right")
-        laurel = self.add(normed, self.norm(laurel))
-        attended = self.norm(self.attention(normed))
+        normed = self.apply_norm(active)
+        laurel = self.apply_linear(
+            self.apply_linear(normed, self.count_matrix_outputs("linear_left"), "linear_left"), hidden, "linear_right"
+        )
+        laurel = self.add(normed, self.apply_norm(laurel))
+        attended = self.apply_norm(self.build_attention(normed))
         gated = self.add(active, attended)
         middle = tape.apply((tape.apply((gated, laurel), hidden, element, alias=True),), hidden, element)
-        inner = self.norm(middle)
-        wide = self.mlp(inner, shape.intermediate)
-        wide_normed = self.norm(wide)
+        inner = self.apply_norm(middle)
+        wide = self.build_mlp(inner, shape.intermediate)
+        wide_normed = self.apply_norm(wide)
         out = self.add(middle, wide_normed)
-        # What the layer changed, times a factor for each stream, is added to all streams.
-        factors = self.linear(self._modalities(out), streams, "correction_coefs")
+        # The change made by the layer, times a factor for each stream, is added to all streams.
+        factors = self.apply_linear(self._route_modalities(out), streams, "correction_coefs")
         factors = tape.apply((factors,), streams, tape.element[factors])
         changed = tape.apply((out, tape.view(predictions, hidden)), hidden, element)
         copies = tape.apply((changed,), streams * hidden, element)
         whole = streams * hidden * element
         product = tape.apply((copies, factors), streams * hidden, element, saves=(copies, factors), scratch=whole)
-        corrected = self._in_place(product, predictions)
+        corrected = self._add_in_place(product, predictions)
         first = self.copy(tape.view(corrected, hidden), hidden)
         trained = self.mode.trained
         first = tape.apply(
@@ -48,58 +51,62 @@ class AltUp(Attention, FeedForward):
             scratch=hidden * element if trained else 0,
             weight_gradient=hidden * self.mode.weight if trained else 0,
         )
-        result = self._in_place(corrected, self.second_embedding(first, self.outputs(PER_LAYER)))
+        result = self._add_in_place(
+            corrected, self.project_second_embedding(first, self.count_matrix_outputs(PER_LAYER))
+        )
         # The function's frame has a name for each of them.
         tape.hold(predictions, normed, laurel, attended, gated, middle, inner, wide, wide_normed, out, corrected)
         return result
 
-    def spread(self, x: int) -> int:
-        """The streams of an embedding: itself, and products of it that are scaled to its length."""
+    def spread_streams(self, x: int) -> int:
+        """Build the streams of an embedding: the embedding, and projections of it that are scaled to its length."""
         tape, shape = self.tape, self.architecture
-        length = self._length(x)
-        parts = [self._to_length(self.linear(x, shape.hidden, "0"), length) for _ in range(shape.streams - 1)]
+        length = self._compute_length(x)
+        parts = [
+            self._scale_to_length(self.apply_linear(x, shape.hidden, "0"), length) for _ in range(shape.streams - 1)
+        ]
         return tape.apply((x, *parts), shape.hidden * shape.streams, tape.element[length])
 
-    def gathered(self, x: int) -> int:
-        """The mean of the streams, each of which passes a matrix and is scaled to the first one's length."""
+    def join_streams(self, x: int) -> int:
+        """Build the mean of the streams, each projected and scaled to the first one's length."""
         tape, shape = self.tape, self.architecture
-        length = self._length(tape.view(x, shape.hidden))
+        length = self._compute_length(tape.view(x, shape.hidden))
         others = [tape.view(x, shape.hidden) for _ in range(shape.streams - 1)]
-        parts = [self._to_length(self.linear(one, shape.hidden, "0"), length) for one in others]
+        parts = [self._scale_to_length(self.apply_linear(stream, shape.hidden, "0"), length) for stream in others]
         return tape.apply((x, *parts), shape.hidden, tape.element[length])
 
-    def _length(self, x: int) -> int:
-        """The root of the mean square; autocast computes powers in fp32."""
+    def _compute_length(self, x: int) -> int:
+        """Build the root mean square; autocast computes powers in fp32."""
         tape, width = self.tape, self.tape.width[x]
         x = self.cast(x, 4) if self.mode.autocast else x
         square = tape.apply((x,), width, tape.element[x], saves=(x,))
         return tape.apply((square,), 1, tape.element[x], saves_output=True)
 
-    def _to_length(self, x: int, length: int) -> int:
-        """To a length: `x * length / |x|`."""
+    def _scale_to_length(self, x: int, length: int) -> int:
+        """Scale `x` to a length: `x * length / |x|`."""
         tape, width = self.tape, self.tape.width[x]
         x = self.cast(x, self.mode.weight)
-        own, element = self._length(x), tape.element[length]
+        own_length, element = self._compute_length(x), tape.element[length]
         product = tape.apply((tape.recast(x, element), length), width, element, saves=(x, length))
-        return tape.apply((product, own), width, element, saves=(product, own))
+        return tape.apply((product, own_length), width, element, saves=(product, own_length))
 
-    def predicted(self, x: int) -> int:
-        """All streams after the layer, as a product of the streams with factors of the active one."""
+    def predict_streams(self, x: int) -> int:
+        """Build all streams after the layer: products of the streams with factors that depend on the active one."""
         tape, hidden, streams = self.tape, self.architecture.hidden, self.architecture.streams
-        factors = self.linear(self._modalities(tape.view(x, hidden)), streams**2, "prediction_coefs")
+        factors = self.apply_linear(self._route_modalities(tape.view(x, hidden)), streams**2, "prediction_coefs")
         low = self.cast(x, tape.element[factors])
         mixed = tape.apply((low, factors), streams * hidden, tape.element[low], saves=(low, factors))
-        # In another layout, which is copied back.
-        return self.cast(self.copy(self._in_place(mixed, x), streams * hidden), tape.element[x])
+        # The product has another layout, and is copied back.
+        return self.cast(self.copy(self._add_in_place(mixed, x), streams * hidden), tape.element[x])
 
-    def _modalities(self, x: int) -> int:
-        """One number for each stream, from one stream."""
+    def _route_modalities(self, x: int) -> int:
+        """Build one number for each stream, from one stream."""
         tape, streams = self.tape, self.architecture.streams
-        routed = self.linear(self.copy(self.norm(x), tape.width[x]), streams, "modality_router")
+        routed = self.apply_linear(self.copy(self.apply_norm(x), tape.width[x]), streams, "modality_router")
         return self.cast(tape.apply((self.cast(routed, 4),), streams, 4, saves_output=True), tape.element[x])
 
-    def _in_place(self, x: int, y: int) -> int:
-        """`x += y`: no storage of its own; the gradient goes to both."""
+    def _add_in_place(self, x: int, y: int) -> int:
+        """Build `x += y`, which needs no new storage; the gradient goes to both."""
         tape = self.tape
         total = tape.apply((x, y), tape.width[x], tape.element[x], alias=True)
         tape.storage_of[total] = tape.storage_of.get(x, x)

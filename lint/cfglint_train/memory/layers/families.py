@@ -1,6 +1,6 @@
-"""What distinguishes the families of decoder layers: a row of `FAMILIES` each.
+"""Properties of the families of decoder layers, a row of `FAMILIES` each.
 
-Families that are not in the table have no formula, and nothing is guessed for them.
+Families that are not in the table have no formula; nothing is guessed for them.
 """
 
 from __future__ import annotations
@@ -14,35 +14,39 @@ from cfglint_train.models.architecture import Architecture
 ALL_LINEAR: Final = "all-linear"
 
 PER_LAYER: Final = "per_layer_input_gate"
-"""Leaf name of the matrix through which Gemma 4's second embedding comes in."""
+"""Leaf name of the matrix through which Gemma 4's second embedding enters."""
 
 
 class Family(Frozen):
-    """How a family's decoder layer is built."""
+    """Structure of a family's decoder layer."""
 
     norm: str = "rms"
     """rms (Llama: the weight multiplies the 16-bit result), rms_fp32 (it multiplies in fp32: Gemma, OLMo-2), layer
     (torch's LayerNorm), layer_1p (Nemotron's), plain (LayerNorm in fp32 without a weight: OLMo), centred (a LayerNorm
-    in fp32 written out: Cohere)."""
+    in fp32 written out: Cohere).
+    """
     powers: bool = False
     """A norm's root is a power, which keeps its base (Gemma 3n, 4)."""
     placement: str = "pre"
     """pre (two norms), sandwich (a norm before and after both parts), post (after both parts), parallel (one norm for
     both parts side by side), parallel2 (two norms side by side), single (each layer is one part: a mixer, attention or
     an MLP), double (LongCat: a layer of norms before both parts twice, and experts beside the first one's MLP), altup
-    (Gemma 3n's, `altup.py`)."""
+    (Gemma 3n's, `altup.py`).
+    """
     query_norm: str = "none"
     """Norm of queries and keys: none, head (each head), bare (each head, without a weight), full (the whole width)."""
     value_norm: bool = False
     """Values pass a norm without a weight (Gemma 4)."""
     rotary: str = "whole"
     """none, whole, complex (in fp32, as complex numbers: Llama 4), part (a part of each head; the parts are joined in
-    another layout, which the output matrix then needs a copy of), fp32 (in fp32, then cast)."""
+    another layout, which the output matrix copies), fp32 (in fp32, then cast).
+    """
     rotary_first: bool = False
     """Queries and keys are rotated before they pass their norm."""
     fused_query: str = "none"
-    """One matrix makes queries, keys and values: none, views (of its output, which stays alive as a whole), copies,
-    broadcast (copies of keys and values for each query head)."""
+    """One matrix makes queries, keys and values: none, views (of its output, which is kept as a whole), copies,
+    broadcast (copies of keys and values for each query head).
+    """
     latent: bool = False
     """Multi-head latent attention."""
     scores_fp32: bool = False
@@ -50,12 +54,13 @@ class Family(Frozen):
     softmax_fp32: bool = True
     """The softmax of the scores is computed in fp32 (eager attention only)."""
     kernel: str = "flash"
-    """What runs where sdpa is asked for: flash, masked (there is always a mask, which flash attention does not take),
-    math (keys have one head, which no kernel broadcasts), eager (transformers has no other way for the family)."""
+    """Kernel used for sdpa: flash, masked (there is always a mask, which flash attention does not accept), math (keys
+    have one head, which no kernel broadcasts), eager (transformers supports nothing else for the family).
+    """
     flash: bool = True
-    """Flash attention runs where it is asked for by name."""
+    """Flash attention runs if it is selected by name."""
     attention_dropout: bool = False
-    """The published configurations drop out probabilities (eager attention only: kernels keep a seed)."""
+    """The published configurations use dropout on probabilities (eager attention only: kernels keep a seed)."""
     softcap: bool = False
     """Scores pass a tanh (eager attention only)."""
     capped: bool = False
@@ -74,12 +79,13 @@ class Family(Frozen):
     joined: bool = False
     """Attention runs image by image, and the outputs are joined (a copy)."""
     output_gate: str = ""
-    """Leaf name of a matrix whose sigmoid scales attention's output (Trinity); `query`: the half of the query's
-    (Qwen3.5)."""
+    """Leaf name of a matrix whose sigmoid scales attention's output (Trinity), or `query` for half of the query matrix
+    (Qwen3.5).
+    """
     gate_per_head: bool = False
-    """That matrix has one output for each head."""
+    """The output gate has one output for each head."""
     limited: bool = False
-    """Both factors of a gated unit pass a clamp (Step 3.5)."""
+    """Both factors of a gated unit are clamped (Step 3.5)."""
     sinks: bool = False
     """The softmax has a learned score beside the keys (eager attention writes it out)."""
     router_fp32: bool = True
@@ -89,7 +95,7 @@ class Family(Frozen):
     shared_first: bool = False
     """The shared expert runs before the others."""
     names: str = "llama"
-    """Which leaf names its matrices have (`LEAVES`)."""
+    """Key of `LEAVES`: the leaf names of its matrices."""
     layer_scale: bool = False
     """Both parts' outputs are multiplied by a vector of weights (InternVL's tower)."""
     residual_scale: bool = False
@@ -97,15 +103,15 @@ class Family(Frozen):
     residual_dropout: bool = False
     """Both parts pass a dropout before they are added (Seed-OSS)."""
     traced: bool = True
-    """Traced rows of the family's own code are in `calibration/data/traced.jsonl`."""
+    """Traced rows of the family's code are in `calibration/data/traced.jsonl`."""
     program: str = "transformers"
-    """Whose code builds the layer (`PROGRAMS`)."""
+    """Key of `PROGRAMS`: the code that builds the layer."""
     quantized_head: bool = False
-    """A quantiser reaches the output matrix, too."""
+    """A quantiser also changes the output matrix."""
 
 
 class Leaves(Frozen):
-    """The leaf module names of a layer's matrices."""
+    """Leaf module names of a layer's matrices."""
 
     query: str = "q_proj"
     key: str = "k_proj"
@@ -153,7 +159,7 @@ _GLM = Family(rotary="part", mlp="gated_fused")
 _COHERE = Family(norm="centred", placement="parallel", rotary="fp32")
 _QWEN3_MOE = Family(query_norm="head", experts="softmax_top", router_fp32=False)
 _DEEPSEEK3 = Family(latent=True, experts="sigmoid_group")
-# Every query has a mask of its own keys, which flash attention does not take.
+# Every query has a mask with its own keys, which flash attention does not accept.
 _SPARSE = _DEEPSEEK3._replace(kernel="masked", flash=False)
 
 _QWEN35 = Family(norm="rms_fp32", query_norm="head", rotary="part", output_gate="query", traced=False)
@@ -316,7 +322,7 @@ FAMILIES: Final[dict[str, Family]] = {
     ),
     "falcon_h1": Family(beside=True, traced=False),
     "jamba": Family(rotary="none", experts="softmax_top", traced=False),
-    # Code outside transformers, or paths of it that cannot be traced: built like their relatives above.
+    # Code outside transformers, or code in it that cannot be traced: built like the related families above.
     "qwen": Family(fused_query="views", names="qwen", traced=False),
     "baichuan": Family(fused_query="views", names="baichuan", traced=False),
     "chatglm": Family(fused_query="views", rotary="part", mlp="gated_fused", names="chatglm", traced=False),
@@ -333,15 +339,15 @@ FAMILIES: Final[dict[str, Family]] = {
 
 
 def has_formula(architecture: Architecture) -> bool:
-    """Whether there is a formula for the model's layers."""
+    """Return whether there is a formula for the model's layers."""
     return architecture.formula in FAMILIES
 
 
 @lru_cache(maxsize=256)
-def runs_traced_code(architecture: Architecture) -> bool:
-    """Whether the model runs the code that the family's rows were traced from.
+def is_traced(architecture: Architecture) -> bool:
+    """Return whether the model runs the code that the family's rows were traced from.
 
-    Other code with the same shape (OLMo's own) names its matrices differently.
+    Other code with the same shape (OLMo's) has different names for its matrices.
     """
     family = FAMILIES.get(architecture.formula)
     if family is None or not family.traced:

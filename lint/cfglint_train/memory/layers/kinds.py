@@ -1,4 +1,4 @@
-"""The kinds of layers that a decoder has, and how many of each follow each other."""
+"""The kinds of layers that a decoder has, and the number of consecutive layers of each."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from cfglint_train.models.architecture import Architecture
 
 
 class Kind(Frozen):
-    """What distinguishes a layer from the others of its model."""
+    """Properties in which the layers of one model differ."""
 
     mixture: bool = False
-    """It has experts (Nemotron-H: it is an MLP, with or without experts)."""
+    """Has experts (Nemotron-H: is an MLP, with or without experts)."""
     recurrent: bool = False
-    """It mixes with something else than attention (`mixers.py`)."""
-    other: bool = False
-    """It has the heads of `Architecture.attention` (Gemma 4's layers without a window)."""
-    reuses: bool = False
-    """It attends to keys and values that an earlier layer made (Gemma 3n)."""
+    """Mixes with something other than attention (`mixers.py`)."""
+    other_attention: bool = False
+    """Has the heads of `Architecture.attention` (Gemma 4's layers without a window)."""
+    reuses_keys: bool = False
+    """Uses keys and values of an earlier layer (Gemma 3n)."""
     sparse: bool = False
-    """Its MLP keeps a share of its gate only (Gemma 3n)."""
+    """Its MLP keeps only a share of its gate (Gemma 3n)."""
 
 
 PLAIN: Final = Kind()
 
 
-def kinds(architecture: Architecture) -> list[tuple[Kind, int]]:
-    """Runs of equal layers, from the first on; none where a mixer has no formula.
+def list_layer_runs(architecture: Architecture) -> list[tuple[Kind, int]]:
+    """Return runs of equal layers, from the first on; empty if a mixer has no formula.
 
-    Recurrent layers and those with attention take turns in small groups. Of those with attention the last closes the
-    row, as it does in the models, and the others come first: only the kinds at both ends matter to a peak.
+    Recurrent and attention layers alternate in small groups. The last attention layer is placed at the end, as in the
+    models, and the others come first: only the kinds at both ends affect a peak.
     """
     experts, layers, recurrent = architecture.experts, architecture.layers, architecture.recurrent_layers
     if recurrent and architecture.recurrent is None:
@@ -39,22 +39,22 @@ def kinds(architecture: Architecture) -> list[tuple[Kind, int]]:
     if family is not None and family.placement == "single":  # a layer that is an MLP alone counts as a mixture
         attention = architecture.full_attention_layers or 0
         rest = layers - recurrent - attention
-        return _some((Kind(recurrent=True), recurrent), (PLAIN, attention), (Kind(mixture=True), rest))
+        return _drop_empty((Kind(recurrent=True), recurrent), (PLAIN, attention), (Kind(mixture=True), rest))
     dense = layers
     if experts is not None:
         rest = layers - experts.dense_layers
         dense = experts.dense_layers + rest - rest // experts.every
     if recurrent in (0, layers):
         mixer = Kind(recurrent=bool(recurrent))
-        runs = _some((mixer, dense), (mixer._replace(mixture=True), layers - dense))
+        runs = _drop_empty((mixer, dense), (mixer._replace(mixture=True), layers - dense))
         if architecture.sparse_layers:
-            (only, count), sparse = runs[0], architecture.sparse_layers
-            runs = [*_some((only._replace(sparse=True), sparse), (only, count - sparse)), *runs[1:]]
-        return _by_attention(architecture, runs) if architecture.attention is not None else runs
-    mixtures = 2 * dense < layers  # the layers with attention are, then (in Jamba they are not)
+            (kind, count), sparse = runs[0], architecture.sparse_layers
+            runs = [*_drop_empty((kind._replace(sparse=True), sparse), (kind, count - sparse)), *runs[1:]]
+        return _split_by_attention(architecture, runs) if architecture.attention is not None else runs
+    mixtures = 2 * dense < layers  # then the attention layers are mixtures (in Jamba they are not)
     attending, attention = Kind(mixture=mixtures), layers - recurrent
     plain = min(recurrent, max(0, dense - (0 if mixtures else attention)))
-    return _some(
+    return _drop_empty(
         (attending, attention - 1),
         (Kind(recurrent=True), plain),
         (Kind(mixture=True, recurrent=True), recurrent - plain),
@@ -62,25 +62,25 @@ def kinds(architecture: Architecture) -> list[tuple[Kind, int]]:
     )
 
 
-def _by_attention(architecture: Architecture, runs: list[tuple[Kind, int]]) -> list[tuple[Kind, int]]:
-    """The same runs, split by the attention of their layers."""
+def _split_by_attention(architecture: Architecture, runs: list[tuple[Kind, int]]) -> list[tuple[Kind, int]]:
+    """Return the same runs, split by the attention of their layers."""
     attention, layers = architecture.attention, architecture.layers
     assert attention is not None
     if attention.reusing_layers:
         final, count = runs[-1]
         reusing = min(attention.reusing_layers, count)
-        runs = [*runs[:-1], (final, count - reusing), (final._replace(reuses=True), reusing)]
+        runs = [*runs[:-1], (final, count - reusing), (final._replace(reuses_keys=True), reusing)]
     if not attention.layers:
         return runs
-    found: list[tuple[Kind, int]] = []
+    split: list[tuple[Kind, int]] = []
     for kind, count in runs:
         others = round(attention.layers * count / layers)
-        first = min(others, 1) if attention.starts and not found else 0
+        first = min(others, 1) if attention.starts and not split else 0
         last = others - first if attention.ends else 0
-        other = kind._replace(other=True)
-        found += [(other, others - last), (kind, count - others), (other, last)]
-    return _some(*found)
+        other = kind._replace(other_attention=True)
+        split += [(other, others - last), (kind, count - others), (other, last)]
+    return _drop_empty(*split)
 
 
-def _some(*runs: tuple[Kind, int]) -> list[tuple[Kind, int]]:
+def _drop_empty(*runs: tuple[Kind, int]) -> list[tuple[Kind, int]]:
     return [run for run in runs if run[1] > 0]

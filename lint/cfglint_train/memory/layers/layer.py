@@ -1,6 +1,6 @@
-"""Decoder layers as transformers writes them, operation by operation, on a `Tape`.
+"""Decoder layers as in transformers, operation by operation, on a `Tape`.
 
-One program serves all families; a family is a row of `FAMILIES`: which norm and where, which attention, which MLP.
+One program builds all families. A family is a row of `FAMILIES`: its norms and their positions, its attention, its MLP.
 """
 
 from __future__ import annotations
@@ -15,75 +15,81 @@ from cfglint_train.models.architecture import Architecture
 
 
 class Layer(AltUp):
-    """Builds one layer."""
+    """Builder of one layer."""
 
     __slots__ = ()
 
     def mix(self, x: int) -> int:
-        """Attention, the family's other mixer, or (Falcon-H1) both side by side."""
+        """Build attention, the family's other mixer, or (Falcon-H1) both side by side."""
         shape = self.architecture.recurrent
         if not self.kind.recurrent or shape is None:
-            return self.attention(x)
+            return self.build_attention(x)
         from cfglint_train.memory.layers.mixers import MIXERS  # few models have one
 
         mixed = MIXERS[shape.kind](self, x, shape)
         if not self.family.beside:
             return mixed
         tape, hidden = self.tape, self.architecture.hidden
-        scaled = [tape.apply((item,), hidden, tape.element[item]) for item in (mixed, self.attention(x))]
+        scaled = [tape.apply((item,), hidden, tape.element[item]) for item in (mixed, self.build_attention(x))]
         return tape.apply(scaled, hidden, tape.element[mixed], alias=True)
 
-    def entering(self, x: int) -> int:
-        """What attention reads, from the layer's input."""
+    def prepare_attention_input(self, x: int) -> int:
+        """Build the input of attention from the layer's input."""
         if self.family.placement == "altup":
-            x = self.tape.view(self.predicted(x), self.architecture.hidden)
-        return self.norm(x)
+            x = self.tape.view(self.predict_streams(x), self.architecture.hidden)
+        return self.apply_norm(x)
 
     def build(self, x: int) -> int:
-        """The whole layer."""
-        out = self.parts(x)
+        """Build the whole layer."""
+        out = self.build_parts(x)
         self.tape.hold(*self.returned)
         return out
 
-    def parts(self, x: int) -> int:
-        """Attention and feed-forward part, their norms and sums."""
+    def build_parts(self, x: int) -> int:
+        """Build attention and feed-forward part, their norms and sums."""
         placement = self.family.placement
         if placement == "altup":
-            return self.altup(x)
+            return self.build_altup(x)
         if placement == "single":
-            inner = self.norm(x)
-            return self.add(x, self.feed_forward(inner) if self.kind.mixture else self.mix(inner))
+            inner = self.apply_norm(x)
+            return self.add(x, self.build_feed_forward(inner) if self.kind.mixture else self.mix(inner))
         if placement == "double":
-            x = self.add(x, self.attention(self.norm(x)))
-            inner = self.norm(x)
-            beside = self.feed_forward(inner)
-            x = self.add(x, self.mlp(inner, self.architecture.intermediate))
-            x = self.add(x, self.attention(self.norm(x)))
-            return self.add(self.add(x, self.mlp(self.norm(x), self.architecture.intermediate)), beside)
+            x = self.add(x, self.build_attention(self.apply_norm(x)))
+            inner = self.apply_norm(x)
+            experts_out = self.build_feed_forward(inner)
+            x = self.add(x, self.build_mlp(inner, self.architecture.intermediate))
+            x = self.add(x, self.build_attention(self.apply_norm(x)))
+            return self.add(
+                self.add(x, self.build_mlp(self.apply_norm(x), self.architecture.intermediate)), experts_out
+            )
         if placement == "sandwich":
-            x = self.add(x, self.norm(self.mix(self.norm(x))))
+            x = self.add(x, self.apply_norm(self.mix(self.apply_norm(x))))
             if self.family.experts == "beside":
-                return self.per_layer(self.add(x, self.norm(self.both(x))))
-            return self.add(x, self.norm(self.feed_forward(self.norm(x))))
+                return self.add_per_layer_embedding(self.add(x, self.apply_norm(self.build_mlp_and_experts(x))))
+            return self.add(x, self.apply_norm(self.build_feed_forward(self.apply_norm(x))))
         if placement == "post":
-            x = self.add(x, self.norm(self.mix(x)))
-            return self.add(x, self.norm(self.feed_forward(x)))
+            x = self.add(x, self.apply_norm(self.mix(x)))
+            return self.add(x, self.apply_norm(self.build_feed_forward(x)))
         if placement == "parallel":
-            inner = self.norm(x)
-            return self.add(x, self.add(self.attention(inner), self.feed_forward(inner)))
+            inner = self.apply_norm(x)
+            return self.add(x, self.add(self.build_attention(inner), self.build_feed_forward(inner)))
         if placement == "parallel2":
-            return self.add(x, self.add(self.attention(self.norm(x)), self.feed_forward(self.norm(x))))
-        x = self.add(x, self.mix(self.norm(x)))
-        return self.add(x, self.feed_forward(self.norm(x)))
+            return self.add(
+                x, self.add(self.build_attention(self.apply_norm(x)), self.build_feed_forward(self.apply_norm(x)))
+            )
+        x = self.add(x, self.mix(self.apply_norm(x)))
+        return self.add(x, self.build_feed_forward(self.apply_norm(x)))
 
 
 PROGRAMS: Final[dict[str, type[Layer]]] = {"transformers": Layer}
-"""Code that builds decoder layers. Evidence rows of other code add theirs (`calibration/foreign.py`)."""
+"""Code that builds decoder layers. Evidence rows of other code add more (`calibration/foreign.py`)."""
 
 
-def residual_bytes(family: Family, mode: Mode) -> int:
-    """Bytes of one element of the residual stream. LayerNorm makes a mixture's input fp32 under autocast, and so its
-    output; the lengths that Gemma 3n's streams are scaled to are powers, which are computed in fp32.
+def compute_residual_bytes(family: Family, mode: Mode) -> int:
+    """Return the bytes of one element of the residual stream.
+
+    LayerNorm makes a mixture's input fp32 under autocast, and therefore its output. The lengths that Gemma 3n's streams
+    are scaled to are powers, which are computed in fp32.
     """
     wide = family.placement == "altup" or (family.norm == "layer" and family.experts != "none")
     if mode.autocast and (mode.weight == 4 or wide):
@@ -91,8 +97,10 @@ def residual_bytes(family: Family, mode: Mode) -> int:
     return mode.weight
 
 
-def layer_cost(architecture: Architecture, mode: Mode, kind: Kind = PLAIN, input_needs: bool = True) -> Cost | None:
-    """What one decoder layer of a kind costs; None for a family without a formula.
+def compute_layer_cost(
+    architecture: Architecture, mode: Mode, kind: Kind = PLAIN, input_needs: bool = True
+) -> Cost | None:
+    """Return the cost of one decoder layer of a kind, or None for a family without a formula.
 
     `input_needs`: autograd follows the layer's input.
     """
@@ -101,5 +109,5 @@ def layer_cost(architecture: Architecture, mode: Mode, kind: Kind = PLAIN, input
         return None
     layer = PROGRAMS[family.program](architecture, family, mode, kind)
     width = architecture.hidden * architecture.streams
-    source = layer.tape.tensor(width, residual_bytes(family, mode), input_needs)
-    return layer.tape.cost(source, layer.build(source), mode.accumulates)
+    source = layer.tape.add_tensor(width, compute_residual_bytes(family, mode), input_needs)
+    return layer.tape.compute_cost(source, layer.build(source), mode.accumulates)

@@ -1,6 +1,6 @@
 """Matrices of a layer, with their adapters, on a `Tape`.
 
-The comments give the rule by which PyTorch keeps what it keeps.
+The comments give PyTorch's reason for keeping a tensor.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.memory.layers.families import ALL_LINEAR, LEAVES, Family
 from cfglint_train.memory.layers.kinds import PLAIN, Kind
 from cfglint_train.memory.tape import Tape
-from cfglint_train.models.architecture import Architecture, heads_of
+from cfglint_train.models.architecture import Architecture, get_heads
 
 
 class Mode(Frozen):
-    """What a layer's memory depends on beside the architecture. Sizes are bytes of one element."""
+    """Properties that a layer's memory depends on, besides the architecture. Sizes are bytes of one element."""
 
     weight: int = 2
     """Base weights as the forward pass holds them."""
@@ -22,11 +22,12 @@ class Mode(Frozen):
     autocast: bool = False
     attention: str = "flash"
     """flash (query, key, value, output and one number per row are kept), efficient (keys and values repeated for each
-    query head), eager (the scores are kept), math (torch's own, in fp32)."""
+    query head), eager (the scores are kept), math (torch's, in fp32).
+    """
     sequence: int = 0
-    """Keys per query where scores or a mask are kept: eager attention, or efficient with a mask; else 0."""
+    """Keys per query if scores or a mask are kept (eager attention, or efficient with a mask), else 0."""
     several: bool = False
-    """There are several sequences; false where keys are not chosen for each query (as DeepSeek V3.2 does)."""
+    """There are several sequences; False if keys are not chosen for each query (as in DeepSeek V3.2)."""
     rank: int = 0
     targets: frozenset[str] = frozenset()
     adapter: int = 4
@@ -39,72 +40,81 @@ class Mode(Frozen):
     """GPUs that share the experts of a layer."""
     quantized: bool = False
     dequantized: int = 2
-    """Bytes per element of a quantised weight while it is multiplied with; 4 where it is cast once more."""
+    """Bytes per element of a quantised weight during its multiplication; 4 if it is cast once more."""
     as_given: bool = False
     """Quantised matrices compute in 16 bits and return the format of their input (bitsandbytes 0.50.2, nn/modules.py).
-    Their adapters have their input as it is under autocast, and elsewhere cast what they add before the sum (PEFT
-    0.21.2, tuners/lora/bnb.py, awq.py, hqq.py, eetq.py and aqlm.py: `requires_conversion`). Adapters of others, and
-    gptq.py, cast the input to their own format."""
+    Their adapters do not cast the input under autocast; otherwise they cast their result before the sum (PEFT 0.21.2,
+    tuners/lora/bnb.py, awq.py, hqq.py, eetq.py and aqlm.py: `requires_conversion`). Adapters of other matrices, and
+    gptq.py, cast the input to the adapter's format.
+    """
     clones: bool = False
-    """They add to a copy of the product: bitsandbytes' 4-bit layer (PEFT, Linear4bit.forward)."""
+    """Adapters add to a copy of the product: bitsandbytes' 4-bit layer (PEFT, Linear4bit.forward)."""
     unpacks: bool = False
-    """A quantised weight is unpacked in the graph, and what is unpacked stays for the backward pass: auto_gptq's torch
-    kernel, which makes 32-bit and 8-bit numbers on the way."""
+    """A quantised weight is unpacked in the graph, and the result stays for the backward pass: auto_gptq's torch
+    kernel, which makes temporary 32-bit and 8-bit numbers.
+    """
     unpacks_experts: bool = False
     """Quantised fused experts become 16-bit weights whenever a layer reads them, outside the graph, and the products
-    keep these (bitsandbytes 0.49, nn/parametrize.py)."""
+    keep these (bitsandbytes 0.49, nn/parametrize.py).
+    """
     fuses_experts: bool = False
-    """The experts' adapters are added to the products; else PEFT makes whole new weights (axolotl 0.21.0,
-    integrations/kernels/libs/scattermoe_lora)."""
+    """The experts' adapters are added to the products; otherwise PEFT makes whole new weights (axolotl 0.21.0,
+    integrations/kernels/libs/scattermoe_lora).
+    """
     keeps_inputs: bool = False
-    """Matrices of the frozen base keep their inputs although they need none: bitsandbytes' int8 kernel, and its 4-bit
-    one before release 0.43.1."""
+    """Matrices of the frozen base keep their inputs although they do not need them: bitsandbytes' int8 kernel, and its
+    4-bit one before release 0.43.1.
+    """
     kernels: frozenset[str] = frozenset()
     """Parts of a layer that fused LoRA kernels run: mlp, qkv, o."""
     liger: bool = False
     overwrites: bool = False
-    """Backward passes of Liger's norms and gated units write over what they are given."""
+    """Backward passes of Liger's norms and gated units overwrite their inputs."""
     accumulates: bool = False
     """Gradients of an earlier micro batch exist already."""
 
 
 class Matrices:
-    """The layer that is built, and its linear parts."""
+    """Builder of a layer's linear parts."""
 
     __slots__ = ("adapters", "architecture", "family", "heads", "kind", "leaves", "mode", "returned", "tape")
 
     def __init__(self, architecture: Architecture, family: Family, mode: Mode, kind: Kind = PLAIN) -> None:
+        """Start an empty layer of an architecture."""
         self.tape = Tape()
         self.mode = mode
         self.family = family
         self.leaves = LEAVES[family.names]
         self.architecture = architecture
         self.kind = kind
-        self.heads = heads_of(architecture, kind.other)
+        self.heads = get_heads(architecture, kind.other_attention)
         self.adapters = 0
         """Elements of the layer's adapters."""
         self.returned: tuple[int, ...] = ()
-        """What attention returns beside its output, and the layer holds."""
+        """Further outputs of attention, which the layer holds."""
 
     def cast(self, x: int, element: int) -> int:
-        """A copy in another format; its backward pass casts the gradient back."""
+        """Build a copy in another format; its backward pass casts the gradient back."""
         tape = self.tape
         return x if tape.element[x] == element else tape.apply((x,), tape.width[x], element)
 
-    def linear(self, x: int, width: float, leaf: str) -> int:
-        """X W^T. Keeps its input for the weight's gradient; the input's gradient needs the weight only."""
+    def apply_linear(self, x: int, width: float, leaf: str) -> int:
+        """Build x W^T.
+
+        Its input is kept for the weight's gradient; the input's gradient needs only the weight.
+        """
         tape, mode = self.tape, self.mode
         fan_in = tape.width[x]
-        if mode.kernels and self.fused(leaf) and tape.element[x] == 2:
-            return self.kernel(x, width, ((fan_in, width),))
+        if mode.kernels and self.is_in_lora_kernel(leaf) and tape.element[x] == 2:
+            return self.apply_lora_kernel(x, width, ((fan_in, width),))
         elements = fan_in * width
         as_given = mode.quantized and mode.as_given
         element = 2 if mode.autocast or as_given else tape.element[x]
         inner = self.cast(x, element)
-        copied = mode.autocast and mode.weight == 4 and not mode.quantized
-        # Autocast makes a 16-bit copy of an fp32 weight. The backward pass drops the copy, then casts the 16-bit
-        # gradient to fp32: the gradient takes the copy's place. A frozen weight's copy is not cached (torch,
-        # autocast_mode.cpp, `cached_cast`): it stays where the input's gradient needs it.
+        is_copied = mode.autocast and mode.weight == 4 and not mode.quantized
+        # Autocast makes a 16-bit copy of an fp32 weight. The backward pass frees the copy, then casts the 16-bit
+        # gradient to fp32: the gradient replaces the copy. A frozen weight's copy is not cached (torch,
+        # autocast_mode.cpp, `cached_cast`): it stays if the input's gradient needs it.
         out = tape.apply(
             (inner,),
             width,
@@ -112,71 +122,75 @@ class Matrices:
             saves=(inner,) if mode.trained or mode.keeps_inputs else (),
             fixed_scratch=mode.dequantized * elements if mode.quantized and not mode.unpacks else 0,
             weight_gradient=elements * mode.weight if mode.trained else 0,
-            weight_copy=2 * elements if copied and mode.trained else 0,
+            weight_copy=2 * elements if is_copied and mode.trained else 0,
             mark="matrix",
-            unpacked=2 * elements if (mode.quantized and mode.unpacks) or (copied and not mode.trained) else 0,
+            unpacked=2 * elements if (mode.quantized and mode.unpacks) or (is_copied and not mode.trained) else 0,
             unpacking=3 * elements if mode.quantized and mode.unpacks else 0,
         )
         out = self.cast(out, tape.element[x]) if as_given else out
-        return self.adapt(x, out, leaf) if mode.rank and self.targeted(leaf) else out
+        return self.add_adapter(x, out, leaf) if mode.rank and self.has_adapter(leaf) else out
 
-    def fused(self, leaf: str) -> bool:
-        """Whether a matrix of attention runs in a LoRA kernel: queries, keys and values only together."""
+    def is_in_lora_kernel(self, leaf: str) -> bool:
+        """Return whether a LoRA kernel runs a matrix of attention: queries, keys and values only together."""
         leaves, kernels = self.leaves, self.mode.kernels
         inputs = (leaves.query, leaves.key, leaves.value)
         if leaf == leaves.out:
-            return "o" in kernels and self.targeted(leaf)
-        return leaf in inputs and "qkv" in kernels and all(self.targeted(each) for each in inputs)
+            return "o" in kernels and self.has_adapter(leaf)
+        return leaf in inputs and "qkv" in kernels and all(self.has_adapter(name) for name in inputs)
 
-    def kernel(
+    def apply_lora_kernel(
         self,
         x: int,
         width: float,
         matrices: tuple[tuple[float, float], ...],
         kept: tuple[int, ...] = (),
-        passing: tuple[int, ...] = (),
+        temporary: tuple[int, ...] = (),
     ) -> int:
-        """Matrices and their adapters as one autograd function, which keeps its input, what `kept` names, and 16-bit
-        copies of the adapters (axolotl 0.18.0, kernels/lora.py). `passing`: tensors of its forward pass, of which its
-        backward pass has as much.
+        """Build matrices and their adapters as one autograd function (axolotl 0.18.0, kernels/lora.py).
+
+        It keeps its input, the `kept` tensors, and 16-bit copies of the adapters. `temporary`: tensors of its forward
+        pass; its backward pass has temporaries of the same size.
         """
         tape, mode = self.tape, self.mode
         element = tape.element[x]
         adapters = mode.rank * sum(inputs + outputs for inputs, outputs in matrices)
         self.adapters += int(adapters)
-        dropped = (tape.tensor(tape.width[x], element, needs=False),) if mode.dropout else ()
+        dropped = (tape.add_tensor(tape.width[x], element, needs=False),) if mode.dropout else ()
         largest = max(inputs * outputs for inputs, outputs in matrices)
         return tape.apply(
-            (x, *passing),
+            (x, *temporary),
             width,
             element,
             saves=(x, *dropped, *kept),
-            scratch=sum(tape.width[item] * tape.element[item] for item in passing),
+            scratch=sum(tape.width[item] * tape.element[item] for item in temporary),
             fixed_scratch=mode.dequantized * largest if mode.quantized and not mode.unpacks else 0,
             weight_gradient=adapters * mode.adapter,
             weight_copy=2 * adapters if mode.adapter == 4 else 0,
             mark="matrix",
         )
 
-    def targeted(self, leaf: str) -> bool:
-        """Whether a matrix has an adapter."""
+    def has_adapter(self, leaf: str) -> bool:
+        """Return whether a matrix has an adapter."""
         return leaf in self.mode.targets or ALL_LINEAR in self.mode.targets
 
-    def adapt(self, x: int, base: int, leaf: str) -> int:
-        """PEFT's LoRA: result + B(A(dropout(x))) * scale, x in the adapter's format, cast by every adapter anew."""
+    def add_adapter(self, x: int, base: int, leaf: str) -> int:
+        """Build PEFT's LoRA: result + B(A(dropout(x))) * scale.
+
+        x is in the adapter's format, and is cast again by every adapter.
+        """
         tape, mode = self.tape, self.mode
-        fan_in, width, rank, kept = tape.width[x], tape.width[base], mode.rank, tape.element[base]
+        fan_in, width, rank, base_element = tape.width[x], tape.width[base], mode.rank, tape.element[base]
         as_given = mode.quantized and mode.as_given
         self.adapters += int(rank * (fan_in + width))
         if as_given and mode.clones:
-            base = tape.apply((base,), width, kept, alias=True)
+            base = tape.apply((base,), width, base_element, alias=True)
         inner = copy = x if as_given and mode.autocast else self.cast(x, mode.adapter)
         if mode.dropout:
-            mask = tape.tensor(fan_in, 1, needs=False)
+            mask = tape.add_tensor(fan_in, 1, needs=False)
             inner = tape.apply((inner,), fan_in, tape.element[inner], saves=(mask,))
-        given = inner
+        adapter_input = inner
         element = 2 if mode.autocast else mode.adapter
-        copied = mode.autocast and mode.adapter == 4
+        is_copied = mode.autocast and mode.adapter == 4
         for fan, out in ((fan_in, rank), (rank, width)):
             inner = self.cast(inner, element)
             inner = tape.apply(
@@ -185,76 +199,80 @@ class Matrices:
                 element,
                 saves=(inner,),
                 weight_gradient=fan * out * mode.adapter,
-                weight_copy=2 * fan * out if copied else 0,
+                weight_copy=2 * fan * out if is_copied else 0,
                 mark="matrix",
             )
         if mode.dora:
-            scaled = self.magnify(given, base, inner)
+            scaled = self.apply_dora(adapter_input, base, inner)
             element = tape.element[scaled]
         else:
             scaled = tape.apply((inner,), width, element)
-        if as_given:  # under autocast the sum takes both formats
-            scaled, element = scaled if mode.autocast else self.cast(scaled, kept), kept
-            scaled = tape.recast(scaled, kept)
+        if as_given:  # under autocast the sum accepts both formats
+            scaled, element = scaled if mode.autocast else self.cast(scaled, base_element), base_element
+            scaled = tape.recast(scaled, base_element)
         total = tape.apply((tape.recast(base, element), scaled), width, element, alias=True)
         tape.hold(x, copy)  # by the frames of the caller and of the adapted layer
-        return self.cast(total, kept)
+        return self.cast(total, base_element)
 
-    def magnify(self, x: int, base: int, product: int) -> int:
-        """DoRA: (m - 1) * W x + m * scale * B(A(x)), m the trained magnitude of each output over the norm of
-        W + scale * BA (PEFT 0.18.0 to 0.21.2, tuners/lora/dora.py). Without dropout W x is the base's product; with it,
-        it is made anew of the x that dropout leaves, by a copy of the frozen weight that stays for the gradient of x.
-        What the norm needs is gone when the adapter has returned.
+    def apply_dora(self, x: int, base: int, product: int) -> int:
+        """Build DoRA: (m - 1) * W x + m * scale * B(A(x)).
+
+        m is the trained magnitude of each output over the norm of W + scale * BA (PEFT 0.18.0 to 0.21.2,
+        tuners/lora/dora.py). Without dropout W x is the base's product; with it, the product is computed again from the
+        x after dropout, by a copy of the frozen weight that stays for the gradient of x. The temporaries of the norm
+        are freed when the adapter returns.
         """
         tape, mode = self.tape, self.mode
-        fan_in, width, own, element = tape.width[x], tape.width[base], tape.element[x], tape.element[product]
+        fan_in, width, input_element, element = tape.width[x], tape.width[base], tape.element[x], tape.element[product]
         elements = fan_in * width
-        converted = own if own != mode.weight or mode.quantized else 0  # W in the format of x
+        converted = input_element if input_element != mode.weight or mode.quantized else 0  # W in the format of x
         # BA from the product with an identity matrix, cast to the format of x; BA scaled, and the sum with W.
         identity = fan_in * fan_in * (mode.adapter + (element if element != mode.adapter else 0))
-        passing = identity + elements * (element + (own if own != element else 0) + converted + 2 * own)
+        temporary = identity + elements * (
+            element + (input_element if input_element != element else 0) + converted + 2 * input_element
+        )
         stays = 0.0
         if mode.dropout:
-            stays = element if element != own else converted
+            stays = element if element != input_element else converted
             base = tape.apply(
-                (self.cast(x, element),), width, element, unpacked=stays * elements, unpacking=passing, mark="matrix"
+                (self.cast(x, element),), width, element, unpacked=stays * elements, unpacking=temporary, mark="matrix"
             )
-        weighed = max(mode.adapter, element)
+        scaled_element = max(mode.adapter, element)
         whole = tape.apply(
             (base,),
             width,
-            weighed,
+            scaled_element,
             saves=(base,),
-            scratch=weighed * width,
+            scratch=scaled_element * width,
             weight_gradient=mode.adapter * width,
-            unpacking=0 if mode.dropout else passing,
+            unpacking=0 if mode.dropout else temporary,
         )
-        low = tape.apply((product,), width, weighed, saves=(product,), scratch=weighed * width)
-        return tape.apply((whole, tape.apply((low,), width, weighed)), width, weighed, alias=True)
+        low = tape.apply((product,), width, scaled_element, saves=(product,), scratch=scaled_element * width)
+        return tape.apply((whole, tape.apply((low,), width, scaled_element)), width, scaled_element, alias=True)
 
     def copy(self, x: int, width: float) -> int:
-        """A copy of (a part of) a tensor."""
+        """Build a copy of (a part of) a tensor."""
         return self.tape.apply((x,), width, self.tape.element[x])
 
-    def stacked(self, rows: int, width: float, elements: float) -> int:
-        """A product for each expert, of stacked weights."""
+    def multiply_stacked(self, rows: int, width: float, elements: float) -> int:
+        """Build a product for each expert, with stacked weights."""
         mode = self.mode
-        copied = 2 * elements if mode.autocast and mode.weight == 4 else 0
+        copy_bytes = 2 * elements if mode.autocast and mode.weight == 4 else 0
         return self.tape.apply(
             (rows,),
             width,
             self.tape.element[rows],
             saves=(rows,) if mode.trained else (),
             weight_gradient=elements * mode.weight if mode.trained else 0,
-            weight_copy=copied if mode.trained else 0,
-            unpacked=0 if mode.trained else copied,
+            weight_copy=copy_bytes if mode.trained else 0,
+            unpacked=0 if mode.trained else copy_bytes,
         )
 
     def add(self, x: int, y: int) -> int:
-        """The residual sum: keeps nothing, and hands its gradient to both sides."""
+        """Build the residual sum, which keeps nothing and passes its gradient to both sides."""
         tape = self.tape
         if self.family.residual_dropout:
-            mask = tape.tensor(tape.width[y], 1, needs=False)
+            mask = tape.add_tensor(tape.width[y], 1, needs=False)
             y = tape.apply((y,), tape.width[y], tape.element[y], saves=(mask,))
         if self.family.residual_scale:
             y = tape.apply((y,), tape.width[y], tape.element[y])

@@ -1,4 +1,4 @@
-"""Norms of a layer, as transformers writes them."""
+"""Norms of a layer, as in transformers."""
 
 from __future__ import annotations
 
@@ -6,27 +6,30 @@ from cfglint_train.memory.layers.matrices import Matrices
 
 
 class Norms(Matrices):
-    """The norms of a layer."""
+    """Builder of the norms of a layer."""
 
     __slots__ = ()
 
-    def norm(self, x: int, heads: float = 1) -> int:
-        """The family's norm over the width of `x`, or over each of `heads` parts of it."""
+    def apply_norm(self, x: int, heads: float = 1) -> int:
+        """Build the family's norm over the width of `x`, or over each of `heads` parts of it."""
         kind = self.family.norm
         if self.mode.liger and kind in ("rms", "rms_fp32"):
-            return self.fused_norm(x, heads)
+            return self.apply_fused_norm(x, heads)
         norms = {
-            "rms": self.rms,
-            "rms_fp32": self.rms_fp32,
-            "layer": self.layer_norm,
-            "layer_1p": self.layer_norm,
-            "plain": self.plain_norm,
-            "centred": self.centred,
+            "rms": self.apply_rms_norm,
+            "rms_fp32": self.apply_rms_norm_fp32,
+            "layer": self.apply_layer_norm,
+            "layer_1p": self.apply_layer_norm,
+            "plain": self.apply_plain_norm,
+            "centred": self.apply_centred_norm,
         }
         return norms[kind](x, heads)
 
-    def _normalised(self, x: int, heads: float) -> int:
-        """X / sqrt(mean(x^2) + eps) in fp32. The product keeps both factors, a power its base, rsqrt its result."""
+    def _normalize_in_fp32(self, x: int, heads: float) -> int:
+        """Build x / sqrt(mean(x^2) + eps) in fp32.
+
+        The product keeps both factors, a power its base, rsqrt its result.
+        """
         tape = self.tape
         width = tape.width[x]
         full = self.cast(x, 4)
@@ -38,11 +41,11 @@ class Norms(Matrices):
         # The root's gradient is summed from a tensor of the whole width.
         return tape.apply((full, root), width, 4, saves=(full, root), scratch=4 * width)
 
-    def rms(self, x: int, heads: float) -> int:
-        """Llama's: weight * normalised.to(format of x)."""
+    def apply_rms_norm(self, x: int, heads: float) -> int:
+        """Build Llama's norm: weight * normalised.to(format of x)."""
         tape, mode = self.tape, self.mode
         width, element = tape.width[x], tape.element[x]
-        normalised = self._normalised(x, heads)
+        normalised = self._normalize_in_fp32(x, heads)
         inner = self.cast(normalised, element)
         out = tape.apply(
             (inner,),
@@ -55,14 +58,14 @@ class Norms(Matrices):
         tape.hold(normalised)
         return out
 
-    def rms_fp32(self, x: int, heads: float) -> int:
-        """Gemma's and OLMo-2's: (normalised * weight).to(format of x), the weight as a copy in fp32."""
+    def apply_rms_norm_fp32(self, x: int, heads: float) -> int:
+        """Build Gemma's and OLMo-2's norm: (normalised * weight).to(format of x), with an fp32 copy of the weight."""
         width, element = self.tape.width[x], self.tape.element[x]
-        inner = self._normalised(x, heads)
-        return self.cast(self._scaled(inner, width, heads), element)
+        inner = self._normalize_in_fp32(x, heads)
+        return self.cast(self._scale_in_fp32(inner, width, heads), element)
 
-    def _scaled(self, inner: int, width: float, heads: float) -> int:
-        """Times the weight, of which there is a copy in fp32."""
+    def _scale_in_fp32(self, inner: int, width: float, heads: float) -> int:
+        """Build the product with the weight, of which there is a copy in fp32."""
         trained, weight = self.mode.trained, self.mode.weight
         return self.tape.apply(
             (inner,),
@@ -74,15 +77,15 @@ class Norms(Matrices):
             weight_copy=width / heads * 4,
         )
 
-    def plain_norm(self, x: int, heads: float) -> int:
-        """OLMo's: torch's LayerNorm of an fp32 copy, without weights."""
+    def apply_plain_norm(self, x: int, heads: float) -> int:
+        """Build OLMo's norm: torch's LayerNorm of an fp32 copy, without weights."""
         tape = self.tape
         inner = self.cast(x, 4)
-        rows = tape.tensor(heads, 8, needs=False)
+        rows = tape.add_tensor(heads, 8, needs=False)
         return self.cast(tape.apply((inner,), tape.width[x], 4, saves=(inner, rows)), tape.element[x])
 
-    def centred(self, x: int, heads: float) -> int:
-        """Cohere's: (x - mean) / deviation * weight in fp32, the difference computed twice."""
+    def apply_centred_norm(self, x: int, heads: float) -> int:
+        """Build Cohere's norm: (x - mean) / deviation * weight in fp32, with the difference computed twice."""
         tape = self.tape
         width, element = tape.width[x], tape.element[x]
         full = self.cast(x, 4)
@@ -92,15 +95,16 @@ class Norms(Matrices):
         second = tape.apply((full,), width, 4)
         root = tape.apply((mean,), heads, 4, saves_output=True, scratch=8 * heads)
         inner = tape.apply((second, root), width, 4, saves=(second, root), scratch=4 * width)
-        return self.cast(self._scaled(inner, width, heads), element)
+        return self.cast(self._scale_in_fp32(inner, width, heads), element)
 
-    def layer_norm(self, x: int, heads: float) -> int:
-        """Torch's LayerNorm: keeps its input, mean and 1/deviation of each row. Autocast runs it in fp32; Nemotron
-        casts its input to 16 bits instead.
+    def apply_layer_norm(self, x: int, heads: float) -> int:
+        """Build torch's LayerNorm, which keeps its input, mean and 1/deviation of each row.
+
+        Autocast runs it in fp32; Nemotron casts its input to 16 bits instead.
         """
         tape, mode = self.tape, self.mode
         inner = self.cast(x, 2 if self.family.norm == "layer_1p" else 4) if mode.autocast else x
-        rows = tape.tensor(heads, 8, needs=False)
+        rows = tape.add_tensor(heads, 8, needs=False)
         return tape.apply(
             (inner,),
             tape.width[x],
@@ -109,12 +113,13 @@ class Norms(Matrices):
             weight_gradient=2 * tape.width[x] / heads * mode.weight if mode.trained else 0,
         )
 
-    def fused_norm(self, x: int, heads: float) -> int:
-        """Liger's kernel: keeps its input and 1/root of each row; its backward pass writes over the gradient that it is
-        given (liger-kernel 0.8.5, ops/rms_norm.py, `in_place`).
+    def apply_fused_norm(self, x: int, heads: float) -> int:
+        """Build Liger's kernel, which keeps its input and 1/root of each row.
+
+        Its backward pass overwrites the gradient it receives (liger-kernel 0.8.5, ops/rms_norm.py, `in_place`).
         """
         tape, mode = self.tape, self.mode
-        row = tape.tensor(heads, 4, needs=False)
+        row = tape.add_tensor(heads, 4, needs=False)
         weight = tape.width[x] / heads * mode.weight if mode.trained else 0
         return tape.apply(
             (x,), tape.width[x], tape.element[x], saves=(x, row), weight_gradient=weight, alias=mode.overwrites

@@ -1,1 +1,1 @@
-"""Which releases a repository's requirement files pin or allow."""
+"""Pins: the releases that a repository's requirement files allow."""

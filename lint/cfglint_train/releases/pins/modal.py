@@ -1,4 +1,4 @@
-"""What a Python file asks of Modal: images, each made by a chain of calls, and the GPUs of functions that train."""
+"""Modal: images that a Python file builds by chains of calls, and GPUs of functions that train."""
 
 from __future__ import annotations
 
@@ -6,104 +6,116 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from cfglint_train.documents.python.syntax import tree_of
+from cfglint_train.documents.python.syntax import parse_tree
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.releases.pins.readers import REQUIRED, Pin, commands_in, of_image
+from cfglint_train.releases.pins.readers import REQUIRED, Pin, find_command_pins, parse_image_tag
 from cfglint_train.releases.pins.requirement import Requirement
 
-_INSTALLS: Final = ("pip_install", "uv_pip_install")
-_RUNS: Final = ("run_commands", "dockerfile_commands")
-_STARTS: Final = ("from_registry",)
+_INSTALL_METHODS: Final = ("pip_install", "uv_pip_install")
+_COMMAND_METHODS: Final = ("run_commands", "dockerfile_commands")
+_BASE_METHODS: Final = ("from_registry",)
 
 
-def images(path: str, text: str) -> Iterator[list[Pin]]:
-    """The pins of each image that a Python file builds by a chain of calls."""
-    tree = tree_of(text)
-    texts = constants(tree)
+def find_image_pins(path: str, text: str) -> Iterator[list[Pin]]:
+    """Yield the pins of each image that a Python file builds by a chain of calls."""
+    tree = parse_tree(text)
+    texts = collect_constants(tree)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Return, ast.keyword)) and isinstance(node.value, ast.Call):
             yield [
-                Pin(found.package, found.constraint, path, number, REQUIRED, found.fork, found.unreleased)
-                for call in _chain(node.value)
-                for found, number in _called(call, texts, text)
+                Pin(
+                    requirement.package,
+                    requirement.constraint,
+                    path,
+                    number,
+                    REQUIRED,
+                    requirement.fork,
+                    requirement.unreleased,
+                )
+                for call in _walk_chain(node.value)
+                for requirement, number in _find_call_requirements(call, texts, text)
             ]
 
 
-def constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """The names of a module, with what is assigned to each."""
-    assigned = (node for node in tree.body if isinstance(node, ast.Assign))
-    return {name.id: node.value for node in assigned for name in node.targets if isinstance(name, ast.Name)}
+def collect_constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """Return the names of a module with their assigned expressions."""
+    assignments = (node for node in tree.body if isinstance(node, ast.Assign))
+    return {name.id: node.value for node in assignments for name in node.targets if isinstance(name, ast.Name)}
 
 
-def _chain(node: ast.expr) -> Iterator[ast.Call]:
-    """The calls of `Image.a(...).b(...)`, the last one first."""
+def _walk_chain(node: ast.expr) -> Iterator[ast.Call]:
+    """Yield the calls of `Image.a(...).b(...)`, last call first."""
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield node
         node = node.func.value
 
 
-def _called(call: ast.Call, texts: Mapping[str, ast.expr], text: str) -> Iterator[tuple[Requirement, int]]:
+def _find_call_requirements(
+    call: ast.Call, texts: Mapping[str, ast.expr], text: str
+) -> Iterator[tuple[Requirement, int]]:
     assert isinstance(call.func, ast.Attribute)
     name = call.func.attr
-    for node in call.args if name in (*_INSTALLS, *_RUNS, *_STARTS) else ():
-        for one in node.elts if isinstance(node, (ast.List, ast.Tuple)) else (node,):
-            written = text_of(one, texts)
-            if name in _INSTALLS:
-                written = f"pip install '{written}'"
-            if name in _STARTS:
-                place, _, tag = written.partition(":" if "@" not in written else "@")
-                found = list(of_image(place.lower(), tag if ":" not in tag else _commented(text)))
+    for node in call.args if name in (*_INSTALL_METHODS, *_COMMAND_METHODS, *_BASE_METHODS) else ():
+        for item in node.elts if isinstance(node, (ast.List, ast.Tuple)) else (node,):
+            argument = render_text(item, texts)
+            if name in _INSTALL_METHODS:
+                argument = f"pip install '{argument}'"
+            if name in _BASE_METHODS:
+                place, _, tag = argument.partition(":" if "@" not in argument else "@")
+                requirements = list(
+                    parse_image_tag(place.lower(), tag if ":" not in tag else _find_commented_tag(text))
+                )
             else:
-                pins = commands_in("", written)
-                found = [Requirement(pin.package, pin.constraint, pin.fork, pin.unreleased) for pin in pins]
-            yield from ((each, one.lineno) for each in found)
+                pins = find_command_pins("", argument)
+                requirements = [Requirement(pin.package, pin.constraint, pin.fork, pin.unreleased) for pin in pins]
+            yield from ((requirement, item.lineno) for requirement in requirements)
 
 
-def _commented(text: str) -> str:
-    """The dated tag that a comment gives to an image that is named by its digest."""
-    found = {match[0] for match in re.finditer(r"(?m)(?<=[\s`])main-\d{8}-[\w.+-]+", text)}
-    return found.pop() if len(found) == 1 else ""
+def _find_commented_tag(text: str) -> str:
+    """Return the dated tag that a comment gives for an image named by digest, or an empty string."""
+    tags = {match[0] for match in re.finditer(r"(?m)(?<=[\s`])main-\d{8}-[\w.+-]+", text)}
+    return tags.pop() if len(tags) == 1 else ""
 
 
-def text_of(node: ast.AST, texts: Mapping[str, ast.expr], depth: int = 0) -> str:
-    """A text with the constants of its module put in; what is not known leaves a gap that no release fits in."""
+def render_text(node: ast.AST, texts: Mapping[str, ast.expr], depth: int = 0) -> str:
+    """Return an expression as text with constants of its module inserted; unknown parts become `?`."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.Name) and depth < 3:
         value: Any = texts.get(node.id)
-        return "?" if value is None else text_of(value, texts, depth + 1)
+        return "?" if value is None else render_text(value, texts, depth + 1)
     if isinstance(node, ast.JoinedStr):
-        return "".join(text_of(one, texts, depth) for one in node.values)
+        return "".join(render_text(part, texts, depth) for part in node.values)
     if isinstance(node, ast.FormattedValue):
-        return text_of(node.value, texts, depth)
+        return render_text(node.value, texts, depth)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and depth < 3:
-        return text_of(node.left, texts, depth + 1) + text_of(node.right, texts, depth + 1)
+        return render_text(node.left, texts, depth + 1) + render_text(node.right, texts, depth + 1)
     return "?"
 
 
-def asked(text: str) -> Iterator[tuple[str, int]]:
-    """What each function that trains asks for, as it is written in one text, with its line."""
-    tree = tree_of(text)
-    yield from _functions(tree, constants(tree), text.splitlines())
+def find_gpu_requests(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the GPUs that each training function requests, as one text, with its line."""
+    tree = parse_tree(text)
+    yield from _find_function_gpus(tree, collect_constants(tree), text.splitlines())
 
 
-def _functions(tree: ast.Module, texts: Mapping[str, ast.expr], lines: list[str]) -> Iterator[tuple[str, int]]:
+def _find_function_gpus(tree: ast.Module, texts: Mapping[str, ast.expr], lines: list[str]) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             body = "\n".join(lines[node.lineno - 1 : node.end_lineno])
             for call in node.decorator_list if re.search(r"train|torchrun|accelerate", body) else ():
                 for word in call.keywords if isinstance(call, ast.Call) else ():
                     if word.arg == "gpu":
-                        yield _asked(word.value, texts), word.value.lineno
+                        yield _format_gpu_request(word.value, texts), word.value.lineno
 
 
-def _asked(node: ast.expr, texts: Mapping[str, ast.expr]) -> str:
-    """`"H100:8"`, or `modal.gpu.A100(size="80GB", count=8)` as the same text."""
+def _format_gpu_request(node: ast.expr, texts: Mapping[str, ast.expr]) -> str:
+    """Return `"H100:8"`, or `modal.gpu.A100(size="80GB", count=8)` in the same form."""
     if isinstance(node, ast.Name) and node.id in texts:
         node = texts[node.id]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        given: dict[str | None, Any] = {word.arg: text_of(word.value, texts) for word in node.keywords}
-        size = given.get("size", given.get("memory", ""))
-        count = given.get("count", "1")
+        arguments: dict[str | None, Any] = {word.arg: render_text(word.value, texts) for word in node.keywords}
+        size = arguments.get("size", arguments.get("memory", ""))
+        count = arguments.get("count", "1")
         return ":".join(filter(None, (node.func.attr, f"{size.removesuffix('GB')}GB" if size else "", count)))
-    return text_of(node, texts).removesuffix("!")
+    return render_text(node, texts).removesuffix("!")

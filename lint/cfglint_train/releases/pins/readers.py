@@ -1,4 +1,4 @@
-"""Requirement files of every kind, read for the known packages. Nothing is executed or resolved."""
+"""Readers of all kinds of requirement files, for the known packages. Nothing is executed or resolved."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from itertools import islice
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
-from cfglint_train.foundation.versions import Constraint, public
-from cfglint_train.frameworks.registry import packages, spellings
+from cfglint_train.foundation.versions import Constraint, strip_local_label
+from cfglint_train.frameworks.registry import list_packages, map_spellings
 from cfglint_train.releases.pins import environments, requirement
-from cfglint_train.releases.pins.environments import table_of
+from cfglint_train.releases.pins.environments import get_table
 from cfglint_train.releases.pins.requirement import PACKAGES, Requirement
 
 COPIED: Final = -1
-"""What the repository holds itself, whose requirements are its own."""
+"""Weight of source in the repository itself; its requirements are its own."""
 LOCKED: Final = 0
-"""What is installed, whatever the others allow."""
+"""Weight of an installed version, whatever other files allow."""
 REQUIRED: Final = 1
 OPTIONAL: Final = 2
-"""Requirements of an extra or a group, which not every installation has."""
+"""Weight of requirements of an extra or a group, which not every installation has."""
 
-Read = Callable[[str], str]
-"""The text of a file; empty where it cannot be read."""
+ReadText = Callable[[str], str]
+"""Function that returns the text of a file, or an empty string if it cannot be read."""
 
 
 class Pin(Frozen):
-    """What one line of a requirement file says about a package."""
+    """Statement of one line of a requirement file about a package."""
 
     package: str
     constraint: Constraint
@@ -37,93 +37,98 @@ class Pin(Frozen):
     line: int
     weight: int
     fork: str = ""
-    """The repository and revision that it is installed from, if that is not upstream's."""
+    """Repository and revision from which it is installed, unless upstream's."""
     unreleased: str = ""
-    """Upstream's own repository and the revision that it is installed from, if that is no release."""
-    former: bool = False
-    """It leads to a repository that the package has left."""
+    """Upstream's repository and the installed revision, if that is not a release."""
+    is_former: bool = False
+    """True if it is a link to a repository that the package has left."""
 
 
-def read(path: str, load: Read) -> Iterator[Pin]:
-    """The pins of a requirement file, by the kind that its name implies. Nothing for a file of another kind."""
+def read_pins(path: str, load: ReadText) -> Iterator[Pin]:
+    """Yield the pins of a requirement file by its name, or nothing for any other kind of file."""
     name = os.path.basename(path).lower()
     if name.endswith((".txt", ".in")) or (name.endswith(".lock") and name.startswith("requirements")):
-        found = _requirements(path, load, set())
-        yield from (pin._replace(weight=OPTIONAL) for pin in found) if _BESIDE.search(name) else found
+        pins = _read_requirements(path, load, set())
+        yield from (pin._replace(weight=OPTIONAL) for pin in pins) if _DEVELOPMENT.search(name) else pins
         return
     text = load(path)
     if _NAMED.search(text) is None:
         return
     if name == "pyproject.toml":
-        yield from _pyproject(path, text)
+        yield from _read_pyproject(path, text)
         if "[tool.pixi." in text:
-            yield from _of_environment(path, environments.manifest(text), REQUIRED)
+            yield from _build_environment_pins(path, environments.read_manifest(text), REQUIRED)
     elif name in _ENVIRONMENTS:
         reader, weight = _ENVIRONMENTS[name]
-        yield from _of_environment(path, reader(text), weight)
+        yield from _build_environment_pins(path, reader(text), weight)
     elif name == "setup.py":
-        from cfglint_train.releases.pins.setup_py import asked
+        from cfglint_train.releases.pins.setup_py import find_requirements
 
-        for one in asked(text):
-            yield from _pinned(requirement.of_pip(one.text), path, one.line, OPTIONAL if one.optional else REQUIRED)
+        for item in find_requirements(text):
+            yield from _build_pins(
+                requirement.parse_pip_requirement(item.text),
+                path,
+                item.line,
+                OPTIONAL if item.is_optional else REQUIRED,
+            )
     elif name.endswith((".lock", ".toml")):
-        yield from _lock(path, text)
+        yield from _read_lock(path, text)
     elif name.endswith((".yml", ".yaml")):
-        yield from _conda(path, text)
+        yield from _read_conda(path, text)
     else:
-        yield from _dockerfile(path, text)
+        yield from _read_dockerfile(path, text)
 
 
-_BESIDE: Final = re.compile(r"(?:^|[^a-z])(?:tests?|testing|ci|lint|docs?|dev)(?=[^a-z])")
-"""In names of files of requirements that those have beside the others who test, write or document the project."""
+_DEVELOPMENT: Final = re.compile(r"(?:^|[^a-z])(?:tests?|testing|ci|lint|docs?|dev)(?=[^a-z])")
+"""Names of requirement files for developers, who test, write or document the project."""
 
-_ENVIRONMENTS: Final[Mapping[str, tuple[Callable[[str], Iterator[environments.Found]], int]]] = {
-    "pixi.lock": (environments.items, LOCKED),
-    "conda-lock.yml": (environments.items, LOCKED),
-    "conda-lock.yaml": (environments.items, LOCKED),
-    "pipfile.lock": (environments.pipfile_lock, LOCKED),
-    "pixi.toml": (environments.manifest, REQUIRED),
-    "pipfile": (environments.manifest, REQUIRED),
-    "setup.cfg": (environments.setup_cfg, REQUIRED),
+_ENVIRONMENTS: Final[Mapping[str, tuple[Callable[[str], Iterator[environments.FoundRequirement]], int]]] = {
+    "pixi.lock": (environments.find_locked_packages, LOCKED),
+    "conda-lock.yml": (environments.find_locked_packages, LOCKED),
+    "conda-lock.yaml": (environments.find_locked_packages, LOCKED),
+    "pipfile.lock": (environments.read_pipfile_lock, LOCKED),
+    "pixi.toml": (environments.read_manifest, REQUIRED),
+    "pipfile": (environments.read_manifest, REQUIRED),
+    "setup.cfg": (environments.read_setup_cfg, REQUIRED),
 }
 
 
-def _of_environment(path: str, found: Iterable[environments.Found], weight: int) -> Iterator[Pin]:
-    for one in found:
-        yield from _pinned(one.requirement, path, one.line, OPTIONAL if one.optional else weight)
+def _build_environment_pins(
+    path: str, requirements: Iterable[environments.FoundRequirement], weight: int
+) -> Iterator[Pin]:
+    for item in requirements:
+        yield from _build_pins(item.requirement, path, item.line, OPTIONAL if item.is_optional else weight)
 
 
-# A file in which none of the names occurs is not looked at any closer.
-_NAMED: Final = re.compile("|".join(map(re.escape, (*PACKAGES, *spellings()))), re.IGNORECASE)
+# A file without any of these names is not parsed.
+_NAMED: Final = re.compile("|".join(map(re.escape, (*PACKAGES, *map_spellings()))), re.IGNORECASE)
 
 # --- pip -------------------------------------------------------------------------------------------------------------
 
-_MOST_INCLUDED: Final = 100
-"""Files that include each other; a chain of a thousand is no project's."""
+_MAX_INCLUDED: Final = 100
+"""Maximum number of files that include each other."""
 _INCLUDE: Final = re.compile(r"(?:-r|--requirement|-c|--constraint)[ \t=]*(\S+)")
 
 
-def _requirements(path: str, load: Read, seen: set[str]) -> Iterator[Pin]:
+def _read_requirements(path: str, load: ReadText, seen: set[str]) -> Iterator[Pin]:
     path = os.path.normpath(path)
-    if path in seen or len(seen) == _MOST_INCLUDED:
+    if path in seen or len(seen) == _MAX_INCLUDED:
         return
     seen.add(path)
-    for line, text in _joined(load(path)):
+    for line, text in _join_lines(load(path)):
         text = (re.sub(r"(?:^|\s)#.*", "", text) if "#" in text else text).strip()
         include = _INCLUDE.match(text)
         if include is not None:
-            yield from _requirements(os.path.join(os.path.dirname(path), include[1]), load, seen)
+            yield from _read_requirements(os.path.join(os.path.dirname(path), include[1]), load, seen)
         elif text:
-            yield from _pinned(_asked(text), path, line, REQUIRED)
+            yield from _build_pins(_parse_line(text), path, line, REQUIRED)
 
 
-def _asked(text: str, on_disk: bool = True) -> Requirement | None:
-    """A requirement on a line of its own, with or without options behind it; also as an address alone, or as a path on
-    disk where those count.
-    """
-    if len(text) > requirement.LONGEST:
+def _parse_line(text: str, on_disk: bool = True) -> Requirement | None:
+    """Return the requirement on a line, including a bare address and, if `on_disk`, a path; None for any other text."""
+    if len(text) > requirement.MAX_LENGTH:
         text = re.split(r"[ \t]--hash\b", text, maxsplit=1)[0]
-        if len(text) > requirement.LONGEST:
+        if len(text) > requirement.MAX_LENGTH:
             return None
     editable = text.startswith("-")
     if editable:
@@ -131,19 +136,23 @@ def _asked(text: str, on_disk: bool = True) -> Requirement | None:
     if "--" in text:
         text = re.split(r"[ \t]--(?:hash|config-settings|global-option)\b", text)[0]
     if _ADDRESS.match(text):
-        return requirement.of_address(text)
+        return requirement.parse_address(text)
     if text.endswith(".whl") and not text.startswith(_PATHS) and re.search(r"[\s@]", text) is None:
         text = f"./{text}"
     is_path = text.startswith(_PATHS) or (editable and "/" in text)
-    return (requirement.of_path(text) if on_disk else None) if is_path else requirement.of_pip(text)
+    return (
+        (requirement.parse_path_requirement(text) if on_disk else None)
+        if is_path
+        else requirement.parse_pip_requirement(text)
+    )
 
 
 _ADDRESS: Final = re.compile(r"git\+|https?://|git@")
 _PATHS: Final = ("./", "../", "/", "~/", "file:")
 
 
-def _joined(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers; a backslash at the end joins the next one."""
+def _join_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield lines with their numbers; a backslash at the end joins the next line."""
     pending, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         first = first or number
@@ -156,18 +165,18 @@ def _joined(text: str) -> Iterator[tuple[int, str]]:
         yield first, pending
 
 
-def _pinned(found: Requirement | None, path: str, line: int, weight: int) -> Iterator[Pin]:
-    if found is not None:
-        yield Pin(found.package, found.constraint, path, line, weight, found.fork, found.unreleased)
+def _build_pins(parsed: Requirement | None, path: str, line: int, weight: int) -> Iterator[Pin]:
+    if parsed is not None:
+        yield Pin(parsed.package, parsed.constraint, path, line, weight, parsed.fork, parsed.unreleased)
 
 
 # --- lock files ------------------------------------------------------------------------------------------------------
 
-# uv, poetry, pdm and PEP 751 all write the version on the line behind the name.
+# uv, poetry, pdm and PEP 751 write the version on the line after the name.
 _LOCKED: Final = re.compile(
     rf'^name = "({"|".join(map(re.escape, PACKAGES))})"\r?\nversion = "(\d[^"\n]*)"', re.MULTILINE
 )
-# uv: `source = { git = "https://host/owner/name?tag=v1#commit" }`; poetry: a table behind the package.
+# uv: `source = { git = "https://host/owner/name?tag=v1#commit" }`; poetry: a table after the package.
 _GIT: Final = re.compile(
     r"^(?:source = \{ git = \"(?P<uv>[^\"]+)\"|\[package\.source\]\ntype = \"git\"\nurl = \"(?P<url>[^\"]+)\"\n"
     r"reference = \"(?P<at>[^\"]*)\")",
@@ -177,83 +186,87 @@ _NEXT: Final = re.compile(r"\n(?:\[\[|name = )")
 _MARKERS: Final = re.compile(r"^(?:resolution-markers|markers?) = (\[[^\]]*\]|\"[^\n]*\"|'[^\n]*')", re.MULTILINE)
 
 
-def _lock(path: str, text: str) -> Iterator[Pin]:
+def _read_lock(path: str, text: str) -> Iterator[Pin]:
     for match in _LOCKED.finditer(text):
         following = _NEXT.search(text, match.end())
         end = len(text) if following is None else following.start()
         markers = _MARKERS.search(text, match.end(), end)
-        if markers is None or _on_linux(markers[1]):
+        if markers is None or _can_hold_on_linux(markers[1]):
             line = text.count("\n", 0, match.start()) + 1
             package, git = PACKAGES[match[1]], _GIT.search(text, match.end(), end)
-            yield from _pinned(_locked(package, match[2], git), path, line, LOCKED)
+            yield from _build_pins(_build_locked(package, match[2], git), path, line, LOCKED)
 
 
-def _locked(package: str, release: str, git: re.Match[str] | None) -> Requirement:
-    """A package that is locked to a release, or to a revision in git."""
-    locked = Requirement(package, Constraint((("==", public(release)),)))
+def _build_locked(package: str, release: str, git: re.Match[str] | None) -> Requirement:
+    """Return the requirement of a package that is locked to a release, or to a git revision."""
+    locked = Requirement(package, Constraint((("==", strip_local_label(release)),)))
     if git is None:
         return locked
     if git["uv"]:
-        url, _, asked = git["uv"].partition("#")[0].partition("?")
-        revision = asked.partition("=")[2]
+        url, _, query = git["uv"].partition("#")[0].partition("?")
+        revision = query.partition("=")[2]
     else:
         url, revision = git["url"], git["at"]
-    found = requirement.of_address(requirement.git_address(url, revision), package)
-    return locked if found is None or found.constraint.comparisons else found
+    git_requirement = requirement.parse_address(requirement.format_git_address(url, revision), package)
+    return locked if git_requirement is None or git_requirement.constraint.comparisons else git_requirement
 
 
-def _on_linux(markers: str) -> bool:
-    """Whether one of the markers of a package may hold; uv writes a list, the others a text."""
+def _can_hold_on_linux(markers: str) -> bool:
+    """Return whether one of a package's markers may hold on Linux; uv writes a list, other tools a string."""
     alternatives = (
         re.findall(r"\"[^\"]*\"", markers) if markers.startswith("[") else [markers[1:-1].replace('\\"', "'")]
     )
-    return not alternatives or any(requirement.holds_on_linux(one.strip('"')) for one in alternatives)
+    return not alternatives or any(requirement.can_install_on_linux(marker.strip('"')) for marker in alternatives)
 
 
 # --- pyproject.toml --------------------------------------------------------------------------------------------------
 
 
-def _pyproject(path: str, text: str) -> Iterator[Pin]:
+def _read_pyproject(path: str, text: str) -> Iterator[Pin]:
     from cfglint_train.foundation import toml
 
     try:
-        table = toml.loads(text)
+        table = toml.parse(text)
     except (ValueError, RecursionError):
         return
-    project, tool = table_of(table, "project"), table_of(table, "tool")
+    project, tool = get_table(table, "project"), get_table(table, "tool")
     name, version = project.get("name"), project.get("version")
-    own = requirement.known(name) if isinstance(name, str) else None
-    if own is not None and isinstance(version, str):
-        # The repository is the framework's own.
-        yield from _pinned(requirement.of_pip(f"{name}=={version}"), path, _line(text, version), LOCKED)
-    for weight, found in (
+    own_package = requirement.get_package(name) if isinstance(name, str) else None
+    if own_package is not None and isinstance(version, str):
+        # The repository is the framework itself.
+        yield from _build_pins(
+            requirement.parse_pip_requirement(f"{name}=={version}"), path, _find_line(text, version), LOCKED
+        )
+    for weight, requirements in (
         (REQUIRED, project.get("dependencies")),
-        *((OPTIONAL, extra) for extra in table_of(project, "optional-dependencies").values()),
-        *((OPTIONAL, group) for group in table_of(table, "dependency-groups").values()),
-        (REQUIRED, table_of(tool, "uv").get("constraint-dependencies")),
-        (REQUIRED, table_of(tool, "uv").get("override-dependencies")),
-        (OPTIONAL, table_of(tool, "uv").get("dev-dependencies")),
-        *((OPTIONAL, group) for group in table_of(table_of(tool, "pdm"), "dev-dependencies").values()),
+        *((OPTIONAL, extra) for extra in get_table(project, "optional-dependencies").values()),
+        *((OPTIONAL, group) for group in get_table(table, "dependency-groups").values()),
+        (REQUIRED, get_table(tool, "uv").get("constraint-dependencies")),
+        (REQUIRED, get_table(tool, "uv").get("override-dependencies")),
+        (OPTIONAL, get_table(tool, "uv").get("dev-dependencies")),
+        *((OPTIONAL, group) for group in get_table(get_table(tool, "pdm"), "dev-dependencies").values()),
     ):
-        for one in found if isinstance(found, list) else ():
-            if isinstance(one, str):
-                yield from _pinned(requirement.of_pip(one), path, _line(text, one), weight)
-    poetry = table_of(tool, "poetry")
-    yield from _stated(path, text, table_of(table_of(tool, "uv"), "sources"), REQUIRED)
-    yield from _stated(path, text, table_of(poetry, "dependencies"), REQUIRED)
-    for group in table_of(poetry, "group").values():
-        yield from _stated(path, text, table_of(group, "dependencies"), OPTIONAL)
+        for item in requirements if isinstance(requirements, list) else ():
+            if isinstance(item, str):
+                yield from _build_pins(requirement.parse_pip_requirement(item), path, _find_line(text, item), weight)
+    poetry = get_table(tool, "poetry")
+    yield from _read_table(path, text, get_table(get_table(tool, "uv"), "sources"), REQUIRED)
+    yield from _read_table(path, text, get_table(poetry, "dependencies"), REQUIRED)
+    for group in get_table(poetry, "group").values():
+        yield from _read_table(path, text, get_table(group, "dependencies"), OPTIONAL)
 
 
-def _stated(path: str, text: str, table: Mapping[str, Any], weight: int) -> Iterator[Pin]:
-    found = (one for name, value in table.items() for one in environments.stated(text, name, value, False))
-    yield from _of_environment(path, found, weight)
+def _read_table(path: str, text: str, table: Mapping[str, Any], weight: int) -> Iterator[Pin]:
+    requirements = (
+        item for name, value in table.items() for item in environments.parse_dependency(text, name, value, False)
+    )
+    yield from _build_environment_pins(path, requirements, weight)
 
 
-def _line(text: str, part: str) -> int:
-    """The line on which a text of the file first stands; the first one where it is written in another way."""
-    at = text.find(part)
-    return 1 if at < 0 else text.count("\n", 0, at) + 1
+def _find_line(text: str, part: str) -> int:
+    """Return the first line that contains a text, or 1 if it is written differently."""
+    position = text.find(part)
+    return 1 if position < 0 else text.count("\n", 0, position) + 1
 
 
 # --- conda -----------------------------------------------------------------------------------------------------------
@@ -261,24 +274,26 @@ def _line(text: str, part: str) -> int:
 _ITEM: Final = re.compile(r"^[ \t]*-[ \t]+(\"[^\"]*\"|'[^']*'|[^\s#\"':][^#]*?)[ \t]*(?:#.*)?$")
 
 
-_MOST_ITEMS: Final = 20_000
-"""Lines of an environment: one that is exported whole has some hundreds."""
+_MAX_ITEMS: Final = 20_000
+"""Maximum number of lines of an environment; a full export has some hundreds."""
 
 
-def _conda(path: str, text: str) -> Iterator[Pin]:
+def _read_conda(path: str, text: str) -> Iterator[Pin]:
     inside_pip = -1
-    for number, line in enumerate(islice(text.splitlines(), _MOST_ITEMS), 1):
+    for number, line in enumerate(islice(text.splitlines(), _MAX_ITEMS), 1):
         indent = len(line) - len(line.lstrip())
         if "pip" in line and re.match(r"[ \t]*-[ \t]+pip[ \t]*:", line):
             inside_pip = indent
             continue
         if indent <= inside_pip and line.strip():
             inside_pip = -1
-        item = _ITEM.match(line) if len(line) <= requirement.LONGEST else None
+        item = _ITEM.match(line) if len(line) <= requirement.MAX_LENGTH else None
         if item is not None:
-            asked = item[1].strip("\"'")
-            found = _asked(asked) if inside_pip >= 0 else requirement.of_conda(asked)
-            yield from _pinned(found, path, number, REQUIRED)
+            specification = item[1].strip("\"'")
+            parsed = (
+                _parse_line(specification) if inside_pip >= 0 else requirement.parse_conda_requirement(specification)
+            )
+            yield from _build_pins(parsed, path, number, REQUIRED)
 
 
 # --- Dockerfiles -----------------------------------------------------------------------------------------------------
@@ -287,108 +302,112 @@ _VARIABLE: Final = re.compile(r"^\s*(?:ARG|ENV)\s+(\w+)[= ]\s*[\"']?([\w.+-]{1,6
 _INSTALL: Final = re.compile(r"\b(?:pip3?|conda|mamba|micromamba)(?:\.exe)?\s+install\b([^;&|]*)")
 _UV: Final = re.compile(r"\b(?:uvx|uv[ \t]+(?:run|tool[ \t]+run))\b([^;&|]*)")
 _WITH: Final = re.compile(r"(?:^|\s)--(?:with|from)[= \t]+(\"[^\"]*\"|'[^']*'|\S+)")
-"""What `uv run` and `uvx` install for one command."""
+"""Packages that `uv run` and `uvx` install for one command."""
 _CLONE: Final = re.compile(r"\bgit\s+clone\b([^;&|]*)")
 _IMAGE: Final = re.compile(r"^\s*FROM\s+(?:--\S+\s+)?(?:docker\.io/)?([\w.-]+/[\w.-]+):(\S+)", re.IGNORECASE)
-_STARTED: Final = re.compile(r"(?:docker\.io/|docker://|(?<=[\s'\"=]))([\w.-]+/[\w.-]+):([\w][\w.-]*)")
-"""An image that a command starts or pulls (`docker run IMAGE`)."""
+_IMAGE_USE: Final = re.compile(r"(?:docker\.io/|docker://|(?<=[\s'\"=]))([\w.-]+/[\w.-]+):([\w][\w.-]*)")
+"""Image that a command starts or pulls (`docker run IMAGE`)."""
 _ENGINES: Final = re.compile(r"\b(?:docker|podman|singularity|apptainer|enroot)\b")
 
 
 _FOLDER: Final = re.compile(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
 _CONTEXT: Final = re.compile(r"^\s*(?:COPY|ADD)\s+(?:--\S+\s+)*\./?\s+(\S+)\s*$", re.IGNORECASE)
-"""The folder of an image that the whole repository is copied into."""
+"""Folder of an image into which the whole repository is copied."""
 _CHANGE: Final = re.compile(r"\bcd\s+([^\s;&|]+)")
 _HERE: Final = re.compile(r"\.(?=\[|$)")
-"""The folder that a command runs in, as what it installs, with or without extras."""
+"""Current folder as an install target, with or without extras."""
 
 
-def _dockerfile(path: str, text: str) -> Iterator[Pin]:
+def _read_dockerfile(path: str, text: str) -> Iterator[Pin]:
     variables: dict[str, str] = {}
     folder = "/"
-    held: set[str] = set()
+    in_image: set[str] = set()
     copied: set[str] = set()
     on_disk = _CLONE.search(text) is None
-    for number, line in _joined(re.sub(r"(?m)^\s*#.*$", "", text)):
+    for number, line in _join_lines(re.sub(r"(?m)^\s*#.*$", "", text)):
         line = re.sub(r"\$\{?(\w+)\}?", lambda match: variables.get(match[1], match[0]), line)
         variable = _VARIABLE.match(line)
         if variable is not None:
             variables[variable[1]] = variable[2]
-        to = _FOLDER.match(line)
-        folder = folder if to is None else posixpath.join(folder, to[1])
+        workdir = _FOLDER.match(line)
+        folder = folder if workdir is None else posixpath.join(folder, workdir[1])
         context = _CONTEXT.match(line)
         copied.update(() if context is None else (posixpath.normpath(posixpath.join(folder, context[1])),))
         image = _IMAGE.match(line)
-        held.update(() if image is None else (package for package, _ in _inside(image[1].lower())))
-        for found in _run(line, on_disk, folder):
-            if found.fork.startswith("/") and found.package in held:
-                continue  # the source that the image is made of
-            if posixpath.normpath(found.fork) in copied:
-                continue  # the repository itself, whose own files state what it is
-            yield from _pinned(found, path, number, REQUIRED)
+        in_image.update(() if image is None else (package for package, _ in _find_image_packages(image[1].lower())))
+        for parsed in _parse_command(line, on_disk, folder):
+            if parsed.fork.startswith("/") and parsed.package in in_image:
+                continue  # the source of the image itself
+            if posixpath.normpath(parsed.fork) in copied:
+                continue  # the repository itself, which has its own files
+            yield from _build_pins(parsed, path, number, REQUIRED)
 
 
-def _run(line: str, on_disk: bool, folder: str = "") -> Iterator[Requirement]:
-    """What a line installs or clones. `on_disk`: paths count, as no command before may have put a release there.
-    `folder`: where the line starts, if that is known.
+def _parse_command(line: str, on_disk: bool, folder: str = "") -> Iterator[Requirement]:
+    """Yield the packages that a line installs or clones.
+
+    Paths count if `on_disk`, that is if no earlier command may have put a release there. `folder` is the folder in
+    which the line starts, if known.
     """
     image = _IMAGE.match(line)
-    started = _STARTED.finditer(line) if image is None and _ENGINES.search(line) is not None else ()
-    for one in started if image is None else (image,):
-        yield from of_image(one[1].lower(), one[2])
+    images = _IMAGE_USE.finditer(line) if image is None and _ENGINES.search(line) is not None else ()
+    for match in images if image is None else (image,):
+        yield from parse_image_tag(match[1].lower(), match[2])
     for command in _INSTALL.finditer(line):
-        conda = "pip" not in command[0].split()[0]
+        is_conda = "pip" not in command[0].split()[0]
         changes = _CHANGE.findall(line, 0, command.start()) if folder else []
-        here = posixpath.join(folder, *changes)
+        folder_now = posixpath.join(folder, *changes)
         for word in re.findall(r"\"[^\"]*\"|'[^']*'|\S+", command[1]):
-            asked = word.strip("\"'")
-            asked = _HERE.sub(here, asked) if folder and _HERE.match(asked) else asked
-            found = requirement.of_conda(asked) if conda else _asked(asked, on_disk)
-            if found is not None:
-                yield found
+            argument = word.strip("\"'")
+            argument = _HERE.sub(folder_now, argument) if folder and _HERE.match(argument) else argument
+            parsed = requirement.parse_conda_requirement(argument) if is_conda else _parse_line(argument, on_disk)
+            if parsed is not None:
+                yield parsed
     for command in _UV.finditer(line):
         for word in _WITH.findall(command[1]):
-            found = _asked(word.strip("\"'"), on_disk)
-            if found is not None:
-                yield found
+            parsed = _parse_line(word.strip("\"'"), on_disk)
+            if parsed is not None:
+                yield parsed
     for command in _CLONE.finditer(line):
         tag = re.search(r"(?:-b|--branch)[ =]+(\S+)", command[1])
         address = re.search(r"(?:https?://|git@)\S+", command[1])
         if address is not None:
-            found = requirement.of_address(
-                requirement.git_address(address[0].rstrip("/"), "" if tag is None else tag[1])
+            parsed = requirement.parse_address(
+                requirement.format_git_address(address[0].rstrip("/"), "" if tag is None else tag[1])
             )
-            if found is not None:
-                yield found
+            if parsed is not None:
+                yield parsed
 
 
-def of_image(image: str, tag: str) -> Iterator[Requirement]:
-    """The packages that an image holds, according to its tag."""
-    for package, inside in _inside(image):
+def parse_image_tag(image: str, tag: str) -> Iterator[Requirement]:
+    """Yield the packages in an image according to its tag."""
+    for package, patterns in _find_image_packages(image):
         release = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:\.?(?:post|rc)\d+)?)(?=-|$)", tag)
         if release is not None:
             yield Requirement(package, Constraint((("==", release[1]),)))
         built_on = _DATED.search(tag)
-        if built_on is not None and packages()[package].dates:
-            yield Requirement(package, _built_on("-".join(built_on.groups()), packages()[package].dates))
-        for other, pattern in inside.items():
-            built = re.search(pattern, tag)
-            if built is not None:
-                yield Requirement(other, Constraint((("==", built[1]),)))
+        if built_on is not None and list_packages()[package].release_dates:
+            yield Requirement(
+                package, _build_date_constraint("-".join(built_on.groups()), list_packages()[package].release_dates)
+            )
+        for other, pattern in patterns.items():
+            match = re.search(pattern, tag)
+            if match is not None:
+                yield Requirement(other, Constraint((("==", match[1]),)))
 
 
-def _inside(image: str) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """The packages that images of a name hold, each with the patterns of further ones in the tag."""
-    for one in packages().values():
-        yield from ((one.name, inside) for name, inside in one.images.items() if re.fullmatch(name, image))
+def _find_image_packages(image: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Yield the packages in images of a name, each with the patterns of further packages in the tag."""
+    for package in list_packages().values():
+        yield from ((package.name, patterns) for name, patterns in package.images.items() if re.fullmatch(name, image))
 
 
 _DATED: Final = re.compile(r"(?:^|-)(20\d\d)-?(\d\d)-?(\d\d)(?=-|$)")
-"""The day on which an image was built of the development branch."""
+"""Date on which an image was built from the development branch."""
 
 
-def _built_on(day: str, dates: Mapping[str, str]) -> Constraint:
-    """The releases before and after a day, between which the development branch stood. `dates` in ascending order."""
+def _build_date_constraint(day: str, dates: Mapping[str, str]) -> Constraint:
+    """Return the releases around the day of a development build. `dates` are in ascending order."""
     before = [(">=", release) for release, date in dates.items() if date <= day]
     after = [release for release, date in dates.items() if date > day]
     following = [("<=" if before else "<", after[0])] if after else []
@@ -401,57 +420,55 @@ _COMMANDS: Final = ("git", "install", "docker", "podman", "singularity", "apptai
 _CHECKOUT: Final = re.compile(r"(?:^|&&|;)\s*(?:\$ )?git\s+checkout\s+(?:tags/)?([\w./-]+)\s*(?:$|&&|;|#|>)")
 _TREE: Final = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:tree|commit)/([\w./-]+)")
 _USUAL: Final = ("main", "master")
-_MOST_COMMANDS: Final = 2000
-"""Of one read-me file or script: what they install or clone."""
-_NEAR: Final = 3
+_MAX_COMMANDS: Final = 2000
+"""Maximum number of installs and clones of one README or script."""
+_MAX_DISTANCE: Final = 3
 """Lines after a `git clone` in which `git checkout` refers to the clone."""
 
 
-def forks_in(path: str, text: str) -> Iterator[Pin]:
-    """The forks and unreleased revisions that a read-me file or a script has its reader install or clone, and those
-    that its links lead to.
-    """
-    found = list(islice(commands_in(path, text), _MOST_COMMANDS))
+def find_forks(path: str, text: str) -> Iterator[Pin]:
+    """Yield the forks and unreleased revisions that a README or script installs, clones or links to."""
+    pins = list(islice(find_command_pins(path, text), _MAX_COMMANDS))
     for number, line in enumerate(text.splitlines(), 1):
-        for name, ref in _trees(line) if len(line) <= requirement.LONGEST and "github.com" in line else ():
-            one = requirement.of_address(requirement.git_address(f"https://github.com/{name}", ref))
-            found += _pinned(one, path, number, REQUIRED)
-    yield from sorted((pin for pin in found if pin.fork or pin.unreleased), key=lambda pin: pin.line)
+        for name, ref in _find_tree_links(line) if len(line) <= requirement.MAX_LENGTH and "github.com" in line else ():
+            parsed = requirement.parse_address(requirement.format_git_address(f"https://github.com/{name}", ref))
+            pins += _build_pins(parsed, path, number, REQUIRED)
+    yield from sorted((pin for pin in pins if pin.fork or pin.unreleased), key=lambda pin: pin.line)
 
 
 _REPOSITORY: Final = re.compile(r"github\.com/([\w.-]+/[\w.-]+)")
 
 
-def former_in(path: str, text: str) -> Iterator[Pin]:
-    """The packages to whose former repositories a read-me file leads."""
+def find_former_repositories(path: str, text: str) -> Iterator[Pin]:
+    """Yield the packages whose former repositories a README links to."""
     if "github.com/" not in text:
         return
     for number, line in enumerate(text.splitlines(), 1):
-        for name in _REPOSITORY.findall(line.lower()) if len(line) <= requirement.LONGEST else ():
-            package = requirement.FORMER.get(name.removesuffix(".git"))
+        for name in _REPOSITORY.findall(line.lower()) if len(line) <= requirement.MAX_LENGTH else ():
+            package = requirement.FORMER_REPOSITORIES.get(name.removesuffix(".git"))
             if package is not None:
-                yield Pin(package, Constraint(), path, number, REQUIRED, former=True)
+                yield Pin(package, Constraint(), path, number, REQUIRED, is_former=True)
 
 
-def commands_in(path: str, text: str) -> Iterator[Pin]:
-    """What the commands of a text install or clone: releases, and revisions that are none."""
-    cloned, at = "", 0
-    for number, line in _joined(text):
-        if len(line) > requirement.LONGEST or not any(word in line for word in _COMMANDS):
+def find_command_pins(path: str, text: str) -> Iterator[Pin]:
+    """Yield the packages that the commands of a text install or clone, including unreleased revisions."""
+    cloned, clone_line = "", 0
+    for number, line in _join_lines(text):
+        if len(line) > requirement.MAX_LENGTH or not any(word in line for word in _COMMANDS):
             continue
         checkout = _CHECKOUT.search(line)
         clone = _CLONE.search(line)
-        found: list[Requirement | None] = list(_run(line, on_disk=False))
+        requirements: list[Requirement | None] = list(_parse_command(line, on_disk=False))
         if clone is not None and (address := re.search(r"https?://\S+", clone[1])) is not None:
-            cloned, at = address[0].rstrip("/"), number
-        if checkout is not None and cloned and number - at <= _NEAR:
-            found.append(requirement.of_address(requirement.git_address(cloned, checkout[1])))
-        for one in found:
-            yield from _pinned(one, path, number, REQUIRED)
+            cloned, clone_line = address[0].rstrip("/"), number
+        if checkout is not None and cloned and number - clone_line <= _MAX_DISTANCE:
+            requirements.append(requirement.parse_address(requirement.format_git_address(cloned, checkout[1])))
+        for parsed in requirements:
+            yield from _build_pins(parsed, path, number, REQUIRED)
 
 
-def _trees(line: str) -> Iterator[tuple[str, str]]:
-    """The repositories of frameworks that links lead into, each with its revision."""
+def _find_tree_links(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the repositories of frameworks that links lead into, each with its revision."""
     for name, revision in _TREE.findall(line):
         revision = revision.rstrip(".")
         if requirement.REPOSITORIES.get(name.lower()) and revision.split("/")[0] not in _USUAL:

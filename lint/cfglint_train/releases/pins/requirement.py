@@ -1,4 +1,4 @@
-"""One requirement as pip, poetry and conda write it: the package and the releases that it allows."""
+"""Requirements in the syntax of pip, poetry and conda: the package and its allowed releases."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import re
 
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import Constraint, public, release_key
-from cfglint_train.frameworks.registry import packages
+from cfglint_train.foundation.versions import Constraint, parse_release, strip_local_label
+from cfglint_train.frameworks.registry import list_packages
 
-PACKAGES: Final = {name: one.name for one in packages().values() for name in one.distributions}
-"""Names on PyPI and conda -> the name that cfglint uses for the package."""
+PACKAGES: Final = {name: package.name for package in list_packages().values() for name in package.distributions}
+"""cfglint's package name by name on PyPI and conda."""
 
-REPOSITORIES: Final = {name: one.name for one in packages().values() for name in one.repositories}
-"""Repositories on GitHub, in lower case -> the package that their tags are releases of."""
-FORMER: Final = {name: one.name for one in packages().values() for name in one.former}
-"""Repositories on GitHub, in lower case -> the package that has left them."""
+REPOSITORIES: Final = {name: package.name for package in list_packages().values() for name in package.repositories}
+"""Package by GitHub repository (lower case) whose tags are its releases."""
+FORMER_REPOSITORIES: Final = {
+    name: package.name for package in list_packages().values() for name in package.former_repositories
+}
+"""Package by GitHub repository (lower case) that it has left."""
 
 _RELEASE: Final = r"v?\d+(?:\.\d+)*(?:[._-]?(?:a|b|rc|post|dev)\d*)?(?:\.?dev\d*)?(?:\+[\w.]+)?"
 _REQUIREMENT: Final = re.compile(
@@ -35,234 +37,243 @@ _COMPARISON: Final = re.compile(rf"(===|==|!=|>=|<=|~=|>|<)[ \t]*({_RELEASE}(?:\
 
 
 _FILE: Final = re.compile(rf"/([A-Za-z0-9_.]+)-({_RELEASE})(?:-[^/]*\.whl|\.tar\.gz)(?:#|$)")
-"""A wheel or an archive of the source at the end of an address, whose `%2B` is written as `+`."""
-LONGEST: Final = 2000
-"""Characters; a longer line is no requirement that a person wrote."""
+"""Wheel or source archive at the end of an address in which `%2B` is replaced by `+`."""
+MAX_LENGTH: Final = 2000
+"""Maximum length of a requirement in characters; longer lines are not written by hand."""
 
 
 class Requirement(Frozen):
-    """A known package, and the releases that are allowed."""
+    """A known package and its allowed releases."""
 
     package: str
     constraint: Constraint
     fork: str = ""
-    """The repository and revision that it is installed from, if that is not upstream's."""
+    """Repository and revision from which it is installed, unless upstream's."""
     unreleased: str = ""
-    """Upstream's own repository and the revision that it is installed from, if that is no release."""
+    """Upstream's repository and the installed revision, if that is not a release."""
 
 
-def of_pip(text: str) -> Requirement | None:
-    """A requirement of PEP 508: `torch==2.6.0`, `axolotl[deepspeed]>=0.12; sys_platform == "linux"`, `name @ URL`.
+def parse_pip_requirement(text: str) -> Requirement | None:
+    """Return a PEP 508 requirement: `torch==2.6.0`, `axolotl[deepspeed]>=0.12; sys_platform == "linux"`, `name @ URL`.
 
-    None for other packages, for one without a release, and for one that Linux does not install.
+    Return None for unknown packages, without a release, or if the marker excludes Linux.
     """
-    match = _REQUIREMENT.fullmatch(text.strip()) if len(text) <= LONGEST else None
-    package = None if match is None else known(match["name"])
-    if match is None or package is None or not holds_on_linux(match["marker"] or ""):
+    match = _REQUIREMENT.fullmatch(text.strip()) if len(text) <= MAX_LENGTH else None
+    package = None if match is None else get_package(match["name"])
+    if match is None or package is None or not can_install_on_linux(match["marker"] or ""):
         return None
     if match["url"]:
-        return of_address(match["url"], package) or (
-            of_path(match["url"], package) if match["url"].startswith("file:") else None
+        return parse_address(match["url"], package) or (
+            parse_path_requirement(match["url"], package) if match["url"].startswith("file:") else None
         )
-    return _stated(package, comparisons(match["comparisons"] or ""))
+    return _build_requirement(package, parse_comparisons(match["comparisons"] or ""))
 
 
 _BETWEEN_WORDS: Final = re.compile(r"[-_.]+")
 
 
-def known(name: str) -> str | None:
-    """The name that cfglint uses for a distribution, however it is spelled."""
+def get_package(name: str) -> str | None:
+    """Return cfglint's name of a distribution in any spelling, or None."""
     return PACKAGES.get(_BETWEEN_WORDS.sub("-", name).lower())
 
 
-def comparisons(text: str) -> Constraint | None:
-    """`>=4.45,<4.53` as a constraint; None where a part of it is something else."""
-    found = []
+def parse_comparisons(text: str) -> Constraint | None:
+    """Return `>=4.45,<4.53` as a constraint, or None if a part is not a comparison."""
+    parts = []
     for part in text.split(","):
         if part.strip():
             match = _COMPARISON.fullmatch(part.strip())
             if match is None:
                 return None
-            found.append((match[1], match[2] if match[2].endswith(".*") else public(match[2])))
-    return Constraint(tuple(found))
+            parts.append((match[1], match[2] if match[2].endswith(".*") else strip_local_label(match[2])))
+    return Constraint(tuple(parts))
 
 
-def of_url(url: str, package: str | None = None) -> str | None:
-    """The release that an address names: a tag of the package's repository, or a wheel of it."""
+def parse_url_release(url: str, package: str | None = None) -> str | None:
+    """Return the release in an address: a tag of the package's repository, or a wheel."""
     tag = re.search(rf"github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?@({_RELEASE})(?:#|$)", url)
     if tag is not None and (package is None or REPOSITORIES.get(tag[1].lower()) == package):
-        return public(tag[2])
+        return strip_local_label(tag[2])
     file = _FILE.search(url.replace("%2B", "+"))
-    if file is not None and package is not None and known(file[1]) == package:
-        return public(file[2])
+    if file is not None and package is not None and get_package(file[1]) == package:
+        return strip_local_label(file[2])
     return None
 
 
-def of_address(url: str, package: str | None = None) -> Requirement | None:
-    """What an address installs: a release, an unreleased revision of upstream's, or a fork.
+def parse_address(url: str, package: str | None = None) -> Requirement | None:
+    """Return the release, unreleased upstream revision, or fork that an address installs, or None.
 
-    Without `package`, the repository's name, the wheel's or `#egg=NAME` names it.
+    Without `package`, it is named by the repository, the wheel or `#egg=NAME`.
     """
     archive = _ARCHIVE.match(url)
     if archive is not None:
         url = f"git+https://github.com/{archive[1]}@{archive[2]}"
     git = _GIT.match(url)
-    package = package or _package_at(url, git)
+    package = package or _find_address_package(url, git)
     if package is None:
         return None
-    release = of_url(url, package)
+    release = parse_url_release(url, package)
     if release is not None:
         return Requirement(package, Constraint((("==", release),)))
     if git is None:
         return None
-    place = repository(url)
-    if upstream(url) == package:
-        return Requirement(package, Constraint(), unreleased=place)
-    return Requirement(package, Constraint(), place)
+    repository_text = format_repository(url)
+    if find_upstream_package(url) == package:
+        return Requirement(package, Constraint(), unreleased=repository_text)
+    return Requirement(package, Constraint(), repository_text)
 
 
 _PATH: Final = re.compile(r"(?:file:(?://)?)?([\w.~-]*/[\w./+~-]+?)/?(?:\[[\w, -]*\])?(?:#.*)?")
 _WHEEL: Final = re.compile(rf"([A-Za-z0-9_.]+)-({_RELEASE})(?:-[\w.-]+\.whl|\.tar\.gz)")
 
 
-def of_path(text: str, package: str | None = None) -> Requirement | None:
-    """What a path on disk installs: the release of a wheel, or a folder that is called like a package, whose source may
-    be any. `package`: what is in the folder, where that is stated.
+def parse_path_requirement(text: str, package: str | None = None) -> Requirement | None:
+    """Return the release of a wheel on disk, or a folder named after a package, whose source is unknown, or None.
+
+    `package` is the package in the folder, if stated.
     """
-    match = _PATH.fullmatch(text.replace("%2B", "+")) if len(text) <= LONGEST else None
+    match = _PATH.fullmatch(text.replace("%2B", "+")) if len(text) <= MAX_LENGTH else None
     if match is None:
         return None
     wheel = _WHEEL.fullmatch(match[1].rpartition("/")[2])
     if wheel is not None:
-        named = known(wheel[1])
-        return None if named is None else Requirement(named, Constraint((("==", public(wheel[2])),)))
-    package = package or namesake(match[1])
+        wheel_package = get_package(wheel[1])
+        return (
+            None
+            if wheel_package is None
+            else Requirement(wheel_package, Constraint((("==", strip_local_label(wheel[2])),)))
+        )
+    package = package or match_package_name(match[1])
     return None if package is None else Requirement(package, Constraint(), match[1])
 
 
-def repository(url: str) -> str:
-    """A git address as people read it, without credentials: `github.com/owner/name@revision`."""
+def format_repository(url: str) -> str:
+    """Return a git address without scheme and credentials: `github.com/owner/name@revision`."""
     git = _GIT.match(url)
     return url if git is None else re.sub(r"\.git(?=@|$)", "", git["place"].replace(":", "/", 1).rstrip("/"))
 
 
-def upstream(url: str) -> str | None:
-    """The package of which a git address is the own repository, at whatever revision."""
-    return REPOSITORIES.get("/".join(_place(url).lower().split("/")[-2:]))
+def find_upstream_package(url: str) -> str | None:
+    """Return the package whose own repository is at a git address, at any revision, or None."""
+    return REPOSITORIES.get("/".join(_strip_revision(url).lower().split("/")[-2:]))
 
 
-def _place(url: str) -> str:
-    """A repository without its revision."""
-    return repository(url).partition("@")[0].removesuffix(".git")
+def _strip_revision(url: str) -> str:
+    """Return a repository without its revision."""
+    return format_repository(url).partition("@")[0].removesuffix(".git")
 
 
-def _package_at(url: str, git: re.Match[str] | None) -> str | None:
+def _find_address_package(url: str, git: re.Match[str] | None) -> str | None:
     egg = re.search(r"#(?:.*&)?egg=([\w.-]+)", url)
     if egg is not None:
-        return known(egg[1])
+        return get_package(egg[1])
     file = _FILE.search(url.replace("%2B", "+"))
     if file is not None:
-        return known(file[1])
-    return None if git is None else upstream(url) or namesake(_place(url))
+        return get_package(file[1])
+    return None if git is None else find_upstream_package(url) or match_package_name(_strip_revision(url))
 
 
-def namesake(path: str) -> str | None:
-    """The package that a repository or a folder is called after, whatever its owner."""
-    return _NAMESAKES.get(_bare(path.rstrip("/").removesuffix(".git").rpartition("/")[2]))
+def match_package_name(path: str) -> str | None:
+    """Return the package after which a repository or folder is named, whatever its owner, or None."""
+    return _NAMESAKES.get(_normalise_name(path.rstrip("/").removesuffix(".git").rpartition("/")[2]))
 
 
-def _bare(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return re.sub(r"[-_.]", "", name).lower()
 
 
 _NAMESAKES: Final = {
-    _bare(name.rpartition("/")[2]): package for name, package in (*PACKAGES.items(), *REPOSITORIES.items())
+    _normalise_name(name.rpartition("/")[2]): package for name, package in (*PACKAGES.items(), *REPOSITORIES.items())
 }
 
 
-def of_poetry(name: str, text: str) -> Requirement | None:
-    """A dependency of `[tool.poetry.dependencies]`: `^2.4`, `~2.4`, `2.4.*`, `2.4.0`, `>=2.4,<2.6`."""
-    package = known(name)
+def parse_poetry_requirement(name: str, text: str) -> Requirement | None:
+    """Return a dependency of `[tool.poetry.dependencies]`: `^2.4`, `~2.4`, `2.4.*`, `2.4.0`, `>=2.4,<2.6`."""
+    package = get_package(name)
     if package is None:
         return None
-    found: list[tuple[str, str]] = []
+    parts: list[tuple[str, str]] = []
     for part in text.split(","):
         part = part.strip()
         caret = re.fullmatch(rf"([\^~]?)[ \t]*({_RELEASE})", part)
         if caret is not None:
-            found += _caret(caret[1], public(caret[2])) if caret[1] else [("==", public(caret[2]))]
+            parts += (
+                _expand_caret(caret[1], strip_local_label(caret[2]))
+                if caret[1]
+                else [("==", strip_local_label(caret[2]))]
+            )
         elif re.fullmatch(r"\d+(?:\.\d+)*\.\*", part):
-            found.append(("==", part))
+            parts.append(("==", part))
         elif part not in ("", "*"):
-            plain = comparisons(part)
+            plain = parse_comparisons(part)
             if plain is None:
                 return None
-            found += plain.comparisons
-    return _stated(package, Constraint(tuple(found)))
+            parts += plain.comparisons
+    return _build_requirement(package, Constraint(tuple(parts)))
 
 
-def _caret(sign: str, release: str) -> list[tuple[str, str]]:
-    """`^` keeps the first number that is not zero, `~` the first two."""
+def _expand_caret(sign: str, release: str) -> list[tuple[str, str]]:
+    """Return the bounds of a caret or tilde: `^` keeps the first nonzero number, `~` the first two."""
     numbers = [int(part) for part in re.findall(r"\d+", release)[: release.count(".") + 1]]
-    kept = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
+    kept_index = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
     if sign == "~":
-        kept = min(1, len(numbers) - 1)
-    following = [*numbers[:kept], numbers[kept] + 1]
+        kept_index = min(1, len(numbers) - 1)
+    following = [*numbers[:kept_index], numbers[kept_index] + 1]
     return [(">=", release), ("<", ".".join(map(str, following)))]
 
 
 _SPECIFICATION: Final = re.compile(r"(?:[\w./-]+::)?(?P<name>[A-Za-z0-9._-]+)[ \t]*(?P<rest>[^#]*)")
 
 
-def of_conda(text: str) -> Requirement | None:
-    """A match specification: `pytorch=2.4`, `pytorch::pytorch==2.4.1=py3.11_cuda12.4*`, `transformers>=4.45,<4.53`."""
-    if len(text) > LONGEST:
+def parse_conda_requirement(text: str) -> Requirement | None:
+    """Return a match specification: `pytorch=2.4`, `pytorch::pytorch==2.4.1=py3.11_cuda12.4*`, `transformers>=4.45`."""
+    if len(text) > MAX_LENGTH:
         return None
     match = _SPECIFICATION.fullmatch(text.strip())
-    package = known(match["name"]) if match is not None else None
+    package = get_package(match["name"]) if match is not None else None
     if match is None or package is None:
         return None
     rest = match["rest"].strip()
-    fuzzy = re.fullmatch(rf"(==?|[ \t])?[ \t]*({_RELEASE})(\.?\*)?(?:[= \t].*)?", rest)
-    if fuzzy is None:
-        return _stated(package, comparisons(rest))
-    release = public(fuzzy[2])
-    exact = fuzzy[1] == "==" or (not fuzzy[3] and release.count(".") >= 2)
+    version_match = re.fullmatch(rf"(==?|[ \t])?[ \t]*({_RELEASE})(\.?\*)?(?:[= \t].*)?", rest)
+    if version_match is None:
+        return _build_requirement(package, parse_comparisons(rest))
+    release = strip_local_label(version_match[2])
+    exact = version_match[1] == "==" or (not version_match[3] and release.count(".") >= 2)
     return Requirement(package, Constraint((("==", release if exact else f"{release}.*"),)))
 
 
-def _stated(package: str, constraint: Constraint | None) -> Requirement | None:
+def _build_requirement(package: str, constraint: Constraint | None) -> Requirement | None:
     if constraint is None or not constraint.comparisons:
         return None
     for operator, bound in constraint.comparisons:
         if operator == "~=" and "." not in bound:
-            return None  # pip refuses it
-        release_key(bound)
+            return None  # pip rejects it
+        parse_release(bound)
     return Requirement(package, constraint)
 
 
 # --- markers ---------------------------------------------------------------------------------------------------------
 
-# Training runs on Linux; what else a marker may ask for is not known here.
-_HERE: Final = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
-_TEST: Final = re.compile(r"(\w+)\s*(==|!=)\s*['\"]([^'\"]*)['\"]|['\"]([^'\"]*)['\"]\s*(==|!=)\s*(\w+)")
+# Training runs on Linux; other markers are unknown.
+_LINUX: Final = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
+_MARKER_TEST: Final = re.compile(r"(\w+)\s*(==|!=)\s*['\"]([^'\"]*)['\"]|['\"]([^'\"]*)['\"]\s*(==|!=)\s*(\w+)")
 
 
-def holds_on_linux(marker: str) -> bool:
-    """Whether a requirement with this marker may be installed on Linux: false only where it surely is not."""
+def can_install_on_linux(marker: str) -> bool:
+    """Return whether a marker may hold on Linux: false only if it surely does not."""
     alternatives = re.split(r"\bor\b", marker)
-    return any(all(_may_hold(test) for test in re.split(r"\band\b", one)) for one in alternatives)
+    return any(all(_can_hold(test) for test in re.split(r"\band\b", alternative)) for alternative in alternatives)
 
 
-def _may_hold(test: str) -> bool:
-    match = _TEST.fullmatch(test.strip(" \t()"))
+def _can_hold(test: str) -> bool:
+    match = _MARKER_TEST.fullmatch(test.strip(" \t()"))
     if match is None:
         return True
     name, operator, value = (match[1], match[2], match[3]) if match[1] else (match[6], match[5], match[4])
-    return name not in _HERE or (_HERE[name] == value) == (operator == "==")
+    return name not in _LINUX or (_LINUX[name] == value) == (operator == "==")
 
 
-def git_address(url: str, revision: str) -> str:
-    """A repository and a revision (empty: its default branch) as pip writes them."""
+def format_git_address(url: str, revision: str) -> str:
+    """Return a repository and a revision (empty: its default branch) in pip's syntax."""
     plain = url if "://" in url else f"ssh://{url.replace(':', '/', 1)}"
     return f"git+{plain.removesuffix('.git')}{revision and f'@{revision}'}"

@@ -1,4 +1,4 @@
-"""The requirement files of a folder, and what they say together about each package."""
+"""Pin search: read the requirement files of a folder, and combine their pins by package."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.roots import Roots
 from cfglint_train.foundation.typed import Final
-from cfglint_train.foundation.versions import Constraint, covering
-from cfglint_train.releases.pins.readers import OPTIONAL, REQUIRED, Pin, Read, forks_in, former_in, read
+from cfglint_train.foundation.versions import Constraint, cover_constraints
+from cfglint_train.releases.pins.readers import (
+    OPTIONAL,
+    REQUIRED,
+    Pin,
+    ReadText,
+    find_forks,
+    find_former_repositories,
+    read_pins,
+)
 
 _NAME: Final = re.compile(
     r"(?:.*requirements?.*|reqs?|constraints.*)\.(?:txt|in)|pyproject\.toml|(?:uv|poetry|pdm)\.lock|pylock(?:\..+)?\.toml"
@@ -22,59 +30,59 @@ _NAME: Final = re.compile(
 )
 _README: Final = re.compile(r"readme.*\.md", re.IGNORECASE)
 _MAX_BYTES: Final = 4 * 2**20
-"""Of all the files of a folder that are read for pins, those that they include too; large lock files have 3 MB."""
-_MOST_PINS: Final = 1000
-"""Of one file: what it says of the packages that matter."""
+"""Maximum total size in bytes of the files read for pins, with their includes; large lock files have 3 MB."""
+_MAX_PINS: Final = 1000
+"""Maximum number of pins of one file."""
 FOLDERS: Final = ("requirements", "docker")
-"""Folders beside which a project's requirement files often lie."""
+"""Subfolders that often contain a project's requirement files."""
 
 
 class ResolvedPin(Frozen):
-    """What the requirement files of a folder say of a package."""
+    """Pins of a package in the requirement files of a folder, combined."""
 
     constraint: Constraint
     pins: tuple[Pin, ...]
-    """Where they say it."""
-    optional: bool
-    """Only extras and groups say it, and who installs them is not known."""
-    agreed: bool
-    """Some release satisfies them all; otherwise they describe several installations, and determine nothing."""
+    """Pins on which the constraint is based."""
+    is_optional: bool
+    """True if only extras and groups contain it, which may not be installed."""
+    is_consistent: bool
+    """True if some release satisfies all pins; otherwise they are of several installations and determine nothing."""
     fork: Pin | None = None
-    """Where they install something else than upstream's."""
+    """Pin that installs a fork instead of upstream's."""
     unreleased: Pin | None = None
-    """Where they install upstream's own repository at no release, and no release besides."""
-    former: Pin | None = None
-    """Where a read-me file leads to a repository that the package has left."""
+    """Pin that installs an unreleased revision of upstream's repository, if no pin names a release."""
+    former_pin: Pin | None = None
+    """README link to a repository that the package has left."""
 
     @property
-    def is_told(self) -> bool:
-        """Whether they say which releases, or which fork."""
+    def is_specified(self) -> bool:
+        """True if the pins determine the releases or the fork."""
         return bool(self.pins) or self.fork is not None or self.unreleased is not None
 
 
-def pins_of(folder: str, names: Iterable[str]) -> Mapping[str, ResolvedPin]:
-    """What the requirement files among the names in a folder say, by package."""
-    found: list[Pin] = []
-    folders, rooted = Roots().above(os.path.abspath(folder))
-    root = folders[-1] if rooted else folder
-    load = _Files(root)
+def read_folder_pins(folder: str, names: Iterable[str]) -> Mapping[str, ResolvedPin]:
+    """Return the pins in the requirement files among the names in a folder, by package."""
+    pins: list[Pin] = []
+    folders, has_root = Roots().list_folders_above(os.path.abspath(folder))
+    root = folders[-1] if has_root else folder
+    load = _TextReader(root)
     for name in sorted(names):
         path = os.path.join(folder, name)
         if _NAME.fullmatch(name):
-            found += islice(read(path, load), _MOST_PINS)
+            pins += islice(read_pins(path, load), _MAX_PINS)
         elif name in FOLDERS and regular_files.is_below(path, root):
-            found += _inside(path, load, every_text=name == "requirements")
-    told = {pin.package for pin in found}
+            pins += _read_subfolder(path, load, every_text=name == "requirements")
+    pinned_packages = {pin.package for pin in pins}
     for name in sorted(names):
         if _README.fullmatch(name):
             path = os.path.join(folder, name)
             text = load(path)
-            shown = chain(forks_in(path, text), former_in(path, text))
-            found += [pin for pin in islice(shown, _MOST_PINS) if pin.package not in told]
-    return settled(found)
+            readme_pins = chain(find_forks(path, text), find_former_repositories(path, text))
+            pins += [pin for pin in islice(readme_pins, _MAX_PINS) if pin.package not in pinned_packages]
+    return resolve_pins(pins)
 
 
-def _inside(folder: str, load: Read, every_text: bool) -> list[Pin]:
+def _read_subfolder(folder: str, load: ReadText, every_text: bool) -> list[Pin]:
     try:
         names = sorted(os.listdir(folder))
     except OSError:
@@ -83,19 +91,20 @@ def _inside(folder: str, load: Read, every_text: bool) -> list[Pin]:
         pin
         for name in names
         if _NAME.fullmatch(name) or (every_text and name.endswith((".txt", ".in")))
-        for pin in islice(read(os.path.join(folder, name), load), _MOST_PINS)
+        for pin in islice(read_pins(os.path.join(folder, name), load), _MAX_PINS)
     ]
 
 
-class _Files:
-    """The texts of files of a repository, up to a size in all; a file of requirements may include any other."""
+class _TextReader:
+    """Reader of a repository's files up to a total size; a requirement file may include any other file."""
 
     def __init__(self, root: str) -> None:
+        """Read only files below `root`."""
         self._root = root
         self._left = _MAX_BYTES
 
     def __call__(self, path: str) -> str:
-        """The text of a file; none of one that is outside, unreadable or beyond the size."""
+        """Return the text of a file, or an empty string if it is outside, unreadable or beyond the size limit."""
         try:
             source = regular_files.read(path) if regular_files.is_below(path, self._root) else b""
         except (OSError, ValueError):
@@ -106,58 +115,72 @@ class _Files:
         return source.decode("utf-8-sig", "replace")
 
 
-def settled(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
-    """What several pins say together: lock files where there are any, else requirements, else extras."""
+def resolve_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
+    """Return the combined pins by package: lock files take precedence over requirements, and these over extras."""
     by_package: dict[str, list[Pin]] = {}
     for pin in pins:
         by_package.setdefault(pin.package, []).append(pin)
-    return {package: _with_fork(found) for package, found in by_package.items()}
+    return {package: _resolve_package(package_pins) for package, package_pins in by_package.items()}
 
 
-def united(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
-    """What several installations say, of which any may be the training's: where they contradict each other, the
-    releases from the oldest to the newest of them.
+def merge_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
+    """Return the pins of several installations by package; any of them may be for the training.
+
+    If they contradict each other, the constraint covers the releases from the oldest to the newest.
     """
-    found = dict(settled(pins))
-    for package, one in found.items():
-        if not one.agreed:
-            between = covering(pin.constraint for pin in one.pins)
-            found[package] = one._replace(constraint=between, agreed=bool(between.comparisons))
-    return found
+    resolved = dict(resolve_pins(pins))
+    for package, item in resolved.items():
+        if not item.is_consistent:
+            between = cover_constraints(pin.constraint for pin in item.pins)
+            resolved[package] = item._replace(constraint=between, is_consistent=bool(between.comparisons))
+    return resolved
 
 
-def opposed(files: Mapping[str, ResolvedPin], commands: Mapping[str, ResolvedPin]) -> Mapping[str, ResolvedPin]:
-    """What requirement files say; nothing of a package of which the commands that install it say another release."""
-    found = dict(files)
-    for package, other in commands.items():
-        one = files.get(package)
-        if one is None or not one.agreed or not other.agreed or {pin.weight for pin in one.pins} != {REQUIRED}:
+def resolve_pin_conflicts(
+    files: Mapping[str, ResolvedPin], commands: Mapping[str, ResolvedPin]
+) -> Mapping[str, ResolvedPin]:
+    """Return the pins of requirement files, without a constraint if install commands name another release."""
+    resolved = dict(files)
+    for package, installed in commands.items():
+        pinned = files.get(package)
+        if (
+            pinned is None
+            or not pinned.is_consistent
+            or not installed.is_consistent
+            or {pin.weight for pin in pinned.pins} != {REQUIRED}
+        ):
             continue
-        if Constraint((*one.constraint.comparisons, *other.constraint.comparisons)).impossible:
-            pins = (*one.pins, *other.pins)
-            found[package] = ResolvedPin(Constraint(), pins, optional=False, agreed=False, fork=one.fork)
-    return found
+        if Constraint((*pinned.constraint.comparisons, *installed.constraint.comparisons)).is_impossible:
+            pins = (*pinned.pins, *installed.pins)
+            resolved[package] = ResolvedPin(
+                Constraint(), pins, is_optional=False, is_consistent=False, fork=pinned.fork
+            )
+    return resolved
 
 
-def _with_fork(pins: list[Pin]) -> ResolvedPin:
-    """What pins say of a package, of which a fork may say no release."""
+def _resolve_package(pins: list[Pin]) -> ResolvedPin:
+    """Return the combined pins of a package; pins of a fork may have no release."""
     released = [pin for pin in pins if pin.constraint.comparisons]
-    together = _together(released) if released else ResolvedPin(Constraint(), (), optional=False, agreed=True)
-    return together._replace(
+    resolved = (
+        _resolve_constraint(released)
+        if released
+        else ResolvedPin(Constraint(), (), is_optional=False, is_consistent=True)
+    )
+    return resolved._replace(
         fork=next((pin for pin in pins if pin.fork), None),
         unreleased=None if released else next((pin for pin in pins if pin.unreleased), None),
-        former=next((pin for pin in pins if pin.former), None),
+        former_pin=next((pin for pin in pins if pin.is_former), None),
     )
 
 
-def _together(pins: list[Pin]) -> ResolvedPin:
+def _resolve_constraint(pins: list[Pin]) -> ResolvedPin:
     weight = min(pin.weight for pin in pins)
     heaviest = tuple(pin for pin in pins if pin.weight == weight)
     constraint = Constraint(tuple(dict.fromkeys(part for pin in heaviest for part in pin.constraint.comparisons)))
     optional = weight == OPTIONAL
-    if constraint.impossible:
-        return ResolvedPin(Constraint(), heaviest, optional, agreed=False)
-    if constraint.exact is not None:
-        naming = tuple(pin for pin in heaviest if pin.constraint.exact is not None)
-        return ResolvedPin(Constraint((("==", constraint.exact),)), naming, optional, agreed=True)
-    return ResolvedPin(constraint, heaviest, optional, agreed=True)
+    if constraint.is_impossible:
+        return ResolvedPin(Constraint(), heaviest, optional, is_consistent=False)
+    if constraint.exact_release is not None:
+        exact_pins = tuple(pin for pin in heaviest if pin.constraint.exact_release is not None)
+        return ResolvedPin(Constraint((("==", constraint.exact_release),)), exact_pins, optional, is_consistent=True)
+    return ResolvedPin(constraint, heaviest, optional, is_consistent=True)

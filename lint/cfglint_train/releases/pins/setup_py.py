@@ -1,4 +1,4 @@
-"""The requirements of a `setup.py`: texts in lists, names of lists, and tables of requirements. Nothing is executed."""
+"""Requirements in `setup.py`: strings in lists, named lists, and tables. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 
-from cfglint_train.documents.python.syntax import callee, tree_of
+from cfglint_train.documents.python.syntax import get_callee_name, parse_tree
 from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 MAX_DEPTH: Final = 8
-"""Names and tables that lead to each other; deeper ones are left out."""
+"""Maximum depth of names and tables that refer to each other."""
 MAX_BYTES: Final = 256 * 2**10
 
 _NAME: Final = re.compile(r"[\w.-]+")
 
 
-class Asked(Frozen):
-    """A requirement as it is written."""
+class WrittenRequirement(Frozen):
+    """A requirement as written."""
 
     text: str
     line: int
-    optional: bool
-    """It belongs to an extra."""
+    is_optional: bool
+    """True for an extra."""
 
 
-def asked(text: str) -> Iterator[Asked]:
-    """What the calls of `setup` in a file require, as far as it is written there."""
+def find_requirements(text: str) -> Iterator[WrittenRequirement]:
+    """Yield the requirements of the calls of `setup` in a file, as far as they are written there."""
     if len(text) > MAX_BYTES or "setup" not in text:
         return
-    tree = tree_of(text)
-    names = dict(_values(tree))
-    tables = _Tables(names, dict(_required(names)))
+    tree = parse_tree(text)
+    names = dict(_collect_values(tree))
+    tables = _Tables(names, dict(_group_by_package(names)))
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and callee(node) == "setup":
-            given = {word.arg: word.value for word in node.keywords}
+        if isinstance(node, ast.Call) and get_callee_name(node) == "setup":
+            arguments = {word.arg: word.value for word in node.keywords}
             for key in ("install_requires", "extras_require"):
                 tables.followed.clear()
-                for one in _texts(given[key], tables, 0) if key in given else ():
-                    yield Asked(one.value, one.lineno, key == "extras_require")
+                for item in _find_texts(arguments[key], tables, 0) if key in arguments else ():
+                    yield WrittenRequirement(item.value, item.lineno, key == "extras_require")
 
 
 class _Text(Frozen):
@@ -48,19 +48,20 @@ class _Text(Frozen):
 
 
 class _Tables:
-    """What the names of a file stand for."""
+    """Values of the names in a file."""
 
     def __init__(self, values: Mapping[str, list[ast.expr]], required: Mapping[str, list[_Text]]) -> None:
+        """Create tables with an empty set of followed names."""
         self.values = values
         self.required = required
-        """The requirements in lists and dictionaries of the file, by package."""
+        """Requirements in lists and dictionaries of the file, by package."""
         self.followed: set[str] = set()
-        """Names whose values were read; once is enough, and many lists lead to each other."""
+        """Names whose values were read, since many lists refer to each other."""
 
 
-def _values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
-    """The names of a module with the values that are given to them, or to an item of them."""
-    found: dict[str, list[ast.expr]] = {}
+def _collect_values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
+    """Return the names of a module with the values assigned to them or to their items."""
+    values_by_name: dict[str, list[ast.expr]] = {}
     for step in tree.body:
         if not isinstance(step, (ast.Assign, ast.AnnAssign)) or step.value is None:
             continue
@@ -68,13 +69,13 @@ def _values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
             name = target.value if isinstance(target, ast.Subscript) else target
             if isinstance(name, ast.Name):
                 if name is target:
-                    found[name.id] = []
-                found.setdefault(name.id, []).append(step.value)
-    return iter(found.items())
+                    values_by_name[name.id] = []
+                values_by_name.setdefault(name.id, []).append(step.value)
+    return iter(values_by_name.items())
 
 
-def _texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
-    """The texts that an expression holds."""
+def _find_texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
+    """Yield the strings in an expression."""
     if depth > MAX_DEPTH:
         return
     if isinstance(node, ast.Constant):
@@ -94,41 +95,45 @@ def _texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
     elif isinstance(node, ast.Starred):
         inner = [node.value]
     elif isinstance(node, ast.Subscript):
-        yield from _item(node, tables, depth)
+        yield from _find_item(node, tables, depth)
     elif isinstance(node, ast.Call):
-        # A function of the file that picks from a table by the names of packages.
+        # A function of the file that selects from a table by package name.
         for argument in node.args:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield from tables.required.get(argument.value, ())
-            elif isinstance(argument, (ast.Name, ast.List, ast.Tuple)) and callee(node) in ("list", "sorted", "tuple"):
+            elif isinstance(argument, (ast.Name, ast.List, ast.Tuple)) and get_callee_name(node) in (
+                "list",
+                "sorted",
+                "tuple",
+            ):
                 inner.append(argument)
-    for one in inner:
-        yield from _texts(one, tables, depth + 1)
+    for child in inner:
+        yield from _find_texts(child, tables, depth + 1)
 
 
-def _item(node: ast.Subscript, tables: _Tables, depth: int) -> Iterator[_Text]:
-    """`deps["torch"]` of a dictionary, or of one that is made of a list of requirements."""
+def _find_item(node: ast.Subscript, tables: _Tables, depth: int) -> Iterator[_Text]:
+    """Yield the strings of `deps["torch"]` in a dictionary, or in one built from a list of requirements."""
     key = node.slice.value if isinstance(node.slice, ast.Constant) else None
     values = tables.values.get(node.value.id, []) if isinstance(node.value, ast.Name) else []
     if not isinstance(key, str):
         return
     for value in values:
         if isinstance(value, ast.Dict):
-            for name, one in zip(value.keys, value.values):
+            for name, entry in zip(value.keys, value.values):
                 if isinstance(name, ast.Constant) and name.value == key:
-                    yield from _texts(one, tables, depth + 1)
+                    yield from _find_texts(entry, tables, depth + 1)
         elif isinstance(value, (ast.DictComp, ast.Call)):
             yield from tables.required.get(key, ())
 
 
-def _required(names: Mapping[str, list[ast.expr]]) -> Mapping[str, list[_Text]]:
-    """The texts in lists and dictionaries of a file, by the package that each begins with."""
-    found: dict[str, list[_Text]] = {}
-    for value in (one for values in names.values() for one in values):
+def _group_by_package(names: Mapping[str, list[ast.expr]]) -> Mapping[str, list[_Text]]:
+    """Return the strings in lists and dictionaries of a file, by the package at their start."""
+    texts: dict[str, list[_Text]] = {}
+    for value in (item for values in names.values() for item in values):
         items = value.elts if isinstance(value, (ast.List, ast.Tuple)) else ()
-        for one in value.values if isinstance(value, ast.Dict) else items:
-            if isinstance(one, ast.Constant) and isinstance(one.value, str):
-                name = _NAME.match(one.value)
+        for item in value.values if isinstance(value, ast.Dict) else items:
+            if isinstance(item, ast.Constant) and isinstance(item.value, str):
+                name = _NAME.match(item.value)
                 if name is not None:
-                    found.setdefault(name[0], []).append(_Text(one.value, one.lineno))
-    return found
+                    texts.setdefault(name[0], []).append(_Text(item.value, item.lineno))
+    return texts

@@ -1,8 +1,8 @@
-"""One self-contained HTML page: budgets as charts and tables, findings with their fixes.
+"""Self-contained HTML page: budgets as charts and tables, findings with their fixes.
 
-The page contains everything as text and tables, made here; `page.js` draws the charts beside them. The
-page loads nothing: styles, scripts and the part of Observable Plot that draws (`plot.min.js`, made by `tools/plot`) are
-written into it, and its content security policy allows nothing else.
+The page contains everything as text and tables; `page.js` draws the charts next to them. It loads nothing: styles,
+scripts and the needed part of Observable Plot (`plot.min.js`, built by `tools/plot`) are inlined, and its content
+security policy forbids everything else.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from cfglint_train.reports.html.summary import summarised
 from cfglint_train.reports.style import PLAIN, Style
 from cfglint_train.runs.run import Run
 from cfglint_train.whatif.grid import Axis
-from cfglint_train.whatif.plan_file import Planned
+from cfglint_train.whatif.plan_file import StatedPlan
 
 __all__ = ["estimate", "report", "summarised"]
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """The page of a lint: the findings, then the runs."""
-    return page.lines(
+    """Report a lint: the findings, then the runs."""
+    return page.render_page(
         result, result.digests or tuple(map(summarised, result.runs)), result.runs, (), style, findings_first=True
     )
 
 
 def estimate(
-    runs: Sequence[Run | Planned], axes: Sequence[Axis] = (), result: Result | None = None, style: Style = PLAIN
+    runs: Sequence[Run | StatedPlan], axes: Sequence[Axis] = (), result: Result | None = None, style: Style = PLAIN
 ) -> Iterator[str]:
-    """The page of an estimate: the runs with their grids, then the findings where a result has them.
+    """Report an estimate as a page: the runs with their grids, then the findings if there is a result.
 
-    Without `axes`, the grid is that of micro batches and sequence lengths around the run's own.
+    Without `axes`, the grid varies micro batch and sequence length around the run's own values.
     """
-    return page.lines(result, tuple(map(summarised, runs)), runs, axes, style, findings_first=False)
+    return page.render_page(result, tuple(map(summarised, runs)), runs, axes, style, findings_first=False)

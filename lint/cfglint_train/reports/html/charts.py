@@ -1,4 +1,4 @@
-"""What the charts of a page are drawn from."""
+"""Data of the charts of a page."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from cfglint_train.foundation.typed import Any
 
 
 class Charts:
-    """Charts by name, while the page is made."""
+    """Charts by name, collected while the page is built."""
 
     def __init__(self) -> None:
+        """Start without charts."""
         self.components: dict[str, int] = {}
         self.charts: dict[str, Any] = {}
 
-    def component(self, name: str) -> int:
-        """The number of a component, by which the charts name it."""
+    def register_component(self, name: str) -> int:
+        """Return the index by which charts refer to a component."""
         return self.components.setdefault(name, len(self.components))
 
-    def document(self) -> dict[str, Any]:
-        """Plain values for the page's script."""
+    def build_document(self) -> dict[str, Any]:
+        """Return plain values for the page's script."""
         return {"components": list(self.components), "charts": self.charts}

@@ -145,7 +145,7 @@
 
   function told(cell, chart) {
     const row = chart.rowNames[cell.down];
-    const asked = `${row}${row && ", "}${chart.columnTitle} ${chart.columns[cell.across]}${cell.own ? " (the run as it is)" : ""}`;
+    const asked = `${row}${row && ", "}${chart.columnTitle} ${chart.columns[cell.across]}${cell.own ? " (the current run)" : ""}`;
     if (cell.expected === null) return `${asked}: cannot be estimated`;
     const verdict = cell.verdict === null ? "" : `, ${cell.verdict}`;
     return `${asked}: ${gib(cell.expected)} in the ${cell.phase}, between ${gib(cell.low)} and ${gib(cell.high)}${verdict}`;
@@ -229,7 +229,7 @@
         shown += !one.hidden;
       });
       for (const file of document.querySelectorAll(".file")) file.hidden = !file.querySelector("article:not([hidden])");
-      form.querySelector(".shown").textContent = shown === articles.length ? "" : `${shown} of ${articles.length} findings are shown`;
+      form.querySelector(".shown").textContent = shown === articles.length ? "" : `${shown} of ${articles.length} findings shown`;
     };
     form.addEventListener("input", filter);
     form.addEventListener("submit", (event) => event.preventDefault());

@@ -1,4 +1,4 @@
-"""The page around its parts: head, policy, styles and scripts."""
+"""The page around its sections: head, policy, styles and scripts."""
 
 from __future__ import annotations
 
@@ -9,103 +9,114 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 from cfglint_train.findings.finding import SEVERITIES
-from cfglint_train.foundation.redact import redaction
+from cfglint_train.foundation.redact import build_redaction
 from cfglint_train.judging.result import Result
 from cfglint_train.reports import text as text_report
 from cfglint_train.reports.html import findings, runs
 from cfglint_train.reports.html.charts import Charts
-from cfglint_train.reports.html.markup import counted, data, text
+from cfglint_train.reports.html.markup import encode_script_data, escape_html, format_count, render_message
 from cfglint_train.reports.html.summary import RunSummary
 from cfglint_train.reports.style import Style
 from cfglint_train.runs.run import Run
 from cfglint_train.version import VERSION
 from cfglint_train.whatif.grid import Axis
-from cfglint_train.whatif.plan_file import Planned
+from cfglint_train.whatif.plan_file import StatedPlan
 
 
-def lines(
+def render_page(
     result: Result | None,
-    told: Sequence[RunSummary],
-    own: Sequence[Run | Planned],
+    summaries: Sequence[RunSummary],
+    estimated_runs: Sequence[Run | StatedPlan],
     axes: Sequence[Axis],
     style: Style,
     findings_first: bool,
 ) -> Iterator[str]:
-    """The whole page, piece by piece. `own` are the runs of `told`, or nothing where they stayed in other processes."""
-    order = sorted(range(len(told)), key=lambda number: told[number].path)
-    told, own = [told[number] for number in order], [own[number] for number in order] if own else []
-    drawn = bool(told)
-    scripts = [_asset(name) for name in (("plot.min.js",) * drawn + ("page.js",))]
+    """Render the whole page, piece by piece.
+
+    `estimated_runs` are the runs of `summaries`, or empty if other processes built them.
+    """
+    order = sorted(range(len(summaries)), key=lambda number: summaries[number].path)
+    summaries, estimated_runs = (
+        [summaries[number] for number in order],
+        [estimated_runs[number] for number in order] if estimated_runs else [],
+    )
+    drawn = bool(summaries)
+    scripts = [_read_asset(name) for name in (("plot.min.js",) * drawn + ("page.js",))]
     yield "<!DOCTYPE html>"
     yield '<html lang="en">'
     yield "<head>"
     yield '<meta charset="utf-8">'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{_build_policy(scripts)}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
     yield '<meta name="color-scheme" content="light dark">'
     yield '<meta name="referrer" content="no-referrer">'
     yield f'<meta name="generator" content="cfglint {VERSION}">'
-    yield f"<title>{_title(told)}</title>"
-    yield f"<style>\n{_asset('page.css')}</style>"
+    yield f"<title>{_format_title(summaries)}</title>"
+    yield f"<style>\n{_read_asset('page.css')}</style>"
     yield "</head>"
     yield "<body>"
     yield '<a class="skip" href="#main">Skip to the report</a>'
-    yield f"<header><h1>cfglint</h1>{_summary(result, len(told))}</header>"
+    yield f"<header><h1>cfglint</h1>{_render_summary(result, len(summaries))}</header>"
     yield '<main id="main">'
     charts = Charts()
-    parts = [runs.section(told, own, axes, charts)]
+    parts = [runs.render_section(summaries, estimated_runs, axes, charts)]
     if result is not None:
-        parts.insert(0, findings.section(result, style))
+        parts.insert(0, findings.render_section(result, style))
     for part in parts if findings_first else reversed(parts):
         yield from part
     yield "</main>"
-    yield f"<footer>Made by cfglint {VERSION} from configuration files alone: nothing was run.</footer>"
-    yield f'<script type="application/json" id="data">{data(charts.document())}</script>'
+    yield f"<footer>Created by cfglint {VERSION} from configuration files only; nothing was executed.</footer>"
+    yield f'<script type="application/json" id="data">{encode_script_data(charts.build_document())}</script>'
     for script in scripts:
         yield f"<script>{script}</script>"
     yield "</body>"
     yield "</html>"
 
 
-def _asset(name: str) -> str:
+def _read_asset(name: str) -> str:
     with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
         return file.read()
 
 
-def _policy(scripts: list[str]) -> str:
-    """Nothing is loaded and nothing is sent; only these very scripts run.
+def _build_policy(scripts: list[str]) -> str:
+    """Return a policy under which nothing is loaded or sent, and only these scripts run.
 
-    Styles may be inside, as Plot writes them into its drawings: without a way to load anything they are harmless.
+    Inline styles are allowed because Plot writes them into its drawings; they are harmless if nothing can be loaded.
     """
     hashes = " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
     return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
-def _title(told: Sequence[RunSummary]) -> str:
-    paths = list(dict.fromkeys(run.path for run in told))
-    return f"cfglint: {text(paths[0])}" if len(paths) == 1 else "cfglint report"
+def _format_title(summaries: Sequence[RunSummary]) -> str:
+    paths = list(dict.fromkeys(run.path for run in summaries))
+    return f"cfglint: {escape_html(paths[0])}" if len(paths) == 1 else "cfglint report"
 
 
-def _summary(result: Result | None, runs_told: int) -> str:
-    listed = [f"<li>{counted(runs_told, 'run')}</li>"]
+def _render_summary(result: Result | None, run_count: int) -> str:
+    items = [f"<li>{format_count(run_count, 'run')}</li>"]
     if result is None:
-        return f'<ul class="counts">{listed[0]}</ul>'
-    looked = len({*(file.path for file in result.files), *(trouble.path for trouble in result.troubles)})
-    listed.insert(0, f"<li>{counted(looked, 'file')}</li>")
+        return f'<ul class="counts">{items[0]}</ul>'
+    checked = len({*(file.path for file in result.files), *(trouble.path for trouble in result.troubles)})
+    items.insert(0, f"<li>{format_count(checked, 'file')}</li>")
     counts = Counter(finding.severity for finding in result.findings)
-    listed[:0] = [
-        f'<li class="{severity}">{counted(counts[severity], severity)}</li>'
+    items[:0] = [
+        f'<li class="{severity}">{format_count(counts[severity], severity)}</li>'
         for severity in SEVERITIES
         if counts[severity]
     ]
-    unchecked = text_report.not_checked(result)
+    unchecked = text_report.describe_not_checked(result)
     if unchecked is not None:
-        listed.append(f"<li>{unchecked.rstrip('.')}</li>")
-    redact = redaction(result.secrets)
-    troubles = [text(text_report.trouble_line(trouble, redact)) for trouble in text_report.untold(result)]
+        items.append(f"<li>{unchecked.rstrip('.')}</li>")
+    redact = build_redaction(result.secrets)
+    troubles = [
+        render_message(text_report.format_trouble(trouble, redact))
+        for trouble in text_report.find_unreported_troubles(result)
+    ]
     if troubles:
-        items = "".join(f"<li>{line}</li>" for line in troubles)
-        missing = f'<section class="troubles" aria-label="Not checked"><h2>Not checked</h2><ul>{items}</ul></section>'
+        trouble_items = "".join(f"<li>{line}</li>" for line in troubles)
+        missing = (
+            f'<section class="troubles" aria-label="Not checked"><h2>Not checked</h2><ul>{trouble_items}</ul></section>'
+        )
     else:
         missing = ""
-    return f'<ul class="counts">{"".join(listed)}</ul>{missing}'
+    return f'<ul class="counts">{"".join(items)}</ul>{missing}'

@@ -1,28 +1,36 @@
-"""What the page keeps of a run: plain values that processes can exchange."""
+"""Summary of a run for the page: plain values that processes can exchange."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from cfglint_train.foundation.frozen import Frozen
-from cfglint_train.foundation.sizes import parameters
+from cfglint_train.foundation.sizes import format_parameters
 from cfglint_train.foundation.typed import Final
-from cfglint_train.memory.budget import Budget, Phase, Verdict, verdict
+from cfglint_train.memory.budget import Budget, Phase, Verdict, compute_verdict
 from cfglint_train.memory.explanation import explain
-from cfglint_train.reports.estimate import assumptions, cluster, mark, missing, not_counted
+from cfglint_train.reports.estimate import (
+    describe_missing,
+    format_cluster_size,
+    list_assumption_notes,
+    list_not_counted,
+    mark_assumed,
+)
 from cfglint_train.runs.run import GPU, Run
 from cfglint_train.whatif.grid import Axis
-from cfglint_train.whatif.plan_file import Planned
+from cfglint_train.whatif.plan_file import StatedPlan
 
 PLACES: Final = ("gpu", "host", "disk")
-SHORTEST: Final = 512
-"""Tokens; shorter sequences are no question of memory."""
+MIN_LENGTH: Final = 512
+"""Tokens; memory does not matter for shorter sequences."""
 
 
 class PhaseSummary(Frozen):
-    """The peak of a phase at a place. Sizes are bytes."""
+    """The peak of a phase on a resource. Sizes are in bytes."""
 
     name: str
+    title: str
+    """The phase with its article: the backward pass."""
     event: str
     expected: int
     low: int
@@ -32,73 +40,73 @@ class PhaseSummary(Frozen):
 
 
 class ResourceSummary(Frozen):
-    """The phases at one place."""
+    """The phases on one resource."""
 
     place: str
-    """gpu, host or disk."""
+    """One of gpu, host and disk."""
     capacity: int | None
     phases: tuple[PhaseSummary, ...]
     worst: int
-    """The number of the phase with the highest peak."""
+    """Index of the phase with the highest peak."""
     formulas: tuple[tuple[str, int, str], ...]
-    """What that peak is made of, the largest part first: name, bytes, formula."""
+    """Parts of that peak, the largest first: name, bytes, formula."""
 
 
 class RunSummary(Frozen):
-    """One run."""
+    """The summary of a run."""
 
     path: str
     facts: tuple[str, ...]
-    """Framework, model, cluster and method in words."""
+    """Framework, model, cluster and method as text."""
     places: tuple[ResourceSummary, ...]
     axes: tuple[Axis, ...]
-    """Micro batches and sequence lengths that could be tried instead; nothing where they are unknown."""
+    """Micro batches and sequence lengths for the what-if grid; empty if the current ones are unknown."""
     assumptions: tuple[str, ...]
     missing: tuple[str, ...]
     not_counted: tuple[str, ...]
-    """Misspelt keys that are left out."""
+    """Misspelled keys that the estimate ignores."""
 
 
-def summarised(run: Run | Planned) -> RunSummary:
-    """The run (or stated plan) in plain values."""
+def summarised(run: Run | StatedPlan) -> RunSummary:
+    """Summarize a run (or stated plan) as plain values."""
     return RunSummary(
         run.main.document.path if isinstance(run, Run) else run.path,
-        tuple(_facts(run)),
-        tuple(_places(run)),
-        _axes(run) if run.estimate.phase("backward") is not None else (),
-        tuple(assumptions(run)),
-        tuple(missing(run)),
-        tuple(not_counted(run)),
+        tuple(_describe_run(run)),
+        tuple(_summarize_resources(run)),
+        _choose_axes(run) if run.estimate.find_phase("backward") is not None else (),
+        tuple(list_assumption_notes(run)),
+        tuple(describe_missing(run)),
+        tuple(list_not_counted(run)),
     )
 
 
-def _axes(run: Run | Planned) -> tuple[Axis, ...]:
-    """Micro batches and lengths around the run's own."""
+def _choose_axes(run: Run | StatedPlan) -> tuple[Axis, ...]:
+    """Return micro batches and lengths around the run's own values."""
     micro, length = run.plan.batch.micro, run.plan.sequence.length
     if not micro or not length:
         return ()
-    most = max(8, 2 * micro)
-    micros = {micro, *(2**power for power in range(most.bit_length()) if 2**power <= most)}
-    shortest = min(SHORTEST, length)
-    lengths = {length, *(one for power in range(5) if (one := length * 2**power // 4) >= shortest)}
+    largest_micro = max(8, 2 * micro)
+    micros = {micro, *(2**power for power in range(largest_micro.bit_length()) if 2**power <= largest_micro)}
+    shortest = min(MIN_LENGTH, length)
+    lengths = {length, *(candidate for power in range(5) if (candidate := length * 2**power // 4) >= shortest)}
     return (
         Axis("micro batch", "batch.micro", tuple(sorted(micros))[-6:]),
         Axis("sequence length", "sequence.length", tuple(sorted(lengths))),
     )
 
 
-def _facts(run: Run | Planned) -> Iterator[str]:
+def _describe_run(run: Run | StatedPlan) -> Iterator[str]:
     plan, model = run.plan, run.architecture
     if isinstance(run, Run):
         yield f"{run.framework.title} {run.releases.get(run.framework.name) or ''}".rstrip()
     else:
         yield run.title
     if model is not None:
-        yield f"{plan.model.id or model.id}, {parameters(model.parameters)} parameters"
+        yield f"{plan.model.id or model.id}, {format_parameters(model.parameters)} parameters"
     else:
-        yield f"{plan.model.id or 'a model that is not stated'}, not in the catalogue"
-    nodes, local = cluster(run, "launch.nodes"), cluster(run, "launch.gpus_per_node")
-    yield f"{nodes} x {local} {run.hardware.gpu or 'GPUs'}{mark(run, GPU)}"
+        yield f"{plan.model.id}, not in the catalogue" if plan.model.id else "model not stated"
+    nodes, local = format_cluster_size(run, "launch.nodes"), format_cluster_size(run, "launch.gpus_per_node")
+    yield f"{nodes} x {local} {run.hardware.gpu or 'GPUs'}{mark_assumed(run, GPU)}"
     if plan.parallel.strategy == "zero":
         yield f"ZeRO stage {plan.parallel.zero_stage}"
     elif plan.parallel.strategy not in (None, "none"):
@@ -108,28 +116,29 @@ def _facts(run: Run | Planned) -> Iterator[str]:
         yield method
 
 
-def _places(run: Run | Planned) -> Iterator[ResourceSummary]:
-    for place in PLACES:
-        found: list[tuple[Phase, Budget]] = [
-            (phase, budget) for phase in run.estimate.phases if (budget := getattr(phase, place)) is not None
+def _summarize_resources(run: Run | StatedPlan) -> Iterator[ResourceSummary]:
+    for resource in PLACES:
+        budgets: list[tuple[Phase, Budget]] = [
+            (phase, budget) for phase in run.estimate.phases if (budget := getattr(phase, resource)) is not None
         ]
-        if not found:
+        if not budgets:
             continue
-        capacity = run.hardware.capacity(place)
+        capacity = run.hardware.get_capacity(resource)
         phases = tuple(
             PhaseSummary(
                 phase.name,
+                phase.title,
                 phase.event,
                 budget.expected,
                 budget.low,
                 budget.high,
-                None if capacity is None else verdict(budget, capacity),
+                None if capacity is None else compute_verdict(budget, capacity),
                 tuple((component.name, size) for component, size in budget.sizes if size),
             )
-            for phase, budget in found
+            for phase, budget in budgets
         )
         worst = max(range(len(phases)), key=lambda number: phases[number].expected)
-        parts = sorted((part for part in explain(found[worst][1]) if part.bytes), key=lambda part: -part.bytes)
+        parts = sorted((part for part in explain(budgets[worst][1]) if part.bytes), key=lambda part: -part.bytes)
         yield ResourceSummary(
-            place, capacity, phases, worst, tuple((part.name, part.bytes, part.formula) for part in parts)
+            resource, capacity, phases, worst, tuple((part.name, part.bytes, part.formula) for part in parts)
         )

@@ -1,1 +1,1 @@
-"""What a Python script computes, as far as that can be determined without running it."""
+"""Static evaluation of Python scripts, as far as a value can be determined without running them."""

@@ -1,4 +1,4 @@
-"""Names and the targets of assignments: what takes a value, and whether it certainly does."""
+"""Assignments: targets that take a value, and whether they certainly do."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ import ast
 
 from cfglint_train.documents.document import Sequence, Span
 from cfglint_train.documents.python.static.evaluator import Evaluator
-from cfglint_train.documents.python.static.mappings import put
+from cfglint_train.documents.python.static.mappings import put_key
 from cfglint_train.documents.python.tree import Record
-from cfglint_train.documents.python.values import Class, External, Scope, either, hedged
+from cfglint_train.documents.python.values import Class, External, Scope, choose_value, mark_conditional
 from cfglint_train.foundation.typed import Any
 
 
-def bind(evaluator: Evaluator, name: str, value: Any, scope: Scope) -> None:
-    """Let a name stand for a value, or only perhaps, where an undecided condition is around."""
-    scope = scope.owner(name)
-    if len(evaluator.undecided) > scope.level:
-        step = evaluator.undecided[-1]
-        value = hedged(either(scope.names.get(name, value), value), step)
+def bind_name(evaluator: Evaluator, name: str, value: Any, scope: Scope) -> None:
+    """Bind a name to a value, or only perhaps if an undecided condition surrounds the statement."""
+    scope = scope.find_owner(name)
+    if len(evaluator.open_conditions) > scope.level:
+        step = evaluator.open_conditions[-1]
+        value = mark_conditional(choose_value(scope.names.get(name, value), value), step)
     scope.names[name] = value
 
 
-def assign(evaluator: Evaluator, target: ast.expr, value: Any, scope: Scope) -> None:
+def assign_target(evaluator: Evaluator, target: ast.expr, value: Any, scope: Scope) -> None:
     """Give a target of an assignment its value."""
     if isinstance(target, ast.Name):
-        bind(evaluator, target.id, value, scope)
+        bind_name(evaluator, target.id, value, scope)
     elif isinstance(target, ast.Attribute):
-        owner = evaluator.value(target.value, scope)
+        owner = evaluator.evaluate(target.value, scope)
         if isinstance(owner, Record):
-            end = evaluator.document.span(target).end
+            end = evaluator.document.find_span(target).end
             evaluator.set_key(owner, target.attr, value, Span(end - len(target.attr.encode()), end), target)
         elif isinstance(owner, External):
-            evaluator.patch(owner, target.attr)
+            evaluator.record_patch(owner, target.attr)
         elif isinstance(owner, Class):
-            evaluator.shape(owner.node).members[target.attr] = None
+            evaluator.get_shape(owner.node).members[target.attr] = None
     elif isinstance(target, ast.Subscript):
-        owner, key = evaluator.value(target.value, scope), evaluator.value(target.slice, scope)
+        owner, key = evaluator.evaluate(target.value, scope), evaluator.evaluate(target.slice, scope)
         if isinstance(owner, Record):
-            put(evaluator, owner, key, value, evaluator.document.span(target.slice), target)
+            put_key(evaluator, owner, key, value, evaluator.document.find_span(target.slice), target)
     elif isinstance(target, (ast.Tuple, ast.List)):
         items = value.items if isinstance(value, Sequence) else []
         exact = len(items) == len(target.elts) and not any(isinstance(part, ast.Starred) for part in target.elts)
         for index, part in enumerate(target.elts):
-            assign(evaluator, part, items[index] if exact else evaluator.unknown(part), scope)
+            assign_target(evaluator, part, items[index] if exact else evaluator.build_unknown(part), scope)
     elif isinstance(target, ast.Starred):
-        assign(evaluator, target.value, value, scope)
+        assign_target(evaluator, target.value, value, scope)

@@ -1,4 +1,4 @@
-"""Calls: of the script's own functions and classes, of the library, of methods."""
+"""Calls of the script's own functions and classes, of the library, and of methods."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import ast
 from cfglint_train.documents.document import Entry, Node, Scalar, Sequence, Span, Unknown
 from cfglint_train.documents.python.static import mappings
 from cfglint_train.documents.python.static.evaluator import Evaluator
-from cfglint_train.documents.python.static.names import attribute
-from cfglint_train.documents.python.static.standard import FUNCTIONS, TRANSPARENT, computed
+from cfglint_train.documents.python.static.names import evaluate_attribute
+from cfglint_train.documents.python.static.standard import FUNCTIONS, TRANSPARENT, compute_builtin
 from cfglint_train.documents.python.tree import Record, Step, Value
 from cfglint_train.documents.python.values import (
     Argument,
@@ -16,53 +16,53 @@ from cfglint_train.documents.python.values import (
     Class,
     External,
     Function,
-    Options,
+    ParsedOptions,
     Partial,
     Scope,
-    hedged,
-    joined,
+    mark_conditional,
+    merge_arguments,
 )
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_CALLS: Final = 16
 
 
-def call(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Any:
-    """What a call in the script yields."""
+def evaluate_call(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Any:
+    """Return the result of a call in the script."""
     function = node.func
     if isinstance(function, ast.Attribute):
-        owner = evaluator.value(function.value, scope)
+        owner = evaluator.evaluate(function.value, scope)
         if isinstance(owner, (Record, Value, Sequence)) or (
             isinstance(owner, External) and owner.name.startswith("argparse")
         ):
-            return _method(evaluator, node, owner, function.attr, _arguments(evaluator, node, scope))
-        target = attribute(evaluator, function, scope) if not isinstance(owner, Options) else None
+            return _call_method(evaluator, node, owner, function.attr, _evaluate_arguments(evaluator, node, scope))
+        target = evaluate_attribute(evaluator, function, scope) if not isinstance(owner, ParsedOptions) else None
     else:
-        target = evaluator.value(function, scope)
-    arguments = _arguments(evaluator, node, scope)
+        target = evaluator.evaluate(function, scope)
+    arguments = _evaluate_arguments(evaluator, node, scope)
     if target is None:
-        return evaluator.opaque(node)
-    return apply(evaluator, target, arguments, node)
+        return evaluator.build_opaque(node)
+    return apply_call(evaluator, target, arguments, node)
 
 
-def _arguments(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Arguments:
-    """The arguments of a call, evaluated."""
+def _evaluate_arguments(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Arguments:
+    """Return the evaluated arguments of a call."""
     positional: list[Any] = []
     keywords: dict[str, Argument] = {}
     complete = True
     for item in node.args:
         if isinstance(item, ast.Starred):
             complete = False
-            evaluator.value(item.value, scope)
+            evaluator.evaluate(item.value, scope)
         elif complete:
-            positional.append(_placed(evaluator, evaluator.value(item, scope), item))
+            positional.append(_place_value(evaluator, evaluator.evaluate(item, scope), item))
     for keyword in node.keywords:
-        value = evaluator.value(keyword.value, scope)
+        value = evaluator.evaluate(keyword.value, scope)
         if keyword.arg is not None:
-            key = evaluator.document.key_span(keyword)
-            keywords[keyword.arg] = Argument(_placed(evaluator, value, keyword.value), key)
+            key = evaluator.document.find_key_span(keyword)
+            keywords[keyword.arg] = Argument(_place_value(evaluator, value, keyword.value), key)
         elif isinstance(value, Record):
-            evaluator.step(len(value.entries))
+            evaluator.spend_steps(len(value.entries))
             for entry in value.entries:
                 keywords.setdefault(entry.name or "", Argument(entry.value, entry.key.span))
             complete = complete and not value.open
@@ -71,45 +71,45 @@ def _arguments(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Arguments:
     return Arguments(tuple(positional), keywords, complete)
 
 
-def _placed(evaluator: Evaluator, value: Any, where: ast.expr) -> Any:
-    return evaluator.node(value, where) if isinstance(value, Value) else value
+def _place_value(evaluator: Evaluator, value: Any, expression: ast.expr) -> Any:
+    return evaluator.build_node(value, expression) if isinstance(value, Value) else value
 
 
-def apply(evaluator: Evaluator, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
-    """What a call yields."""
+def apply_call(evaluator: Evaluator, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
+    """Return the result of a call of a target with some arguments."""
     if isinstance(target, Function):
-        return _enter(evaluator, target, arguments)
+        return _enter_function(evaluator, target, arguments)
     if isinstance(target, Partial):
-        return apply(evaluator, target.target, joined(target.arguments, arguments), node)
+        return apply_call(evaluator, target.target, merge_arguments(target.arguments, arguments), node)
     if not isinstance(node, ast.Call):
         return None
     if isinstance(target, Class):
-        return _instance(evaluator, target, arguments, node)
+        return _create_instance(evaluator, target, arguments, node)
     if isinstance(target, External):
-        return _library(evaluator, target, arguments, node)
-    return evaluator.opaque(node)
+        return _call_library(evaluator, target, arguments, node)
+    return evaluator.build_opaque(node)
 
 
-def _enter(evaluator: Evaluator, function: Function, arguments: Arguments) -> Any:
+def _enter_function(evaluator: Evaluator, function: Function, arguments: Arguments) -> Any:
     node = function.node
-    if evaluator.calls >= MAX_CALLS:
+    if evaluator.call_depth >= MAX_CALLS:
         return None
-    scope = Scope(function.scope, len(evaluator.undecided))
+    scope = Scope(function.scope, len(evaluator.open_conditions))
     _bind_parameters(evaluator, function, arguments, scope)
-    evaluator.called.add(id(node))
-    evaluator.calls += 1
+    evaluator.entered_functions.add(id(node))
+    evaluator.call_depth += 1
     try:
         if isinstance(node, ast.Lambda):
-            return evaluator.value(node.body, scope)
-        stop = evaluator.block(node.body, scope)
+            return evaluator.evaluate(node.body, scope)
+        stop = evaluator.walk_block(node.body, scope)
     finally:
-        evaluator.calls -= 1
+        evaluator.call_depth -= 1
     if stop is not None and stop.returns:
         value = stop.value
-        for _, step in scope.returned:
-            value = hedged(value, step)
+        for _, step in scope.conditional_returns:
+            value = mark_conditional(value, step)
         return value
-    return scope.returned[0][0] if scope.returned else None
+    return scope.conditional_returns[0][0] if scope.conditional_returns else None
 
 
 def _bind_parameters(evaluator: Evaluator, function: Function, arguments: Arguments, scope: Scope) -> None:
@@ -126,111 +126,111 @@ def _bind_parameters(evaluator: Evaluator, function: Function, arguments: Argume
         if name in values:
             value = values[name]
             if isinstance(value, Value):
-                place = arguments.keywords[name].key if name in arguments.keywords else value.span
-                value = Value(value.span, value.value, (Step("parameter", name, place), *value.how))
+                span = arguments.keywords[name].key if name in arguments.keywords else value.span
+                value = Value(value.span, value.value, (Step("parameter", name, span), *value.how))
             scope.names[name] = value
-        elif name in defaults and arguments.complete:
-            scope.names[name] = evaluator.value(defaults[name], function.scope)
+        elif name in defaults and arguments.is_complete:
+            scope.names[name] = evaluator.evaluate(defaults[name], function.scope)
         else:
-            start = evaluator.document.span(parameter).start  # type: ignore[arg-type]
+            start = evaluator.document.find_span(parameter).start  # type: ignore[arg-type]
             scope.names[name] = Value(Span(start, start + len(name.encode())), Unknown(f"the argument {name}"))
-    if arguments.complete:
-        _bind_further(evaluator, function, arguments, scope)
+    if arguments.is_complete:
+        _bind_variadic(evaluator, function, arguments, scope)
 
 
-def _bind_further(evaluator: Evaluator, function: Function, arguments: Arguments, scope: Scope) -> None:
-    """Bind the arguments that `*given` and `**given` of a function take."""
+def _bind_variadic(evaluator: Evaluator, function: Function, arguments: Arguments, scope: Scope) -> None:
+    """Bind the arguments that `*args` and `**kwargs` of a function collect."""
     parameters = function.node.args
-    named = (*parameters.posonlyargs, *parameters.args)
+    positional = (*parameters.posonlyargs, *parameters.args)
     if parameters.vararg is not None:
-        items = arguments.positional[max(0, len(named) - (function.owner is not None)) :]
+        items = arguments.positional[max(0, len(positional) - (function.owner is not None)) :]
         if items and all(isinstance(item, Node) for item in items):
-            place = evaluator.document.span(parameters.vararg)  # type: ignore[arg-type]
-            scope.names[parameters.vararg.arg] = Sequence(place, [*items], True)
+            span = evaluator.document.find_span(parameters.vararg)  # type: ignore[arg-type]
+            scope.names[parameters.vararg.arg] = Sequence(span, [*items], True)
     if parameters.kwarg is not None:
-        taken = {parameter.arg for parameter in (*named, *parameters.kwonlyargs)}
-        record = Record(evaluator.document.span(parameters.kwarg), [])  # type: ignore[arg-type]
-        record.level = len(evaluator.undecided)
+        bound = {parameter.arg for parameter in (*positional, *parameters.kwonlyargs)}
+        record = Record(evaluator.document.find_span(parameters.kwarg), [])  # type: ignore[arg-type]
+        record.level = len(evaluator.open_conditions)
         for name, argument in arguments.keywords.items():
-            if name not in taken and isinstance(argument.value, Node):
+            if name not in bound and isinstance(argument.value, Node):
                 evaluator.put(record, Entry(Scalar(argument.key, name, value=name), argument.value))
-            elif name not in taken:
-                record.open = f"`{name}` is no value"
+            elif name not in bound:
+                record.open = f"`{name}` is not a value"
         scope.names[parameters.kwarg.arg] = record
 
 
-def _instance(evaluator: Evaluator, owner: Class, arguments: Arguments, node: ast.Call) -> Record:
-    """An object of a class of the script: its fields, as far as its own methods leave them alone."""
-    shape = evaluator.shape(owner.node)
-    record = evaluator.record(node, owner.node.name, arguments, shape.fields)
-    for given in (*arguments.positional, *(argument.value for argument in arguments.keywords.values())):
-        if isinstance(given, Record):
-            kept = [entry.name for entry in given.entries if entry.name in shape.stored]
-            mappings.alter(evaluator, given, [name for name in kept if name is not None], node)
-    evaluator.step(len(shape.own))
-    for name in shape.own:
-        key = Scalar(evaluator.document.span(node), name, value=name)
-        evaluator.put(record, Entry(key, evaluator.unknown(node, f"{owner.node.name} sets {name} itself")))
+def _create_instance(evaluator: Evaluator, owner: Class, arguments: Arguments, node: ast.Call) -> Record:
+    """Create an object of a class of the script: its fields, unless the class's own methods change them."""
+    shape = evaluator.get_shape(owner.node)
+    record = evaluator.build_record(node, owner.node.name, arguments, shape.fields)
+    for value in (*arguments.positional, *(argument.value for argument in arguments.keywords.values())):
+        if isinstance(value, Record):
+            stored = [entry.name for entry in value.entries if entry.name in shape.stored_keys]
+            mappings.alter_attributes(evaluator, value, [name for name in stored if name is not None], node)
+    evaluator.spend_steps(len(shape.self_attributes))
+    for name in shape.self_attributes:
+        key = Scalar(evaluator.document.find_span(node), name, value=name)
+        evaluator.put(record, Entry(key, evaluator.build_unknown(node, f"{owner.node.name} sets {name} itself")))
     record.sealed = record.sealed or "it is an object of the script's own class"
     return record
 
 
-def _library(evaluator: Evaluator, target: External, arguments: Arguments, node: ast.Call) -> Any:
+def _call_library(evaluator: Evaluator, target: External, arguments: Arguments, node: ast.Call) -> Any:
     handler = evaluator.handlers.get(target.name)
     if handler is not None:
-        answer = handler(evaluator, node, arguments)
-        if answer is not None:
-            return answer
+        result = handler(evaluator, node, arguments)
+        if result is not None:
+            return result
     if target.name in FUNCTIONS:
-        return computed(evaluator, target.name, arguments, node)
+        return compute_builtin(evaluator, target.name, arguments, node)
     if target.name == "functools.partial" and arguments.positional:
         return Partial(arguments.positional[0], arguments._replace(positional=arguments.positional[1:]))
     if target.name in TRANSPARENT and arguments.positional:
         value = arguments.positional[-1]
-        return evaluator.copied(value) if isinstance(value, Record) and value.call is None else value
+        return evaluator.copy_record(value) if isinstance(value, Record) and value.call is None else value
     if target.name == "dataclasses.replace" and arguments.positional:
-        return evaluator.replaced(arguments.positional[0], arguments, node)
+        return evaluator.replace_keys(arguments.positional[0], arguments, node)
     parts = target.parts
     if parts[-1][:1].isupper():
-        return evaluator.record(node, target.name, arguments, evaluator.fields.get(parts[-1], ()), how=target.how)
+        return evaluator.build_record(node, target.name, arguments, evaluator.fields.get(parts[-1], ()), how=target.how)
     if len(parts) > 1 and parts[-2][:1].isupper():
         fields = evaluator.fields.get(parts[-1], ())
-        _alter(evaluator, target, arguments, node)
-        return evaluator.record(node, ".".join(parts[:-1]), arguments, fields, factory=parts[-1], how=target.how)
-    _alter(evaluator, target, arguments, node)
-    return evaluator.opaque(node)
+        _forget_changed_keys(evaluator, target, arguments, node)
+        return evaluator.build_record(node, ".".join(parts[:-1]), arguments, fields, factory=parts[-1], how=target.how)
+    _forget_changed_keys(evaluator, target, arguments, node)
+    return evaluator.build_opaque(node)
 
 
-def _alter(evaluator: Evaluator, target: External, arguments: Arguments, node: ast.Call) -> None:
-    """Forget what a function of another module may change of the records that it is given."""
-    every: list[tuple[int | str, Any]] = [*enumerate(arguments.positional)]
-    every += [(name, argument.value) for name, argument in arguments.keywords.items()]
-    for place, given in every:
-        if isinstance(given, Record):
-            mappings.alter(evaluator, given, evaluator.changes(target, place, given), node)
+def _forget_changed_keys(evaluator: Evaluator, target: External, arguments: Arguments, node: ast.Call) -> None:
+    """Forget the keys of the passed records that a function of another module may change."""
+    values: list[tuple[int | str, Any]] = [*enumerate(arguments.positional)]
+    values += [(name, argument.value) for name, argument in arguments.keywords.items()]
+    for parameter, value in values:
+        if isinstance(value, Record):
+            mappings.alter_attributes(evaluator, value, evaluator.find_changes(target, parameter, value), node)
 
 
-def _method(evaluator: Evaluator, node: ast.Call, owner: Any, name: str, arguments: Arguments) -> Any:
+def _call_method(evaluator: Evaluator, node: ast.Call, owner: Any, name: str, arguments: Arguments) -> Any:
     if name == "parse_args":
-        return evaluator.options(node)
+        return evaluator.build_options(node)
     if name == "parse_known_args":
-        pair: list[Any] = [evaluator.options(node), evaluator.unknown(node)]
-        return Sequence(evaluator.document.span(node), pair, True)
+        pair: list[Any] = [evaluator.build_options(node), evaluator.build_unknown(node)]
+        return Sequence(evaluator.document.find_span(node), pair, True)
     method = evaluator.methods.get(name)
     if method is not None:
-        answer = method(evaluator, node, owner, arguments)
-        if answer is not None:
-            return answer
+        result = method(evaluator, node, owner, arguments)
+        if result is not None:
+            return result
     if isinstance(owner, Record):
         if name == "replace":
-            return evaluator.replaced(owner, arguments, node)
+            return evaluator.replace_keys(owner, arguments, node)
         if name == "copy" and owner.call is None:
-            return evaluator.copied(owner)
+            return evaluator.copy_record(owner)
         if name in ("copy", "merge") or name.startswith("with_"):
             return owner
         if name in mappings.METHODS:
-            return mappings.method(evaluator, node, owner, name, arguments)
-        made_by = owner.get("_CLASS_")
-        if made_by is not None and isinstance(made_by.value, Value):
-            _alter(evaluator, External(f"{made_by.value.value}.{name}"), arguments, node)
-    return evaluator.opaque(node)
+            return mappings.apply_method(evaluator, node, owner, name, arguments)
+        class_entry = owner.get("_CLASS_")
+        if class_entry is not None and isinstance(class_entry.value, Value):
+            _forget_changed_keys(evaluator, External(f"{class_entry.value.value}.{name}"), arguments, node)
+    return evaluator.build_opaque(node)

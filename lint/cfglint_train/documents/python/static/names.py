@@ -1,4 +1,4 @@
-"""What names, attributes and subscripts stand for."""
+"""Names, attributes and subscripts: evaluate what they refer to."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from cfglint_train.documents.document import Sequence, Span
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.static.standard import EXITS, FUNCTIONS
 from cfglint_train.documents.python.tree import Record, Step, Value
-from cfglint_train.documents.python.values import Class, External, Function, Options, Scope, option
+from cfglint_train.documents.python.values import Class, External, Function, ParsedOptions, Scope, format_option
 from cfglint_train.foundation.typed import Any
 
 
-def known(evaluator: Evaluator, node: ast.Name, scope: Scope) -> Any:
-    """What a name stands for."""
+def evaluate_name(evaluator: Evaluator, node: ast.Name, scope: Scope) -> Any:
+    """Return the value of a name."""
     value = scope.find(node.id)
-    span = evaluator.document.span(node)
+    span = evaluator.document.find_span(node)
     if value is None:
         if node.id == "__name__":
             return Value(span, "__main__")
         builtin = node.id in FUNCTIONS or node.id in EXITS or node.id in evaluator.handlers
-        return External(node.id) if builtin else evaluator.unknown(node)
+        return External(node.id) if builtin else evaluator.build_unknown(node)
     if isinstance(value, Value):
-        # A name that is used but once may be changed where it is defined.
-        once = evaluator.document.uses(node.id) == 2
-        own = Step("constant", node.id, value.span)
-        given = bool(value.how) and value.how[0].kind == "parameter" and value.how[0].text == node.id
-        how = value.how if given else (own, *value.how)
-        return Value(span, value.value, how, value.targets if once else ())
+        # A name that is used only once may be changed where it is defined.
+        is_used_once = evaluator.document.count_uses(node.id) == 2
+        step = Step("constant", node.id, value.span)
+        is_parameter = bool(value.how) and value.how[0].kind == "parameter" and value.how[0].text == node.id
+        how = value.how if is_parameter else (step, *value.how)
+        return Value(span, value.value, how, value.targets if is_used_once else ())
     return value
 
 
-def attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) -> Any:
-    """What an attribute of a value is; one that nothing has set is the library's to fill in."""
-    owner, name = evaluator.value(node.value, scope), node.attr
-    span = evaluator.document.span(node)
+def evaluate_attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) -> Any:
+    """Return the value of an attribute; if it was never set, the library fills it in."""
+    owner, name = evaluator.evaluate(node.value, scope), node.attr
+    span = evaluator.document.find_span(node)
     if isinstance(owner, External):
         return External(f"{owner.name}.{name}", owner.how)
-    if isinstance(owner, Options):
+    if isinstance(owner, ParsedOptions):
         default = owner.defaults.get(name)
         if default is None:
-            return evaluator.unknown(node)
-        step = Step("option", owner.written.get(name) or option(name), default.span)
+            return evaluator.build_unknown(node)
+        step = Step("option", owner.spellings.get(name) or format_option(name), default.span)
         return Value(span, default.value, (step, *default.how), default.targets)
     if isinstance(owner, Class):
-        return _member(evaluator, owner, name, node)
+        return _evaluate_member(evaluator, owner, name, node)
     if isinstance(owner, Record):
         if name == "__dict__":
             return owner
@@ -56,32 +56,32 @@ def attribute(evaluator: Evaluator, node: ast.Attribute, scope: Scope) -> Any:
                 return Value(span, value.value, (step, *value.how))
             return value
         if isinstance(owner.call, ast.Call) or owner.implicit or owner.open:
-            return evaluator.implied(owner, name, span, Span(span.end - len(name.encode()), span.end))
-    return evaluator.unknown(node)
+            return evaluator.add_implied_record(owner, name, span, Span(span.end - len(name.encode()), span.end))
+    return evaluator.build_unknown(node)
 
 
-def _member(evaluator: Evaluator, owner: Class, name: str, node: ast.expr) -> Any:
-    """An attribute of a class of the script: a constant of its body, or a method."""
-    found = evaluator.shape(owner.node).members.get(name)
-    if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in found.decorator_list)
-        return Function(found, owner.scope, None if static else owner)
-    return evaluator.unknown(node) if found is None else evaluator.value(found, owner.scope)
+def _evaluate_member(evaluator: Evaluator, owner: Class, name: str, node: ast.expr) -> Any:
+    """Return an attribute of a class of the script: a constant of its body, or a method."""
+    member = evaluator.get_shape(owner.node).members.get(name)
+    if isinstance(member, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in member.decorator_list)
+        return Function(member, owner.scope, None if static else owner)
+    return evaluator.build_unknown(node) if member is None else evaluator.evaluate(member, owner.scope)
 
 
-def subscript(evaluator: Evaluator, node: ast.Subscript, scope: Scope) -> Any:
-    """What is under a key or an index."""
-    owner, key = evaluator.value(node.value, scope), evaluator.value(node.slice, scope)
+def evaluate_subscript(evaluator: Evaluator, node: ast.Subscript, scope: Scope) -> Any:
+    """Return the value under a key or an index."""
+    owner, key = evaluator.evaluate(node.value, scope), evaluator.evaluate(node.slice, scope)
     if isinstance(key, Value):
         if isinstance(owner, Record) and isinstance(key.value, str):
             entry = owner.get(key.value)
             if entry is not None:
                 return entry.value
             if owner.open or owner.implicit:
-                span = evaluator.document.span(node)
-                return evaluator.implied(owner, key.value, span, evaluator.document.span(node.slice))
+                span = evaluator.document.find_span(node)
+                return evaluator.add_implied_record(owner, key.value, span, evaluator.document.find_span(node.slice))
         if isinstance(owner, Sequence) and type(key.value) is int:
             index: int = key.value
             if -len(owner.items) <= index < len(owner.items):
                 return owner.items[index]
-    return evaluator.unknown(node)
+    return evaluator.build_unknown(node)

@@ -1,4 +1,4 @@
-"""What a class of the script declares: fields, members, and the attributes that its methods set."""
+"""Classes of a script: the fields and members that they declare, and the attributes that their methods set."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ Member = ast.expr | ast.FunctionDef | ast.AsyncFunctionDef | None
 
 
 class Shape(Frozen):
-    """A class of the script: the fields that it declares, its members, and the attributes its methods set on `self`.
+    """A class of the script: its declared fields, its members, and the attributes that its methods set on `self`.
 
     A member that cannot be determined is None.
     """
 
     fields: tuple[str, ...]
     members: dict[str, Member]
-    own: tuple[str, ...]
-    stored: frozenset[str]
-    """Keys that its methods set of other objects: of what they are given, or keep."""
+    self_attributes: tuple[str, ...]
+    stored_keys: frozenset[str]
+    """Keys that its methods set on other objects (arguments or attributes)."""
 
 
-def shape_of(node: ast.ClassDef) -> Shape:
-    """What a class of the script says of its objects."""
+def parse_shape(node: ast.ClassDef) -> Shape:
+    """Return the declarations of a class of the script."""
     members: dict[str, Member] = {}
     fields = []
     for statement in node.body:
@@ -44,7 +44,7 @@ def shape_of(node: ast.ClassDef) -> Shape:
             for inner in ast.walk(statement):
                 if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
                     members[inner.id] = None
-    own = {
+    self_attributes = {
         inner.attr
         for inner in ast.walk(node)
         if isinstance(inner, ast.Attribute)
@@ -52,10 +52,10 @@ def shape_of(node: ast.ClassDef) -> Shape:
         and isinstance(inner.value, ast.Name)
         and inner.value.id == "self"
     }
-    return Shape(tuple(fields), members, tuple(sorted(own)), frozenset(_stored(node)))
+    return Shape(tuple(fields), members, tuple(sorted(self_attributes)), frozenset(_find_stored_keys(node)))
 
 
-def _stored(node: ast.ClassDef) -> Iterator[str]:
+def _find_stored_keys(node: ast.ClassDef) -> Iterator[str]:
     for inner in ast.walk(node):
         if isinstance(inner, (ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, ast.Store):
             key = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner.slice, "value", None)

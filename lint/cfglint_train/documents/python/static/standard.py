@@ -1,4 +1,4 @@
-"""Python's own functions, as far as a walk covers them: those that are computed, and those that end the program."""
+"""Python's own functions that a walk covers: those that it computes, and those that end the program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from cfglint_train.documents.document import Unknown
 from cfglint_train.documents.python.static.evaluator import Evaluator
 from cfglint_train.documents.python.tree import Target, Value
-from cfglint_train.documents.python.values import Arguments, Several
+from cfglint_train.documents.python.values import Arguments, AtLeastTwo
 from cfglint_train.foundation.typed import Any, Final
 
 FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -30,26 +30,26 @@ TRANSPARENT: Final = frozenset(("typing.cast", "copy.copy", "copy.deepcopy"))
 EXITS: Final = frozenset(("sys.exit", "os._exit", "exit", "quit"))
 
 
-def computed(evaluator: Evaluator, name: str, arguments: Arguments, node: ast.Call) -> Value:
-    """What one of the computed functions yields for known values."""
+def compute_builtin(evaluator: Evaluator, name: str, arguments: Arguments, node: ast.Call) -> Value:
+    """Return the result of one of FUNCTIONS for known values."""
     values = arguments.positional
-    span = evaluator.document.span(node)
+    span = evaluator.document.find_span(node)
     if not values or not all(isinstance(value, Value) for value in values) or arguments.keywords:
-        return evaluator.unknown(node)
+        return evaluator.build_unknown(node)
     how = tuple(step for value in values for step in value.how)
     unknown = next((value.value for value in values if isinstance(value.value, Unknown)), None)
     if unknown is not None:
-        return Value(span, unknown.derived if isinstance(unknown, Several) else unknown, how)
+        return Value(span, unknown.derived if isinstance(unknown, AtLeastTwo) else unknown, how)
     try:
         result = FUNCTIONS[name](*(value.value for value in values))
     except (TypeError, ValueError, ArithmeticError):
-        return evaluator.unknown(node)
+        return evaluator.build_unknown(node)
     literal = len(values) == 1 and not how and name in ("int", "float")
     return Value(span, result, how, (Target(span),) if literal else ())
 
 
-def exits(node: ast.stmt) -> bool:
-    """Whether a statement is a call that ends the program."""
+def is_exit(node: ast.stmt) -> bool:
+    """Return whether a statement is a call that ends the program."""
     if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
         return False
     function = node.value.func

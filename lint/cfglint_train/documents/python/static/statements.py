@@ -1,7 +1,7 @@
-"""Statements: what runs, what may run, and what a loop or a handler leaves uncertain.
+"""Statements: code that runs, code that may run, and values that a loop or a handler leaves uncertain.
 
-Where a condition cannot be decided, the value that holds if it is false stays, marked as depending on it; of None and
-what a call makes, the latter counts.
+If a condition cannot be decided, the value for a false condition stays and is marked as depending on it. Between None
+and the result of a call, the result of the call counts.
 """
 
 from __future__ import annotations
@@ -9,130 +9,138 @@ from __future__ import annotations
 import ast
 
 from cfglint_train.documents.document import Entry
-from cfglint_train.documents.python.static.assignment import assign, bind
-from cfglint_train.documents.python.static.evaluator import Evaluator, Stop
-from cfglint_train.documents.python.static.mappings import TAKING, delete, loosen
-from cfglint_train.documents.python.static.operators import binary
-from cfglint_train.documents.python.static.standard import exits
+from cfglint_train.documents.python.static.assignment import assign_target, bind_name
+from cfglint_train.documents.python.static.evaluator import BlockEnd, Evaluator
+from cfglint_train.documents.python.static.mappings import REMOVING_METHODS, delete_keys, loosen_keys
+from cfglint_train.documents.python.static.operators import evaluate_binary
+from cfglint_train.documents.python.static.standard import is_exit
 from cfglint_train.documents.python.tree import Record, Step
-from cfglint_train.documents.python.values import Class, External, Function, Scope, elsewhere, hedged, truth
+from cfglint_train.documents.python.values import (
+    Class,
+    External,
+    Function,
+    Scope,
+    drop_targets,
+    evaluate_truth,
+    mark_conditional,
+)
 
 
-def block(evaluator: Evaluator, body: list[ast.stmt], scope: Scope) -> Stop | None:
-    """Walk statements in order; what ended them early, if anything."""
+def walk_block(evaluator: Evaluator, body: list[ast.stmt], scope: Scope) -> BlockEnd | None:
+    """Walk statements in order and return the reason if they end early, else None."""
     for statement in body:
-        stop = _statement(evaluator, statement, scope)
+        stop = _walk_statement(evaluator, statement, scope)
         if stop is not None:
             return stop
     return None
 
 
-def _statement(evaluator: Evaluator, node: ast.stmt, scope: Scope) -> Stop | None:
-    """Walk one statement; what ended its block, if it did."""
-    evaluator.step()
+def _walk_statement(evaluator: Evaluator, node: ast.stmt, scope: Scope) -> BlockEnd | None:
+    """Walk one statement and return the reason if it ends its block, else None."""
+    evaluator.spend_steps()
     if isinstance(node, ast.Assign):
-        value = evaluator.value(node.value, scope)
+        value = evaluator.evaluate(node.value, scope)
         for target in node.targets:
-            assign(evaluator, target, value, scope)
+            assign_target(evaluator, target, value, scope)
     elif isinstance(node, ast.AnnAssign):
         if node.value is not None:
-            assign(evaluator, node.target, evaluator.value(node.value, scope), scope)
+            assign_target(evaluator, node.target, evaluator.evaluate(node.value, scope), scope)
     elif isinstance(node, ast.AugAssign):
-        _augment(evaluator, node, scope)
+        _assign_augmented(evaluator, node, scope)
     elif isinstance(node, ast.Delete):
-        delete(evaluator, node, scope)
+        delete_keys(evaluator, node, scope)
     elif isinstance(node, ast.Return):
-        return Stop(evaluator.value(node.value, scope) if node.value is not None else None, True)
+        return BlockEnd(evaluator.evaluate(node.value, scope) if node.value is not None else None, True)
     elif isinstance(node, ast.Expr):
-        evaluator.value(node.value, scope)
-        if exits(node):
-            return Stop(None, False)
+        evaluator.evaluate(node.value, scope)
+        if is_exit(node):
+            return BlockEnd(None, False)
     elif isinstance(node, ast.Raise):
-        return Stop(None, False)
+        return BlockEnd(None, False)
     elif isinstance(node, ast.If):
-        return _if(evaluator, node, scope)
+        return _walk_if(evaluator, node, scope)
     elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        bind(evaluator, node.name, Function(node, scope), scope)
+        bind_name(evaluator, node.name, Function(node, scope), scope)
     elif isinstance(node, ast.ClassDef):
-        bind(evaluator, node.name, Class(node, scope), scope)
+        bind_name(evaluator, node.name, Class(node, scope), scope)
     elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        _import(evaluator, node, scope)
+        _bind_imports(evaluator, node, scope)
     elif isinstance(node, (ast.Global, ast.Nonlocal)):
         scope.declare(node.names, isinstance(node, ast.Global))
     elif isinstance(node, (ast.With, ast.AsyncWith)):
         for item in node.items:
-            evaluator.value(item.context_expr, scope)
+            evaluator.evaluate(item.context_expr, scope)
             if item.optional_vars is not None:
-                assign(evaluator, item.optional_vars, evaluator.unknown(item.context_expr), scope)
-        return block(evaluator, node.body, scope)
+                assign_target(evaluator, item.optional_vars, evaluator.build_unknown(item.context_expr), scope)
+        return walk_block(evaluator, node.body, scope)
     elif isinstance(node, ast.Try):
-        return _try(evaluator, node, scope)
+        return _walk_try(evaluator, node, scope)
     elif isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-        _loop(evaluator, node, scope)
+        _walk_loop(evaluator, node, scope)
     elif hasattr(ast, "Match") and isinstance(node, ast.Match):
         for case in node.cases:
-            _perhaps(evaluator, case.body, evaluator.condition("match", node), scope)
+            _walk_conditional(evaluator, case.body, evaluator.build_condition("match", node), scope)
     return None
 
 
-def _if(evaluator: Evaluator, node: ast.If, scope: Scope) -> Stop | None:
-    test = truth(evaluator.value(node.test, scope))
+def _walk_if(evaluator: Evaluator, node: ast.If, scope: Scope) -> BlockEnd | None:
+    test = evaluate_truth(evaluator.evaluate(node.test, scope))
     if test is not None:
-        return block(evaluator, node.body if test else node.orelse, scope)
-    # A branch that ends the program is not the one that trains.
-    if _ends(node.body) and not _ends(node.orelse):
-        return block(evaluator, node.orelse, scope)
-    if node.orelse and _ends(node.orelse):
-        return block(evaluator, node.body, scope)
-    step = evaluator.named_condition("if", node.test)
-    before = len(scope.returned)
-    taken = _perhaps(evaluator, node.body, step, scope)
-    other = _perhaps(evaluator, node.orelse, step, scope) if node.orelse else None
-    if taken is not None and other is not None and taken.returns and other.returns:
-        del scope.returned[before:]
-        return Stop(hedged(taken.value, step), True)
+        return walk_block(evaluator, node.body if test else node.orelse, scope)
+    # A branch that ends the program is not the branch that trains.
+    if _is_exit_block(node.body) and not _is_exit_block(node.orelse):
+        return walk_block(evaluator, node.orelse, scope)
+    if node.orelse and _is_exit_block(node.orelse):
+        return walk_block(evaluator, node.body, scope)
+    step = evaluator.build_named_condition("if", node.test)
+    returns_before = len(scope.conditional_returns)
+    body_stop = _walk_conditional(evaluator, node.body, step, scope)
+    else_stop = _walk_conditional(evaluator, node.orelse, step, scope) if node.orelse else None
+    if body_stop is not None and else_stop is not None and body_stop.returns and else_stop.returns:
+        del scope.conditional_returns[returns_before:]
+        return BlockEnd(mark_conditional(body_stop.value, step), True)
     return None
 
 
-def _loop(evaluator: Evaluator, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) -> None:
+def _walk_loop(evaluator: Evaluator, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) -> None:
     if isinstance(node, ast.While):
-        step = evaluator.named_condition("while", node.test)
+        step = evaluator.build_named_condition("while", node.test)
     else:
-        step = evaluator.named_condition("for", node.target)
-        evaluator.value(node.iter, scope)
-        assign(evaluator, node.target, evaluator.unknown(node.iter), scope)
-    # A later turn finds what an earlier one left: nothing that the body sets is certain when it is walked.
-    _loosen(evaluator, [node], step, scope)
+        step = evaluator.build_named_condition("for", node.target)
+        evaluator.evaluate(node.iter, scope)
+        assign_target(evaluator, node.target, evaluator.build_unknown(node.iter), scope)
+    # A later iteration sees the values of an earlier one, so nothing that the body sets is certain.
+    _loosen_statements(evaluator, [node], step, scope)
     if isinstance(node, ast.While):
-        evaluator.value(node.test, scope)
-    _perhaps(evaluator, node.body, step, scope)
-    _perhaps(evaluator, node.orelse, step, scope)
+        evaluator.evaluate(node.test, scope)
+    _walk_conditional(evaluator, node.body, step, scope)
+    _walk_conditional(evaluator, node.orelse, step, scope)
 
 
-def _loosen(
+def _loosen_statements(
     evaluator: Evaluator, body: list[ast.stmt], step: Step, scope: Scope, entered: frozenset[int] = frozenset()
 ) -> None:
-    """Mark all that statements may set, they or the functions that they call, as resting on a condition."""
-    for inner in (found for statement in body for found in ast.walk(statement)):
-        evaluator.step()
+    """Mark everything that statements or the functions that they call may set as depending on a condition."""
+    for inner in (node for statement in body for node in ast.walk(statement)):
+        evaluator.spend_steps()
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            names = scope.owner(inner.id).names
+            names = scope.find_owner(inner.id).names
             if inner.id in names:
-                names[inner.id] = hedged(names[inner.id], step)
+                names[inner.id] = mark_conditional(names[inner.id], step)
         elif isinstance(inner, (ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, ast.Store):
             key = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner.slice, "value", None)
-            owner = evaluator.value(inner.value, scope) if _plain(inner.value) else None
-            for record in [owner] if isinstance(owner, Record) else evaluator.made:
+            owner = evaluator.evaluate(inner.value, scope) if _is_plain_name(inner.value) else None
+            for record in [owner] if isinstance(owner, Record) else evaluator.records:
                 present = record.get(key) if isinstance(key, str) else None
                 if present is not None:
-                    evaluator.put(record, Entry(present.key, hedged(present.value, step)))
+                    evaluator.put(record, Entry(present.key, mark_conditional(present.value, step)))
         elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Del):
-            if _plain(inner.value):
-                loosen(evaluator, inner, inner.slice, evaluator.value(inner.value, scope))
+            if _is_plain_name(inner.value):
+                loosen_keys(evaluator, inner, inner.slice, evaluator.evaluate(inner.value, scope))
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            if inner.func.attr in TAKING and _plain(inner.func.value):
+            if inner.func.attr in REMOVING_METHODS and _is_plain_name(inner.func.value):
                 key = inner.args[0] if inner.args else None
-                loosen(evaluator, inner, key, evaluator.value(inner.func.value, scope))
+                loosen_keys(evaluator, inner, key, evaluator.evaluate(inner.func.value, scope))
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name):
             function = scope.find(inner.func.id)
             if isinstance(function, Function) and id(function.node) not in entered:
@@ -142,38 +150,38 @@ def _loosen(
 def _loosen_call(evaluator: Evaluator, function: Function, step: Step, entered: frozenset[int]) -> None:
     if isinstance(function.node, ast.Lambda):
         return
-    inside = Scope(function.scope, len(evaluator.undecided))
+    function_scope = Scope(function.scope, len(evaluator.open_conditions))
     for node in ast.walk(function.node):
         if isinstance(node, ast.arg):
-            inside.names[node.arg] = None  # whatever it is given
+            function_scope.names[node.arg] = None  # whatever argument it gets
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            inside.declare(node.names, isinstance(node, ast.Global))
-    _loosen(evaluator, function.node.body, step, inside, entered | {id(function.node)})
+            function_scope.declare(node.names, isinstance(node, ast.Global))
+    _loosen_statements(evaluator, function.node.body, step, function_scope, entered | {id(function.node)})
 
 
-def _perhaps(evaluator: Evaluator, body: list[ast.stmt], step: Step, scope: Scope) -> Stop | None:
+def _walk_conditional(evaluator: Evaluator, body: list[ast.stmt], step: Step, scope: Scope) -> BlockEnd | None:
     """Walk statements that may or may not run."""
-    evaluator.undecided.append(step)
-    stop = block(evaluator, body, scope)
-    evaluator.undecided.pop()
+    evaluator.open_conditions.append(step)
+    stop = walk_block(evaluator, body, scope)
+    evaluator.open_conditions.pop()
     if stop is not None and stop.returns:
-        scope.returned.append((hedged(stop.value, step), step))
+        scope.conditional_returns.append((mark_conditional(stop.value, step), step))
     return stop
 
 
-def _try(evaluator: Evaluator, node: ast.Try, scope: Scope) -> Stop | None:
-    stop = block(evaluator, node.body, scope)
-    going = [handler.body for handler in node.handlers if not _ends(handler.body)]
-    if going:  # some of what the body sets may not be reached
-        _loosen(evaluator, node.body, evaluator.condition("except", node), scope)
+def _walk_try(evaluator: Evaluator, node: ast.Try, scope: Scope) -> BlockEnd | None:
+    stop = walk_block(evaluator, node.body, scope)
+    continuing = [handler.body for handler in node.handlers if not _is_exit_block(handler.body)]
+    if continuing:  # part of the body may not run
+        _loosen_statements(evaluator, node.body, evaluator.build_condition("except", node), scope)
         stop = stop if stop is not None and stop.returns else None
-    stop = stop or block(evaluator, node.orelse, scope)
-    for body in going:
-        _perhaps(evaluator, body, evaluator.condition("except", node), scope)
-    return block(evaluator, node.finalbody, scope) or stop
+    stop = stop or walk_block(evaluator, node.orelse, scope)
+    for body in continuing:
+        _walk_conditional(evaluator, body, evaluator.build_condition("except", node), scope)
+    return walk_block(evaluator, node.finalbody, scope) or stop
 
 
-def _import(evaluator: Evaluator, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+def _bind_imports(evaluator: Evaluator, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
     for alias in node.names:
         if isinstance(node, ast.Import):
             name = alias.name if alias.asname else alias.name.split(".")[0]
@@ -183,19 +191,19 @@ def _import(evaluator: Evaluator, node: ast.Import | ast.ImportFrom, scope: Scop
             scope.names[alias.asname or alias.name] = External(f"{module}.{alias.name}")
 
 
-def _augment(evaluator: Evaluator, node: ast.AugAssign, scope: Scope) -> None:
-    before = evaluator.value(node.target, scope)
-    after = binary(evaluator, node.op, before, evaluator.value(node.value, scope), node.value)
-    assign(evaluator, node.target, elsewhere(after), scope)
+def _assign_augmented(evaluator: Evaluator, node: ast.AugAssign, scope: Scope) -> None:
+    old_value = evaluator.evaluate(node.target, scope)
+    new_value = evaluate_binary(evaluator, node.op, old_value, evaluator.evaluate(node.value, scope), node.value)
+    assign_target(evaluator, node.target, drop_targets(new_value), scope)
 
 
-def _plain(node: ast.expr) -> bool:
-    """Whether an expression only names something: reading it changes nothing."""
+def _is_plain_name(node: ast.expr) -> bool:
+    """Return whether an expression only names something, so that evaluating it changes nothing."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
 
 
-def _ends(body: list[ast.stmt]) -> bool:
-    """Whether a block ends the program."""
-    return bool(body) and (isinstance(body[-1], ast.Raise) or exits(body[-1]))
+def _is_exit_block(body: list[ast.stmt]) -> bool:
+    """Return whether a block ends the program."""
+    return bool(body) and (isinstance(body[-1], ast.Raise) or is_exit(body[-1]))

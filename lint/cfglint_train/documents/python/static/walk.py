@@ -1,8 +1,8 @@
-"""What a Python script computes, as far as that can be determined without running it.
+"""Static walk over a Python script: the values that it computes, as far as they can be determined.
 
-An abstract walk over the script: assignments, calls of the script's own functions, keyword arguments, arithmetic on
-known numbers. Every value remembers the way that led to it (`Step`), and what cannot be determined is `Unknown`.
-Nothing of the script or of what it imports is executed, and the walk ends after a bounded number of steps.
+The walk covers assignments, calls of the script's own functions, keyword arguments, and arithmetic on known numbers.
+Every value remembers the steps that led to it (`Step`); a value that cannot be determined is `Unknown`. Neither the
+script nor its imports are executed, and the walk ends after a bounded number of steps.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 
 from cfglint_train.documents.python.static import calls, expressions, options, statements
-from cfglint_train.documents.python.static.evaluator import Evaluator, SpentError, Stop
-from cfglint_train.documents.python.static.modules import changes
+from cfglint_train.documents.python.static.evaluator import BlockEnd, BudgetError, Evaluator
+from cfglint_train.documents.python.static.modules import find_changes
 from cfglint_train.documents.python.tree import Record
-from cfglint_train.documents.python.values import Arguments, External, Function, Options, Scope
+from cfglint_train.documents.python.values import Arguments, External, Function, ParsedOptions, Scope
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_DEPTH: Final = 100
@@ -23,47 +23,47 @@ class Walk(Evaluator):
     """A walk over one script."""
 
     def run(self) -> None:
-        """Walk the whole module, its main part included."""
+        """Walk the whole module, including its main part."""
         try:
-            self.block(self.document.module.body, self.module)
-        except (SpentError, RecursionError):
-            self.spent = True
+            self.walk_block(self.document.module.body, self.module)
+        except (BudgetError, RecursionError):
+            self.is_exhausted = True
 
-    def enter(self, function: Function) -> Any:
-        """Call a function of the script with nothing known about its arguments."""
-        return self.attempt(function, Arguments(complete=False), self.document.module.body[0])
+    def enter_function(self, function: Function) -> Any:
+        """Call a function of the script with unknown arguments."""
+        return self.try_call(function, Arguments(is_complete=False), self.document.module.body[0])
 
-    def attempt(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
-        """What a call yields; None where following it is too much."""
+    def try_call(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
+        """Return the result of a call, or None if the budget runs out."""
         try:
-            return self.apply(target, arguments, node)
-        except (SpentError, RecursionError):
-            self.spent = True
+            return self.apply_call(target, arguments, node)
+        except (BudgetError, RecursionError):
+            self.is_exhausted = True
             return None
 
-    def block(self, body: list[ast.stmt], scope: Scope) -> Stop | None:
-        """As in the base class."""
-        return statements.block(self, body, scope)
+    def walk_block(self, body: list[ast.stmt], scope: Scope) -> BlockEnd | None:
+        """Walk statements in order and return the reason if they end early, else None."""
+        return statements.walk_block(self, body, scope)
 
-    def value(self, node: ast.expr, scope: Scope) -> Any:
-        """As in the base class."""
-        self.step()
+    def evaluate(self, node: ast.expr, scope: Scope) -> Any:
+        """Return the value of an expression."""
+        self.spend_steps()
         if self.depth >= MAX_DEPTH:
-            return self.unknown(node)
+            return self.build_unknown(node)
         self.depth += 1
         try:
-            return expressions.value_of(self, node, scope)
+            return expressions.evaluate_expression(self, node, scope)
         finally:
             self.depth -= 1
 
-    def apply(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
-        """As in the base class."""
-        return calls.apply(self, target, arguments, node)
+    def apply_call(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
+        """Return the result of a call."""
+        return calls.apply_call(self, target, arguments, node)
 
-    def changes(self, function: External, place: int | str, given: Record) -> frozenset[str] | None:
-        """As in the base class, by the modules of the repository."""
-        return changes(self.document, function.name, place)
+    def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:
+        """Return the attributes that a function of a module in the repository may set on an argument."""
+        return find_changes(self.document, function.name, argument)
 
-    def options(self, node: ast.expr) -> Options:
-        """As in the base class."""
-        return options.options(self, node)
+    def build_options(self, node: ast.expr) -> ParsedOptions:
+        """Return argparse's namespace of the script's own options."""
+        return options.build_options(self, node)
