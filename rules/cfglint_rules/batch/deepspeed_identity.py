@@ -105,8 +105,7 @@ def _check_batch(run: Run, batch: BatchKeys) -> Iterator[Report]:
     step = (micro or 1) * (accumulation or 1)
     if global_batch % step:
         yield batch.build_report(
-            f"`{batch.global_batch}` is {global_batch}, not a multiple of {batch.format_product(micro, accumulation)} "
-            "on any number of ranks"
+            f"`{batch.global_batch}` is {global_batch}, not a multiple of {batch.format_product(micro, accumulation)}"
         )
     elif ranks is not None and micro is not None and accumulation is not None and global_batch != step * ranks:
         product = f"{batch.format_product(micro, accumulation)} x {ranks} ranks = {step * ranks}"

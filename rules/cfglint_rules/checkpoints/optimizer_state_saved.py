@@ -87,9 +87,7 @@ def check(run: Run) -> Iterator[Report]:
         return
     message = f"`{run.spell_key(_FIELD)}` is off: each checkpoint has {format_gib(optimizer_bytes)} of optimizer state"
     if before.host is not None and after.host is not None and before.host.expected > after.host.expected:
-        message += (
-            f", and saving it needs {format_gib(before.host.expected - after.host.expected)} of host memory on rank 0"
-        )
+        message += f", which needs {format_gib(before.host.expected - after.host.expected)} of host memory to save"
     host = judge(run, "host", ("save",))
     exceeds_host = host is not None and host.verdict == "does not fit"
     is_resuming = bool(plan.checkpoint.load_path or plan.checkpoint.resume_latest)

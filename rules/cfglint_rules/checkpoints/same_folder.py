@@ -56,19 +56,19 @@ def check(run: Run) -> Iterator[Report]:
     if checkpoint.resume_latest and checkpoint.strategy == "no":
         return  # there is no checkpoint to find
     if checkpoint.resume_latest:
-        outcome = "it resumes from the last checkpoint of the previous run"
+        outcome = "it resumes from the previous run"
     elif checkpoint.overwrite is False:
         return  # the framework rejects an existing folder
     else:
-        outcome = "it overwrites the results of the previous run"
+        outcome = "it overwrites the previous run"
     place = earlier_launches[0].place
     script = basename(place.document.path)
     if earlier_launches[0].is_same_command:
         subject, label = f"each iteration of the loop in {script} writes", "started here, in a loop"
     elif (count := sum(item.place.document is place.document for item in earlier_launches)) == 1:
-        subject, label = f"{script} starts another run before this one, and both write", "the previous run"
+        subject, label = f"{script} starts an earlier run, and both write", "the previous run"
     else:
-        subject, label = f"{script} starts {count} runs before this one, and all write", "a previous run"
+        subject, label = f"{script} starts {count} earlier runs, and all write", "a previous run"
     key = run.spell_key(field)
     yield Report(
         f"{subject} to {run.plan.get(field)} (`{key}`): {outcome}",

@@ -77,8 +77,8 @@ def check(run: Run) -> Iterator[Report]:
     extra_count = ephemeral_count + (0 if checkpoint.rotates_first else 1)
     if limit == "all":
         message = (
-            f"`{run.spell_key(field)}` sets no limit: every checkpoint of {format_gib(size)} is kept, and "
-            f"the disk ({format_gib(capacity)}) is full after {fitting_count}"
+            f"`{run.spell_key(field)}` sets no limit: all checkpoints of {format_gib(size)} are kept, "
+            f"and the disk ({format_gib(capacity)}) is full after {fitting_count}"
         )
     else:
         count = count_copies(run.plan, (field,))

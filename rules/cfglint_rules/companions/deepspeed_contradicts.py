@@ -186,7 +186,7 @@ def _build_report(
     verb = "is" if len(keys) == 1 else "are"
     return Report(
         f"`{format_route(route)}` is {_format_value(value)}, but {names} {verb} {_format_value(expected)} {location}: "
-        "the Trainer refuses to start",
+        "the Trainer stops",
         place,
         fix=Fix("safe", f"set {format_route(route)}: {json.dumps(new_value)}", keys=((companion, (change,)),)),
         related=related,

@@ -68,7 +68,7 @@ def check(run: Run) -> Iterator[Report]:
     if model.model_type in _UNBOUNDED_MODELS or model.recurrent_layers:
         return
     has_learned_positions = any(linear.name in _LEARNED_EMBEDDINGS for linear in model.linears)
-    untrained_text = "later positions were never trained, and no RoPE scaling extends them"
+    untrained_text = "later positions are untrained, and no RoPE scaling is set"
     outcome = "the first longer sample stops the run" if has_learned_positions else untrained_text
     key = run.spell_key("sequence.length")
     yield Report(

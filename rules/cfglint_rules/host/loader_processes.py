@@ -61,11 +61,10 @@ def check(run: Run) -> Iterator[Report]:
         run.plan.launch.gpus_per_node,
     )
     count, capacity = (workers or 0) * (ranks or 0), run.hardware.get_capacity("host")
-    available = f", {format_gib(capacity)} available" if capacity is not None else ""
+    available = f", of {format_gib(capacity)}" if capacity is not None else ""
     yield Report(
-        f"`{run.spell_key('data.workers')}` is {workers}: {count} processes load data on each node of {ranks} ranks "
-        f"and take {format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)} of host "
-        f"memory{available}",
+        f"`{run.spell_key('data.workers')}: {workers}` on {ranks} ranks starts {count} processes per node, which need "
+        f"{format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)}{available}",
         run.find_place("data.workers"),
         help=f"set `{run.spell_key('data.workers')}` to {USUAL_WORKERS}, which is usually enough: every rank starts "
         "its own workers",

@@ -78,7 +78,7 @@ def check(run: Run) -> Iterator[Report]:
     peak = "" if checkpointed.phase.title == judgement.phase.title else f" in {checkpointed.phase.title}"
     yield Report(
         f"activation checkpointing is off (`{run.spell_key(_FIELD)}`): {judgement.phase.title} needs "
-        f"{format_gib(judgement.budget.expected)} per GPU, {format_gib(judgement.capacity)} available",
+        f"{format_gib(judgement.budget.expected)} of {format_gib(judgement.capacity)} per GPU",
         place,
         severity,
         notes=(f"with checkpointing, the peak is {format_gib(checkpointed.budget.expected)}{peak}",),

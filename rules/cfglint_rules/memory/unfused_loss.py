@@ -75,8 +75,7 @@ def check(run: Run) -> Iterator[Report]:
     is_fitting, is_small = judgement.verdict == "fits", logits < _MIN_SHARE * judgement.capacity
     if is_fitting and is_small:
         return
-    from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
-    from cfglint_train.fitting.moves import find_move
+    from cfglint_train.fitting.moves import find_move  # imports the fixer, needed only if something is wrong
 
     move = find_move(run, _FIELD)
     if move is None:
@@ -87,13 +86,12 @@ def check(run: Run) -> Iterator[Report]:
     if is_small and fused.verdict == judgement.verdict:
         return
     subject = (
-        f"logits take {format_gib(logits)} of the {format_gib(judgement.budget.expected)} in {judgement.phase.title}"
+        f"logits take {format_gib(logits)} of {format_gib(judgement.budget.expected)} in {judgement.phase.title}"
         if logits
         else "the loss holds full logits"
     )
     yield Report(
-        f"{subject} (vocabulary {run.architecture.vocab:,}); a fused loss avoids them: "
-        f"{', '.join(f'`{setting}`' for setting in words.format_settings(run, move.changes))}",
+        f"{subject} (vocabulary {run.architecture.vocab:,}); a fused loss avoids them",
         run.find_place(_FIELD, "batch.micro"),
         "info" if is_fitting else judgement.severity,
         min_certainty="followed" if is_fitting else judgement.min_certainty,

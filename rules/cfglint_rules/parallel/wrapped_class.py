@@ -62,8 +62,8 @@ def check(run: Run) -> Iterator[Report]:
     new_classes = tuple(dict.fromkeys((*kept_classes, *blocks.decoder)))
     key = run.spell_key("parallel.wrapped_classes")
     yield Report(
-        f"`{key}` names {', '.join(wrong_classes)}, which {model.id} does not have: FSDP stops after loading",
+        f"`{key}` names {', '.join(wrong_classes)}, which the model does not have: FSDP stops after loading",
         run.find_place("parallel.wrapped_classes"),
-        notes=(f"the model's layers are {', '.join(blocks.decoder)}",),
+        notes=(f"the layers of {model.id} are {', '.join(blocks.decoder)}",),
         fix=Fix("safe", f"{key}: {','.join(new_classes)}", {"parallel.wrapped_classes": new_classes}),
     )

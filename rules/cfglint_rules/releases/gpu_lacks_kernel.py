@@ -57,7 +57,7 @@ def check(run: Run) -> Iterator[Report]:
     if run.plan.activations.attention == "flash" and capability < AMPERE:
         kernel, is_packed = run.spell_key("activations.attention"), run.plan.sequence.packing is not False
         yield Report(
-            f"FlashAttention 2 (`{kernel}`) needs compute capability 8.0 (Ampere), but {gpu_text}: the run is refused",
+            f"FlashAttention 2 (`{kernel}`) needs compute capability 8.0 (Ampere), but {gpu_text}: it is rejected",
             run.find_place("activations.attention"),
             fix=None if is_packed else Fix("safe", "use sdpa attention", {"activations.attention": "sdpa"}),
             help="use sdpa, without packing" if is_packed else None,

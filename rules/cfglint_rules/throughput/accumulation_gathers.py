@@ -67,8 +67,7 @@ def check(run: Run) -> Iterator[Report]:
     yield Report(
         f"weights are gathered for each of {offer.before.batch.accumulation} micro batches per step; "
         f"{offer.after.batch.accumulation} larger {'one' if offer.after.batch.accumulation == 1 else 'ones'} would "
-        f"fit: {format_gib(offer.expected)} expected per GPU, "
-        f"{format_gib(run.hardware.gpu_bytes or 0)} available",
+        f"need {format_gib(offer.expected)} of {format_gib(run.hardware.gpu_bytes or 0)} per GPU",
         run.find_place("batch.accumulation", "batch.micro"),
         min_certainty="followed",
         fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),

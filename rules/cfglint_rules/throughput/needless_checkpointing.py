@@ -62,8 +62,8 @@ def check(run: Run) -> Iterator[Report]:
     if offer is None or share < _MIN_SHARE:
         return
     yield Report(
-        f"activations are recomputed (`{run.spell_key(_FIELD)}`), but the run fits without that: "
-        f"{format_gib(offer.expected)} expected per GPU, {format_gib(run.hardware.gpu_bytes or 0)} available",
+        f"activations are recomputed (`{run.spell_key(_FIELD)}`), but without that the run "
+        f"needs {format_gib(offer.expected)} of {format_gib(run.hardware.gpu_bytes or 0)} per GPU",
         run.find_place(_FIELD),
         min_certainty="followed",
         fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),
