@@ -184,7 +184,7 @@ def convert_full_example(launch: Launch, reason: str = _EXAMPLE) -> Launch:
 def _mark_override_assumed(override: Override) -> Override:
     origin = override.origin
     line = "" if origin.place is None else f":{origin.place.document.locate(origin.place.span.start).line}"
-    note = f"`{origin.key}` as {origin.note}{line} sets it; another launch may set something else"
+    note = f"the value of `{origin.key}` from {origin.note}{line}; another launch may set a different one"
     return Override(override.value, origin._replace(assumption=origin.assumption or note))
 
 

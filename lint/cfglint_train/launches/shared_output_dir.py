@@ -22,14 +22,17 @@ from cfglint_train.plan.origin import Place
 from cfglint_train.repository.index import RepositoryIndex
 
 MAX_LAUNCHES: Final = 50
-"""Maximum number of launches of a script to compare, as each of their files is read. Others are not checked."""
+"""Maximum number of launches of a script to compare, because each reads a file. The others are not checked."""
 
 _OUTPUT: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 _RESUMING: Final[tuple[Field, ...]] = ("checkpoint.load_path", "checkpoint.resume_latest")
 _SEQUENTIAL_SCOPES: Final = frozenset(("loop", "and", "subshell"))
 """Scopes whose commands always run if the commands before them succeed; other scopes are alternatives."""
 _TRAINING: Final = re.compile(r"(?:^|[^a-zA-Z])(?:train|sft|dpo|grpo|kto|rloo)(?:$|[^a-zA-Z])")
-"""Program, module or subcommand that trains, by its verb or a method; evaluation and conversion take the same file."""
+"""Program, module or subcommand that trains, recognised by a verb or method in its name.
+
+Evaluation and conversion programs take the same file.
+"""
 _OTHER_TASK: Final = re.compile(r"\bdo_(?:train|eval|predict)\b")
 _EXPANDED: Final = re.compile(r"\$\{?(\w+)")
 # A loop over one plain word has one iteration.
@@ -69,7 +72,7 @@ class SharedOutputDirs:
     def _search_previous(self, main: Config, repository: RepositoryIndex) -> Iterator[PreviousLaunch]:
         """Yield the earlier launches that write into a config's output folder with other settings.
 
-        Only launches of one script that run in any case count: two scripts, or the branches of a condition, are
+        Only launches of one script that always run count: two scripts, or the branches of a condition, are
         alternatives.
         """
         invocations = {
@@ -196,7 +199,7 @@ class _Launch:
 
     @property
     def is_moved(self) -> bool:
-        """True if the words may change the output folder, or resume an earlier run."""
+        """True if the command may get another output folder, or resume an earlier run."""
         if self.invocation.forwards:
             return True
         texts = ["", *(word.text for word in self.words)]
@@ -206,7 +209,7 @@ class _Launch:
 
     @property
     def is_continuation(self) -> bool:
-        """True if the launch starts from the contents of its folder, which it may replace on purpose."""
+        """True if the launch starts from the contents of its output folder, which it may overwrite on purpose."""
         pairs = ((before.text, word) for before, word in pairwise(self.words))
         other_words = (
             word for before, word in pairs if not {_get_last_part(before), _get_setting_name(word)} & self._outputs
@@ -217,7 +220,7 @@ class _Launch:
 
 @cache
 def _list_key_names(framework: str, fields: tuple[Field, ...]) -> Mapping[Field, frozenset[str]]:
-    """Return the last parts of a framework's keys for each of the fields."""
+    """Return, for each field, the last parts of the framework's keys."""
     lenses = frameworks.load(framework).lenses
     return {
         field: frozenset(

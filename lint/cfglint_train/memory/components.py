@@ -40,7 +40,7 @@ FORWARD: Final = Component("forward transients", "transient", "", evidence=(), f
 METADATA: Final = Component("checkpoint metadata", "transient", evidence=("shard-metadata",), flows=True)
 
 WORKSPACES: Final = Component(
-    "workspaces", "runtime", "cuBLAS workspaces of two threads", evidence=("workspace-sm90", "workspace-sm80")
+    "workspaces", "runtime", "cuBLAS workspaces for two threads", evidence=("workspace-sm90", "workspace-sm80")
 )
 RESERVE: Final = Component(
     "allocator reserve",

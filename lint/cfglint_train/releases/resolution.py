@@ -154,7 +154,7 @@ def _resolve_framework(
             note = f"the newest{f' allowed by {reasons}' if reasons else ''} that accepts all of its keys"
             return Release(fitting, Origin("inferred", note=f"{note} ({_format_refused(hint)}; {instruction})"))
         if support.best is not None:
-            note = f"no release accepts all of its keys; this one accepts most ({instruction})"
+            note = f"no release accepts all keys of the file; this one accepts the most ({instruction})"
             return Release(support.best.release, Origin("assumed", note=note))
     conflict = statements.describe_conflict(package)
     suffix = f", because {conflict} disagree" if conflict else ""

@@ -94,7 +94,7 @@ def _check_batch(run: Run, batch: BatchKeys) -> Iterator[Report]:
         ):
             requirement = f"{batch.title} also needs `{batch.global_batch}` or `{batch.micro}`"
             place = config.find_place(batch.accumulation) or config.find_top()
-            yield Report(f"`{batch.accumulation}` alone does not define the batch: {requirement}", place)
+            yield Report(f"`{batch.accumulation}` alone does not determine the batch size: {requirement}", place)
         return
     ranks = run.plan.data_parallel
     if micro is None and accumulation is None:

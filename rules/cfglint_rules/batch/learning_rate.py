@@ -1,4 +1,4 @@
-"""BAT004 learning-rate-out-of-scale: the learning rate makes Adam's steps about as large as the weights.
+"""BAT004 learning-rate-out-of-scale: the learning rate is so high that a few of Adam's steps overwrite the weights.
 
 ## What it does
 Reports a learning rate of 1e-3 or more for full fine-tuning of a pretrained model with an Adam-type optimizer. For LoRA
@@ -48,13 +48,14 @@ _STAGES: Final = frozenset(("sft", "dpo", "ipo", "kto", "orpo", "simpo"))
 _ADAM: Final = frozenset(("adam", "adamw"))
 _MAX_SMALL_PARAMETERS: Final = 10**9
 _LIMIT_FOR_ANY_MODEL: Final = 0.1
-"""Above the rates of small models and of models with new weights (public recipes of 20M to 600M parameters: 0.004 to
-0.008).
+"""Above the learning rates of small and of randomly initialized models.
+
+Public recipes for 20M to 600M parameters use 0.004 to 0.008.
 """
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the learning rate is as large as the weights."""
+    """Yield a report if the learning rate is at or above the limit for the method."""
     plan, model = run.plan, run.architecture
     rate, tuning = plan.optimizer.learning_rate, plan.method.tuning
     if (

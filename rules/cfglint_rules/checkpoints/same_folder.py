@@ -48,7 +48,7 @@ _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if an earlier launch wrote into the run's folder."""
+    """Yield a report if an earlier launch writes into the run's folder."""
     earlier_launches, checkpoint = run.inputs.previous_launches, run.plan.checkpoint
     field = next((item for item in _PATHS if run.find_owner(item) is not None), None)
     if not earlier_launches or field is None or run.plan.get(field) is None:

@@ -16,8 +16,8 @@ default) is full, Ray deletes the copy with all checkpoints.
     --save_path /checkpoints/run1 --ckpt_path /checkpoints/run1/steps
 
 ## When it does not apply
-Silent for jobs without `working_dir`, and for paths outside the copy (`../ckpt` is next to it). Silent for paths from a
-variable, and for placeholders (`Your path ...`, `path_to_model/ckpt`, `SAVE_PATH/ckpt`).
+Silent for jobs without `working_dir`, and for paths outside the copy (`../ckpt` is next to it). Silent for paths that
+come from a variable, and for placeholders (`Your path ...`, `path_to_model/ckpt`, `SAVE_PATH/ckpt`).
 
 ## References
 ray 2.46.0 `_private/runtime_env/working_dir.py`; OpenRLHF/OpenRLHF#454, #638, #1006.
@@ -57,7 +57,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 _PLACEHOLDER: Final = re.compile(r".*\s|(?i:path[_/-]to|your)[_/-]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:/|$)")
-"""Start of a placeholder text for a path."""
+"""Pattern for the start of a placeholder path."""
 
 
 def _is_relative(path: object) -> bool:
@@ -72,6 +72,6 @@ def _is_used(run: Run, field: Field) -> bool:
 
 
 def _describe_path(run: Run, field: Field) -> str:
-    """Return a path as stated, or as it is by default."""
+    """Return a phrase that gives the key and its stated or default path."""
     key, path = run.spell_key(field), run.plan.get(field)
     return f"`{key}` is {path}" if run.is_stated(field) else f"`{key}` defaults to {path}"

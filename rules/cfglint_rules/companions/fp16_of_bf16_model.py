@@ -78,7 +78,8 @@ def _is_old_gpu_named(run: Run) -> bool:
 
 
 def _build_gpu_ground(run: Run) -> tuple[Ground, ...]:
-    """Return the assumption that an unstated GPU has bf16."""
+    """Return the assumption that an unstated GPU supports bf16."""
     if run.hardware.gpu_origin.kind != "assumed":
         return ()
-    return (Ground(GPU, run.hardware.gpu, "assumed", "a GPU that has bf16 (Ampere or newer); set `gpu` to be sure"),)
+    note = "a GPU that supports bf16 (Ampere or newer); set `gpu` to be sure"
+    return (Ground(GPU, run.hardware.gpu, "assumed", note),)

@@ -1,8 +1,8 @@
-"""XFL005 length-beyond-positions: the sequences are longer than the model's positions.
+"""XFL005 length-beyond-positions: the sequence length exceeds the model's number of positions.
 
 ## What it does
-Compares the sequence length with the number of positions that the model was trained for (`max_position_embeddings`).
-This applies only if rotary positions are not scaled.
+Compares the sequence length with the number of positions that the model was trained for (`max_position_embeddings`),
+unless rotary positions are scaled.
 
 ## Why is this bad?
 A model with learned positions (GPT-2, OPT) stops at the first longer sequence with an index error. A rotary model runs,
@@ -17,10 +17,10 @@ but it was never trained on the later positions, and its attention scores there 
     rope_scaling: linear
 
 ## Fix safety
-Unsafe: the fix cuts longer samples.
+Unsafe: the framework then truncates or drops longer samples.
 
 ## When it does not apply
-These are not reported:
+The rule is silent for:
 
 - runs with `rope_scaling`
 - models without absolute positions (ALiBi, relative positions, recurrent layers)
@@ -29,7 +29,8 @@ These are not reported:
 For unpacked data the length is an upper limit, so all samples may be shorter.
 
 ## References
-axolotl 0.18.0 `loaders/model.py` (_adjust_model_config raises the number and leaves the table);
+axolotl 0.18.0 `loaders/model.py` (_adjust_model_config raises the number but does not extend the
+embedding table);
 LLaMA-Factory 0.9.5 `model/model_utils/rope.py` (configure_rope); huggingface/transformers `config.json`
 (max_position_embeddings, n_positions).
 """
@@ -53,7 +54,7 @@ RULE: Final = Rule(
 )
 
 _LEARNED_EMBEDDINGS: Final = frozenset(("wpe", "embed_positions"))
-"""Names of learned position embeddings (transformers: GPT-2, OPT)."""
+"""Module names of learned position embeddings (transformers: GPT-2, OPT)."""
 _UNBOUNDED_MODELS: Final = frozenset(("bloom", "mpt", "t5", "mt5", "umt5", "falcon_mamba", "mamba", "mamba2"))
 """Model types with ALiBi, relative positions or a recurrence."""
 
@@ -74,5 +75,9 @@ def check(run: Run) -> Iterator[Report]:
     yield Report(
         f"`{key}` is {length:,}, but the model has {model.context:,} positions: {outcome}",
         run.find_place("sequence.length"),
-        fix=Fix("unsafe", f"set {key}: {model.context}, which cuts longer samples", {"sequence.length": model.context}),
+        fix=Fix(
+            "unsafe",
+            f"set {key}: {model.context}, which truncates or drops longer samples",
+            {"sequence.length": model.context},
+        ),
     )

@@ -16,11 +16,11 @@ per parameter to the host. Pinned buffers are rounded up to powers of two.
 ## Use instead
 Use more nodes, use smaller states (LoRA, or 8-bit states without offload), or do not offload parameters.
 
-The help lists only remedies that lower this run's peak. For example, fewer ranks per node do not lower the bytes of
-offloaded and sharded states if the number of nodes stays the same.
+The help suggests more nodes, fewer ranks or fewer workers only if that lowers this run's peak. For example, fewer ranks
+per node do not shrink offloaded and sharded states if the number of nodes stays the same.
 
 ## When it does not apply
-Silent unless the host memory is stated. Otherwise, CHK002 says how much a run with offloading needs. Resuming counts
+Silent unless the host memory is stated. If it is not, CHK002 says how much a run with offloading needs. Resuming counts
 only if the run is set to resume, not if the framework looks for a checkpoint by itself. If the host is tight only
 because of too many data workers, HST002 reports it.
 
@@ -58,7 +58,7 @@ ALWAYS_REPORTED_PHASES: Final = ("load", *STEP_PHASES, "rollout")
 def list_phases(run: Run) -> tuple[str, ...]:
     """Return the phases that this rule reports for a run.
 
-    Resuming counts only if it is requested: a run is not expected to find a checkpoint of its own.
+    Resuming counts only if it is requested: a run is not expected to find one of its own earlier checkpoints.
     """
     checkpoint = run.plan.checkpoint
     is_resuming_latest = checkpoint.resume_latest and run.is_stated("checkpoint.resume_latest")
@@ -90,17 +90,17 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _explain_loading(judgement: Judgement) -> tuple[str, ...]:
-    """Return the reason for which every rank holds the whole model on its host."""
+    """Return why every rank loads the whole model into host memory, or nothing if that is stated or does not apply."""
     origin = judgement.run.get_origin("model.init_device")
     return (origin.note,) if origin is not None and origin.kind == "inferred" and judgement.phase.name == "load" else ()
 
 
 _MAX_REMAINING_SHARE: Final = 0.95
-"""A remedy counts if it reduces the need below this share."""
+"""A remedy counts if the phase then needs less than this share of its present host memory."""
 
 
 def _build_help(judgement: Judgement) -> str:
-    """Return the remedies that lower the need of the phase, each tried alone."""
+    """Return the remedies for the phase; counts and sleep options only if they lower its need, each tried alone."""
     run, launch = judgement.run, judgement.run.plan.launch
     candidates: list[tuple[str, Field, int]] = [
         ("more nodes", "launch.nodes", 2 * (launch.nodes or 1)),
@@ -138,7 +138,7 @@ _SLEEP_FIELDS: Final[tuple[Field, ...]] = ("rollout.train_sleep", "rollout.sleep
 
 
 def _is_better_without(judgement: Judgement, field: Field) -> bool:
-    """Return whether the host needs less without a sleep option, and the GPUs may hold the result."""
+    """Return whether the host needs less without a sleep option, and the run is still expected to fit the GPUs."""
     run = judgement.run.replace_fields({field: False})
     gpu = judge(run, "gpu", (*STEP_PHASES, ROLLOUT_PHASE))
     return (
@@ -149,7 +149,7 @@ def _is_better_without(judgement: Judgement, field: Field) -> bool:
 
 
 def _compute_remaining_share(judgement: Judgement, run: Run) -> float:
-    """Return the need of the phase in another run, as a share of the need in this one."""
+    """Return the host memory that the phase needs in another run, as a share of its need in this run."""
     phase = run.estimate.find_phase(judgement.phase.name)
     budget = None if phase is None else phase.host
     return 1.0 if budget is None else budget.expected / max(1, judgement.budget.expected)

@@ -111,8 +111,8 @@ def _note_awake_engine(run: Run, judgement: Judgement) -> tuple[str, ...]:
     ):
         return ()
     return (
-        f"the engine keeps {format_gib(engine_bytes)} of the GPU during training unless "
-        f"`{run.spell_key('rollout.sleep')}` is on",
+        f"the engine keeps {format_gib(engine_bytes)} of GPU memory during training unless "
+        f"`{run.spell_key('rollout.sleep')}` is enabled",
     )
 
 

@@ -179,8 +179,8 @@ def _is_overlapping(span: Span, other: Span) -> bool:
 
 def _build_report(document: Document, span: Span, description: str) -> Report:
     return Report(
-        f"{description} is in the file as plain text",
+        f"{description} is stored in the file in plain text",
         Place(document, span),
-        help="revoke it, and read the new one from the environment",
+        help="revoke it, and read its replacement from an environment variable",
         is_secret=True,
     )

@@ -1,13 +1,13 @@
 """SYN005 unused-suppression: a comment suppresses a finding that does not occur.
 
 ## What it does
-Reports each code in an `ignore[...]` or `file-ignore[...]` comment that suppressed nothing.
+Reports each code in an `ignore[...]` or `file-ignore[...]` comment that suppresses nothing.
 
 ## Why is this bad?
 A suppression that is no longer needed hides the next finding of the same rule.
 
 ## Example
-    micro_batch_size: 1   # cfglint: ignore[MEM001]   (the step fits since the batch was lowered)
+    micro_batch_size: 1   # cfglint: ignore[MEM001]   (the step has fit since the batch size was reduced)
 
 ## Fix safety
 Safe: no setting changes. The fix removes the code, and the whole comment if it has no other code.
@@ -40,9 +40,9 @@ def reports(
     used: Collection[tuple[str, Span]],
     enabled: Collection[str],
 ) -> Iterator[Report]:
-    """Yield a report for every code in a comment that no finding of the document needed.
+    """Yield a report for every code in a comment that suppressed no finding of the document.
 
-    `used` holds (path, span) of the codes that were needed. Codes of rules that are not in `enabled` are skipped,
+    `used` holds (path, span) of the codes that suppressed one. Codes of rules that are not in `enabled` are skipped,
     because these rules did not run.
     """
     for suppression in suppressions:

@@ -5,7 +5,7 @@ Reports eager attention for sequences of 2,048 tokens or more, with the size of 
 
 ## Why is this bad?
 Eager attention stores heads x length x length scores per sequence and layer. In bf16 each score takes 6 bytes: the fp32
-softmax and its 16-bit copy. Flash and memory-efficient kernels store only statistics per row, and are faster.
+softmax and its 16-bit copy. Flash and memory-efficient kernels store only per-row statistics, and are faster.
 
 ## Example
     attn_implementation: eager
@@ -20,7 +20,8 @@ sinks. Silent for Gemma 3 if transformers may be older than 4.57: releases 4.50 
 training.
 
 ## References
-transformers 4.50.0 to 4.56.0 `models/gemma3/modeling_gemma3.py` and `gemma3n` (forward); not in 4.57.1.
+transformers 4.50.0 to 4.56.0 `models/gemma3/modeling_gemma3.py` and `gemma3n` (forward); 4.57.1 no longer
+has the recommendation.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _MIN_LENGTH: Final = 2048
 _EAGER_MODELS: Final = frozenset(("gemma2", "gpt_oss"))
 _FORMERLY_EAGER_MODELS: Final = frozenset(("gemma3", "gemma3_text", "gemma3n", "gemma3n_text"))
 _NOT_RECOMMENDED_SINCE: Final = "4.57"
-"""First release of transformers that no longer asks for eager attention when it trains one of these models."""
+"""First release of transformers that no longer recommends eager attention for training these models."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -61,18 +62,18 @@ def check(run: Run) -> Iterator[Report]:
     prefix = "up to " if plan.sequence.padding == "longest" else ""
     yield Report(
         f"eager attention holds {prefix}{format_gib(scores)} of attention scores per layer ({length:,} "
-        f"tokens x {micro})",
+        f"tokens x micro batch {micro})",
         run.find_place(_FIELD, "sequence.length"),
         help=_advise_fused_kernel(run),
         notes=(
-            f"estimated gain: each forward pass no longer writes {format_gib(scores * model.layers)} of scores to GPU "
-            f"memory and reads them back ({model.layers} layers)",
+            f"estimated gain: each forward pass avoids writing {format_gib(scores * model.layers)} of scores to GPU "
+            f"memory and reading them back ({model.layers} layers)",
         ),
     )
 
 
 def _advise_fused_kernel(run: Run) -> str | None:
-    """Return the advice to switch on a fused kernel, or None if the run's files cannot."""
+    """Return the advice to use a fused kernel, or None if the run's files cannot be edited to select one."""
     for kernel in ("sdpa", "flash"):
         try:
             list_key_changes(run, {_FIELD: kernel})

@@ -1,4 +1,4 @@
-"""PRF005 needless-checkpointing: activations are recomputed, although the run fits without that.
+"""PRF005 needless-checkpointing: activation checkpointing slows down a run that fits without it.
 
 ## What it does
 Estimates the run on a stated GPU without activation checkpointing. Reports checkpointing if every phase still fits with
@@ -24,8 +24,8 @@ PRF008 share the free memory in this order, so that all their fixes fit together
 changed.
 
 ## When it does not apply
-Silent if the GPU is not stated, and for models whose images the estimate does not cover. Silent if the fix would save
-less than a fifth of a step's computation.
+Silent if the GPU is not stated, and for multimodal models whose image tokens the estimate does not cover. Silent if the
+fix would save less than a fifth of a step's computation.
 
 ## References
 Chen et al. 2016, arXiv:1604.06174 (one more forward pass); transformers docs, perf_train_gpu_one (v4.21): 7.75
@@ -49,7 +49,7 @@ RULE: Final = Rule(
 
 _FIELD: Final = "activations.checkpointing"
 _MIN_SHARE: Final = 0.2
-"""Smallest share of a step's arithmetic that is reported."""
+"""Smallest share of a step's computation that is reported."""
 
 
 def check(run: Run) -> Iterator[Report]:

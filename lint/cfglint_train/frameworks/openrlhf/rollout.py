@@ -41,7 +41,7 @@ def build_token_reader(names: FlagNames, field: Field) -> Callable[[Config], Ite
         if tokens is None and names == flag.ROLLOUT_TOKENS and get_value(config, names) is MISSING:
             # cli/train_ppo_ray.py: the training budget also applies to the rollout.
             tokens, origin = read_setting(config, flag.TRAIN_TOKENS, INTEGER), find_origin(config, flag.TRAIN_TOKENS)
-            yield field, tokens, Origin("inferred", origin.place, "the training budget", origin.key)
+            yield field, tokens, Origin("inferred", origin.place, "the token budget of training", origin.key)
         else:
             yield field, tokens, find_origin(config, names)
 

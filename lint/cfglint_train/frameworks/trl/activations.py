@@ -31,7 +31,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     enabled = config.get("_CHECKPOINTING_")
     if enabled is True and not is_stated_on:
         place = config.get_origin("_CHECKPOINTING_").place
-        origin_of_call = Origin("inferred", place, "the script turns it on in the model", "gradient_checkpointing")
+        origin_of_call = Origin("inferred", place, "the script enables it on the model", "gradient_checkpointing")
         yield "activations.checkpointing", "full", origin_of_call
     elif isinstance(enabled, Unknown) and not is_stated_on:
         yield "activations.checkpointing", None, origin

@@ -97,7 +97,7 @@ def _parse_release(text: str, vocabulary: Vocabulary) -> str:
     from cfglint_train.foundation.versions import parse_release
 
     text = text.removeprefix("v")
-    covered = f"{vocabulary.framework} is known from {vocabulary.releases[0]} to {vocabulary.releases[-1]}"
+    covered = f"cfglint knows {vocabulary.framework} {vocabulary.releases[0]} to {vocabulary.releases[-1]}"
     try:
         key = parse_release(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Readers of all kinds of requirement files, for the known packages. Nothing is executed or resolved."""
+"""Readers for all kinds of requirement files: find pins of known packages, without executing or resolving anything."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from cfglint_train.releases.pins.environments import get_table
 from cfglint_train.releases.pins.requirement import PACKAGES, Requirement
 
 COPIED: Final = -1
-"""Weight of source in the repository itself; its requirements are its own."""
+"""Weight of a package whose source is copied into the repository."""
 LOCKED: Final = 0
-"""Weight of an installed version, whatever other files allow."""
+"""Weight of an installed version, which wins over whatever other files allow."""
 REQUIRED: Final = 1
 OPTIONAL: Final = 2
-"""Weight of requirements of an extra or a group, which not every installation has."""
+"""Weight of the requirements of an extra or a group, which are not always installed."""
 
 ReadText = Callable[[str], str]
 """Function that returns the text of a file, or an empty string if it cannot be read."""
 
 
 class Pin(Frozen):
-    """Statement of one line of a requirement file about a package."""
+    """A statement about a package on one line of a requirement file."""
 
     package: str
     constraint: Constraint
@@ -37,15 +37,15 @@ class Pin(Frozen):
     line: int
     weight: int
     fork: str = ""
-    """Repository and revision from which it is installed, unless upstream's."""
+    """Repository and revision from which it is installed, if not upstream's."""
     unreleased: str = ""
     """Upstream's repository and the installed revision, if that is not a release."""
     is_former: bool = False
-    """True if it is a link to a repository that the package has left."""
+    """True if it is a link to a former repository of the package."""
 
 
 def read_pins(path: str, load: ReadText) -> Iterator[Pin]:
-    """Yield the pins of a requirement file by its name, or nothing for any other kind of file."""
+    """Yield the pins of a requirement file; its name selects the reader, and unknown names are read as Dockerfiles."""
     name = os.path.basename(path).lower()
     if name.endswith((".txt", ".in")) or (name.endswith(".lock") and name.startswith("requirements")):
         pins = _read_requirements(path, load, set())
@@ -80,7 +80,7 @@ def read_pins(path: str, load: ReadText) -> Iterator[Pin]:
 
 
 _DEVELOPMENT: Final = re.compile(r"(?:^|[^a-z])(?:tests?|testing|ci|lint|docs?|dev)(?=[^a-z])")
-"""Names of requirement files for developers, who test, write or document the project."""
+"""Names of requirement files that only developers of the project need, to test, build or document it."""
 
 _ENVIRONMENTS: Final[Mapping[str, tuple[Callable[[str], Iterator[environments.FoundRequirement]], int]]] = {
     "pixi.lock": (environments.find_locked_packages, LOCKED),
@@ -100,7 +100,7 @@ def _build_environment_pins(
         yield from _build_pins(item.requirement, path, item.line, OPTIONAL if item.is_optional else weight)
 
 
-# A file without any of these names is not parsed.
+# A file that contains none of these names is not parsed, except pip requirement files.
 _NAMED: Final = re.compile("|".join(map(re.escape, (*PACKAGES, *map_spellings()))), re.IGNORECASE)
 
 # --- pip -------------------------------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def _read_lock(path: str, text: str) -> Iterator[Pin]:
 
 
 def _build_locked(package: str, release: str, git: re.Match[str] | None) -> Requirement:
-    """Return the requirement of a package that is locked to a release, or to a git revision."""
+    """Return the requirement of a package that is locked to a release or a git revision."""
     locked = Requirement(package, Constraint((("==", strip_local_label(release)),)))
     if git is None:
         return locked
@@ -264,7 +264,7 @@ def _read_table(path: str, text: str, table: Mapping[str, Any], weight: int) -> 
 
 
 def _find_line(text: str, part: str) -> int:
-    """Return the first line that contains a text, or 1 if it is written differently."""
+    """Return the number of the first line that contains a text, or 1 if the file writes it differently."""
     position = text.find(part)
     return 1 if position < 0 else text.count("\n", 0, position) + 1
 
@@ -275,7 +275,7 @@ _ITEM: Final = re.compile(r"^[ \t]*-[ \t]+(\"[^\"]*\"|'[^']*'|[^\s#\"':][^#]*?)[
 
 
 _MAX_ITEMS: Final = 20_000
-"""Maximum number of lines of an environment; a full export has some hundreds."""
+"""Maximum number of lines of an environment; a full export has a few hundred."""
 
 
 def _read_conda(path: str, text: str) -> Iterator[Pin]:
@@ -339,15 +339,15 @@ def _read_dockerfile(path: str, text: str) -> Iterator[Pin]:
             if parsed.fork.startswith("/") and parsed.package in in_image:
                 continue  # the source of the image itself
             if posixpath.normpath(parsed.fork) in copied:
-                continue  # the repository itself, which has its own files
+                continue  # the repository itself, which has its own requirement files
             yield from _build_pins(parsed, path, number, REQUIRED)
 
 
 def _parse_command(line: str, on_disk: bool, folder: str = "") -> Iterator[Requirement]:
     """Yield the packages that a line installs or clones.
 
-    Paths count if `on_disk`, that is if no earlier command may have put a release there. `folder` is the folder in
-    which the line starts, if known.
+    Paths count if `on_disk`, that is if no earlier command may have put a release there. `folder` is the
+    working folder at the start of the line, if known.
     """
     image = _IMAGE.match(line)
     images = _IMAGE_USE.finditer(line) if image is None and _ENGINES.search(line) is not None else ()
@@ -397,7 +397,7 @@ def parse_image_tag(image: str, tag: str) -> Iterator[Requirement]:
 
 
 def _find_image_packages(image: str) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield the packages in images of a name, each with the patterns of further packages in the tag."""
+    """Yield the packages that an image contains, each with the patterns that find other packages in its tag."""
     for package in list_packages().values():
         yield from ((package.name, patterns) for name, patterns in package.images.items() if re.fullmatch(name, image))
 
@@ -421,9 +421,9 @@ _CHECKOUT: Final = re.compile(r"(?:^|&&|;)\s*(?:\$ )?git\s+checkout\s+(?:tags/)?
 _TREE: Final = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:tree|commit)/([\w./-]+)")
 _USUAL: Final = ("main", "master")
 _MAX_COMMANDS: Final = 2000
-"""Maximum number of installs and clones of one README or script."""
+"""Maximum number of installs and clones in one README or script."""
 _MAX_DISTANCE: Final = 3
-"""Lines after a `git clone` in which `git checkout` refers to the clone."""
+"""Number of lines after a `git clone` within which `git checkout` refers to the clone."""
 
 
 def find_forks(path: str, text: str) -> Iterator[Pin]:
@@ -468,7 +468,7 @@ def find_command_pins(path: str, text: str) -> Iterator[Pin]:
 
 
 def _find_tree_links(line: str) -> Iterator[tuple[str, str]]:
-    """Yield the repositories of frameworks that links lead into, each with its revision."""
+    """Yield the framework repositories that tree and commit links point to, each with its revision."""
     for name, revision in _TREE.findall(line):
         revision = revision.rstrip(".")
         if requirement.REPOSITORIES.get(name.lower()) and revision.split("/")[0] not in _USUAL:

@@ -1,4 +1,4 @@
-"""Python's own functions that a walk covers: those that it computes, and those that end the program."""
+"""Built-in and standard functions that a walk knows: those it computes, skips over, or that end the program."""
 
 from __future__ import annotations
 
