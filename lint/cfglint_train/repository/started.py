@@ -1,4 +1,4 @@
-"""Runs of a script that is no configuration itself: a framework's program started with a file."""
+"""Shell scripts that contain no run themselves but start a framework with a configuration file."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
 
 
 def describe_started(document: ShellDocument, sources: Sources) -> str:
-    """Describe the first file that a script starts a framework with; empty if there is none.
+    """Describe the first configuration file that a script starts a framework with, or return an empty string.
 
-    A missing file comes before the others.
+    Prefer a file that does not exist.
     """
     description = ""
     for invocation in document.invocations:
