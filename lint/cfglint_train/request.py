@@ -36,7 +36,7 @@ class OptionError(UsageError):
         """Compose the message from the field, its value and the reason."""
         super().__init__(f"{option}: {value}: {problem}")
         self.option = option
-        self.given = value
+        self.value = value
         self.problem = problem
 
 
@@ -163,7 +163,7 @@ def build_request(
 
 
 def _build_budget(options: Options, workspace: Workspace) -> Budget:
-    """Return the CPU time from the options, else from the settings of the working directory."""
+    """Return the budget of CPU time from the options, else from the settings of the working directory."""
     from cfglint_train.foundation.budget import Budget
 
     seconds = options.max_cpu_seconds

@@ -247,7 +247,7 @@ def _compare_subject(row: Row, case: Subject, residuals: Mapping[str, Residual])
 def _collect_evidence(budget: Budget, interval: str) -> tuple[str, ...]:
     """Return the coefficients, residuals and kinds of rows behind a budget.
 
-    `compute_interval` names the residual of its interval.
+    `interval` names the residual of its interval.
     """
     setup = budget.setup
     names = {name for component, _ in budget.sizes for name in component.evidence}

@@ -27,7 +27,7 @@ class Summary(Frozen):
     worst: float
     """Error farthest from zero, signed."""
     other_median: float
-    """Median by the smaller reading of figures whose unit is open; equal to `compute_median` if no unit is."""
+    """Median by the smaller reading of figures whose unit is open; equal to `median` if no unit is."""
     other_p90: float
     below: int
     """Rows whose prediction is below the measurement."""

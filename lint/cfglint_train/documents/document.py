@@ -40,7 +40,7 @@ class Position(Frozen):
 
 
 class Edit(Frozen):
-    """A replacement of the bytes of `span` by `get_text`. An empty span inserts, an empty text deletes."""
+    """A replacement of the bytes of `span` by `text`. An empty span inserts, an empty text deletes."""
 
     span: Span
     text: str
@@ -159,9 +159,9 @@ class Node:
 
 
 class Scalar(Node):
-    """A single value. `get_text` is the unescaped text between the quotes; `style` is empty for plain text.
+    """A single value. `text` is the unescaped text between the quotes; `style` is empty for plain text.
 
-    `get_value` is the typed value once it is computed; call `Document.get_scalar_value` to get it.
+    `value` is the typed value once it is computed; call `Document.get_scalar_value` to get it.
     """
 
     __slots__ = ("is_anchored", "style", "tag", "text", "value")

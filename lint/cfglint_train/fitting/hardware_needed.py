@@ -187,6 +187,6 @@ def _find_smallest_gpu(need: int) -> str | None:
 
 
 def _list_cards(least: int) -> list[gpus.Gpu]:
-    """Return the GPUs of the table with at least `find_least_changes` bytes, the smallest first."""
+    """Return the GPUs of the table with at least `least` bytes, the smallest first."""
     cards = [card for name in gpus.list_names() if (card := gpus.find_gpu(name)) is not None and card.bytes >= least]
     return sorted(cards, key=lambda card: card.bytes)

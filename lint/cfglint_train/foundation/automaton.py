@@ -72,7 +72,7 @@ def build_alternatives(parts: Iterable[PatternPart]) -> PatternPart:
 
 
 def build_repetition(part: PatternPart, minimum: int, maximum: int | None) -> PatternPart:
-    """Build a part that repeats another `least` to `most` times; `most` is None if unbounded."""
+    """Build a part that repeats another `minimum` to `maximum` times; `maximum` is None if unbounded."""
 
     def write(program: Program) -> None:
         for _ in range(minimum):

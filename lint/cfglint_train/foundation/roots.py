@@ -13,7 +13,7 @@ _PROJECT: Final = ("pyproject.toml", "cfglint.toml")
 class Roots:
     """The folders above those asked about, each examined once."""
 
-    __slots__ = ("_above", "_added", "_around", "_held", "checked")
+    __slots__ = ("_above", "_added", "_around", "_cached_checks", "checked")
 
     def __init__(self) -> None:
         """Start with no known folders."""
@@ -22,7 +22,7 @@ class Roots:
         """Folders of the files that are checked."""
         self._above: dict[str, tuple[tuple[str, ...], bool]] = {}
         self._around: dict[str, tuple[str, bool]] = {}
-        self._held: dict[tuple[str, tuple[str, ...]], bool] = {}
+        self._cached_checks: dict[tuple[str, tuple[str, ...]], bool] = {}
 
     def add(self, folder: str) -> None:
         """Add a folder named by the user as a root of last resort, as an archive has no repository mark."""
@@ -71,9 +71,9 @@ class Roots:
     def _has_any(self, folder: str, marks: tuple[str, ...]) -> bool:
         """Return whether a folder contains one of some files."""
         key = (folder, marks)
-        if key not in self._held:
-            self._held[key] = any(os.path.exists(os.path.join(folder, mark)) for mark in marks)
-        return self._held[key]
+        if key not in self._cached_checks:
+            self._cached_checks[key] = any(os.path.exists(os.path.join(folder, mark)) for mark in marks)
+        return self._cached_checks[key]
 
 
 def measure_distance(folder: str, root: str) -> tuple[int, int]:

@@ -85,8 +85,8 @@ class ConfigEvidence(Frozen):
     copies: Mapping[str, ConfigEvidence] = {}
     """The same for the packages that it passes settings to: their copies, or their forks."""
     mutations: object = None
-    """Mutations of its settings by programs before they are read (`mutations_of`); computed on demand because few rules
-    use it and it is costly.
+    """Mutations of its settings by programs before they are read (`get_mutations`); computed on demand because few
+    rules use it and it is costly.
     """
 
     @property

@@ -61,7 +61,7 @@ class LaunchArgument(Frozen):
     """True if it is a key of the file, which accepts any value."""
 
     def build_change(self, value: Any) -> Change:
-        """Return the change that sets the setting to `get_value`.
+        """Return the change that sets the setting to `value`.
 
         Raise CannotEdit if no argument of a script can express the value.
         """

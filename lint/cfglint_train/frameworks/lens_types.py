@@ -119,10 +119,10 @@ def build_access(look: Callable[[Config, Route], LookupResult]) -> Access:
 class Key(Frozen):
     """The common lens: one key, one field.
 
-    `names` are the accepted spellings; the first is the one that is written. `yield_default` is the framework's own
-    value if the key is absent, in plan terms (ABSENT: the framework has none, the field stays unknown); it may be
-    `Since`. `null_value` is the meaning of an explicit null: the default, unless set. If `applies` is false, the key
-    has no effect and nothing is read.
+    `names` are the accepted spellings; the first is the one that is written. `default` is the framework's own value
+    if the key is absent, in plan terms (ABSENT: the framework has none, the field stays unknown); it may be a
+    `ValueByRelease`. `null_value` is the meaning of an explicit null: the default, unless set. If `applies` is false,
+    the key has no effect and nothing is read.
     """
 
     field: Field
@@ -204,7 +204,7 @@ class Table(Frozen):
     fields: tuple[Field, ...]
     raw_field: str | None = None
     default: Any = ABSENT
-    """The framework's value (a row's name) if the key is absent; may be `Since`."""
+    """The framework's value (a row's name) if the key is absent; may be a `ValueByRelease`."""
     siblings: tuple[str, ...] = ()
 
     @property
@@ -257,7 +257,7 @@ class Table(Frozen):
 
 
 def refuse_write(config: Config, changes: Changes) -> list[Change]:
-    """Raise CannotEdit: the writer of fields that no fix changes. `read_only.json` has each reason."""
+    """Raise CannotEdit; this is the writer of fields that no fix changes. `read_only.json` has the reasons."""
     raise CannotEdit("it cannot be written automatically")
 
 

@@ -5,23 +5,21 @@ A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework
 - `title`: its name as people write it.
 - `clues`: syntax -> texts one of which every configuration contains; a file without any of them is never parsed.
 - `vocabulary`: the name of the file of its settings in `cfglint_schemas`, or of `vocabulary.json` next to it (absent:
-  no key is ever reported), and `default_entry`, the entry point there if it is not the usual one; `companion_package`:
-  another package whose releases also determine the keys.
-- `layout`: how to recognise a copy of its source (`marks`: files and folders at least one of which contains Python),
-  and the `parts` of it, files and folders, that its settings are read from (none: too many to be read); absent: copies
-  are ignored. `release_files`: files that hold a copy's release, with a pattern whose groups are that release, joined
-  by dots; `former_repositories`: names of the package that only some releases have.
+  no key is ever reported), and `entry`, the entry point there if it is not the usual one; `beside`: another package
+  whose releases also determine the keys.
+- `tree`: how to recognise a copy of its source (`marks`: files and folders at least one of which contains Python), and
+  the `parts` of it, files and folders, that its settings are read from (none: too many to be read); absent: copies are
+  ignored. `versions`: files that hold a copy's release, with a pattern whose groups are that release, joined by dots;
+  `former`: names of the package that only some releases have.
 - `package`: the names of its releases, or the framework or package (`packages.json`) in which it is released.
-- `program_patterns`: patterns of its own programs (commands, modules, scripts) that take a file of it; absent: unknown.
-- `training_pattern`: the commands whose file is a configuration whatever its keys are, as a pattern of one of its own
-  programs
+- `entries`: patterns of its own programs (commands, modules, scripts) that take a file of it; absent: unknown.
+- `trains`: the commands whose file is a configuration whatever its keys are, as a pattern of one of its own programs
   and the word after it; absent: the keys alone decide.
-- `launcher`: the program that takes its file as an option, if it is the file of a launcher.
+- `launches`: the program that takes its file as an option, if it is the file of a launcher.
 - `replaced_by`: packages that replace its trainers when a script imports them.
 - `rules`: codes of the rules that apply only to frameworks that name them.
 
-`packages.json` has the packages that are no frameworks; they have a `layout`, as above, if scripts pass settings to
-them.
+`packages.json` has the packages that are no frameworks; they have a `tree`, as above, if scripts pass settings to them.
 """
 
 from __future__ import annotations

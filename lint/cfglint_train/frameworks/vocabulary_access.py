@@ -142,7 +142,7 @@ class VocabularyAccess:
     def infer_release(
         self, document: Document, root: Route, release: str, package: str | None = None
     ) -> ReleaseHint | None:
-        """Return the releases that the keys are written for, or None if `get_release` refuses none of the keys.
+        """Return the releases that the keys are written for, or None if `release` refuses none of the keys.
 
         `package`: another package that the vocabulary depends on; if set, all releases are that package's.
         """
@@ -196,7 +196,7 @@ class VocabularyAccess:
     def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
         """Return the effect of a key that the release lacks, from its value and the config's launch.
 
-        `determine_effect` is the vocabulary's.
+        `effect` is the vocabulary's.
         """
         return effect
 

@@ -113,7 +113,7 @@ def _run_command(command: Command, argv: list[str]) -> int:
     except BrokenPipeError:
         raise
     except OptionError as error:
-        message = f"{FLAGS[error.option]} {error.given}: {error.problem}"
+        message = f"{FLAGS[error.option]} {error.value}: {error.problem}"
     except SettingsError as error:
         message, frame = str(error), error.frame
     except UsageError as error:

@@ -89,7 +89,7 @@ def grade_report(
 ) -> GradedReport | None:
     """Return the graded report on a run (None: on `main` alone), or None if it must not be reported.
 
-    `check` is the rule's function; `fields_read` are the plan fields that it has read so far.
+    `check` is the rule's function; `reads` are the plan fields that it has read so far.
     """
     fields_read = tuple(reads) if report.fields_read is None else report.fields_read
     severity = report.severity or rule.severity

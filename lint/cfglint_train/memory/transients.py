@@ -92,8 +92,8 @@ def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[f
 
     torch's allocator keeps one pool per stream, and a block of one pool serves no other. FSDP2 gathers into buffers of
     its copy-in stream (the root with the first layer, later two layers) and reduces into those of its reduce-scatter
-    stream; the sharded gradients stay there. FSDP1 and ZeRO-3 gather weights on a separate stream: `compute_gathered`
-    bytes while a layer runs, and while the loss runs.
+    stream; the sharded gradients stay there. FSDP1 and ZeRO-3 gather weights on a separate stream: `gathered` bytes
+    while a layer runs, and while the loss runs.
     """
     formats = setup.formats
     if setup.ranks.parameter_shards == 1 or setup.sharding.wrapping == TENSOR_WRAPPING:

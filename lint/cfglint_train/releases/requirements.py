@@ -26,12 +26,12 @@ _REVISION_MARKS: Final = (b"git+", b"git clone", b"/tree/")
 class Requirements:
     """Requirement files of the folders in use."""
 
-    __slots__ = ("_found", "_roots")
+    __slots__ = ("_pins_by_folder", "_roots")
 
     def __init__(self, roots: Roots) -> None:
         """Create an empty cache."""
         self._roots = roots
-        self._found: dict[str, Mapping[str, ResolvedPin]] = {}
+        self._pins_by_folder: dict[str, Mapping[str, ResolvedPin]] = {}
 
     def collect_pins(self, path: str) -> dict[str, ResolvedPin]:
         """Return the pins around a file by package; the nearest folder that mentions a package counts."""
@@ -42,17 +42,17 @@ class Requirements:
         return pins
 
     def _read_folder(self, folder: str) -> Mapping[str, ResolvedPin]:
-        if folder not in self._found:
+        if folder not in self._pins_by_folder:
             try:
                 names = [name for name in os.listdir(folder) if _is_candidate(folder, name)]
             except OSError:
                 names = []
-            self._found[folder] = {}
+            self._pins_by_folder[folder] = {}
             if names:
                 from cfglint_train.releases.pins.search import read_folder_pins
 
-                self._found[folder] = read_folder_pins(folder, names)
-        return self._found[folder]
+                self._pins_by_folder[folder] = read_folder_pins(folder, names)
+        return self._pins_by_folder[folder]
 
     def _list_folders(self, folder: str) -> tuple[str, ...]:
         """Return a folder and its parents up to the repository root, or the folder alone outside a repository."""

@@ -63,20 +63,20 @@ class RepositoryIndex:
     ) -> None:
         """Prepare to index `root`; files are listed on first use.
 
-        `depth` limits how deep folders are walked (None: all). New files in the folders of `beside` count. `cache`
-        returns the cache folder.
+        `depth` limits how deep folders are walked (None: all). New files in
+        `folders_with_new_files` count. `cache` returns the cache folder.
         """
         self.root = regular_files.normalize_path(os.path.abspath(root))
         self._settings_for = settings_for
         self._settings: Settings | None = None
         # Number of folder levels below the root that are walked, or None for all.
         self._depth = depth
-        self._beside = frozenset(map(regular_files.normalize_path, folders_with_new_files))
+        self._folders_with_new_files = frozenset(map(regular_files.normalize_path, folders_with_new_files))
         self._cache = cache
         self._listing: Listing | None = None
         self._joined = ""
         self._answers: Mapping[str, list[str]] | None = None
-        self._made: dict[Callable[[RepositoryIndex], Any], Any] = {}
+        self._results: dict[Callable[[RepositoryIndex], Any], Any] = {}
         self._texts = texts
         self._words: dict[str, _Words] = {}
         self._outside: dict[str, bool] = {}
@@ -157,9 +157,9 @@ class RepositoryIndex:
 
     def compute_once(self, work: Callable[[RepositoryIndex], Outcome]) -> Outcome:
         """Return the result of some work on this repository, computed on the first call."""
-        if work not in self._made:
-            self._made[work] = work(self)
-        result: Outcome = self._made[work]
+        if work not in self._results:
+            self._results[work] = work(self)
+        result: Outcome = self._results[work]
         return result
 
     def find_parent_folders(self, *names: str) -> tuple[str, ...]:
@@ -204,7 +204,7 @@ class RepositoryIndex:
     def _get_listing(self) -> Listing:
         if self._listing is None:
             self._listing = deadline.run_untimed(
-                lambda: list_files(self.root, self._depth, self._beside, self._is_excluded)
+                lambda: list_files(self.root, self._depth, self._folders_with_new_files, self._is_excluded)
             )
             if self._listing.limit:
                 self.limits_reached.append(f"only {self._listing.limit:,} files of the repository are considered")
@@ -275,33 +275,33 @@ class RepositoryIndex:
 class _Words:
     """The words in the files of one syntax: the first few are searched, then a table is built."""
 
-    __slots__ = ("_asked", "_found", "_table", "_texts", "_with", "paths")
+    __slots__ = ("_paths_by_part", "_paths_by_word", "_search_count", "_table", "_texts", "paths")
 
     def __init__(self, paths: list[str], texts: Texts, answers: Mapping[str, list[str]]) -> None:
         """Prepare to search `paths`; `answers` lists the files that contain each of `WORDS`."""
         self.paths = paths
         own_paths = frozenset(paths)
-        self._with = {part: [path for path in answers[part.decode()] if path in own_paths] for part in WORDS}
+        self._paths_by_part = {part: [path for path in answers[part.decode()] if path in own_paths] for part in WORDS}
         self._texts = texts
-        self._asked = 0
-        self._found: dict[bytes, list[str]] = {}
+        self._search_count = 0
+        self._paths_by_word: dict[bytes, list[str]] = {}
         self._table: dict[bytes, list[str]] | None = None
 
     def find(self, word: bytes) -> Iterable[str]:
         """Return the files in which a word occurs."""
-        if word not in self._found and self._table is None:
-            self._asked += 1
-            if self._asked > MAX_SEARCHES:
+        if word not in self._paths_by_word and self._table is None:
+            self._search_count += 1
+            if self._search_count > MAX_SEARCHES:
                 self._table = deadline.run_untimed(self._build_table)
         if self._table:
             return self._table.get(word, ())
-        if word not in self._found:
-            self._found[word] = deadline.run_untimed(lambda: list(self._search(word)))
-        return self._found[word]
+        if word not in self._paths_by_word:
+            self._paths_by_word[word] = deadline.run_untimed(lambda: list(self._search(word)))
+        return self._paths_by_word[word]
 
     def _search(self, word: bytes) -> Iterator[str]:
         bytes_left = MAX_READ
-        for path in next((paths for part, paths in self._with.items() if part in word), self.paths):
+        for path in next((paths for part, paths in self._paths_by_part.items() if part in word), self.paths):
             text = self._texts.read_small(path)
             bytes_left -= len(text)
             if bytes_left < 0:

@@ -39,7 +39,7 @@ class KnownFacts:
         self._paths = paths
         self._latest = time.time_ns() - _TICK
         self._rows: list[_Row] = []
-        self._found = 0
+        self._hit_count = 0
 
     def __iter__(self) -> Iterator[tuple[str, int | None]]:
         """Yield each file with its facts: None if they have to be recorded, 0 if it is not a regular file."""
@@ -69,13 +69,13 @@ class KnownFacts:
 
     def record(self, facts: int) -> None:
         """Record the facts of the file that was yielded last."""
-        self._found += 1
+        self._hit_count += 1
         if self._rows[-1] is not _NO_ROW:
             self._rows[-1] = (*self._rows[-1][:4], facts)
 
     def save(self) -> None:
         """Save the current facts, if the files differ from the cached ones or many have changed."""
-        if len(self._rows) < len(self._paths) or (self._is_same and self._found <= _MAX_CHANGED):
+        if len(self._rows) < len(self._paths) or (self._is_same and self._hit_count <= _MAX_CHANGED):
             return
         numbers = array("q", [number for row in self._rows for number in row]).tobytes()
         parts = ("\0".join(self._paths).encode("utf-8", "surrogatepass"), numbers)

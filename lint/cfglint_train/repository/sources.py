@@ -24,7 +24,7 @@ class Sources:
         self.texts = dict(texts)
         self._overlaid = {os.path.abspath(path): path for path in self.texts}
         self._names: dict[str, str] = {}
-        self._found: dict[tuple[str, str], str | None] = {}
+        self._resolved_paths: dict[tuple[str, str], str | None] = {}
         self.disk = Texts()
         self.named_paths: set[str] = set()
         """Files that the user named; a hook instead passes whatever has changed."""
@@ -61,7 +61,7 @@ class Sources:
             for file in self._walk(path, settings_for) if folder else (regular_files.normalize_path(path),):
                 self._names.setdefault(os.path.abspath(file), file)
         self.roots.checked.update(map(os.path.dirname, self._names))
-        self._found.clear()
+        self._resolved_paths.clear()
         return list(self._names.values())
 
     def _walk(self, folder: str, settings_for: Callable[[str], Settings]) -> Iterator[str]:
@@ -83,9 +83,9 @@ class Sources:
         below the root or, without a root, not below the file's own folder or the working directory.
         """
         key = target, os.path.dirname(referring_file)
-        if key not in self._found:
-            self._found[key] = self._find(target, referring_file)
-        return self._found[key]
+        if key not in self._resolved_paths:
+            self._resolved_paths[key] = self._find(target, referring_file)
+        return self._resolved_paths[key]
 
     def _find(self, target: str, referring_file: str) -> str | None:
         target = regular_files.expand_home(target)

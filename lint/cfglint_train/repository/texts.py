@@ -16,22 +16,22 @@ MAX_KEPT: Final = 8 * 2**20
 class Texts:
     """The contents of files, cached by absolute path."""
 
-    __slots__ = ("_cleared", "_kept", "_size")
+    __slots__ = ("_cleared", "_contents", "_size")
 
     def __init__(self) -> None:
         """Start with an empty cache."""
-        self._kept: dict[str, bytes] = {}
+        self._contents: dict[str, bytes] = {}
         self._size = 0
         self._cleared: set[str] = set()
         """Folders that contain no link out of the repository."""
 
     def read(self, path: str) -> bytes:
         """Read a file; raise OSError if that fails."""
-        return self._read_cached(path if path in self._kept else os.path.abspath(path), path)
+        return self._read_cached(path if path in self._contents else os.path.abspath(path), path)
 
     def read_small(self, path: str) -> bytes:
         """Read a file by its absolute path; b"" for a link, an unreadable file or one larger than MAX_SMALL."""
-        text = self._kept.get(path)
+        text = self._contents.get(path)
         if text is None:
             try:
                 text = regular_files.read_small(path, MAX_SMALL, self._cleared)
@@ -42,7 +42,7 @@ class Texts:
         return text
 
     def _read_cached(self, full: str, path: str) -> bytes:
-        text = self._kept.get(full)
+        text = self._contents.get(full)
         if text is None:
             text = regular_files.read(path, self._cleared)
             self._keep(full, text)
@@ -50,5 +50,5 @@ class Texts:
 
     def _keep(self, full: str, text: bytes) -> None:
         if len(text) <= MAX_SMALL and self._size < MAX_KEPT:
-            self._kept[full] = text
+            self._contents[full] = text
             self._size += len(text)

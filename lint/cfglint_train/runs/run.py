@@ -150,7 +150,7 @@ class Run:
         self.architecture = architecture
         self.plan: Plan = resolved_plan.build_plan()
         self._estimate: Estimate | None = None
-        self._made: dict[Callable[[Run], Any], Any] = {}
+        self._results: dict[Callable[[Run], Any], Any] = {}
         self._scenarios: dict[Any, Run] = {}
         self.is_scenario = False
         """True if a fact has another admissible value; only the severity of findings counts there, not their fixes."""
@@ -308,9 +308,9 @@ class Run:
 
     def compute_once(self, compute: Callable[[Run], Outcome]) -> Outcome:
         """Return the cached result of `compute` for this run, which never changes."""
-        if compute not in self._made:
-            self._made[compute] = compute(self)
-        result: Outcome = self._made[compute]
+        if compute not in self._results:
+            self._results[compute] = compute(self)
+        result: Outcome = self._results[compute]
         return result
 
     def build_scenario(self, facts: Mapping[str, Any]) -> Run:

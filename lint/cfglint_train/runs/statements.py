@@ -26,7 +26,7 @@ class CommandLine(Frozen):
     overrides: Mapping[Route, Any] = {}
     """Settings that the launch passes, by route."""
     settings: tuple[str, ...] = ()
-    """Settings as `KEY=VALUE` words, which each framework parses like its launcher; they override `parse_overrides`."""
+    """Settings as `KEY=VALUE` words, which each framework parses like its launcher; they override `overrides`."""
     model_config: Mapping[str, Any] | None = None
     """Contents of a `config.json` that applies to the model of every run."""
     model_folders: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ class Reader:
     """Reads one settings file; every error names the file and the key."""
 
     def __init__(self, path: str, files: Files) -> None:
-        """Prepare to read the tables of the file at `read_path`."""
+        """Prepare to read the tables of the file at `path`."""
         self.source, self.files = path, files
         self.display_path = format_path(path)
         self.prefix = "tool.cfglint." if os.path.basename(path) == "pyproject.toml" else ""

@@ -116,11 +116,11 @@ def _is_only_possible_without_state(run: Run) -> bool:
     stated_resources = [resource for resource in resources if run.hardware.get_capacity(resource) is not None]
     if not stated_resources:
         return False
-    single_checkpoint = run.replace_fields({"checkpoint.keep": "all"})
-    without_state = single_checkpoint.replace_fields({_FIELD: True})
+    unlimited = run.replace_fields({"checkpoint.keep": "all"})
+    without_state = unlimited.replace_fields({_FIELD: True})
     for resource in stated_resources:
         verdict_with, verdict_without = (
-            judge(single_checkpoint, resource, ("save",)),
+            judge(unlimited, resource, ("save",)),
             judge(without_state, resource, ("save",)),
         )
         if (

@@ -33,7 +33,7 @@ class External(Frozen):
 
 
 class Function(Frozen):
-    """A function of the script with its defining scope; `find_owner` is bound to its first parameter."""
+    """A function of the script with its defining scope; `owner` is bound to its first parameter."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     scope: Scope

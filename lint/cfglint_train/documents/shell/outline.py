@@ -239,7 +239,7 @@ class Outline:
             self._add_assignment(match.group(1), Assignment("string", node.start_byte, node.end_byte, chain, node))
 
     def _note_declaration(self, node: SyntaxNode) -> str:
-        """Record the exports of `export`, `declare`, `is_local` or `readonly`.
+        """Record the exports of `export`, `declare`, `local` or `readonly`.
 
         Return the kind to use as parent of its assignments: "local" if the names stay in the function.
         """
