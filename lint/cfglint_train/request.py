@@ -30,7 +30,7 @@ Text = str | bytes
 
 
 class OptionError(UsageError):
-    """An invalid option: `option` is its field in `Options`, `given` its value, `problem` the reason."""
+    """An invalid option: `option` is its field in `Options`, `value` its value, `problem` the reason."""
 
     def __init__(self, option: str, value: str, problem: str) -> None:
         """Compose the message from the field, its value and the reason."""
