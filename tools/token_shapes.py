@@ -36,12 +36,12 @@ Part = tuple[frozenset[int], int, int]
 """Character codes, with the minimum and maximum number of repetitions."""
 
 
-class Unsupported(Exception):
+class UnsupportedPattern(Exception):
     """A pattern that is not a sequence of characters."""
 
 
 def list_sequences(tree: Any, ignore_case: bool) -> list[list[Part]]:
-    """Return the sequences that a parsed pattern matches, one per alternative; raise Unsupported for other patterns."""
+    """Return the sequences that a parsed pattern matches, one per alternative; otherwise raise UnsupportedPattern."""
     prefixes: list[list[Part]] = [[]]
     for kind, value in tree:
         if kind is _constants.AT:
@@ -64,15 +64,15 @@ def list_sequences(tree: Any, ignore_case: bool) -> list[list[Part]]:
                 elif minimum == maximum:
                     suffixes.append(sequence * minimum)
                 else:
-                    raise Unsupported
+                    raise UnsupportedPattern
         else:
-            raise Unsupported
+            raise UnsupportedPattern
         prefixes = [prefix + sequence for prefix in prefixes for sequence in suffixes]
     return prefixes
 
 
 def list_members(items: Any) -> set[int]:
-    """Return the character codes of a class; raise Unsupported if the class contains anything else."""
+    """Return the character codes of a class; raise UnsupportedPattern if the class contains anything else."""
     characters: set[int] = set()
     for kind, value in items:
         if kind is _constants.LITERAL:
@@ -84,7 +84,7 @@ def list_members(items: Any) -> set[int]:
         elif kind is _constants.CATEGORY and value is _constants.CATEGORY_DIGIT:
             characters.update(map(ord, "0123456789"))
         else:
-            raise Unsupported
+            raise UnsupportedPattern
     return characters
 
 
@@ -182,7 +182,7 @@ def main() -> None:
             token_shapes = list(
                 map(build_shape, list_sequences(_parser.parse(convert_go_pattern(rule["regex"])), False))
             )
-        except (Unsupported, re.error):
+        except (UnsupportedPattern, re.error):
             continue
         for prefix, token_pattern in filter(None, token_shapes):
             shapes.setdefault(prefix, set()).add(token_pattern)

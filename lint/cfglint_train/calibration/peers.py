@@ -75,18 +75,18 @@ def _ask_accelerate(module: Any, case: Subject) -> float | None:
     return float(max(usage.values()))
 
 
-def _ask_deepspeed(modules: tuple[Any, Any], case: Subject) -> float | None:
-    fields, (stage12, stage3) = case.fields, modules
+def _estimate_with_deepspeed(modules: tuple[Any, Any], case: Subject) -> float | None:
+    fields, (zero2, zero3) = case.fields, modules
     if fields["parallel.strategy"] != "zero" or fields["method.tuning"] != "full":
         return None
     stage, gpus_per_node, nodes = fields["parallel.zero_stage"], fields["launch.gpus_per_node"], fields["launch.nodes"]
     offload = fields.get("parallel.offload_optimizer", "none") != "none"
     parameters = case.architecture.parameters
     if stage == 2:
-        answer = stage12.estimate_zero2_model_states_mem_needs(parameters, gpus_per_node, nodes, offload)
+        answer = zero2.estimate_zero2_model_states_mem_needs(parameters, gpus_per_node, nodes, offload)
         return float(answer[1])
     if stage == 3:
-        answer = stage3.estimate_zero3_model_states_mem_needs(
+        answer = zero3.estimate_zero3_model_states_mem_needs(
             parameters, case.architecture.largest_tensor, gpus_per_node, nodes, offload, False, True
         )
         return float(answer[1])
@@ -119,7 +119,7 @@ def _ask_cookbook(module: Any, case: Subject) -> float | None:
     return float(match[1]) * GIB if match else None
 
 
-def _ask_llm_analysis(modules: tuple[Any, Any], case: Subject) -> float | None:
+def _estimate_with_llm_analysis(modules: tuple[Any, Any], case: Subject) -> float | None:
     parallelism = _read_parallelism(case)
     if parallelism is None or not _is_plain_adamw(case):
         return None
@@ -186,9 +186,9 @@ def load_peers() -> dict[str, Callable[[Subject], float | None]]:
     """
     adapters: dict[str, Any] = {
         "accelerate": lambda imported, case: _ask_accelerate(imported[0], case),
-        "deepspeed": _ask_deepspeed,
+        "deepspeed": _estimate_with_deepspeed,
         "cookbook": lambda imported, case: _ask_cookbook(imported[0], case),
-        "llm-analysis": _ask_llm_analysis,
+        "llm-analysis": _estimate_with_llm_analysis,
         "16 bytes": lambda _, case: _apply_rule_of_thumb(case),
     }
     peers: dict[str, Callable[[Subject], float | None]] = {}

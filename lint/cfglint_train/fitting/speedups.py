@@ -58,8 +58,13 @@ def find_speedup(run: Run, name: str) -> Speedup | None:
 
 
 def _find_speedups(run: Run) -> dict[str, Speedup]:
-    uncounted = "sequence.image_tokens" in run.estimate.assumed
-    if run.hardware.gpu_origin.kind == "assumed" or run.plan.batch.auto_find or uncounted or not _has_margin(run, run):
+    has_assumed_images = "sequence.image_tokens" in run.estimate.assumed
+    if (
+        run.hardware.gpu_origin.kind == "assumed"
+        or run.plan.batch.auto_find
+        or has_assumed_images
+        or not _has_margin(run, run)
+    ):
         return {}
     speedups: dict[str, Speedup] = {}
     current = run
@@ -150,13 +155,13 @@ def _propose_hybrid(run: Run, setup: Setup) -> Iterator[Changes]:
     ):
         return
     if setup.ranks.zero_stage == 3 and setup.sharding.secondary == 1:
-        yield from _keep_if_saving(run, setup, {"parallel.secondary_partition": setup.ranks.local})
+        yield from _filter_by_traffic(run, setup, {"parallel.secondary_partition": setup.ranks.local})
     elif setup.ranks.strategy in FSDP and setup.ranks.shards == setup.ranks.nodes * setup.ranks.local:
         for changes in ({"parallel.sharding": "hybrid_shard"}, {"parallel.replicas": setup.ranks.nodes}):
-            yield from _keep_if_saving(run, setup, changes)  # type: ignore[arg-type]
+            yield from _filter_by_traffic(run, setup, changes)  # type: ignore[arg-type]
 
 
-def _keep_if_saving(run: Run, setup: Setup, changes: Changes) -> Iterator[Changes]:
+def _filter_by_traffic(run: Run, setup: Setup, changes: Changes) -> Iterator[Changes]:
     after = find_setup(run.replace_fields(changes))
     if after is not None and compute_node_traffic(after) <= (1 - MIN_TRAFFIC_SAVED) * compute_node_traffic(setup):
         yield changes

@@ -34,7 +34,7 @@ class ChangedClass(Frozen):
     """Fields, parameters and strings of the file, which it may add to the class."""
 
 
-class _Stores(Frozen):
+class _Assignments(Frozen):
     """Attributes that a file assigns on imported objects."""
 
     stored: tuple[tuple[int, tuple[str, ...], str | None], ...]
@@ -49,7 +49,7 @@ class ChangedClasses:
     def __init__(self, index: RepositoryIndex) -> None:
         """Create an empty cache for a repository."""
         self._index = index
-        self._read: dict[str, _Stores] = {}
+        self._read: dict[str, _Assignments] = {}
 
     def find_change(self, program: str, packages: Collection[str], classes: Collection[str]) -> ChangedClass | None:
         """Return the first change to one of the packages' classes in the files that a program imports, or None."""
@@ -62,7 +62,7 @@ class ChangedClasses:
                 return ChangedClass(path, line, name, stores.declared)
         return None
 
-    def _read_stores(self, path: str) -> _Stores:
+    def _read_stores(self, path: str) -> _Assignments:
         """Return the attributes that a file assigns on imported objects."""
         if path not in self._read:
             nodes = list(ast.walk(parse_tree(self._index.compute_once(PythonSources).read_text(path))))
@@ -74,11 +74,13 @@ class ChangedClasses:
             stored = tuple(
                 (line, tuple(owner.split(".")), attribute) for line, owner, attribute in assignments if owner
             )
-            self._read[path] = _Stores(stored, frozenset(_list_declared(nodes)) if stored else frozenset())
+            self._read[path] = _Assignments(stored, frozenset(_list_declared(nodes)) if stored else frozenset())
         return self._read[path]
 
 
-def _find_changed(stores: _Stores, packages: Collection[str], classes: Collection[str]) -> Iterator[tuple[int, str]]:
+def _find_changed(
+    stores: _Assignments, packages: Collection[str], classes: Collection[str]
+) -> Iterator[tuple[int, str]]:
     """Yield the lines and names of the packages' classes that a file changes."""
     for line, steps, attribute in stores.stored:
         if steps[0] not in packages:

@@ -18,7 +18,7 @@ from cfglint_train.hardware.sizes import SizeError, parse_stated_size, split_siz
 DATA: Final = os.path.join(os.path.dirname(__file__), "gpus.json")
 
 # Vendor and brand words, which `normalize_name` removes.
-DECORATION: Final = ("nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "gpu")
+VENDOR_WORDS: Final = ("nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "gpu")
 
 
 class Gpu(Frozen):
@@ -101,7 +101,7 @@ def find_smaller(text: str, gpu: Gpu) -> str | None:
 def normalize_name(name: str) -> str:
     """Return a name in lower case, without vendor words and separators."""
     text = name.lower()
-    for word in DECORATION:
+    for word in VENDOR_WORDS:
         text = text.replace(word, "")
     return "".join(filter(str.isalnum, text))
 

@@ -38,7 +38,7 @@ _EXPANDED: Final = re.compile(r"\$\{?(\w+)")
 # A loop over one plain word has one iteration.
 _LOOP: Final = re.compile(rb"\bfor\s+(\w+)\s+in\b(?![ \t]+[\w./:@%+-]+[ \t]*(?:;|$))", re.M)
 # Commands that end the script, try an alternative, or move the output.
-_OTHERWISE: Final = re.compile(rb"\|\||(?:^|[;&\s])(?:exit|exec|cd|pushd|mv|rsync)\s", re.M)
+_UNCERTAIN_COMMANDS: Final = re.compile(rb"\|\||(?:^|[;&\s])(?:exit|exec|cd|pushd|mv|rsync)\s", re.M)
 
 _LENIENT_PARSER: Final = re.compile(rb"HfArgumentParser|TrlParser|parse_known_args|\badd_dataclass\b")
 """Parsers whose options are declared elsewhere, or that skip unknown options."""
@@ -65,11 +65,11 @@ class SharedOutputDirs:
         """Return the launches that write into a config's output folder before its own launch, each once."""
         launches = {
             (launch.place.document.path, launch.place.span): launch
-            for launch in self._search_previous(main, repository)
+            for launch in self._find_previous_launches(main, repository)
         }
         return tuple(launches.values())
 
-    def _search_previous(self, main: Config, repository: RepositoryIndex) -> Iterator[PreviousLaunch]:
+    def _find_previous_launches(self, main: Config, repository: RepositoryIndex) -> Iterator[PreviousLaunch]:
         """Yield the earlier launches that write into a config's output folder with other settings.
 
         Only launches of one script that always run count: two scripts, or the branches of a condition, are
@@ -79,7 +79,7 @@ class SharedOutputDirs:
             (script, invocation.number): invocation for script, invocation in self.scripts.find_invocations(main)
         }
         for (script, number), invocation in invocations.items():
-            if _OTHERWISE.search(script.source) or (
+            if _UNCERTAIN_COMMANDS.search(script.source) or (
                 main.document is not script and _is_only_training(script, invocation)
             ):
                 continue
@@ -162,7 +162,7 @@ class _Launch:
     @property
     def is_comparable(self) -> bool:
         """True if the launch trains and its output folder is certain."""
-        return bool(self.is_training and self.folder and not self.is_moved and not self.is_refused)
+        return bool(self.is_training and self.folder and not self.may_change_folder and not self.is_refused)
 
     @property
     def is_refused(self) -> bool:
@@ -198,7 +198,7 @@ class _Launch:
         return any(variables.intersection(_EXPANDED.findall(word.text)) for word in self.words if not word.is_known)
 
     @property
-    def is_moved(self) -> bool:
+    def may_change_folder(self) -> bool:
         """True if the command may get another output folder, or resume an earlier run."""
         if self.invocation.forwards:
             return True

@@ -9,7 +9,7 @@ from cfglint_train.models import local
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.names import Field
 
-PRESET: Final = "olmo_core:"
+PRESET_PREFIX: Final = "olmo_core:"
 """Prefix of OLMo-core presets in `model.id`."""
 
 
@@ -56,10 +56,10 @@ def find_architecture(
     does not return the model.
     """
     changes = overrides or {}
-    if name.startswith(PRESET):
+    if name.startswith(PRESET_PREFIX):
         from cfglint_train.models.olmo_core import build_preset  # imported here because few runs need it
 
-        return build_preset(name.removeprefix(PRESET), changes)
+        return build_preset(name.removeprefix(PRESET_PREFIX), changes)
     if not name:
         return None
     architecture = local.find_local_model(name, folder, revision, changes, environment, allowed_folders)

@@ -89,12 +89,13 @@ def format_answer(
     solution: Solution | None = None,
     fix_settings: tuple[str, ...] = (),
     *,
-    holding: HardwareNeed | None = None,
+    hardware_need: HardwareNeed | None = None,
     sizes: bool = False,
 ) -> str:
     """Return the answer, such as `fits: 16.1 of 23.5 GiB`.
 
-    If the run does not fit, propose `solution` or `fix_settings`, else name `holding`, the hardware on which it fits.
+    If the run does not fit, propose `solution` or `fix_settings`, else name `hardware_need`, the hardware on which it
+    fits.
     `sizes`: if it fits, also state the largest micro batch and sequence length.
     """
     reason, worst = _explain_no_estimate(run), _find_worst(run)
@@ -115,8 +116,8 @@ def format_answer(
         settings = solution.settings if solution is not None else fix_settings
         if settings:
             parts.append(f"smallest change: {', '.join(settings)}")
-        elif holding is not None:
-            parts.append(f"no change to these files makes it fit; {holding.description}")
+        elif hardware_need is not None:
+            parts.append(f"no change to these files makes it fit; {hardware_need.description}")
     elif sizes:
         parts += _describe_sizes(run, worst)
     return escape_text("; ".join(parts))

@@ -29,7 +29,7 @@ def render_text(runs: Sequence[Alternatives], style: Style = PLAIN) -> Iterator[
     yield from estimate.wrap_lines(answer.answer_several([alternatives.run for alternatives in runs]), style)
     for alternatives in runs:
         opening = answer.format_answer(
-            alternatives.run, alternatives.solution, holding=alternatives.hardware_need, sizes=len(runs) == 1
+            alternatives.run, alternatives.solution, hardware_need=alternatives.hardware_need, sizes=len(runs) == 1
         )
         yield from estimate.wrap_lines([opening], style)
         yield from estimate.render_head(alternatives.run, style)
@@ -172,7 +172,7 @@ def build_fit(alternatives: Alternatives) -> RunFit:
         elsewhere=tuple(map(_build_room, alternatives.host_and_disk)),
         rungs=tuple(map(_build_rung, alternatives.alternatives)),
         solution=None if alternatives.solution is None else _build_solution(alternatives.solution),
-        holding=None if alternatives.hardware_need is None else _build_holding(alternatives.hardware_need),
+        hardware_need=None if alternatives.hardware_need is None else _build_holding(alternatives.hardware_need),
         offload=None if alternatives.offload is None else escape_data(alternatives.offload),
         largest=alternatives.largest,
         assumptions=tuple(map(escape_data, estimate.list_assumption_notes(alternatives.run))),

@@ -74,7 +74,7 @@ class Documents:
     ) -> None:
         """Start without documents; files are read on request."""
         self.sources = sources
-        self._part_of = find_copy
+        self._find_copy = find_copy
         self._is_replaced = is_replaced
         self.skipped: list[SkippedFile] = []
         self.unread: list[UnreadFile] = []
@@ -88,7 +88,7 @@ class Documents:
 
     def replace_sources(self, sources: Sources, changed: Collection[str]) -> Documents:
         """Return a copy with new sources, without the documents of changed files."""
-        copy = Documents(sources, self._part_of, self._is_replaced)
+        copy = Documents(sources, self._find_copy, self._is_replaced)
         copy.skipped = [skipped for skipped in self.skipped if skipped.path not in changed]
         copy.unread = [unread for unread in self.unread if unread.path not in changed]
         copy.candidates = dict(self.candidates)
@@ -146,14 +146,14 @@ class Documents:
         from cfglint_train.repository.lookalikes import identify_tool  # only needed for skipped files
 
         tool = tool or identify_tool(path, source)
-        if tool and self._part_of(path):
+        if tool and self._find_copy(path):
             tool = ""
         self.skipped.append(SkippedFile(path, reason, path in self.sources.named_paths, tool))
 
     def note_run(self, document: Document, span: Span | None, why: str) -> None:
         """Record a run that cannot be read, with its evidence."""
         path = document.path
-        copy = self._part_of(path)
+        copy = self._find_copy(path)
         if copy:
             self.ignore(path, f"it is part of the copy in `{copy}`")
             return

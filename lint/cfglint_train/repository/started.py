@@ -11,7 +11,7 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.registry import find_framework_of_program
 from cfglint_train.repository.sources import Sources
 
-_CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
+_CONFIG_SUFFIX: Final = re.compile(r"\.(?:ya?ml|json)$")
 
 
 def describe_started(document: ShellDocument, sources: Sources) -> str:
@@ -23,7 +23,7 @@ def describe_started(document: ShellDocument, sources: Sources) -> str:
     for invocation in document.invocations:
         framework = find_framework_of_program(invocation.program)
         words = () if framework is None else invocation.words
-        file = next((word.text for word in words if word.is_known and _CONFIGURATION.search(word.text)), None)
+        file = next((word.text for word in words if word.is_known and _CONFIG_SUFFIX.search(word.text)), None)
         if framework is None or file is None:
             continue
         if sources.find(os.path.join(resolve_working_folder(document, invocation), file), document.path) is None:

@@ -179,7 +179,7 @@ class Workspace:
             for match in training
         ]
         for config in configs:
-            self._collect_evidence(config, statements)
+            self._set_evidence(config, statements)
         return configs
 
     def _is_replaced(self, path: str, mark: str) -> bool:
@@ -263,7 +263,7 @@ class Workspace:
         """Return the cache folder set by a flag and the one in the settings for a path."""
         return self.statements.command_line.cache_dir, self.settings_for(path).cache_dir
 
-    def _collect_evidence(self, config: Config, statements: ReleaseStatements) -> None:
+    def _set_evidence(self, config: Config, statements: ReleaseStatements) -> None:
         """Set the evidence of a config: its launches, its vocabulary, and programs that first change its settings."""
         document, place = config.document, (config.document.path, config.root)
         evidence = ConfigEvidence(self.scripts.list_commands(config))
@@ -489,7 +489,7 @@ class Workspace:
             if path is None:
                 return self._find_replacement(owner, reference)
             path = self.sources.format_path(path, referring_file)
-            assumption = f"assumed that `{stated_path}` is `{path}` of this repository; write that path to be sure"
+            assumption = f"`{stated_path}` is `{path}` of this repository; write that path to be sure"
         read_document = self.documents.read_document if "yaml" in _get_syntaxes(reference) else self.documents.read_json
         document = None if path is None else read_document(path)
         return None if document is None else self._build_companion(owner, reference, document, (), assumption)
@@ -517,7 +517,7 @@ class Workspace:
             self.scripts.find_scripts_naming(stated_path, owner.document.path), stated_path
         )
         if place:
-            note = f"assumed that {place} writes `{stated_path}`; add the file to the repository to be sure"
+            note = f"`{stated_path}` is the file that {place} writes; add it to the repository to be sure"
             return None if document is None else self._build_companion(owner, reference, document, (), note)
         owner_framework = frameworks.load(owner.framework)
         document = find_bundled_file(owner_framework, stated_path, owner.release)
@@ -543,7 +543,7 @@ class Workspace:
         )
         config = Config(reference.framework, document, releases, root, "companion", assumption=assumption)
         if not document.is_placeholder:
-            self._collect_evidence(config, statements)
+            self._set_evidence(config, statements)
         return config
 
 

@@ -103,7 +103,7 @@ def parse_axes(arguments: Sequence[str]) -> list[Axis]:
         if any((axis.field or GPU) == field for axis in axes):
             raise UsageError(f"--what-if {word}: {field} is given twice")
         if field == GPU:
-            axes.append(Axis(name, None, tuple(_parse_card(word, item) for item in text.split(","))))
+            axes.append(Axis(name, None, tuple(_parse_gpu(word, item) for item in text.split(","))))
             continue
         if field not in FIELDS:
             from difflib import get_close_matches
@@ -127,7 +127,7 @@ def parse_axes(arguments: Sequence[str]) -> list[Axis]:
     return axes
 
 
-def _parse_card(word: str, text: str) -> str:
+def _parse_gpu(word: str, text: str) -> str:
     """Return the GPU's name in the table, or a memory size as written. Raise UsageError for anything else."""
     try:
         return parse_capacity(text)[0] or text

@@ -47,7 +47,7 @@ _USUAL_RANGES: Final[Mapping[str, str]] = {"full": "1e-6 to 2e-5", "freeze": "1e
 _STAGES: Final = frozenset(("sft", "dpo", "ipo", "kto", "orpo", "simpo"))
 _ADAM: Final = frozenset(("adam", "adamw"))
 _MAX_SMALL_PARAMETERS: Final = 10**9
-_LIMIT_FOR_ANY_MODEL: Final = 0.1
+_LIMIT_FOR_UNKNOWN_MODEL: Final = 0.1
 """Above the learning rates of small and of randomly initialized models.
 
 Public recipes for 20M to 600M parameters use 0.004 to 0.008.
@@ -68,7 +68,7 @@ def check(run: Run) -> Iterator[Report]:
         return
     if plan.model.from_scratch or (model is not None and model.parameters < _MAX_SMALL_PARAMETERS):
         return
-    if rate < (_LIMITS[tuning] if model is not None else _LIMIT_FOR_ANY_MODEL):
+    if rate < (_LIMITS[tuning] if model is not None else _LIMIT_FOR_UNKNOWN_MODEL):
         return
     if not run.is_stated("optimizer.learning_rate"):
         return

@@ -42,7 +42,7 @@ _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 
 def check(run: Run) -> Iterator[Report]:
     """Yield a report if a checkpoint path is inside the working copy."""
-    paths = [field for field in _PATHS if _is_relative(run.plan.get(field)) and _is_used(run, field)]
+    paths = [field for field in _PATHS if _is_inside_working_copy(run.plan.get(field)) and _is_used(run, field)]
     if not paths:
         return
     descriptions = " and ".join(_describe_path(run, field) for field in paths)
@@ -60,7 +60,7 @@ _PLACEHOLDER: Final = re.compile(r".*\s|(?i:path[_/-]to|your)[_/-]|[A-Z][A-Z0-9]
 """Pattern for the start of a placeholder path."""
 
 
-def _is_relative(path: object) -> bool:
+def _is_inside_working_copy(path: object) -> bool:
     """Return whether a path is known and stays below the working directory."""
     if not isinstance(path, str) or not path or _PLACEHOLDER.match(path) or normpath(path).startswith(".."):
         return False

@@ -66,7 +66,7 @@ def find_similar(key: str, names: Iterable[str]) -> str | None:
     """Return the key of the named frameworks that is most similar to `key`, or None."""
     from difflib import get_close_matches
 
-    keys = sorted({spelling for name in names for spelling in _list_names(name)})
+    keys = sorted({spelling for name in names for spelling in _list_keys(name)})
     matches = get_close_matches(key, keys, 1) or get_close_matches(f"--{key}", keys, 1)
     return matches[0] if matches else None
 
@@ -76,7 +76,7 @@ def _is_known(framework: str, key: str) -> bool:
     return any(find_facts(vocabulary, key, context) for context in contexts)
 
 
-def _list_names(framework: str) -> Iterator[str]:
+def _list_keys(framework: str) -> Iterator[str]:
     vocabulary, contexts = _load_contexts(framework)
     for context in contexts:
         yield from (".".join(map(str, fact.route)) for fact in vocabulary.iterate_keys(vocabulary.newest, context))

@@ -23,7 +23,7 @@ _MERGE_FUNCTIONS: Final = ("merge", "unsafe_merge")
 """Functions that merge several mappings into one."""
 _FILE: Final = re.compile(r"[\w.*-]\.(?:ya?ml|json)$", re.IGNORECASE)
 _RUNTIME_INPUT: Final = re.compile(r"\b(?:argv|environ|getenv|parse_args|parse_known_args|input)\b")
-_ROUNDS: Final = 3
+_MAX_PASSES: Final = 3
 """Number of passes over a file in which a loaded mapping is followed; also the depth of variable lookups."""
 
 
@@ -194,7 +194,7 @@ class _MappingTrace:
         """Variable -> the routes of the mappings that it holds."""
         self.loaders: set[str] = set()
         """Functions that return a loaded mapping."""
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_PASSES):
             self._follow()
 
     def _follow(self) -> None:
@@ -235,7 +235,7 @@ class _MappingTrace:
         """Return the constants that an expression may evaluate to; for a list, its items."""
         if isinstance(node, ast.Constant):
             return (node.value,) if isinstance(node.value, (str, int)) else ()
-        if isinstance(node, ast.Name) and depth < _ROUNDS:
+        if isinstance(node, ast.Name) and depth < _MAX_PASSES:
             return tuple(
                 constant
                 for value in self.assigned.get(node.id, ())

@@ -99,7 +99,7 @@ def is_taken(script: BranchingScript, choice: Choice, step: Step, depth: int, le
 
     With `lenient`, assumed defaults count as known.
     """
-    reading = _ConditionReader(script, choice, depth, lenient)
+    reading = _ConditionEvaluator(script, choice, depth, lenient)
     for other, conditions in choice.branches:
         holds = (
             reading.match_patterns(conditions) if choice.subject is not None else reading.evaluate_command(conditions)
@@ -193,7 +193,7 @@ def _match_equality(text: bytes, left: SyntaxNode, right: SyntaxNode) -> Iterato
             yield name[1], value[2]
 
 
-class _ConditionReader:
+class _ConditionEvaluator:
     """An evaluator for the conditions of one choice."""
 
     __slots__ = ("choice", "depth", "lenient", "script")

@@ -72,7 +72,7 @@ def list_model_arguments(call: ast.Call) -> Iterator[ast.expr]:
 def _find_sources(document: PythonScript, expressions: Iterable[ast.expr]) -> set[str]:
     """Return all names of a script that the expressions depend on, directly or indirectly."""
     pending = [name for node in expressions for name in _collect_names(node)]
-    sources_by_name, sources = _collect_flows(document) if pending else {}, set[str]()
+    sources_by_name, sources = _collect_dependencies(document) if pending else {}, set[str]()
     while pending:
         name = pending.pop()
         if name not in sources:
@@ -81,7 +81,7 @@ def _find_sources(document: PythonScript, expressions: Iterable[ast.expr]) -> se
     return sources
 
 
-def _collect_flows(document: PythonScript) -> dict[str, set[str]]:
+def _collect_dependencies(document: PythonScript) -> dict[str, set[str]]:
     """Return the names that each name depends on, through assignments, call arguments and function bodies."""
     flows: dict[str, set[str]] = {}
     for node in document.list_nodes(ast.Assign):

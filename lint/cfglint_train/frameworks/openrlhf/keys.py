@@ -137,11 +137,11 @@ class OpenRLHFKeys(Keys):
             KeyUse(
                 (flag,),
                 invocation.index.get(flag),
-                partial(_check_releases, compute_accepting_mask(flag_usage.entry, flag)),
+                partial(_list_membership, compute_accepting_mask(flag_usage.entry, flag)),
             )
             for flag in flags
         ]
-        return [*uses, KeyUse((), None, partial(_check_releases, compute_entry_mask(flag_usage.entry)))]
+        return [*uses, KeyUse((), None, partial(_list_membership, compute_entry_mask(flag_usage.entry)))]
 
     def report_outdated(self, config: Config) -> OutdatedConfig | None:
         """Report an entry point that the stated release lacks, or flags that only older releases accept together."""
@@ -150,7 +150,7 @@ class OpenRLHFKeys(Keys):
         flag_usage = read_usage(config)
         is_stated = config.releases.is_stated("openrlhf")
         if is_stated and not self.vocabulary.has_entry(flag_usage.entry, config.release):
-            first, last = self._find_lifetime(flag_usage.entry)
+            first, last = self._find_release_range(flag_usage.entry)
             is_later = parse_release(config.release) > parse_release(last)
             availability = f"the last release that has it is {last}" if is_later else f"it was added in {first}"
             return OutdatedConfig(
@@ -180,7 +180,7 @@ class OpenRLHFKeys(Keys):
             () if fresh_release is None else (assume_fresh_install("openrlhf", fresh_release),),
         )
 
-    def _find_lifetime(self, entry: str) -> tuple[str, str]:
+    def _find_release_range(self, entry: str) -> tuple[str, str]:
         releases, mask = self.vocabulary.releases, compute_entry_mask(entry)
         return releases[(mask & -mask).bit_length() - 1], releases[mask.bit_length() - 1]
 
@@ -275,7 +275,7 @@ def _get_program(config: Config) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _check_releases(mask: int, releases: tuple[str, ...]) -> tuple[bool, ...]:
+def _list_membership(mask: int, releases: tuple[str, ...]) -> tuple[bool, ...]:
     """Return for each release whether its bit is set in the mask."""
     members = list_releases(mask)
     return tuple([release in members for release in releases])

@@ -203,7 +203,7 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
         run.entry = "seq2seq"
     if config_class in HF_CONFIGS and not run.is_hf_trainer:
         run.defaults.update(HF_DEFAULTS)  # SFTTrainer takes over everything that they set
-    _put_parts(run, trainer_call, _find_model(run, trainer_call))
+    _add_parts(run, trainer_call, _read_model(run, trainer_call))
     if is_patched(evaluator, "LoraConfig"):
         run.parts.pop(ADAPTER, None)
     if trainer_call.get("_RESUMES_") is not None:
@@ -273,7 +273,7 @@ def _find_own_fields(evaluator: Evaluator, source: Record) -> dict[str, OtherCal
 # --- its model -------------------------------------------------------------------------------------------------------
 
 
-def _find_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
+def _read_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
     """Return the record that holds the model's loading arguments, and put what is known about the model into the parts.
 
     The record is the `from_pretrained` call, or `model_init_kwargs` if the trainer receives a name; else None.
@@ -295,7 +295,7 @@ def _find_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
     return None
 
 
-def _put_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
+def _add_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
     """Add the settings of the script's other calls to the parts, under their names in `ModelConfig`."""
     module = get_class(trainer_call).rpartition(".")[0].split(".")
     package = "transformers" if run.is_hf_trainer else "trl"
@@ -315,10 +315,10 @@ def _put_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
             if entry is not None:
                 run.parts[name] = OtherCallSetting(None, KEYWORD_PREFIX + name, entry)
     if model is not None:
-        _put_arguments(run, model, MODEL_ARGUMENTS)
+        _add_arguments(run, model, MODEL_ARGUMENTS)
         if model.open:
             _mark_hidden(run, model, ("dtype", "attn_implementation", "load_in_4bit", "load_in_8bit", "_DEVICE_MAP_"))
-        _put_quantization(run, trainer_call, model)
+        _add_quantization(run, trainer_call, model)
         for name in ("_KBIT_", "_CHECKPOINTING_", "_CAST_"):
             if model.get(name) is not None:
                 run.parts[name] = OtherCallSetting(None, "", model.get(name))
@@ -327,7 +327,7 @@ def _put_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
         key = entry.key if entry is not None else Scalar(trainer_call.span, "model", value="model")
         unknown = Value(key.span, Unknown("the model passed to the trainer"))
         run.parts["model_name_or_path"] = OtherCallSetting(None, "model", Entry(key, unknown))
-    _put_adapter(run, trainer_call, model)
+    _add_adapter(run, trainer_call, model)
     for name in (*MODEL_ARGUMENTS.values(), *QUANTIZATION_ARGUMENTS.values(), *LORA_ARGUMENTS.values(), "use_peft"):
         run.parts.setdefault(name, OtherCallSetting(None, name))
     reference = trainer_call.get("ref_model")
@@ -347,7 +347,7 @@ def _find_reference(node: Node) -> Value:
     return Value(node.span, "full", how)
 
 
-def _put_arguments(run: ScriptSettings, source: Record, names: Mapping[str, str]) -> None:
+def _add_arguments(run: ScriptSettings, source: Record, names: Mapping[str, str]) -> None:
     """Add the arguments of a call to the parts. `names` maps them to names of the tree; the last one set wins."""
     for argument, name in names.items():
         entry = source.get(argument)
@@ -379,7 +379,7 @@ def _mark_hidden(run: ScriptSettings, source: Record, names: Iterable[str]) -> N
             run.parts[name] = OtherCallSetting(None, name, build_entry(name, Value(place, Unknown(source.open))))
 
 
-def _put_quantization(run: ScriptSettings, trainer_call: Record, model: Record) -> None:
+def _add_quantization(run: ScriptSettings, trainer_call: Record, model: Record) -> None:
     entry = model.get("quantization_config") or trainer_call.get("quantization_config")
     if entry is None or (isinstance(entry.value, Value) and entry.value.value is None):
         return
@@ -391,14 +391,14 @@ def _put_quantization(run: ScriptSettings, trainer_call: Record, model: Record) 
     if not isinstance(config, Record) or get_class(config).rpartition(".")[2] != "BitsAndBytesConfig":
         _mark_hidden(run, Record(entry.key.span, [], open_="its quantization"), ("load_in_4bit", "load_in_8bit"))
         return
-    _put_arguments(run, config, QUANTIZATION_ARGUMENTS)
+    _add_arguments(run, config, QUANTIZATION_ARGUMENTS)
     run.defaults.update(QUANTIZATION_DEFAULTS)
 
 
 _PEFT_MODULE: Final = "peft"
 
 
-def _put_adapter(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
+def _add_adapter(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
     """Add the `LoraConfig` of the trainer call, or of an earlier `get_peft_model` call, to the parts."""
     entry = trainer_call.get("peft_config") or (None if model is None else model.get("_ADAPTER_"))
     if entry is None or (isinstance(entry.value, Value) and entry.value.value is None):
@@ -419,7 +419,7 @@ def _put_adapter(run: ScriptSettings, trainer_call: Record, model: Record | None
     if isinstance(config, Record) and is_peft and not config.open:
         how = tuple(step for step in config.how if step.kind == "depends")
         run.parts["use_peft"] = OtherCallSetting(None, "", Entry(entry.key, Value(place, True, how)))
-        _put_arguments(run, config, LORA_ARGUMENTS)
+        _add_arguments(run, config, LORA_ARGUMENTS)
         run.defaults.update(LORA_DEFAULTS)
     else:
         run.parts["use_peft"] = OtherCallSetting(None, "", Entry(entry.key, Value(place, Unknown("its adapter"))))

@@ -182,13 +182,13 @@ _GIT: Final = re.compile(
     r"reference = \"(?P<at>[^\"]*)\")",
     re.MULTILINE,
 )
-_NEXT: Final = re.compile(r"\n(?:\[\[|name = )")
+_NEXT_PACKAGE: Final = re.compile(r"\n(?:\[\[|name = )")
 _MARKERS: Final = re.compile(r"^(?:resolution-markers|markers?) = (\[[^\]]*\]|\"[^\n]*\"|'[^\n]*')", re.MULTILINE)
 
 
 def _read_lock(path: str, text: str) -> Iterator[Pin]:
     for match in _LOCKED.finditer(text):
-        following = _NEXT.search(text, match.end())
+        following = _NEXT_PACKAGE.search(text, match.end())
         end = len(text) if following is None else following.start()
         markers = _MARKERS.search(text, match.end(), end)
         if markers is None or _can_hold_on_linux(markers[1]):
@@ -231,8 +231,8 @@ def _read_pyproject(path: str, text: str) -> Iterator[Pin]:
         return
     project, tool = get_table(table, "project"), get_table(table, "tool")
     name, version = project.get("name"), project.get("version")
-    own_package = requirement.get_package(name) if isinstance(name, str) else None
-    if own_package is not None and isinstance(version, str):
+    project_package = requirement.get_package(name) if isinstance(name, str) else None
+    if project_package is not None and isinstance(version, str):
         # The repository is the framework itself.
         yield from _build_pins(
             requirement.parse_pip_requirement(f"{name}=={version}"), path, _find_line(text, version), LOCKED
@@ -301,7 +301,7 @@ def _read_conda(path: str, text: str) -> Iterator[Pin]:
 _VARIABLE: Final = re.compile(r"^\s*(?:ARG|ENV)\s+(\w+)[= ]\s*[\"']?([\w.+-]{1,60})[\"']?\s*$", re.IGNORECASE)
 _INSTALL: Final = re.compile(r"\b(?:pip3?|conda|mamba|micromamba)(?:\.exe)?\s+install\b([^;&|]*)")
 _UV: Final = re.compile(r"\b(?:uvx|uv[ \t]+(?:run|tool[ \t]+run))\b([^;&|]*)")
-_WITH: Final = re.compile(r"(?:^|\s)--(?:with|from)[= \t]+(\"[^\"]*\"|'[^']*'|\S+)")
+_UV_PACKAGES: Final = re.compile(r"(?:^|\s)--(?:with|from)[= \t]+(\"[^\"]*\"|'[^']*'|\S+)")
 """Packages that `uv run` and `uvx` install for one command."""
 _CLONE: Final = re.compile(r"\bgit\s+clone\b([^;&|]*)")
 _IMAGE: Final = re.compile(r"^\s*FROM\s+(?:--\S+\s+)?(?:docker\.io/)?([\w.-]+/[\w.-]+):(\S+)", re.IGNORECASE)
@@ -310,11 +310,11 @@ _IMAGE_USE: Final = re.compile(r"(?:docker\.io/|docker://|(?<=[\s'\"=]))([\w.-]+
 _ENGINES: Final = re.compile(r"\b(?:docker|podman|singularity|apptainer|enroot)\b")
 
 
-_FOLDER: Final = re.compile(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
-_CONTEXT: Final = re.compile(r"^\s*(?:COPY|ADD)\s+(?:--\S+\s+)*\./?\s+(\S+)\s*$", re.IGNORECASE)
+_WORKDIR: Final = re.compile(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
+_COPY_ALL: Final = re.compile(r"^\s*(?:COPY|ADD)\s+(?:--\S+\s+)*\./?\s+(\S+)\s*$", re.IGNORECASE)
 """Folder of an image into which the whole repository is copied."""
-_CHANGE: Final = re.compile(r"\bcd\s+([^\s;&|]+)")
-_HERE: Final = re.compile(r"\.(?=\[|$)")
+_CD: Final = re.compile(r"\bcd\s+([^\s;&|]+)")
+_CURRENT_FOLDER: Final = re.compile(r"\.(?=\[|$)")
 """Current folder as an install target, with or without extras."""
 
 
@@ -329,9 +329,9 @@ def _read_dockerfile(path: str, text: str) -> Iterator[Pin]:
         variable = _VARIABLE.match(line)
         if variable is not None:
             variables[variable[1]] = variable[2]
-        workdir = _FOLDER.match(line)
+        workdir = _WORKDIR.match(line)
         folder = folder if workdir is None else posixpath.join(folder, workdir[1])
-        context = _CONTEXT.match(line)
+        context = _COPY_ALL.match(line)
         copied.update(() if context is None else (posixpath.normpath(posixpath.join(folder, context[1])),))
         image = _IMAGE.match(line)
         in_image.update(() if image is None else (package for package, _ in _find_image_packages(image[1].lower())))
@@ -355,16 +355,18 @@ def _parse_command(line: str, on_disk: bool, folder: str = "") -> Iterator[Requi
         yield from parse_image_tag(match[1].lower(), match[2])
     for command in _INSTALL.finditer(line):
         is_conda = "pip" not in command[0].split()[0]
-        changes = _CHANGE.findall(line, 0, command.start()) if folder else []
+        changes = _CD.findall(line, 0, command.start()) if folder else []
         folder_now = posixpath.join(folder, *changes)
         for word in re.findall(r"\"[^\"]*\"|'[^']*'|\S+", command[1]):
             argument = word.strip("\"'")
-            argument = _HERE.sub(folder_now, argument) if folder and _HERE.match(argument) else argument
+            argument = (
+                _CURRENT_FOLDER.sub(folder_now, argument) if folder and _CURRENT_FOLDER.match(argument) else argument
+            )
             parsed = requirement.parse_conda_requirement(argument) if is_conda else _parse_line(argument, on_disk)
             if parsed is not None:
                 yield parsed
     for command in _UV.finditer(line):
-        for word in _WITH.findall(command[1]):
+        for word in _UV_PACKAGES.findall(command[1]):
             parsed = _parse_line(word.strip("\"'"), on_disk)
             if parsed is not None:
                 yield parsed
@@ -419,7 +421,7 @@ def _build_date_constraint(day: str, dates: Mapping[str, str]) -> Constraint:
 _COMMANDS: Final = ("git", "install", "docker", "podman", "singularity", "apptainer", "enroot", "uv")
 _CHECKOUT: Final = re.compile(r"(?:^|&&|;)\s*(?:\$ )?git\s+checkout\s+(?:tags/)?([\w./-]+)\s*(?:$|&&|;|#|>)")
 _TREE: Final = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:tree|commit)/([\w./-]+)")
-_USUAL: Final = ("main", "master")
+_DEFAULT_BRANCHES: Final = ("main", "master")
 _MAX_COMMANDS: Final = 2000
 """Maximum number of installs and clones in one README or script."""
 _MAX_DISTANCE: Final = 3
@@ -471,5 +473,5 @@ def _find_tree_links(line: str) -> Iterator[tuple[str, str]]:
     """Yield the framework repositories that tree and commit links point to, each with its revision."""
     for name, revision in _TREE.findall(line):
         revision = revision.rstrip(".")
-        if requirement.REPOSITORIES.get(name.lower()) and revision.split("/")[0] not in _USUAL:
+        if requirement.REPOSITORIES.get(name.lower()) and revision.split("/")[0] not in _DEFAULT_BRANCHES:
             yield name, revision

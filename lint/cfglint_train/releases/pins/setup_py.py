@@ -32,7 +32,7 @@ def find_requirements(text: str) -> Iterator[WrittenRequirement]:
         return
     tree = parse_tree(text)
     names = dict(_collect_values(tree))
-    tables = _Tables(names, dict(_group_by_package(names)))
+    tables = _Variables(names, dict(_group_by_package(names)))
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and get_callee_name(node) == "setup":
             arguments = {word.arg: word.value for word in node.keywords}
@@ -47,7 +47,7 @@ class _Text(Frozen):
     lineno: int
 
 
-class _Tables:
+class _Variables:
     """The values of the variables in a file."""
 
     def __init__(self, values: Mapping[str, list[ast.expr]], required: Mapping[str, list[_Text]]) -> None:
@@ -74,7 +74,7 @@ def _collect_values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
     return iter(values_by_name.items())
 
 
-def _find_texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
+def _find_texts(node: ast.expr, tables: _Variables, depth: int) -> Iterator[_Text]:
     """Yield the strings in an expression."""
     if depth > MAX_DEPTH:
         return
@@ -111,7 +111,7 @@ def _find_texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
         yield from _find_texts(child, tables, depth + 1)
 
 
-def _find_item(node: ast.Subscript, tables: _Tables, depth: int) -> Iterator[_Text]:
+def _find_item(node: ast.Subscript, tables: _Variables, depth: int) -> Iterator[_Text]:
     """Yield the requirements that `deps["torch"]` selects from a dictionary, literal or built from a list."""
     key = node.slice.value if isinstance(node.slice, ast.Constant) else None
     values = tables.values.get(node.value.id, []) if isinstance(node.value, ast.Name) else []
