@@ -1,4 +1,4 @@
-"""BAT004 learning-rate-out-of-scale: the learning rate is so high that a few of Adam's steps overwrite the weights.
+"""BAT004 learning-rate-out-of-scale: the learning rate is so high that a few Adam steps overwrite the weights.
 
 ## What it does
 Reports a learning rate of 1e-3 or more for full fine-tuning of a pretrained model with an Adam-type optimizer. For LoRA
@@ -24,7 +24,7 @@ The rule is silent:
 - for optimizers whose learning rate has another meaning (SGD, Adafactor, Prodigy, Muon)
 - for adapters that need high rates (prompt tuning, VeRA)
 
-An unknown model may be any of these, so the limit is then 0.1.
+An unknown model may be small or randomly initialized, so its limit is 0.1.
 
 ## References
 Kingma and Ba, arXiv:1412.6980, section 2.1 (the effective step is bounded by the learning rate); the initial standard
@@ -48,7 +48,7 @@ _STAGES: Final = frozenset(("sft", "dpo", "ipo", "kto", "orpo", "simpo"))
 _ADAM: Final = frozenset(("adam", "adamw"))
 _MAX_SMALL_PARAMETERS: Final = 10**9
 _LIMIT_FOR_UNKNOWN_MODEL: Final = 0.1
-"""Above the learning rates of small and of randomly initialized models.
+"""Limit for unknown models, above the learning rates used for small and randomly initialized models.
 
 Public recipes for 20M to 600M parameters use 0.004 to 0.008.
 """

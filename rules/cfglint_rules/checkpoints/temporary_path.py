@@ -1,7 +1,7 @@
 """CKP005 temporary-path: a Ray job saves into a temporary copy of its working directory, which Ray deletes.
 
 ## What it does
-Reports relative paths for checkpoints and weights, including defaults, if `ray job submit` sets a `working_dir`.
+Reports relative paths for checkpoints and weights, including default paths, if `ray job submit` sets a `working_dir`.
 
 ## Why is this bad?
 Ray copies `working_dir` into its session folder on the node that runs the job, and starts the job there. A relative
@@ -41,7 +41,7 @@ _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if a checkpoint path is inside the working copy."""
+    """Yield a report if a checkpoint path is inside Ray's copy of the working directory."""
     paths = [field for field in _PATHS if _is_inside_working_copy(run.plan.get(field)) and _is_used(run, field)]
     if not paths:
         return
@@ -72,6 +72,6 @@ def _is_used(run: Run, field: Field) -> bool:
 
 
 def _describe_path(run: Run, field: Field) -> str:
-    """Return a phrase that gives the key and its stated or default path."""
+    """Return a phrase with the key and its stated or default path."""
     key, path = run.spell_key(field), run.plan.get(field)
     return f"`{key}` is {path}" if run.is_stated(field) else f"`{key}` defaults to {path}"

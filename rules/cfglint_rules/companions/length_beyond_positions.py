@@ -1,12 +1,12 @@
-"""XFL005 length-beyond-positions: the sequence length exceeds the model's number of positions.
+"""XFL005 length-beyond-positions: the sequence length exceeds the number of positions that the model supports.
 
 ## What it does
 Compares the sequence length with the number of positions that the model was trained for (`max_position_embeddings`),
-unless rotary positions are scaled.
+unless RoPE scaling is set.
 
 ## Why is this bad?
-A model with learned positions (GPT-2, OPT) stops at the first longer sequence with an index error. A rotary model runs,
-but it was never trained on the later positions, and its attention scores there are unreliable.
+A model with learned positions (GPT-2, OPT) stops with an index error at the first longer sequence. A model with rotary
+positions runs, but it was never trained on the later positions, and its attention scores there are unreliable.
 
 ## Example
     model_name_or_path: meta-llama/Llama-2-7b-hf    # 4,096 positions
@@ -24,13 +24,12 @@ The rule is silent for:
 
 - runs with `rope_scaling`
 - models without absolute positions (ALiBi, relative positions, recurrent layers)
-- packed samples, because each sample has its own positions
+- packed samples, because the positions start again with each sample
 
 For unpacked data the length is an upper limit, so all samples may be shorter.
 
 ## References
-axolotl 0.18.0 `loaders/model.py` (_adjust_model_config raises the number but does not extend the
-embedding table);
+axolotl 0.18.0 `loaders/model.py` (_adjust_model_config raises the number but does not extend the embedding table);
 LLaMA-Factory 0.9.5 `model/model_utils/rope.py` (configure_rope); huggingface/transformers `config.json`
 (max_position_embeddings, n_positions).
 """
@@ -54,9 +53,9 @@ RULE: Final = Rule(
 )
 
 _LEARNED_EMBEDDINGS: Final = frozenset(("wpe", "embed_positions"))
-"""Module names of learned position embeddings (transformers: GPT-2, OPT)."""
+"""Modules that hold learned position embeddings (transformers: GPT-2, OPT)."""
 _UNBOUNDED_MODELS: Final = frozenset(("bloom", "mpt", "t5", "mt5", "umt5", "falcon_mamba", "mamba", "mamba2"))
-"""Model types with ALiBi, relative positions or a recurrence."""
+"""Model types with ALiBi, relative positions or recurrent layers."""
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -15,8 +15,8 @@ all of its states.
     accelerate launch --num_processes 8 --use_deepspeed --deepspeed_config_file ds.json train.py
 
 ## When it does not apply
-Silent if the launch has `--config_file`, which may select DEEPSPEED, or options that the script does not show. Silent
-too if the script mentions `ACCELERATE_USE_DEEPSPEED`.
+Silent if the launch has `--config_file`, which may select DEEPSPEED, or options that cfglint cannot determine. Silent
+if the script mentions `ACCELERATE_USE_DEEPSPEED`.
 
 accelerate also reads a default configuration in the user's home directory, which may switch DeepSpeed on. cfglint
 assumes that there is none.
@@ -38,7 +38,7 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("XFL003", "unread-launcher-file", "warning")
 
 _DEFAULT_CONFIG: Final = "~/.cache/huggingface/accelerate/default_config.yaml"
-"""File that `accelerate config` writes and `accelerate launch` reads without `--config_file`."""
+"""File that `accelerate config` writes, and that `accelerate launch` reads if `--config_file` is not set."""
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -1,13 +1,13 @@
 """SYN004 not-strict-json: a DeepSpeed file is not strict JSON, but the Trainer or accelerate reads it.
 
 ## What it does
-Reports comments, trailing or missing commas, unquoted keys and similar syntax in a DeepSpeed JSON file. It applies if a
-configuration for accelerate or the Hugging Face Trainer (axolotl, LLaMA-Factory, TRL) names the file. The rule also
-reports a YAML file in place of the JSON file.
+Reports comments, trailing or missing commas, unquoted keys and similar syntax in a DeepSpeed JSON file. A configuration
+for accelerate or the Hugging Face Trainer (axolotl, LLaMA-Factory, TRL) must name the file. The rule also reports a
+YAML file that is named in place of a JSON file.
 
 ## Why is this bad?
 DeepSpeed reads its configuration with hjson, which accepts all of that. The Trainer and accelerate read the same file
-with `json.load` and stop with a JSONDecodeError. If the file is a configuration for accelerate
+with `json.load` and stop with a JSONDecodeError. If the YAML file is a configuration for accelerate
 (`deepspeed_config: ...`), pass it to `accelerate launch --config_file` instead.
 
 ## Example

@@ -4,8 +4,9 @@
 Reports eager attention for sequences of 2,048 tokens or more, with the size of the attention scores per layer.
 
 ## Why is this bad?
-Eager attention stores heads x length x length scores per sequence and layer. In bf16 each score takes 6 bytes: the fp32
-softmax and its 16-bit copy. Flash and memory-efficient kernels store only per-row statistics, and are faster.
+Eager attention stores heads x length x length scores per sequence and layer. In bf16, each score takes 6 bytes: 4 for
+the fp32 softmax and 2 for its 16-bit copy. Flash and memory-efficient kernels store only statistics per row, and are
+faster.
 
 ## Example
     attn_implementation: eager
@@ -20,8 +21,8 @@ sinks. Silent for Gemma 3 if transformers may be older than 4.57: releases 4.50 
 training.
 
 ## References
-transformers 4.50.0 to 4.56.0 `models/gemma3/modeling_gemma3.py` and `gemma3n` (forward); 4.57.1 no longer
-has the recommendation.
+transformers 4.50.0 to 4.56.0 `models/gemma3/modeling_gemma3.py` and `gemma3n` (forward); 4.57.1 no longer has
+the recommendation.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _NOT_RECOMMENDED_SINCE: Final = "4.57"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if eager attention is used with long sequences."""
+    """Yield a report if a run trains on long sequences with eager attention."""
     plan, model = run.plan, run.architecture
     length, micro = plan.sequence.length, plan.batch.micro
     if model is None or model.model_type in _EAGER_MODELS:
@@ -73,7 +74,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _advise_fused_kernel(run: Run) -> str | None:
-    """Return the advice to use a fused kernel, or None if the run's files cannot be edited to select one."""
+    """Return the advice to use a fused kernel, or None if the files of the run cannot be edited to select it."""
     for kernel in ("sdpa", "flash"):
         try:
             list_key_changes(run, {_FIELD: kernel})

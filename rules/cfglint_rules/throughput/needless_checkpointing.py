@@ -2,12 +2,12 @@
 
 ## What it does
 Estimates the run on a stated GPU without activation checkpointing. Reports checkpointing if every phase still fits with
-a third of the GPU to spare. The note gives the share of a step's computation that you save.
+a third of the GPU's memory to spare. The note gives the share of a step's computation that you save.
 
 ## Why is this bad?
 Checkpointing keeps only the inputs of each layer and repeats the layer's forward pass before its backward pass. The
-extra forward pass is a quarter of the step's computation if all weights are trained, and a third with an adapter. This
-time buys memory that the run does not need.
+extra forward pass is a quarter of the step's computation if all weights are trained, and a third with an adapter. It
+saves memory that the run does not need.
 
 ## Example
     # cfglint: gpu=H100
@@ -49,11 +49,11 @@ RULE: Final = Rule(
 
 _FIELD: Final = "activations.checkpointing"
 _MIN_SHARE: Final = 0.2
-"""Smallest share of a step's computation that is reported."""
+"""Minimum share of a step's computation that is reported."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the run fits without checkpointing."""
+    """Yield a report if the run fits without activation checkpointing and would be faster."""
     if run.plan.activations.checkpointing in (None, "none"):
         return
     from cfglint_train.fitting import speedups  # imports the fixer, needed only if activations are recomputed

@@ -1,4 +1,4 @@
-"""Generation of an OpenRLHF run, and its token budgets."""
+"""Rollout lenses of OpenRLHF: generation and token budgets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FlagNames = tuple[str, ...]
 
 
 def build_token_reader(names: FlagNames, field: Field) -> Callable[[Config], Iterator[Triple]]:
-    """Return the reader of a token budget, which counts if batches are built by length."""
+    """Return the reader of a token budget, which applies only if batches are built by length."""
 
     def read(config: Config) -> Iterator[Triple]:
         if not is_on(config, flag.DYNAMIC_BATCH):
