@@ -127,8 +127,8 @@ def split_experts(linears: Iterable[Linear], tensors: int, width: int) -> dict[s
     """Return `linears`, `tensors` and `largest_tensor` with every expert split into separate linear layers.
 
     This is the layout of a "linearised" copy or of a model repository's code. A fused gate-and-up parameter becomes two
-    layers per expert, a fused down parameter one. `width` is the width of an expert's MLP; it tells (inputs,
-    outputs) from (outputs, inputs).
+    layers per expert, a fused down parameter one. `width` is the width of an expert's MLP; it distinguishes
+    (inputs, outputs) from (outputs, inputs).
     """
     merged: dict[tuple[Any, ...], int] = {}
     for linear in linears:

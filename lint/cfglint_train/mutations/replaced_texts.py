@@ -13,8 +13,8 @@ _EXPANDED: Final = re.compile(r"\$\{\w+//?([^/{}\n]+)/")
 _PLACEHOLDER: Final = re.compile(r"(?![-+]?[\d.,_]*$)[^a-z]+|[\W_].*[\W_]")
 """Pattern for text that looks like a placeholder.
 
-cfglint does not check in which file a script replaces a text, so ordinary text must not match: `sed s/true/false/` says
-nothing about every `true` in the repository, nor `sed s/8/16/` about every 8.
+cfglint does not check in which file a script replaces a text, so ordinary text must not match: `sed s/true/false/` does
+not concern every `true` in the repository, nor `sed s/8/16/` every 8.
 """
 _CONVERSION: Final = re.compile(r"(%\((\w+)\))[-#0 +\d.]*[a-z]")
 """Pattern for a conversion of Python's `%` that inserts a mapping's value."""

@@ -66,9 +66,9 @@ def check(run: Run) -> Iterator[Report]:
     if earlier_launches[0].is_same_command:
         subject, label = f"each iteration of the loop in {script} writes", "started here, in a loop"
     elif (count := sum(item.place.document is place.document for item in earlier_launches)) == 1:
-        subject, label = f"{script} starts an earlier run, and both write", "the previous run"
+        subject, label = f"{script} starts another run before this one, and both write", "the previous run"
     else:
-        subject, label = f"{script} starts {count} earlier runs, and all write", "a previous run"
+        subject, label = f"{script} starts {count} runs before this one, and all write", "a previous run"
     key = run.spell_key(field)
     yield Report(
         f"{subject} to {run.plan.get(field)} (`{key}`): {outcome}",

@@ -81,5 +81,5 @@ def _build_gpu_ground(run: Run) -> tuple[Ground, ...]:
     """Return the assumption that an unstated GPU supports bf16."""
     if run.hardware.gpu_origin.kind != "assumed":
         return ()
-    note = "a GPU that supports bf16 (Ampere or newer); set `gpu` to be sure"
+    note = "a GPU that has bf16 (Ampere or newer); set `gpu` to be sure"
     return (Ground(GPU, run.hardware.gpu, "assumed", note),)

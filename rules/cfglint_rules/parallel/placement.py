@@ -7,7 +7,7 @@ once.
 
 ## Why is this bad?
 Ray does not reject the job. Without a message, the job waits for a placement group that the cluster can never provide,
-until someone cancels it.
+until it is cancelled.
 
 ## Example
     # cfglint: nodes=1 gpus-per-node=8

@@ -111,6 +111,6 @@ def _is_option_like(element: Iterable[Fragment]) -> bool:
 
 
 def _add_leading_blank(value: Elements) -> Elements:
-    """Prepend a space, so that the first word stays separate from any text before it."""
+    """Add a leading space, so that the first word stays separate from any text before it."""
     fragments = value[0]
     return ((fragments[0]._replace(text=b" ", exact=False), *fragments),) if fragments else value

@@ -1,6 +1,6 @@
 """Programs of a command: `srun torchrun -m train` has three, each with its own words.
 
-A launcher takes options and then the program that it starts. To tell them apart, cfglint must know which options take a
+A launcher takes options and then the program that it starts. To separate them, cfglint must know which options take a
 value. Sources: torch 2.13 `distributed/run.py`, DeepSpeed 0.19.8 `launcher/runner.py`, accelerate 1.11.0
 `commands/launch.py`, Ray 2.55.0 `dashboard/modules/job/` (cli.py, job_supervisor.py), the manuals of srun, sbatch,
 mpirun, env, uv and bash.

@@ -99,7 +99,7 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
     is_training = is_training or (
         name.endswith(_SCORING_SUFFIXES) and _REWARD_TRAINER.search(document.source) is not None
     )
-    reason = "unclear whether its Trainer trains a causal language model"
+    reason = "it cannot be determined whether its Trainer trains a causal language model"
     if not is_training and (is_open or is_own) and (source := _find_imported_model(document)):
         is_training, reason = True, f"its model comes from another module (`{source}`)"
     if not is_training and is_open:

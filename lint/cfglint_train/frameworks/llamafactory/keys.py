@@ -130,7 +130,7 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
             return None
         release = config.releases.find_candidates("llamafactory").releases[-1]
         return OutdatedConfig(
-            f"LLaMA-Factory {release} rejects settings after the file name; it reads them since {_MERGES_WORDS_SINCE}",
+            f"LLaMA-Factory {release} refuses settings behind the file; it reads them since {_MERGES_WORDS_SINCE}",
             min(places, key=lambda place: place.span.start),
             "error",
             "move them into the file",
