@@ -77,7 +77,7 @@ def is_only_reading(document: ShellDocument, invocation: Invocation) -> bool:
 def get_program_name(invocation: Invocation) -> str:
     """Return the program of an invocation, or an empty string if its name cannot be determined.
 
-    If only the folder is unknown (`$ROOT/tools/train.py`), return the path below it (`tools/train.py`).
+    If only the folder is unknown (`$ROOT/scripts/train.py`), return the path below it (`scripts/train.py`).
     """
     if invocation.head[-1].is_known:
         return invocation.program

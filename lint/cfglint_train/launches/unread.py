@@ -1,8 +1,8 @@
 """Unread launches: report runs that a script, Python program or notebook starts and that cfglint does not read.
 
 Each run is reported at the command that starts it or at its program. A command with an unknown program counts as
-training if an option (`--learning_rate`) or the program's name suggests it. It counts as language model training if it has
-an option that names or adapts a model, an option or launcher that shards the model, or a program that names a class of
+training if an option (`--learning_rate`) or its name suggests it. It counts as language model training if it has an
+option that names or adapts a model, an option or launcher that shards the model, or a program that names a class of
 causal language models.
 """
 

@@ -63,8 +63,8 @@ def check(run: Run) -> Iterator[Report]:
     count, capacity = (workers or 0) * (ranks or 0), run.hardware.get_capacity("host")
     available = f", of {format_gib(capacity)}" if capacity is not None else ""
     yield Report(
-        f"`{run.spell_key('data.workers')}: {workers}` starts {count} processes on each node of {ranks} ranks; they need "
-        f"{format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)}{available}",
+        f"`{run.spell_key('data.workers')}: {workers}` starts {count} processes on each node of {ranks} ranks; "
+        f"they need {format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)}{available}",
         run.find_place("data.workers"),
         help=f"set `{run.spell_key('data.workers')}` to {USUAL_WORKERS}, which is usually enough: every rank starts "
         "its own workers",

@@ -109,7 +109,7 @@ class _Credential(Frozen):
 
 @lru_cache(maxsize=1024)
 def _find_credentials(document: Document, root: Route) -> tuple[_Credential, ...]:
-    """Return the credentials that have a known format anywhere in the document, or a key that names one below `root`."""
+    """Return the credentials: texts of a known format anywhere, values of keys that name one below `root`."""
     return tuple(islice(_search_credentials(document, root), _MAX_CREDENTIALS))
 
 
