@@ -1,4 +1,4 @@
-"""Values that no run intends: each command gives an answer whatever replaces a number or a value."""
+"""Odd values: no command crashes, whatever replaces a number or a value in a fixture."""
 
 from __future__ import annotations
 

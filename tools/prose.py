@@ -57,7 +57,7 @@ def list_verbs() -> frozenset[str]:
 
 
 def measure() -> Figures:
-    """Measure the code below `CODE` and all written pages."""
+    """Measure the code below `CODE_FOLDERS` and all written pages."""
     trees = [ast.parse(path.read_bytes()) for root in CODE_FOLDERS for path in sorted((ROOT / root).rglob("*.py"))]
     functions = [function for tree in trees for function in list_functions(tree)]
     documented = [text for function in functions if (text := ast.get_docstring(function))]
@@ -100,8 +100,13 @@ def count_banned(tree: ast.Module) -> Counter[str]:
     counts = Counter[str]()
     for node in ast.walk(tree):
         match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.FunctionDef(name=name):
-                if name in names:
+            case (
+                ast.Name(id=name, ctx=ast.Store())
+                | ast.arg(arg=name)
+                | ast.FunctionDef(name=name)
+                | ast.Attribute(attr=name, ctx=ast.Store())
+            ):
+                if name.lstrip("_") in names:
                     counts[f"name {name}"] += 1
             case ast.Expr(value=ast.Constant(value=str(text))) if text.strip():
                 first = text.split()[0]

@@ -1,8 +1,8 @@
-"""Write the shapes of access tokens, by which cfglint recognises credentials anywhere.
+"""Write the shapes of access tokens, by which cfglint recognises credentials in any text.
 
 Usage: `python -m tools.token_shapes CHECKOUT`, a checkout of https://github.com/gitleaks/gitleaks (MIT), which lists
-the tokens of some hundred services. Only facts are taken: the prefix of a token, its characters and its length. Tokens
-without a prefix are not taken; gitleaks recognises them by the words around them.
+the tokens of about a hundred services. Only facts are copied: a token's prefix, characters and length. Tokens without a
+prefix are left out, because gitleaks recognises them by the words around them.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ MAX_REPEAT = 400
 EXCLUDED_RULES = (
     "flutterwave-public-key",  # not a secret
     "jwt-base64",  # a token inside a text that is encoded twice
-    "microsoft-teams-webhook",  # an address, which cfglint recognises by itself
+    "microsoft-teams-webhook",  # a URL, which cfglint recognises separately
 )
 
 _ALNUM = frozenset(map(ord, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
 _WORD = _ALNUM | {ord("_")}
 
 Part = tuple[frozenset[int], int, int]
-"""Characters, and their minimum and maximum number."""
+"""Character codes, with the minimum and maximum number of repetitions."""
 
 
-class Unsupported(Exception):
+class UnsupportedPattern(Exception):
     """A pattern that is not a sequence of characters."""
 
 
 def list_sequences(tree: Any, ignore_case: bool) -> list[list[Part]]:
-    """Return the sequences that a parsed pattern matches, one per alternative; raise Unsupported for other patterns."""
+    """Return the sequences that a parsed pattern matches, one per alternative; otherwise raise UnsupportedPattern."""
     prefixes: list[list[Part]] = [[]]
     for kind, value in tree:
         if kind is _constants.AT:
@@ -64,15 +64,15 @@ def list_sequences(tree: Any, ignore_case: bool) -> list[list[Part]]:
                 elif minimum == maximum:
                     suffixes.append(sequence * minimum)
                 else:
-                    raise Unsupported
+                    raise UnsupportedPattern
         else:
-            raise Unsupported
+            raise UnsupportedPattern
         prefixes = [prefix + sequence for prefix in prefixes for sequence in suffixes]
     return prefixes
 
 
 def list_members(items: Any) -> set[int]:
-    """Return the characters of a class; raise Unsupported for other classes."""
+    """Return the character codes of a class; raise UnsupportedPattern if the class contains anything else."""
     characters: set[int] = set()
     for kind, value in items:
         if kind is _constants.LITERAL:
@@ -84,19 +84,19 @@ def list_members(items: Any) -> set[int]:
         elif kind is _constants.CATEGORY and value is _constants.CATEGORY_DIGIT:
             characters.update(map(ord, "0123456789"))
         else:
-            raise Unsupported
+            raise UnsupportedPattern
     return characters
 
 
 def add_cases(characters: set[int], ignore_case: bool) -> frozenset[int]:
-    """Return the characters, with those of the other case if case is ignored."""
+    """Return the characters, in both cases if case is ignored."""
     if not ignore_case:
         return frozenset(characters)
     return frozenset(ord(character) for code in characters for character in (chr(code).lower(), chr(code).upper()))
 
 
 def build_shape(parts: list[Part]) -> tuple[str, str] | None:
-    """Return a token's prefix in lower case and its pattern, or None if they are too short."""
+    """Return a token's prefix in lower case and its pattern, or None if the token is too short to be recognised."""
     prefix = ""
     index = 0
     while (
@@ -114,12 +114,12 @@ def build_shape(parts: list[Part]) -> tuple[str, str] | None:
 
 
 def list_lower(part: Part) -> list[str]:
-    """Return the characters of a part in lower case, in which prefixes are compared."""
+    """Return the characters of a part in lower case, because prefixes are compared in lower case."""
     return sorted(chr(code).lower() for code in part[0])
 
 
 def merge_parts(parts: list[Part]) -> list[Part]:
-    """Return the parts, with neighbours that have the same characters merged."""
+    """Return the parts; adjacent parts with the same characters are merged."""
     result: list[Part] = []
     for characters, minimum, maximum in parts:
         if result and result[-1][0] == characters:
@@ -148,7 +148,7 @@ def format_pattern(part: Part) -> str:
 
 
 def convert_go_pattern(text: str) -> str:
-    """Convert a pattern of Go's regexp to Python, without the part after the token."""
+    """Convert a Go regular expression to Python, without the part that matches the end of a token."""
     text = re.sub(r"\(\?:\[\\x60'\"\\s;\]\|\\\\\[nr\]\|\$[^)]*\)$", "", text)
     text = re.sub(r"\(\?:\[\^[^\]]*\]\|\\z\)$", "", text)
     text = text.replace("[[:alnum:]]", "[a-zA-Z0-9]").replace(r"(?-i:acc)", "acc")
@@ -182,7 +182,7 @@ def main() -> None:
             token_shapes = list(
                 map(build_shape, list_sequences(_parser.parse(convert_go_pattern(rule["regex"])), False))
             )
-        except (Unsupported, re.error):
+        except (UnsupportedPattern, re.error):
             continue
         for prefix, token_pattern in filter(None, token_shapes):
             shapes.setdefault(prefix, set()).add(token_pattern)

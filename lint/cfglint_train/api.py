@@ -7,7 +7,7 @@
         print(finding.path, finding.line, finding.code, finding.message)
 
 The command line calls these functions and adds only argv, colors and exit codes. Nothing here executes, imports or
-downloads what it reads. Only `accept` writes files, and `fix`, `fit` and `ignore` with `write=True`.
+downloads what it reads. Files are written only by `accept`, and by `fix`, `fit` and `ignore` with `write=True`.
 
 Stable: `Options`, the functions, the exceptions, and the records in `findings`, `files`, `errors`, `skipped`, `runs`,
 `applied` and `refused` (the JSON reports print the same records). The `raw` attributes are internal objects of the
@@ -73,7 +73,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import the record `name` on first access."""
+    """Return the record class `name`; its module is imported only when it is needed."""
     if name in __all__:
         from importlib import import_module
 
@@ -82,7 +82,7 @@ def __getattr__(name: str) -> Any:
 
 
 class _Record:
-    """A result whose fields are computed on first access; compared and shown by its fields, changed by copying."""
+    """A result whose fields are computed on first access; they define equality and `repr`, and `replace` copies it."""
 
     _fields: ClassVar[tuple[str, ...]]
 
@@ -107,7 +107,7 @@ class _Record:
     __hash__ = None  # type: ignore[assignment]  # some fields are mappings
 
     def __repr__(self) -> str:
-        """Return the name with the size of each field, because the values would fill a screen."""
+        """Return the class name with the size of each field, because the values would fill a screen."""
         fields = ((name, getattr(self, name)) for name in self._fields)
         sizes = (f"{name}={len(value) if hasattr(value, '__len__') else value!r}" for name, value in fields)
         return f"{type(self).__name__}({', '.join(sizes)})"
@@ -123,7 +123,7 @@ class _InputResult(_Record):
 
     @cached_property
     def errors(self) -> tuple[Failure, ...]:
-        """Problems that kept cfglint from checking: unreadable files, invalid facts, crashed rules."""
+        """Problems that prevented a check: unreadable files, invalid facts, crashed rules."""
         from cfglint_train.reports import json
 
         return tuple(json.list_failures(self.raw))
@@ -137,7 +137,7 @@ class _InputResult(_Record):
 
 
 class LintResult(_InputResult):
-    """The result of a lint. Credentials are masked in all texts of the records."""
+    """The result of `lint`. Credentials are masked in all texts of the records."""
 
     _fields = ("findings", "files", "not_checked", "unsupported", "errors", "skipped")
 
@@ -157,7 +157,7 @@ class LintResult(_InputResult):
 
     @cached_property
     def not_checked(self) -> tuple[NotChecked, ...]:
-        """The runs whose memory could not be checked, each with the setting that is missing and the remedy."""
+        """The runs whose memory could not be checked, each with the missing setting and the remedy."""
         from cfglint_train.reports import json
 
         return tuple(json.list_not_checked(self.raw))
@@ -209,13 +209,13 @@ class FixResult(_Record):
 
     @cached_property
     def lint(self) -> LintResult:
-        """The lint of the files after fixing."""
+        """The lint result of the fixed files."""
         from cfglint_train.judging.remedies import attach_edits
 
         return LintResult(attach_edits(self.raw.result))
 
     def diff(self) -> tuple[str, ...]:
-        """Return unified diffs of all files, line by line, with credentials and control characters masked."""
+        """Return the lines of unified diffs of all files, with credentials and control characters masked."""
         from cfglint_train.reports import diff
 
         return diff.build_diff(self.raw).lines
@@ -257,12 +257,12 @@ class FitResult(_InputResult):
 
     @cached_property
     def needs_change(self) -> bool:
-        """True if some run is not expected to fit unchanged."""
+        """True if at least one run is not expected to fit without changes."""
         return any(run.lacks_room for run in self.ladders)
 
     @cached_property
     def hopeless(self) -> tuple[str, ...]:
-        """The paths of the runs that no change makes fit."""
+        """The paths of the runs that do not fit with any change."""
         return tuple(alternatives.run.main.document.path for alternatives in self.ladders if alternatives.is_hopeless)
 
     @cached_property
@@ -278,7 +278,7 @@ class FitResult(_InputResult):
         return () if self.fixed is None else tuple(json.list_refused(self.fixed))
 
     def diff(self) -> tuple[str, ...]:
-        """Return unified diffs of all files, with credentials and control characters masked."""
+        """Return the lines of unified diffs of all files, with credentials and control characters masked."""
         from cfglint_train.reports import diff
 
         return () if self.fixed is None else diff.build_diff(self.fixed).lines
@@ -293,12 +293,13 @@ def lint(
 ) -> LintResult:
     """Check files and folders; write nothing.
 
-    `sources` are texts by their (possibly nonexistent) path; they take precedence over files on disk, and other files
-    refer to them by that path. Without `paths`, check the sources; without both, the working directory. Raise
+    `sources` maps paths, which need not exist, to texts. The texts take precedence over files on disk, and other files
+    refer to them by these paths. Without `paths`, check the sources; without both, the working directory. Raise
     UsageError (OptionError, FactError, SettingsError) for invalid options or settings; problems with the files are part
     of the result.
 
-    `digest` is for reports: its result for every run, in whichever process the run was built, is in `raw.digests`.
+    `digest` is for reports: it is called on every run, in the process that built the run. Its results are in
+    `raw.digests`.
     """
     from cfglint_train.judging import dispatch
 
@@ -314,10 +315,10 @@ def lint(
 def accept(
     paths: PathLike | Iterable[PathLike] | None = None, options: Options = DEFAULTS, *, baseline: PathLike
 ) -> LintResult:
-    """Write the baseline and return the lint with the findings that it does not accept.
+    """Write the baseline and return the lint result with the findings that the baseline does not accept.
 
-    A new baseline accepts all findings. An existing one only loses the accepted findings that no longer occur; it never
-    accepts more. Raise UsageError as `lint` does, and OSError if the file cannot be written.
+    A new baseline accepts all findings. An existing one drops the findings that no longer occur and follows renamed
+    files; it never accepts more. Raise UsageError as `lint` does, and OSError if the file cannot be written.
     """
     from cfglint_train.foundation import atomic
     from cfglint_train.judging.baseline import accept_all, render_baseline
@@ -340,9 +341,9 @@ def fix(
     unsafe: bool | None = None,
     write: bool = False,
 ) -> FixResult:
-    """Apply fixes, pass by pass, until none is left; change files on disk only with `write`.
+    """Apply fixes in passes until none is left; change files on disk only with `write`.
 
-    `unsafe`: also apply unsafe fixes; None means what the settings of the working directory say. `sources` and `paths`
+    `unsafe`: also apply unsafe fixes; None uses the setting of the working directory. `sources` and `paths`
     are as for `lint`; with sources, no other file changes, and nothing is written. Files that one fix changes together
     are written together or not at all. Raise UsageError as `lint` does.
     """
@@ -409,9 +410,9 @@ def fit(
 ) -> FitResult:
     """Find the smallest change that makes every run in files and folders fit its GPUs.
 
-    `keep`: keys and plan fields to leave unchanged. `goal`: "throughput" for the least slowdown that fits, "memory" for
-    the lowest peak that costs nothing but time. `most`: also find the largest "micro_batch" or "sequence_length" that
-    fits. `change`: make the changes in memory; `write`: also on disk. Raise what `lint` raises.
+    `keep`: keys and plan fields to leave unchanged. `goal`: "throughput" for the smallest slowdown that fits, "memory"
+    for the lowest peak that costs nothing but time. `most`: also find the largest "micro_batch" or "sequence_length"
+    that fits. `change`: make the changes in memory; `write`: also on disk. Raise UsageError as `lint` does.
     """
     from cfglint_train.fitting.alternatives import check_keep, list_alternatives
     from cfglint_train.fixing.loop import make_fixes
@@ -445,8 +446,8 @@ def fit(
 def settings(options: Options = DEFAULTS, path: PathLike | None = None) -> Settings:
     """Return the settings that apply to `path`, a file or a folder with a trailing slash.
 
-    Without `path`, return those of the working directory. Settings that the options name take precedence. Raise
-    SettingsError.
+    Without `path`, return those of the working directory. Settings files that the options name take precedence. Raise
+    SettingsError if the settings are invalid.
     """
     from cfglint_train.judging.selection import build_settings_resolver
 
@@ -457,7 +458,7 @@ def settings(options: Options = DEFAULTS, path: PathLike | None = None) -> Setti
 def rules(options: Options = DEFAULTS, path: PathLike | None = None) -> frozenset[str]:
     """Return the codes of the rules that are enabled for a file.
 
-    Arguments are those of `settings`. Raise UsageError.
+    Arguments are those of `settings`. Raise UsageError as `lint` does.
     """
     from cfglint_train.judging import dispatch
 

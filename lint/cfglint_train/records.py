@@ -29,7 +29,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A remedy for a finding. Without edits it is advice that cannot be applied; the message gives the reason."""
+    """A remedy for a finding; without edits it is advice that cfglint cannot apply, for the reason in `message`."""
 
     applicability: Applicability
     message: str
@@ -116,7 +116,7 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A peak in bytes: `expected` is the sum of the components, the true value is expected in `low`..`high`."""
+    """A peak in bytes: `expected` is the sum of the components; `low` and `high` bound the true value."""
 
     expected: int
     low: int
@@ -155,7 +155,7 @@ class RunEstimate:
 
     path: str
     framework: str | None
-    """None for a question or a plan file, which have no framework."""
+    """Framework of the config; None for a question or a plan file, which have no framework."""
     release: str | None
     model: Model | None
     nodes: int | None
@@ -165,9 +165,9 @@ class RunEstimate:
     missing: tuple[str, ...]
     """Plan fields (or `model`) whose absence kept a phase from being estimated."""
     not_checked: NotChecked | None
-    """The reason why no training step was estimated; None if one was."""
+    """Reason why no training step was estimated, or None if it was."""
     assumptions: tuple[str, ...]
-    """Assumptions, each with the way to state the fact."""
+    """Assumptions, each with a way to state the fact."""
     assumed: tuple[str, ...]
     """Facts that no file states: `gpu`, `model`, `fork`, plan fields."""
     not_counted: tuple[str, ...]
@@ -189,13 +189,13 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One change of a run by itself. Sizes are in bytes."""
+    """One change to a run, applied by itself. Sizes are in bytes."""
 
     name: str
     settings: tuple[str, ...]
-    """Texts such as `micro_batch_size: 16 -> 2`, one per setting."""
+    """One text per setting, for example `micro_batch_size: 16 -> 2`."""
     place: Resource
-    """The resource it saves: GPU memory, or the resource that is too small."""
+    """Resource that the change saves: GPU memory, or the resource that is too small."""
     saved: int
     after: int
     """Highest expected peak of that resource after the change."""
@@ -230,7 +230,7 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The hardware that would hold a run that no change of its files makes fit."""
+    """Hardware that can hold a run that does not fit after any change to its files."""
 
     need: int
     """Bytes per GPU."""
@@ -238,7 +238,7 @@ class Holding:
     gpus: int | None
     gpu: str | None
     settings: tuple[str, ...]
-    """Changes that are needed as well."""
+    """Changes that the run needs in addition to the hardware."""
     beside: Mapping[Resource, int]
     """Bytes needed on a host and on disk, if those of the current nodes are too small."""
 
@@ -263,7 +263,7 @@ class RunFit:
     """None if the run fits unchanged, or if nothing makes it fit."""
     holding: Holding | None
     offload: str | None
-    """Effect of offloading the optimizer to a host of unknown memory, if no smaller change is enough."""
+    """Effect of offloading the optimizer to a host of unknown capacity, if no smaller change is enough."""
     largest: int | None
-    """The largest value of the requested size; 0 if not even 1 fits."""
+    """Largest value of the requested size that fits; 0 if not even 1 fits."""
     assumptions: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Requests of the Python API: the options, and their translation for the engine."""
+"""Requests of the Python API: the options of a call, and their translation for the engine."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ Text = str | bytes
 
 
 class OptionError(UsageError):
-    """An invalid option: `option` is its field in `Options`, `given` its value, `problem` the reason."""
+    """An invalid option: `option` is the field of `Options`, `value` its value, `problem` the reason."""
 
     def __init__(self, option: str, value: str, problem: str) -> None:
         """Compose the message from the field, its value and the reason."""
         super().__init__(f"{option}: {value}: {problem}")
         self.option = option
-        self.given = value
+        self.value = value
         self.problem = problem
 
 
 class Options(Frozen):
-    """Options that override the settings files; a default leaves the choice to them. The names match the flags."""
+    """Options that override the settings files. An option at its default leaves the choice to the settings."""
 
     select: Iterable[str] | None = None
-    """Only these rules: codes, families (`MEM`), names, `ALL`."""
+    """Rules to run, in place of those that the settings select: codes, families (`MEM`), names or `ALL`."""
     ignore: Iterable[str] = ()
     baseline: PathLike | None = None
-    """File of accepted findings (`cfglint-baseline.json`), which are neither reported nor fixed; None: no baseline."""
+    """File of accepted findings (`cfglint-baseline.json`), which are neither reported nor fixed, or None."""
     require_checked: bool | None = None
-    """Keep the rules that report unchecked runs (CHK) on, whatever is selected."""
+    """True to keep the rules that report unchecked runs (CHK) on even if they are not selected."""
     nodes: int | str | None = None
     gpus_per_node: int | str | None = None
     gpu: str | None = None
-    """GPU from the table (`H100`, `A100-80GB`) or its memory."""
+    """Name of a known GPU (`H100`, `A100-80GB`), or the size of its memory."""
     gpu_memory: str | None = None
     """Memory of one GPU, with its unit: `80GB`, `79.1GiB`."""
     host_memory: str | None = None
@@ -63,34 +63,36 @@ class Options(Frozen):
     releases: Mapping[str, str] = {}
     """Target releases by package: `{"axolotl": "0.18.0", "torch": "2.8"}`."""
     overrides: Mapping[str, Any] | Iterable[str] = {}
-    """Settings that the launch passes: values by dotted key, or `key=value` words, which each framework reads as its
-    launcher does.
+    """Settings that the launch passes: values by dotted key, or `key=value` words, which each framework parses like its
+    launcher.
     """
     config: PathLike | None = None
-    """Settings file for every path; None: the nearest one for each path."""
+    """Settings file for every path, or None for the nearest settings file of each path."""
     isolated: bool = False
-    """Use no settings file."""
+    """True to ignore all settings files."""
     settings_files: Files = DISK
-    """Source of the settings files: the disk, or a commit."""
+    """Source of the settings files and the baseline: the disk, or a commit."""
     force_exclude: bool = False
-    """Leave out excluded files even if they are named."""
+    """True to leave out excluded files even if they are named."""
     no_cache: bool = False
-    """Neither read nor write the cache."""
+    """True to neither read nor write the cache."""
     cache_dir: PathLike | None = None
-    """Folder of the cache, which keeps the vocabularies read from copies of frameworks."""
+    """Folder of the cache, for example for vocabularies that are read from copies of frameworks."""
     model_config: PathLike | None = None
-    """`config.json` (or its folder) for the model of every run, whatever its name."""
+    """`config.json` (or its folder) of the model, for every run, whatever model it names."""
     model_folders: Iterable[PathLike] = ()
-    """Folders in which models that a config names by path may be read; without them, only the repository."""
+    """Folders outside the repository from which models may be read that a config names by path."""
     online: bool = False
-    """Ask the Hub for the `config.json` of models that cfglint does not know; needs huggingface_hub."""
+    """True to ask the Hub for the `config.json` of models that cfglint does not know; needs huggingface_hub."""
     max_cpu_seconds: float | None = None
-    """CPU time of the whole call; files not read by then are errors. None: as the settings of the working directory
-    say.
+    """CPU time in seconds of the whole call; files that are not read by then are errors.
+
+    None uses the settings of the working directory.
     """
     jobs: int = 1
-    """Processes among which `lint` may share many files (0: one per core); with more than one, its `raw` result has no
-    runs.
+    """Number of processes among which `lint` may divide many files; 0 uses one per core.
+
+    With more than one process, the `raw` result of `lint` has no runs.
     """
 
     def replace(self, **changes: Any) -> Options:
@@ -103,7 +105,7 @@ DEFAULTS: Final = Options()
 
 
 class Request(Frozen):
-    """A call, translated for the engine."""
+    """A call of the API, translated for the engine."""
 
     workspace: Workspace
     files: list[str]
@@ -163,7 +165,7 @@ def build_request(
 
 
 def _build_budget(options: Options, workspace: Workspace) -> Budget:
-    """Return the CPU time from the options, else from the settings of the working directory."""
+    """Return the budget of CPU time from the options, else from the settings of the working directory."""
     from cfglint_train.foundation.budget import Budget
 
     seconds = options.max_cpu_seconds
@@ -181,14 +183,14 @@ def _load_baseline(path: PathLike, files: Files) -> Baseline:
 
 
 def find_repository(path: PathLike) -> str:
-    """Return the root of the repository that a file is in, or its folder if it is in none."""
+    """Return the root of the repository of a file, or the folder of the file if it is in no repository."""
     from cfglint_train.foundation.roots import Roots
 
     return Roots().find_root(os.fspath(path))[0]
 
 
 def load_fixed_settings(options: Options) -> Settings | None:
-    """Return the settings for every file if the options name them, else None."""
+    """Return the settings that the options fix for every file, or None if each file has its own settings."""
     if options.config is not None:
         return load_settings(os.fspath(options.config), options.settings_files)
     return Settings(os.getcwd()) if options.isolated else None
@@ -205,7 +207,7 @@ def _check_selectors(option: str, values: Iterable[str]) -> tuple[str, ...]:
 
 
 def _collect_facts(options: Options) -> dict[str, str]:
-    """Return the facts in the options by canonical name; raise `OptionError` or `FactError` if one is invalid."""
+    """Return the facts in the options by canonical name; raise `OptionError` or `FactError` for an invalid fact."""
     facts = {
         name: str(value)
         for name in cluster_facts.HARDWARE_FACTS
@@ -223,7 +225,7 @@ def _collect_facts(options: Options) -> dict[str, str]:
 
 
 def _build_command_line(options: Options) -> CommandLine:
-    """Return the options that concern runs; raise `OptionError`, `FactError` or `UsageError` if one is invalid."""
+    """Return the options about runs; raise `OptionError`, `FactError` or `UsageError` for an invalid option."""
     command_line = _build_facts_and_overrides(options)
     if options.no_cache or options.cache_dir is not None:
         command_line = command_line._replace(cache_dir="" if options.no_cache else os.fspath(options.cache_dir or ""))
@@ -242,7 +244,7 @@ def _build_command_line(options: Options) -> CommandLine:
 
 
 def _build_facts_and_overrides(options: Options) -> CommandLine:
-    """Return the command line with the facts, releases and overrides of the options."""
+    """Return a command line with the facts, releases and overrides of the options."""
     if not isinstance(options.overrides, Mapping):
         words = tuple(options.overrides)
         if words:

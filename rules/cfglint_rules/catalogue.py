@@ -1,8 +1,7 @@
 """Rule catalogue: read the metadata of all rules from the source of their modules.
 
-Importing every rule to list them would cost more than linting a file. `hatch_build.py` runs this module while a wheel
-is built, and the wheel contains the result as `catalogue.json`. This module therefore imports only the standard
-library.
+Importing every rule just to list them would cost more than linting a file. `hatch_build.py` runs this module when it
+builds a wheel and stores the result there as `catalogue.json`, so this module may import only the standard library.
 """
 
 import os
@@ -24,14 +23,17 @@ FAMILIES = {
     "HSE": "House rules",
     "CHK": "Not checked",
 }
-"""Families with their titles, in the order in which their rules are listed and run."""
+"""Titles of the rule families by code prefix, in the order in which their rules are listed and run."""
 
 _RULE_LINE = re.compile(r"^RULE\b", re.MULTILINE)
 _METADATA = re.compile(r"^RULE: Final = (Rule\((?:.+\)$|\n(?s:.*?)^\)))", re.MULTILINE)
 
 
 def read(root: str) -> list[dict[str, object]]:
-    """Return the arguments of every `RULE` in the modules below a folder, sorted by family and number."""
+    """Return the arguments of every `RULE` in the modules below `root`, sorted by family and number.
+
+    Raises ValueError if a module defines `RULE` in another form than `RULE: Final = Rule(...)`.
+    """
     order = list(FAMILIES)
     return sorted(_read_rules(root), key=lambda rule: (order.index(str(rule["code"])[:3]), rule["code"]))
 
@@ -54,5 +56,5 @@ def _read_rules(root: str) -> Iterator[dict[str, object]]:
 
 
 def _collect_arguments(code: str, name: str, severity: str, **others: object) -> dict[str, object]:
-    """Return the arguments of `Rule` by name."""
+    """Return the arguments of a `Rule(...)` call by name."""
     return {"code": code, "name": name, "severity": severity, **others}

@@ -1,7 +1,7 @@
 """Rule registry: find rules by code, name or selector. A rule's module is imported when the rule is first needed.
 
-The metadata is in `catalogue.json`, which is built with the wheel. A checkout has no such file, and reads the metadata
-from the modules.
+The metadata is in `catalogue.json`, which is built with the wheel. Without that file, as in a checkout, the registry
+reads the metadata from the source of the rules.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ def _build_rule(metadata: dict[str, Any]) -> Rule:
 
 RULES: Final = {rule.code: rule for rule in map(_build_rule, _read_metadata())}
 ENGINE_RULES: Final = {rule.reported_by_engine: rule for rule in RULES.values() if rule.reported_by_engine is not None}
-"""Rules that the engine itself reports, by occasion."""
+"""Rules that the engine itself reports, by the occasion on which it does."""
 
 
 def find_rule(name_or_code: str) -> Rule | None:
-    """Return the rule with a code (in any case) or name, or None."""
+    """Return the rule with this code (upper or lower case) or name, or None if there is none."""
     by_code = RULES.get(name_or_code.upper())
     return by_code or next((rule for rule in RULES.values() if rule.name == name_or_code), None)
 
@@ -57,7 +57,7 @@ def match_selector(selector: str) -> frozenset[str]:
 
 
 def describe_unknown(selector: str) -> str:
-    """Return the message for a selector that matches no rule."""
+    """Return the error message for a selector that matches no rule, with the nearest name if there is one."""
     from difflib import get_close_matches
 
     padded_code = re.sub(r"(?<![0-9])[0-9]{1,3}$", lambda number: f"{int(number[0]):03}", selector.upper())
@@ -76,8 +76,8 @@ def describe_unknown(selector: str) -> str:
 def search_rules(words: str) -> list[Rule]:
     """Return the rules whose name or documentation contains all search words.
 
-    Rules with the words in their name come first, then those with the words in their first line, then those that
-    contain them most often.
+    Rules with all words in their name come first, then those with all words in the first line. The rest follows, and
+    ties are broken by the number of occurrences.
     """
     search_words = _split_words(words)
     matches = []
@@ -94,13 +94,13 @@ def search_rules(words: str) -> list[Rule]:
 
 
 def _split_words(text: str) -> list[str]:
-    """Return the words of a text, without the "s" of a plural."""
+    """Return the words of a text in lower case, without a final "s"; "out of memory" becomes "oom"."""
     plain = " ".join(text.lower().replace("-", " ").split()).replace("out of memory", "oom")
     return [word.removesuffix("s") for word in re.findall(r"[a-z0-9_]+", plain)]
 
 
 def load_module(rule: Rule) -> Any:
-    """Return the module of a rule."""
+    """Import the module of a rule and return it."""
     return import_module(f"cfglint_rules.{rule.module}")
 
 
@@ -108,7 +108,10 @@ _checkers: dict[str, Callable[[Any], Iterable[Report]]] = {}
 
 
 def get_checker(rule: Rule) -> Callable[[Any], Iterable[Report]]:
-    """Return the function that checks a run or config; it reports nothing if the plan lacks what the rule needs."""
+    """Return a function that checks a run or config.
+
+    It imports the rule's module on the first call. It returns no reports if the plan lacks values that the rule needs.
+    """
     return partial(_check_if_needed, rule)
 
 

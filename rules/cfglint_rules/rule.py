@@ -1,4 +1,4 @@
-"""Rule metadata: each rule module defines it as `RULE`, and the module's docstring documents the rule."""
+"""Rule metadata, which each rule module defines as `RULE`; the docstring of that module documents the rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cfglint_train.plan.names import Field
 
 Scope = Literal["file", "config", "run"]
 Occasion = Literal["file", "syntax", "limit", "absent", "run", "pragma", "suppression", "secret"]
-"""Reports of the engine itself, without a rule's `check`: files that it cannot read, and comments."""
+"""Occasions on which the engine itself reports, without calling a rule's `check`."""
 
 
 class Rule(Frozen):
@@ -22,35 +22,36 @@ class Rule(Frozen):
     code: str
     name: str
     severity: Severity
-    """Consequence of the problem; a finding may be milder or more severe."""
+    """Default severity of its findings; a report may set another."""
     module: str = ""
-    """Set by the registry: `memory.step_exceeds_gpu`."""
+    """Module below `cfglint_rules`, such as `memory.step_exceeds_gpu`; the registry sets it."""
     scope: Scope = "run"
-    """Argument of `check`: a run, or one config of one document; the engine itself reports `file` rules."""
+    """Argument of `check`: a run, or one config of a document. The engine itself reports the rules with `file`."""
     particular: bool = False
-    """True if it applies only to the frameworks that name it in their `framework.json`."""
+    """True if the rule applies only to frameworks that name it in their `framework.json`."""
     fix: Applicability | None = None
-    """Safest applicability of its fixes; None: it has none."""
+    """Safest applicability of its fixes, or None if the rule has no fixes."""
     refuses: bool = False
-    """True if its module has `refused(config)`, which yields the reasons for which the framework would not start."""
+    """True if its module defines `refused(config)`, which yields reasons why the framework would reject the config."""
     needs: Mapping[Field, tuple[Any, ...]] = {}
-    """Plan fields with the values that they must have before `check` is called; no values: any known value. For other
-    runs the module is not imported.
+    """Plan fields and the values that they must have for `check` to be called; an empty tuple allows any known value.
+
+    The module is imported only if a run meets these conditions.
     """
     writes: tuple[Field, ...] = ()
-    """Plan fields that its fixes change, except for fixes that the estimate chooses."""
+    """Plan fields that its fixes change, except fixes that are chosen with the estimate."""
     estimates: tuple[Resource, ...] = ()
-    """Resources whose estimate it judges."""
+    """Resources whose estimated use the rule judges."""
     rests_on_vocabulary: bool = False
-    """True if it judges keys: a fork may have others, a condition may leave an option out, a script may guard it."""
+    """True if the rule judges keys. Its findings are milder if a fork, a condition or a guard in a script may apply."""
     rests_on_release: bool = False
-    """True if it judges by a release; its default help names the place where the release is pinned."""
+    """True if the rule depends on a release. Its default help names the place where the release is pinned."""
     depends_on_unseen_flags: bool = False
-    """True if it compares numbers of a launch, which unseen options of the launch may override."""
+    """True if the rule compares numbers that unseen options of the launch may override."""
     reported_by_engine: Occasion | None = None
-    """Occasion on which the engine itself reports under its code."""
+    """Occasion on which the engine itself reports under this rule's code."""
     unchecked: Literal["memory", "host", "keys", "run"] | None = None
-    """Set if it only reports that something was not checked. `require-checked` keeps it on."""
+    """Part of a run that was not checked, for rules that only report that. `require-checked` keeps these rules on."""
     since: str = "0.1.0"
 
     def has_needs(self, plan: Plan) -> bool:

@@ -1,4 +1,4 @@
-"""Kinds of value that a JSON Schema fragment allows."""
+"""The kinds of values that a JSON Schema fragment allows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ValueKind(Frozen):
 
 
 def is_free(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema accepts every name: a mapping without declared keys, or a type with unknown values."""
+    """Return whether a schema accepts any key: a mapping without declared keys, or a value of unknown type."""
     return "$ref" not in schema and "enum" not in schema and can_be(schema, "object")
 
 
@@ -43,14 +43,14 @@ def can_be(schema: Mapping[str, Any], kind: str) -> bool:
 
 
 def list_alternatives(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the schemas of which a value must match at least one."""
+    """Return the alternatives of a schema, nested `anyOf` included; a value must match at least one."""
     if "anyOf" in schema:
         return [flat for part in schema["anyOf"] for flat in list_alternatives(part)]
     return [schema]
 
 
 def list_kinds(schema: Mapping[str, Any]) -> tuple[ValueKind, ...]:
-    """Return the kinds of value that a JSON Schema fragment allows."""
+    """Return the kinds of values that a JSON Schema fragment allows."""
     kinds: list[ValueKind] = []
     for part in list_alternatives(schema):
         if "enum" in part:

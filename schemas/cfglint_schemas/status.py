@@ -10,10 +10,10 @@ from cfglint_train.foundation.typed import Any, Final
 Route = tuple[str | int, ...]
 
 ITEM: Final = "*"
-"""Any index of a list, in a route."""
+"""Stands for any list index in a route."""
 
 PRESENT: Final = "present"
-# If several definitions have a name, the status with the lower rank wins.
+# If several definitions have the same name, the status with the lower rank wins.
 RANKS: Final = {PRESENT: 0, "renamed": 1, "ignored": 2, "gated": 3, "not yet": 4, "removed": 5}
 
 
@@ -21,7 +21,7 @@ class Context(Frozen):
     """Facts other than the framework's release that decide whether a key exists."""
 
     entry: str | None = None
-    """Entry point or command, or None for the framework's usual one."""
+    """Entry point or command, or None for the framework's default one."""
     plugins: tuple[str, ...] | None = None
     """Plugins that the configuration loads, as written there, or None if unknown."""
     settings: Mapping[str, Any] | None = None
@@ -48,7 +48,7 @@ class Status(Frozen):
     kind: str
     """present, not yet, removed, renamed, gated or ignored."""
     since: str | None = None
-    """First release with this status. For present and not yet: the release that adds the key."""
+    """First release with this status. For `present` and `not yet`: the release that adds the key."""
     new_names: tuple[str, ...] = ()
     """For renamed: the replacements at this release, as dotted routes from the root (flags as written)."""
     effect: str | None = None
@@ -79,7 +79,7 @@ def split_route(dotted: str) -> Route:
 def is_loaded(loaded: tuple[str, ...], plugins: tuple[str, ...]) -> bool:
     """Return whether a configuration loads any of the wanted plugins.
 
-    A plugin may be listed by any module that exports it, and without the prefix `axolotl.integrations.`, which the
+    A plugin may be listed under any module that exports it, and without the prefix `axolotl.integrations.`, which the
     loader adds. The class name and the integration's folder identify it.
     """
     identities = {_identify_plugin(name) for name in loaded}

@@ -1,4 +1,4 @@
-"""The pages: generated from the code, with valid links and real output."""
+"""Documentation pages: generated from the code, with valid links and real output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAGES = ("rule_pages", "failure_page", "framework_pages", "settings_page", "comm
 
 @pytest.fixture(scope="module")
 def build() -> Iterator[dict[str, ModuleType]]:
-    """Return the modules in docs/build as mkdocs imports them."""
+    """Return the modules in docs/build by name, imported as mkdocs imports them."""
     names = ("markdown_text", "run", "front_page", "fit_page", *PAGES)
     sys.path.insert(0, str(DOCS / "build"))
     try:
@@ -114,7 +114,7 @@ def test_a_setting_without_a_text_stops_the_build(build, monkeypatch):
 
 
 def test_every_framework_is_named_by_its_title(build):
-    """Name every framework in each handwritten list; the other lists are generated from the folders."""
+    """Check the handwritten lists of frameworks; the other lists are generated from the folders."""
     page = build["framework_pages"]
     titles = [
         entry_framework.title
@@ -128,7 +128,7 @@ def test_every_framework_is_named_by_its_title(build):
 
 
 def test_the_readme_has_the_generated_parts(build):
-    """Generate the terminal example and the table of checks by area and framework."""
+    """Check that the terminal example and the table of checks by area and framework are up to date."""
     page = build["front_page"]
     assert page.fill_readme(README) == README, "run python docs/build/front_page.py"
     assert {name for _, name, _ in page._PART.findall(README)} == page.build_parts().keys()
@@ -148,7 +148,7 @@ def test_the_search_finds_the_rule_of_memory_by_its_usual_word(generated):
 
 
 def test_consoles_never_cut_a_message(build):
-    """Wrap the output on a page as on a terminal."""
+    """Check that output on a page is wrapped as on a terminal of 100 columns."""
     shown = build["run"].run_cfglint("fixtures/cases/1-olmo-64-nodes")
     assert max(map(len, shown.splitlines())) <= 100
 
@@ -224,7 +224,7 @@ def find_titled_block(page: str, title: str) -> str:
 
 
 def test_the_framework_that_the_page_adds_works(tmp_path):
-    """Follow contributing/framework.md, whose files are those of tests/frameworks/guest."""
+    """Follow contributing/framework.md, whose code blocks equal the files in tests/frameworks/guest."""
     page, guest = "contributing/framework.md", REPOSITORY / "tests" / "frameworks" / "guest"
     files = sorted(path for path in guest.iterdir() if path.is_file())
     place = tmp_path / "frameworks" / "guest"

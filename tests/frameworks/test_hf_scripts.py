@@ -358,7 +358,7 @@ SCORER = (
         # A classifier that scores texts, and a classifier that does not.
         (
             SCORER.format(name="RewardTrainer"),
-            "the model class of its Trainer cannot be determined",
+            "it cannot be determined whether its Trainer trains a causal language model",
         ),
         (SCORER.format(name="TopicTrainer"), None),
     ],

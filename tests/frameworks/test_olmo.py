@@ -604,7 +604,7 @@ def test_writes_where_people_would_look():
         ({}, {"activations.fused_loss": "liger"}, "no value for"),
         ({}, {"checkpoint.checkpointer": "dcp"}, "no value for"),
         ({}, {"precision.compute": "fp8"}, "no value for"),
-        ({}, {"activations.checkpointing": "budget"}, "no value for that share"),
+        ({}, {"activations.checkpointing": "budget"}, "no checkpointing strategy for that share"),
     ],
 )
 def test_refusals_say_why(keys, changes, reason):

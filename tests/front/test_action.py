@@ -104,7 +104,7 @@ def evaluate(text: str, context: Mapping[str, str]) -> str:
 def run_step(
     name: str, checkout: Path, inputs: Mapping[str, str], event: Mapping[str, str], temporary: Path, action: Path
 ) -> Outcome:
-    """Run a step of action.yml with `inputs` in `check_out`, and return its result."""
+    """Run a step of action.yml with `inputs` in `checkout`, and return its result."""
     step = STEPS[name]
     assert set(inputs) <= set(ACTION["inputs"])
     context = {

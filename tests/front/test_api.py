@@ -278,7 +278,7 @@ def test_credentials_are_masked_in_the_records(here):
 def test_options_that_mean_nothing_are_refused(here, options, option, given):
     with pytest.raises(api.OptionError) as refused:
         api.lint(sources={"config.yaml": AXOLOTL}, options=api.Options(**options))
-    assert (refused.value.option, refused.value.given) == (option, given)
+    assert (refused.value.option, refused.value.value) == (option, given)
     assert refused.value.problem in str(refused.value)
 
 

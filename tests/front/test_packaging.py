@@ -35,7 +35,7 @@ CASES = "fixtures/cases/"
 
 
 def locate_installed(name: str) -> str:
-    """Return the installed path of a file: relative to its source root, or among the demo's cases."""
+    """Return the installed path of a file: relative to its source root, or in the folder of the demo cases."""
     if name.startswith(CASES):
         return f"cfglint_train/front/cases/{name.removeprefix(CASES)}"
     return name.partition("/")[2]
@@ -45,7 +45,7 @@ UNSHIPPED = re.compile(r"lint/cfglint_train/calibration/data/|fixtures/cases/[^/
 """Measurements and the expected results of the cases: part of the repository, not of the wheel."""
 
 CATALOGUE = "cfglint_rules/catalogue.json"
-"""Catalogue made by the build hook."""
+"""Catalogue that the build hook writes."""
 
 SHIPPED = [name for name in list_tree(*ROOTS, CASES) if not UNSHIPPED.match(name)]
 
@@ -53,7 +53,7 @@ SHIPPED = [name for name in list_tree(*ROOTS, CASES) if not UNSHIPPED.match(name
 
 
 def test_modules_that_are_there_are_the_ones_that_git_has(tmp_path):
-    """Ship no ignored file: it works here but is missing everywhere else."""
+    """Check that git tracks every module: an ignored one works here but is missing everywhere else."""
     here = {str(path.relative_to(REPOSITORY)) for root in ROOTS for path in (REPOSITORY / root).rglob("*.py")}
     assert here == {name for name in list_tree(*ROOTS) if name.endswith(".py")}
 
@@ -101,7 +101,7 @@ def test_the_wheel_holds_the_tree_and_nothing_else(distributions):
 
 @pytest.mark.slow
 def test_two_builds_make_the_same_wheel(distributions):
-    """Build from the tree and from the sdist; the wheels must be equal byte by byte."""
+    """Build from the tree and from the sdist; the wheels must be identical byte for byte."""
     assert distributions["both wheel"].read_bytes() == distributions["direct wheel"].read_bytes()
 
 
@@ -193,7 +193,7 @@ def test_every_dependency_ends_before_the_next_release_that_may_break():
 
 @pytest.mark.slow
 def test_the_lowest_and_the_newest_dependencies_read_alike(tmp_path):
-    """Lint and fix every syntax with both sets of dependencies, isolated from other installed packages."""
+    """Lint and diff every syntax with both sets of dependencies, isolated from other installed packages."""
     outcomes = []
     for kind in ("lowest", "newest"):
         folder = tmp_path / kind
@@ -236,7 +236,7 @@ def test_the_draft_for_conda_needs_the_same():
 
 
 def test_both_manifests_are_one():
-    """Keep the file with the dot, which pre-commit reads, a regular file: Windows checks out a link as text."""
+    """Check that the dotted file, which pre-commit reads, is a regular file: Windows checks out symlinks as text."""
     first, second = (REPOSITORY / name for name in MANIFESTS)
     assert not first.is_symlink()
     assert second.readlink() == Path(first.name)
@@ -259,7 +259,7 @@ def test_the_hooks_take_the_files_that_cfglint_reads(number):
         configures = syntax not in (
             "notebook",
             "recipes",
-        )  # these only show launch commands; commits do not need them
+        )  # these only contain launch commands; the hooks need not check them
         assert (pattern.search(f"runs/a.b{extension}") is not None) == configures
         assert not pattern.search(f"runs/a{extension}.txt")
         assert not pattern.search(f"runs/{extension[1:]}")
@@ -282,7 +282,7 @@ def test_hadolint_finds_nothing():
 
 @pytest.mark.slow
 def test_the_steps_of_the_image_make_a_command_that_lints(tmp_path):
-    """Run the first stage's copies and commands, in a folder of the test."""
+    """Run the COPY and RUN steps of the Dockerfile's first stage in a temporary folder."""
     first, second = DOCKERFILE.read_text(encoding="utf-8").split("\nFROM ")[1:3]
     source, image = tmp_path / "source", tmp_path / "cfglint"
     source.mkdir()

@@ -1,4 +1,4 @@
-"""The hooks in a real pre-commit: in the test's own git repository, from a clone of this repository."""
+"""The hooks under a real pre-commit: run in a temporary git repository, installed from a clone of this one."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_an_exclude_of_the_hook(here, clone):
 
 
 def test_files_that_are_split_over_processes(here, clone):
-    """Run several processes, without `require_serial`: each reports its own findings, without duplicates."""
+    """Run several processes, without `require_serial`: each reports its own files' findings, without duplicates."""
     hook = "      - id: cfglint\n        require_serial: false\n        args: [--isolated, --select, 'SYN,XFL001']\n"
     configure(here, clone, hook)
     main = AXOLOTL + "deepspeed: ../configs/ds.json\n"
@@ -185,7 +185,7 @@ def test_files_that_are_split_over_processes(here, clone):
     process = here.run("--all-files")
     assert process.returncode == 1
     assert process.stdout.count("SYN003") == 1
-    # Every process reads the companion, whichever process received it.
+    # Every process reads and reports the companion, whether or not it was passed the file.
     assert process.stdout.count("configs/ds.json:2:5: error XFL001") == process.stdout.count("Found ")
 
 
@@ -220,7 +220,7 @@ def test_prek_runs_the_same_hooks(here, clone):
 
 
 def build_old_config(number: int) -> str:
-    """Return a configuration with four findings; a hundred such files make an old repository."""
+    """Return a configuration with four findings; a hundred such files simulate an existing repository."""
     return AXOLOTL + "".join(f"no_such_key_{number}_{key}: 1\n" for key in range(4))
 
 
@@ -260,7 +260,7 @@ def test_an_old_repository_starts_with_a_baseline(here, clone, runner):
     here.stage_files()
     assert run()[0] == 0
 
-    # Accepted findings follow a moved file; a removed file leaves obsolete entries.
+    # Accepted findings follow a moved file; a removed file leaves stale entries.
     run_git(here.root, "mv", "runs/001.yaml", "moved.yaml")
     assert run()[0] == 0
     run_git(here.root, "rm", "--quiet", "runs/002.yaml")

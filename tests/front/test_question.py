@@ -1,4 +1,4 @@
-"""Estimates without a file: the same answer as for the file that `--write` makes, which every tool accepts."""
+"""Estimates without a file: the same answer as for the file that `--write` writes, which its framework accepts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TABLE = [
 
 
 def write_starter(folder: Path, framework: str, *flags: str, model: str = "Qwen/Qwen2.5-0.5B") -> Path:
-    """Return the file that `--write` makes."""
+    """Write a file with `--write` and return its path."""
     outcome = run_cfglint("estimate", "--model", model, *flags, "--write", f"{framework}=asked.yaml", cwd=folder)
     assert (outcome.code, outcome.err.splitlines()[0]) == (0, "wrote asked.yaml; fill in before you run it:")
     return folder / "asked.yaml"
@@ -70,7 +70,7 @@ def test_the_answer_is_that_of_the_written_file(tmp_path, framework, method, mod
 
 @pytest.mark.parametrize(("framework", "method"), METHODS[::3])
 def test_every_flag_reaches_the_plan(tmp_path, framework, method):
-    """Compare figures: each flag changes them relative to the defaults."""
+    """Compare the estimates: every flag changes them, each differently."""
     flags = ["--length", "512"], ["--micro", "4"], ["--optimizer", "sgd"], ["--no-checkpointing"], ["--zero", "3"]
     flags = (*flags, ["--fsdp"], *([["--rank", "64"]] if method in ("lora", "qlora") else ()))
     question = ("estimate", "--model", "Qwen/Qwen2.5-0.5B", "--method", method, "--framework", framework)
@@ -87,7 +87,7 @@ def test_every_flag_reaches_the_plan(tmp_path, framework, method):
     [(*one, kind) for number, one in enumerate(METHODS) for kind in KINDS[number % 3 :: 3]],
 )
 def test_cfglint_finds_the_written_file_clean(tmp_path, framework, method, kind):
-    # fp16 without a finding needs a model that was not trained in bf16.
+    # Only a model that was not trained in bf16 gets no finding with fp16.
     model = "facebook/opt-1.3b" if "fp16" in kind else "Qwen/Qwen2.5-0.5B"
     file = write_starter(tmp_path, framework, "--method", method, "--gpu", "H100", *kind, model=model)
     report = json.loads(run_cfglint("--output-format", "json", "--gpu", "H100", file.name, cwd=tmp_path).out)
@@ -215,7 +215,7 @@ def test_a_flag_of_a_question_needs_a_model(tmp_path):
 
 
 def write_every_kind(folder: Path, framework: str) -> list[dict[str, Any]]:
-    """Write every kind of file that `--write` makes for a framework, and return them parsed."""
+    """Write every kind of file that `--write` supports for a framework, and return the parsed files."""
     configs = []
     for number, (method, kind) in enumerate(
         (choice, kind) for choice in starter.list_methods(framework) for kind in KINDS

@@ -74,8 +74,8 @@ def test_without_a_framework_they_are_listed(tmp_path: Path) -> None:
     ("arguments", "problem"),
     [
         (["megatron"], "unknown framework megatron; known: accelerate, axolotl"),
-        (["axolotl", "--release", "0.1.0"], "--release 0.1.0: axolotl is known from 0.5.2 to "),
-        (["axolotl", "--release", "99"], "--release 99: axolotl is known from 0.5.2 to "),
+        (["axolotl", "--release", "0.1.0"], "--release 0.1.0: cfglint knows axolotl 0.5.2 to "),
+        (["axolotl", "--release", "99"], "--release 99: cfglint knows axolotl 0.5.2 to "),
         (["axolotl", "--release", "new\x1b"], "--release new\\x1b: not a release"),
         (["axolotl", "--transformers", "5.0.0"], "--transformers: only keys of LLaMA-Factory and TRL depend on it"),
         (["llamafactory", "--transformers", "x"], "--transformers x: not a release"),

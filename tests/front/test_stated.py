@@ -69,7 +69,7 @@ def test_a_copy_of_a_framework_may_have_more_keys(here):
 def test_the_api_names_the_option(here):
     with pytest.raises(api.OptionError, match="micro_batch_size") as raised:
         api.lint(here / "axolotl.yaml", api.Options(overrides={"micro_batch_sze": 3}))
-    assert (raised.value.option, raised.value.given) == ("overrides", "micro_batch_sze=3")
+    assert (raised.value.option, raised.value.value) == ("overrides", "micro_batch_sze=3")
 
 
 # --- releases --------------------------------------------------------------------------------------------------------

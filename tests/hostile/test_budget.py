@@ -19,7 +19,7 @@ from tests.support.configs import AXOLOTL
 WRONG = AXOLOTL + "lora_rr: 8\n"
 FILES = 40
 NONE = "0.000001"
-"""Seconds that are over before the first file."""
+"""CPU limit in seconds that is reached before the first file."""
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def limit_ticks(monkeypatch: pytest.MonkeyPatch, ticks: int) -> None:
-    """Limit a run to `ticks` looks at the clock."""
+    """Let the CPU time of a run end after the clock was read `ticks` times."""
     clock = count().__next__
     monkeypatch.setattr(request, "_build_budget", lambda *_: Budget(ticks, clock))
 
@@ -80,7 +80,7 @@ def test_what_was_checked_in_time_is_reported(here: Path, monkeypatch: pytest.Mo
     findings = {(item.path, item.line, item.code, item.message) for item in cut.findings if item.code != "SYN008"}
     assert findings
     assert findings <= {(item.path, item.line, item.code, item.message) for item in whole.findings}
-    # The file that a process checks when time runs out counts as unread, but its findings so far are reported too.
+    # The file that a process is checking when time runs out counts as unread, but its findings so far are reported.
     assert 80 <= len({path for path, *_ in findings}) + count_unread(cut.errors) <= 80 + jobs
     assert [finding.code for finding in cut.findings].count("SYN008") == 1
 

@@ -46,7 +46,7 @@ class Reader(HTMLParser):
     """The elements of a page; fails on unclosed and mismatched elements."""
 
     def __init__(self, text: str) -> None:
-        """Parse `get_text`."""
+        """Parse `text`."""
         super().__init__(convert_charrefs=True)
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.texts: dict[str, list[str]] = {}

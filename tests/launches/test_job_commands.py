@@ -94,7 +94,9 @@ def test_of_an_example_what_shards_the_model_counts_and_no_other_setting(tmp_pat
         item for item in list_runs(write_repository(tmp_path / "x", **{path: text})) if item.main.framework == "axolotl"
     ]
     assert (run.plan.parallel.zero_stage, run.plan.batch.micro) == (3, 1)
-    assert f"as {path}:2 sets it" in " ".join(item.note for item in find_assumptions(run, {"parallel.zero_stage"}))
+    assert f"from {path}:2; another launch" in " ".join(
+        item.note for item in find_assumptions(run, {"parallel.zero_stage"})
+    )
 
 
 def test_a_workflow_is_no_launch_of_a_training(tmp_path: Path) -> None:

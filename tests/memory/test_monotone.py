@@ -58,7 +58,7 @@ def test_need_never_falls(seed: int) -> None:
     """Check the expected value and both bounds over setups of every kind, except for Liger's distillation.
 
     It divides a batch into one chunk for each full 1,024 tokens, so that 2,047 tokens make a larger chunk than 2,048
-    (`logits.chunk_tokens`).
+    (`logits.count_chunk_tokens`).
     """
     draw = random.Random(seed)
     wrong = []

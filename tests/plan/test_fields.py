@@ -1,4 +1,4 @@
-"""Names of plan fields and of their values: written once, and compared with what the frameworks' lenses read."""
+"""Names of plan fields and their values: the generated list is up to date, and lenses read no other values."""
 
 from __future__ import annotations
 

@@ -131,4 +131,4 @@ def test_patterns_beyond_the_bound_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(BROKEN)
     outcome = run_cfglint("--verbose", cwd=tmp_path)
     assert outcome.code == 1
-    assert ".gitignore: only its first 5,000 patterns count" in outcome.err
+    assert ".gitignore: only its first 5,000 patterns are used" in outcome.err

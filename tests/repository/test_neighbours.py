@@ -1,4 +1,4 @@
-"""Order of files that one process reads after each other."""
+"""Order of files: a script and the configuration that it starts come one after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STARTS = "#!/bin/bash\naccelerate launch --config_file all/fsdp.yaml -m axolotl.
 
 
 def list_order(folder: Path) -> list[str]:
-    """Return the names of all files in the order in which processes share them."""
+    """Return the names of all files in the order in which they are assigned to processes."""
     with change_directory(folder):
         workspace = dispatch.open_workspace(LintOptions())
         turns = list(enumerate(workspace.collect(["."])))
@@ -37,7 +37,7 @@ def here(tmp_path: Path) -> Path:
 
 
 def test_a_script_stands_behind_the_configuration_that_it_starts(here: Path) -> None:
-    """Keep it away from the launcher's file, which all scripts name."""
+    """Check that the scripts do not follow the launcher's file, which all of them name."""
     for number in (2, 0, 1):
         (here / f"jobs/{9 - number}.sh").write_text(STARTS.format(f"all/run{number}.yaml"))
     assert list_order(here) == ["fsdp.yaml", "run0.yaml", "9.sh", "run1.yaml", "8.sh", "run2.yaml", "7.sh"]

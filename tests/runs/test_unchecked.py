@@ -169,7 +169,7 @@ def test_a_loop_over_files_may_shard_each(tmp_path, options_there, is_known):
     findings = lint(tmp_path, build_options(("CHK001",))).findings
     assert [finding.path for finding in findings] == ([] if is_known else ["configs/a.yaml", "configs/b.yaml"])
     for finding in findings:
-        assert "names it and starts a program from a variable with a launcher" in finding.message
+        assert "names it and starts a file named by a variable with a launcher" in finding.message
         assert finding.help == "start it by its path in a script of the repository"
 
 

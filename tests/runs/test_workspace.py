@@ -779,7 +779,7 @@ def test_an_openrlhf_script_is_read_at_the_release_that_its_flags_show(here, fla
     if release is not None:
         assert openrlhf.version == release
     if openrlhf.version != frameworks.load("openrlhf").default_release:
-        has_conflict = "no release accepts all of its keys" in openrlhf.origin.note
+        has_conflict = "no release accepts all keys of the file" in openrlhf.origin.note
         assert has_conflict or "accepts" in openrlhf.origin.note
         assert openrlhf.origin.kind == ("assumed" if has_conflict else "inferred")
     # Companion packages have the releases that this release installs.

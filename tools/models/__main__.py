@@ -1,7 +1,7 @@
 """Rebuild the catalogue from `sources/`: build every model on the meta device and write the counts.
 
-Deterministic: a second run changes nothing. With ids as arguments, only these models are counted, and printed instead
-of written. `--check` writes nothing and exits with status 1 if a file would change.
+Deterministic: a second run changes nothing. With model ids as arguments, print the records of these models and write
+nothing. `--check` writes nothing and exits with status 1 if a file would change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SOURCES: Final = os.path.join(os.path.dirname(__file__), "sources")
 
 
 def load_sources() -> dict[str, dict[str, Any]]:
-    """Return every source entry, by family file and id."""
+    """Return all source entries, by family and model id."""
     entries = {}
     for file in sorted(os.listdir(SOURCES)):
         if file.endswith(".json"):
@@ -53,7 +53,10 @@ def format_shapes(entries: dict[str, dict[str, Any]]) -> str:
 
 
 def _list_shapes(entries: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, str]]:
-    """Yield family, id and shape of the models whose family has no closed form."""
+    """Yield the family, id and shape of each model that may be found by shape, because its family has no closed form.
+
+    Skip models with split experts or a classification head.
+    """
     for family, models in entries.items():
         for model, entry in models.items():
             config = entry["config"]
@@ -65,7 +68,7 @@ def _list_shapes(entries: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str,
 
 
 def main() -> int:
-    """Rebuild the catalogue, check it, or print some records; return the exit status."""
+    """Rebuild the catalogue, check it, or print the named records; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.models", description=__doc__)
     parser.add_argument("ids", nargs="*")
     parser.add_argument("--check", action="store_true")

@@ -1,8 +1,8 @@
-"""Rebuild `models/blocks.json`: the layer classes of the models of each family.
+"""Rebuild `models/blocks.json`, the layer classes of each model family.
 
-The smallest catalogued model of each `model_type` is built on the meta device, and the classes in its module lists are
-recorded: those of the decoder, and those of the encoders next to it. Deterministic; `--check` writes nothing and exits
-with status 1 if the file would change.
+Build the catalogued model with the fewest layers of each `model_type` on the meta device, and record the layer classes
+in its module lists: those of the decoder and those of encoders beside it. Deterministic; `--check` writes nothing and
+exits with status 1 if the file would change.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ PATH: Final = Path(FILE)
 
 # The name of a layer's class; module lists hold other modules too.
 _LAYER: Final = re.compile(r"(Layer|Block)$")
-# If a path has one of these parts, the module belongs to an encoder next to the decoder.
+# A module whose path contains one of these words belongs to an encoder beside the decoder.
 _ENCODER: Final = re.compile(r"vision|visual|audio|tower")
 
 Classes = dict[str, tuple[set[str], set[str]]]
-"""Family -> the layer classes of its decoders, and those of the encoders next to them."""
+"""Family -> the layer classes of its decoders, and those of encoders beside them."""
 
 
 def collect_classes() -> Classes:
-    """Return the layer classes of every family that transformers has a class for."""
+    """Return the layer classes of every catalogued family whose code is part of transformers."""
     classes_by_family: Classes = {}
     for config in _find_smallest():
         dimensions = read_dimensions(add_defaults(config))
@@ -65,7 +65,7 @@ def _find_smallest() -> Iterator[Mapping[str, Any]]:
 
 
 def _list_layers(model: Any) -> Iterator[tuple[str, str]]:
-    """Yield path and class of the layers in a model's module lists."""
+    """Yield the path of the module list and the class name of each layer in a model's module lists."""
     for path, module in model.named_modules():
         if isinstance(module, torch.nn.ModuleList):
             for part in module:

@@ -25,8 +25,8 @@ class MismatchError(Exception):
 def build_record(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return the catalogue record of one source entry.
 
-    Raises MismatchError if the count differs from the published one, KeyError or AttributeError if transformers has no
-    class for it, LookupError if the decoder's blocks are not found.
+    Raise MismatchError if the count differs from the published one, KeyError or AttributeError if transformers has no
+    class for the model, LookupError if the decoder's blocks are not found.
     """
     shape, dimensions = count_architecture(model, entry)
     published = entry.get("published_parameters")
@@ -47,7 +47,7 @@ def build_record(model: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def count_architecture(model: str, entry: Mapping[str, Any]) -> tuple[Architecture, Dimensions]:
-    """Return the architecture with its counts, from the built model or, if no class exists, from the closed form."""
+    """Return the architecture and its dimensions; count the built model, or use the closed form if no class exists."""
     config = entry["config"]
     family = FAMILIES.get(config["model_type"])
     if family is not None and family.remote:
@@ -124,11 +124,11 @@ def _build_tower(counts: Counts, dimensions: Dimensions, config: Mapping[str, An
 
 
 def split_experts(linears: Iterable[Linear], tensors: int, width: int) -> dict[str, Any]:
-    """Return `linears`, `tensors` and `largest_tensor` with every expert as separate linear layers.
+    """Return `linears`, `tensors` and `largest_tensor` with every expert split into separate linear layers.
 
-    This is the layout of a "linearised" copy or of a repository's own code. A fused gate-and-up parameter becomes two
-    layers per expert, a fused down parameter one. `width` is that of an expert's MLP: it distinguishes (inputs,
-    outputs) from (outputs, inputs).
+    This is the layout of a "linearised" copy or of a model repository's code. A fused gate-and-up parameter becomes two
+    layers per expert, a fused down parameter one. `width` is the width of an expert's MLP; it distinguishes
+    (inputs, outputs) from (outputs, inputs).
     """
     merged: dict[tuple[Any, ...], int] = {}
     for linear in linears:
@@ -152,7 +152,7 @@ def split_experts(linears: Iterable[Linear], tensors: int, width: int) -> dict[s
 
 
 def split_linear(counts: Counts, name: str, parts: Mapping[str, int]) -> Counts:
-    """Split one fused matrix (without bias) into `parts`, a mapping of leaf names to outputs."""
+    """Split the fused matrices called `name` (without bias) into `parts`, a mapping of leaf names to outputs."""
     rows: list[Linear] = []
     tensors = counts.tensors
     for linear in counts.linears:
@@ -166,7 +166,7 @@ def split_linear(counts: Counts, name: str, parts: Mapping[str, int]) -> Counts:
 
 
 def trim_defaults(linear: Linear) -> list[Any]:
-    """Return a linear layer as a list, without the defaults at its end."""
+    """Return a linear layer as a list, without trailing defaults."""
     values = list(linear)
     for default in reversed(list(Linear._field_defaults.values())):
         if values[-1] != default:
@@ -176,7 +176,7 @@ def trim_defaults(linear: Linear) -> list[Any]:
 
 
 def convert_tuple(value: Any) -> Any:
-    """Convert a tuple to a list, as JSON has none."""
+    """Return a tuple as a list, because JSON has no tuples; return other values unchanged."""
     return list(value) if isinstance(value, tuple) else value
 
 

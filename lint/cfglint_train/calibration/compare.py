@@ -1,10 +1,11 @@
-"""Comparison of estimates with published rows.
+"""Comparison of memory estimates with published rows.
 
-A published row is a measurement by others. Its counter (allocated, reserved, the driver's, or not stated) decides which
-figure of the estimate it is compared with. Rows of one group share a set-up and are not independent samples, so the
-median error is computed within each group first, then over groups. If a source leaves its unit open, a row has two
-readings (`_read_figures`): its measurement is in the interval only if both are. Rows at 95 % or more of their GPU's
-memory, upper bounds of lengths and lower bounds of figures are evaluated and listed separately, not averaged.
+A published row is a measurement by others. Its counter (allocated, reserved, the driver's, or not stated) selects the
+figure of the estimate that it is compared with. The rows of a group share a set-up and are not independent samples, so
+the median error is computed within each group first, then over the groups. If the source leaves the unit open, the row
+has two readings (`_read_figures`), and both must lie in the interval. Rows at 95 % or more of their GPU's memory, rows
+with an upper bound of the length and rows with a lower bound of the figure are evaluated, but listed separately and not
+averaged.
 """
 
 from __future__ import annotations
@@ -27,65 +28,65 @@ from cfglint_train.memory.plan_reader import MODEL
 from cfglint_train.memory.reserve import list_length_coefficients
 from cfglint_train.memory.setup_builder import read_setup as setup_of
 
-# A figure that would exceed its GPU's memory if it were binary; then no figure of that table is.
+# Flag of a figure that would exceed its GPU's memory if its unit were GiB. Then no figure of that source is in GiB.
 _NOT_BINARY_FLAG: Final = "over_capacity_if_binary"
-# Flags of rows whose figure, or the batch in their plan, is a bound instead of a value.
+# Flags of rows whose figure or planned batch is a bound, not a value.
 _BOUND_FLAGS: Final = frozenset(
     ("near_capacity", "seq_upper_bound_only", "mbs_unknown", "lower_bound_only", _NOT_BINARY_FLAG)
 )
 PEAK: Final = "train_peak"
 RUN: Final = "run_peak"
-"""Peak of a run from its start, if a source reports that: it includes building the model."""
-# The peak while the model is built, before training.
+"""Scope of a peak that the source measures from the start of the run, including model construction."""
+# Scope of the peak during model construction, before training.
 _LOAD_PEAK: Final = "init"
-# A row may hold anything; bad content must not crash the report.
+# Errors that a malformed row can cause; they must not crash the report.
 _ROW_ERRORS: Final = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
-# nvidia-smi's MiB in thousands.
+# 1,000 MiB, as read off nvidia-smi, in GiB.
 _THOUSAND_MIB: Final = 1000 / 1024
 
 
 class Comparison(Frozen):
-    """A row beside its estimate. Sizes are GiB."""
+    """A row and its estimate. Sizes are in GiB."""
 
     id: str
     group: str
     grade: str
     scope: str
-    """train_peak, init or component."""
+    """train_peak, run_peak, init or component."""
     counter: str
     method: str
     parallel: str
     framework: str
     outcome: str
-    """fits, oom, or ""."""
+    """Outcome of the run that the row states: fits, oom, or ""."""
     bound: bool
-    """The figure is a bound (the GPU's own size, an upper bound of the length)."""
+    """True if the figure or the batch is a bound (the GPU's own size, an upper bound of the length)."""
     measured: float | None
-    """In GiB; the larger reading if the unit is open."""
+    """Measurement in GiB; the larger reading if the unit is open."""
     predicted: float | None
     low: float | None
     high: float | None
     verdict: str | None
-    """fits, tight, probably does not fit, does not fit; None if the GPU is unknown."""
+    """Verdict of the estimate: fits, tight, probably does not fit, does not fit; None if the GPU is unknown."""
     phase: str
     """Phase and moment of the predicted peak."""
     skipped: str
     """Reason why the row could not be evaluated, or ""."""
     kind: str = ""
-    """Class of comparable jobs whose residuals its interval has (`coefficients.json` names their rows)."""
+    """Class of comparable jobs that the row belongs to (see `comparable.classify`)."""
     rests_on: tuple[str, ...] = ()
-    """Evidence for the prediction and its interval: coefficients (`coefficients.json`) and kinds of evidence rows."""
+    """Evidence for the prediction and its interval: coefficients (`coefficients.json`) and kinds of rows."""
     smaller: float | None = None
-    """Smaller reading of a figure whose unit is open."""
+    """Smaller reading of a figure whose unit is open, in GiB; otherwise None."""
 
     @property
     def error(self) -> float | None:
-        """Prediction / measurement - 1."""
+        """Prediction / measurement - 1; None if one of them is missing."""
         return self._compute_error(self.measured)
 
     @property
     def other_error(self) -> float | None:
-        """Error by the smaller reading; `error` if there is one reading."""
+        """Error by the smaller reading; equal to `error` if there is only one reading."""
         return self._compute_error(self.smaller or self.measured)
 
     def _compute_error(self, measured: float | None) -> float | None:
@@ -93,12 +94,12 @@ class Comparison(Frozen):
 
     @property
     def is_inside(self) -> bool | None:
-        """True if the measurement is in the interval by each of its readings."""
+        """True if every reading of the measurement lies in the interval; None if it cannot be checked."""
         return self._check_inside(all)
 
     @property
     def is_inside_by_one_unit(self) -> bool:
-        """True if only one of two readings is in the interval."""
+        """True if exactly one of two readings lies in the interval."""
         return self._check_inside(any) is True and self.is_inside is False
 
     def _check_inside(self, combine: Callable[[Iterable[bool]], bool]) -> bool | None:
@@ -109,16 +110,16 @@ class Comparison(Frozen):
 
     @property
     def width(self) -> float | None:
-        """Width of the interval, as a share of the estimate."""
+        """Width of the interval as a fraction of the estimate."""
         if self.predicted is None or self.low is None or self.high is None:
             return None
         return (self.high - self.low) / self.predicted
 
 
 def compare(rows: Iterable[Row | Unreadable], residuals: Mapping[str, Residual] | None = None) -> Iterator[Comparison]:
-    """Yield every row beside its estimate, or with the reason why it has none.
+    """Yield every row with its estimate, or with the reason why it has no estimate.
 
-    `residuals` of comparable jobs replace those of the coefficient table.
+    `residuals` replace the residuals of the coefficient table. A measured row yields one comparison per counter.
     """
     foreign.install()
     used_residuals = load_table().residuals if residuals is None else residuals
@@ -157,7 +158,7 @@ def _build_failed(row: Row, error: Exception) -> Comparison:
 
 
 def _find_decimal_sources(rows: Iterable[Row | Unreadable]) -> frozenset[str]:
-    """Return the sources with a figure that would exceed its GPU's memory if the unit were binary."""
+    """Return the sources with at least one figure that would exceed its GPU's memory if the unit were binary."""
     return frozenset(
         row.get_text("source") for row in rows if isinstance(row, Row) and _NOT_BINARY_FLAG in row.get_words("flags")
     )
@@ -166,8 +167,8 @@ def _find_decimal_sources(rows: Iterable[Row | Unreadable]) -> frozenset[str]:
 def _read_figures(row: Row, decimal: frozenset[str]) -> tuple[float | None, float | None]:
     """Return the larger and the smaller reading of a row's figure, in GiB.
 
-    If the source leaves the unit open, it is GiB or 10^9 bytes. If another figure of the same source rules GiB out, it
-    is thousands of MiB or 10^9 bytes.
+    The smaller reading is None unless the source leaves the unit open. The figure is then GiB or 10^9 bytes. If another
+    figure of the same source rules out GiB, it is thousands of MiB or 10^9 bytes.
     """
     printed, smaller = row.get_size("measured_gib"), row.get_size("measured_gib_lo")
     if printed is None or smaller is None:
@@ -245,9 +246,9 @@ def _compare_subject(row: Row, case: Subject, residuals: Mapping[str, Residual])
 
 
 def _collect_evidence(budget: Budget, interval: str) -> tuple[str, ...]:
-    """Return the coefficients, residuals and kinds of rows behind a budget.
+    """Return the coefficients, residuals and kinds of rows behind a budget, sorted.
 
-    `compute_interval` names the residual of its interval.
+    `interval` is the id of the residual from which the interval is computed.
     """
     setup = budget.setup
     names = {name for component, _ in budget.sizes for name in component.evidence}
@@ -256,7 +257,7 @@ def _collect_evidence(budget: Budget, interval: str) -> tuple[str, ...]:
 
 
 def _find_worst_verdict(verdicts: list[Verdict]) -> Verdict:
-    """Return the worst verdict: a job fits if all its phases do."""
+    """Return the worst verdict, because a job fits only if all its phases fit."""
     return max(verdicts, key=VERDICTS.index)
 
 
@@ -290,7 +291,7 @@ def _estimate_phases(case: Subject, residuals: Mapping[str, Residual]) -> list[P
 
 
 def _is_over_capacity(phases: list[Phase], capacity: int | None) -> bool:
-    """Return whether a phase that needs no formula of the model's layers already exceeds the GPU."""
+    """Return whether a phase that is estimated without the model's layers already exceeds the GPU."""
     return capacity is not None and any(
         compute_verdict(_get_budget(phase), capacity) == "does not fit" for phase in phases
     )
@@ -299,7 +300,7 @@ def _is_over_capacity(phases: list[Phase], capacity: int | None) -> bool:
 def compute_figure(budget: Budget, counter: str, capacity: int | None) -> float:
     """Return the expected value of a counter, in bytes.
 
-    Memory that torch holds beyond its allocations is limited by the GPU: torch returns it before an allocation fails.
+    Memory that torch holds beyond its allocations is capped at `capacity`: torch returns it before an allocation fails.
     """
     if counter.startswith("allocated"):
         return budget.allocated
@@ -310,10 +311,11 @@ def compute_figure(budget: Budget, counter: str, capacity: int | None) -> float:
 
 
 def compute_interval(budget: Budget, counter: str, capacity: int | None) -> tuple[float, float]:
-    """Return the bounds of a counter, in bytes.
+    """Return the low and the high bound of a counter, in bytes.
 
-    If the source does not name the counter, they are the low bound of the narrowest and the high bound of the widest.
-    If the high bound exceeds the GPU, torch may have returned memory that held no tensor.
+    If the source does not name the counter, the interval runs from the low bound of allocated memory to the high bound
+    of the driver's figure. If the high bound exceeds the GPU, the low bound is lowered, because torch may have returned
+    memory that held no tensor.
     """
     low, high = budget.get_bounds(counter)
     if capacity and high > capacity and not counter.startswith("allocated"):

@@ -1,7 +1,7 @@
-"""Component rows: an output matrix with its loss, the loss of given logits, or an MLP.
+"""Component rows: the output matrix with its loss, a loss on existing logits, or an MLP.
 
-The row's `component` states which loss ran and its sizes. Tensors that a benchmark holds beside the loss (weights,
-inputs, their gradients) are part of its figure.
+The row's `component` states the loss implementation and its sizes. The figure includes tensors that the benchmark holds
+beside the loss (weights, inputs and their gradients).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cfglint_train.memory.logits import count_liger_chunk_tokens
 
 
 class Sizes(Frozen):
-    """Tokens, vocabulary size and width; the width is 0 if there is no matrix."""
+    """Number of tokens, vocabulary size and hidden width; the width is 0 if the benchmark has no output matrix."""
 
     tokens: int
     vocab: int
@@ -25,7 +25,7 @@ class Sizes(Frozen):
 
 
 def read_sizes(stated: Mapping[str, Any]) -> Sizes:
-    """Return the sizes of a loss. Raises UnmappedError."""
+    """Return the sizes of a loss. Raise `UnmappedError` if one is missing."""
     values = [size for name in Sizes._fields if isinstance(size := stated.get(name), int) and size >= 0]
     if len(values) < len(Sizes._fields):
         raise UnmappedError("the sizes of the component are not stated")
@@ -33,29 +33,32 @@ def read_sizes(stated: Mapping[str, Any]) -> Sizes:
 
 
 def _compute_loss_bytes(kind: str, size: Sizes) -> float:
-    """Return the bytes that a benchmark of the loss counts. Raises UnmappedError for a loss without a formula."""
+    """Return the bytes that a benchmark of the loss counts.
+
+    Raise `UnmappedError` for a loss without a formula.
+    """
     logits, matrix, inputs = size.tokens * size.vocab, size.vocab * size.hidden, size.tokens * size.hidden
     if not size.hidden:
-        # fp32 logits with a separate gradient; Liger writes the gradient over them.
+        # fp32 logits with a separate gradient; Liger overwrites the logits with the gradient.
         bytes_by_kind = {"huggingface": 20.0 * logits, "torch": 20.0 * logits, "liger": 4.0 * logits}
     else:
         shared = 2.0 * matrix + 2.0 * inputs
         chunk = 8.0 * count_liger_chunk_tokens(size.tokens, size.hidden, size.vocab) * size.vocab
         bytes_by_kind = {
-            # 16-bit logits, log-softmax and gradient; the matrix, its gradient and the sum with an earlier one.
+            # 16-bit logits, log-softmax and gradient; the matrix, its gradient, and the sum with an earlier gradient.
             "huggingface": 6.0 * logits + 6.0 * matrix + 4.0 * inputs,
             # The same in fp32: log-softmax and two gradients.
             "bf16 gemm reference": 12.0 * logits + 4.0 * matrix + 4.0 * inputs,
-            # The matrix's gradient, that of a chunk and that of the previous step; the input's gradient and the
-            # previous one.
+            # Gradients of the matrix: accumulated, of one chunk, and of the previous step. Gradients of the input: of
+            # this step and of the previous step.
             "liger": shared + 3 * 2.0 * matrix + 2 * 2.0 * inputs + chunk,
-            # 0.6 and 0.7: the gradient of a chunk also in fp32, and its logits only in 16 bits.
+            # Liger 0.6 and 0.7: a chunk's gradient of the matrix also in fp32, and its logits only in 16 bits.
             "liger 0.6": shared + (3 * 2.0 + 4.0) * matrix + 2 * 2.0 * inputs + chunk / 4,
-            # xtuner's compiled loss: fp32 logits that become their gradient.
+            # xtuner's compiled loss: fp32 logits that are overwritten with their gradient.
             "eager": 8.0 * logits + shared,
             # xtuner's loss with 1,024 tokens per chunk (7855e18b7, loss/chunk_loss.py, torch.func.grad_and_value;
-            # traced): the matrix, its gradient, that of a chunk and that of the chunk before; per chunk the logits of
-            # two in fp32, log-softmax, its gradient, and the gradient in 16 bits.
+            # traced): the matrix, its gradient, one chunk's gradient and the previous chunk's. Per chunk: the logits of
+            # two chunks in fp32, log-softmax, its gradient, and the gradient in 16 bits.
             "chunk1024": 8.0 * matrix + 18.0 * 1024 * size.vocab + 4.0 * inputs,
             "cce": shared + 2 * 2.0 * matrix + 2 * 2.0 * inputs + 8.0 * size.tokens,
         }
@@ -65,10 +68,11 @@ def _compute_loss_bytes(kind: str, size: Sizes) -> float:
 
 
 def _compute_mlp_bytes(stated: Mapping[str, Any]) -> float:
-    """Return the bytes of Liger's gated MLP in a benchmark that keeps its graph. Raises UnmappedError.
+    """Return the bytes of Liger's gated MLP in a benchmark that keeps its graph.
 
-    Weights, their gradients and one more, 16 bits each. Per token: gate, up and their product, and seven tensors of the
-    width: input, output, their gradients, and while both products run backward, one from each and the sum.
+    Raise `UnmappedError` if the row states no Liger MLP with its sizes. All values have 16 bits. Fixed: the weights,
+    their gradients, and one more gradient. Per token: gate, up and their product, and seven tensors of the hidden width
+    (the input, the output, their gradients, and the two products of the backward pass with their sum).
     """
     sizes = [size for name in ("tokens", "hidden", "intermediate") if isinstance(size := stated.get(name), int)]
     if stated.get("mlp") != "liger" or len(sizes) < 3:
@@ -78,7 +82,10 @@ def _compute_mlp_bytes(stated: Mapping[str, Any]) -> float:
 
 
 def estimate_component(row: Row) -> tuple[str, float, float, float]:
-    """Return the counter, and the low, expected and high bytes of a component row. Raises UnmappedError."""
+    """Return the counter and the low, expected and high bytes of a component row.
+
+    Raise `UnmappedError` if the row cannot be estimated.
+    """
     reason = row.get_text("unmapped")
     if reason:
         raise UnmappedError(reason)

@@ -1,13 +1,13 @@
-"""Fit of the intervals: errors of published rows by kind of job.
+"""Fit of the residual intervals: errors of published rows by kind of job.
 
 A row counts if it states torch's allocated counter at the peak of training, in an unambiguous unit, and is graded exact
-or good; the reserved counter has the allocator's own coefficients. A group is one set-up. All groups have the same
+or good. The reserved counter has the allocator's own coefficients. A group is a set-up. All groups have the same
 weight, however many rows they have.
 
-A kind with at least three groups from at least two frameworks has an interval of its own: the residuals without the
-outer tenth on each side, widened by 1 / number of groups because the next set-up is none of them. Other kinds use the
-interval of the wider kind (`comparable.list_classes`), because rows of one framework are weak evidence for another's
-jobs. A tenth is the largest tail that leaves nine of ten rows inside when each group is left out in turn
+A kind with at least three groups from at least two frameworks has its own interval: the range of the residuals without
+the outer tenth on each side, widened by 1 / number of groups because the next set-up is not among them. Other kinds use
+the interval of the next wider kind (`comparable.list_classes`), because rows of one framework are weak evidence for the
+jobs of another. A tenth is the largest tail that keeps nine of ten rows inside when each group is left out in turn
 (`compare_leave_one_out`).
 """
 
@@ -27,7 +27,7 @@ _TAIL: Final = 0.1
 
 
 def is_fit_evidence(row: Comparison) -> bool:
-    """Return whether intervals are fitted to a row."""
+    """Return whether a row is used to fit intervals."""
     allocated = row.counter == "allocated" and row.scope == PEAK and row.grade in ("exact", "good")
     return allocated and row.error is not None and row.smaller is None and not row.bound
 
@@ -35,7 +35,8 @@ def is_fit_evidence(row: Comparison) -> bool:
 def group_by_kind(rows: Iterable[Comparison]) -> dict[str, list[Comparison]]:
     """Return the rows that intervals are fitted to, by kind of job.
 
-    Wider kinds are included. A kind needs several set-ups, except the kind of all rows.
+    A row is listed under its own kind and every wider kind. A kind is kept if its rows cover at least three groups and
+    two frameworks; the kind of all rows is always kept.
     """
     rows_by_kind: dict[str, list[Comparison]] = {}
     for row in filter(is_fit_evidence, rows):
@@ -45,12 +46,12 @@ def group_by_kind(rows: Iterable[Comparison]) -> dict[str, list[Comparison]]:
 
 
 def _is_diverse(rows: Sequence[Comparison]) -> bool:
-    """Return whether rows cover enough set-ups and more than one framework."""
+    """Return whether rows cover enough set-ups and enough frameworks."""
     return len({row.group for row in rows}) >= _MIN_GROUPS and len({row.framework for row in rows}) >= _MIN_FRAMEWORKS
 
 
 def fit_residuals(rows: Iterable[Comparison]) -> dict[str, Residual]:
-    """Return the residual of each kind, truth / estimate - 1."""
+    """Return the residual (measurement / estimate - 1) of each kind."""
     residuals = {}
     for kind, members in sorted(group_by_kind(rows).items()):
         groups: dict[str, int] = {}
@@ -67,9 +68,9 @@ def fit_residuals(rows: Iterable[Comparison]) -> dict[str, Residual]:
 
 
 def _find_edge(weighted_values: Sequence[tuple[float, float]]) -> float:
-    """Return the first value up to which more than the tail's share of the weight lies.
+    """Return the first value at which the cumulated weight exceeds the tail's share.
 
-    `weighted_values` are pairs of value and weight, in order.
+    `weighted_values` are pairs of value and weight, ordered from the outside in.
     """
     total, cumulated = sum(weight for _, weight in weighted_values), 0.0
     for value, weight in weighted_values:
@@ -80,7 +81,7 @@ def _find_edge(weighted_values: Sequence[tuple[float, float]]) -> float:
 
 
 def compare_leave_one_out(rows: Sequence[Row | Unreadable]) -> Iterator[Comparison]:
-    """Yield every row with the interval that a fit without its own group gives."""
+    """Yield every row with the interval of a fit that leaves out the row's own group."""
     compared = list(compare(rows))
     groups = dict.fromkeys(row.group for row in compared if is_fit_evidence(row))
     residuals_without = {group: fit_residuals(row for row in compared if row.group != group) for group in groups}

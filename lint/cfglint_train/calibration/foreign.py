@@ -1,8 +1,8 @@
-"""Decoder layers and losses of code that cfglint does not lint, for evidence rows of that code.
+"""Decoder layers and losses of frameworks that cfglint does not lint, for the published rows of these frameworks.
 
-Published rows of litgpt, torchtitan and torchtune check the tape against a GPU's own counters, so their models are
-described like those of transformers. `install()` adds them to the tables of `memory/layers/` and `memory/losses.py`;
-only the evidence calls it. Their `model_type` is prefixed with the name of the code: `litgpt:llama`.
+Published measurements of litgpt, torchtitan and torchtune check the memory model against a GPU's own counters, so their
+models are described like those of transformers. `install()` adds them to the tables of `memory/layers/` and
+`memory/losses.py`; only the calibration calls it. The framework's name is a prefix of `model_type`: `litgpt:llama`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LitGpt(Layer):
     __slots__ = ()
 
     def _normalize_in_fp32(self, x: int, heads: float) -> int:
-        """Compute x * rsqrt(mean(x * x) + eps) in fp32: a product whose gradient needs two tensors of the width."""
+        """Compute x * rsqrt(mean(x * x) + eps) in fp32; the gradient of x * x needs two temporaries of x's width."""
         tape, width = self.tape, self.tape.width[x]
         full = self.cast(x, 4)
         squares = tape.apply((full,), width, 4, saves=(full,), scratch=8 * width)
@@ -29,7 +29,7 @@ class LitGpt(Layer):
         return tape.apply((full, root), width, 4, saves=(full, root), scratch=4 * width)
 
     def add_adapter(self, x: int, base: int, leaf: str) -> int:
-        """Apply LoRA; if only some of the fused queries, keys and values have adapters, zeros fill up the rest."""
+        """Apply LoRA; if only some of the fused queries, keys and values have adapters, pad the rest with zeros."""
         tape, mode, shape = self.tape, self.mode, self.architecture
         parts = [part for part in ("q_proj", "k_proj", "v_proj") if part in mode.targets]
         if leaf != self.leaves.fused or not parts:
@@ -50,14 +50,14 @@ class LitGpt(Layer):
         return tape.apply((base, scaled), width, element, alias=True)
 
     def apply_linear(self, x: int, width: float, leaf: str) -> int:
-        """Apply a matrix; the fused one is adapted if one of its parts is."""
+        """Apply a linear layer; the fused QKV matrix gets an adapter if one of its parts has one."""
         if leaf == self.leaves.fused and self.mode.rank and not self.has_adapter(leaf):
             base = super().apply_linear(x, width, leaf)
             return self.add_adapter(x, base, leaf) if self.mode.targets & {"q_proj", "k_proj", "v_proj"} else base
         return super().apply_linear(x, width, leaf)
 
     def build_attention(self, x: int) -> int:
-        """Apply attention from one fused matrix; grouped keys and values are copied once per query head."""
+        """Apply attention with a fused QKV matrix; grouped keys and values are copied once per query head."""
         tape, shape, element = self.tape, self.architecture, self.tape.element[x]
         query_width, key_width = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
         fused = self.apply_linear(x, query_width + 2 * key_width, self.leaves.fused)
@@ -79,12 +79,12 @@ class LitGpt(Layer):
 
 
 class LitGptAdapter(LitGpt):
-    """litgpt's LLaMA-Adapter (adapter.py): queries also attend to ten trained prompts, and a gate scales the result."""
+    """litgpt's LLaMA-Adapter (adapter.py): queries also attend to ten learned prompts; a gate scales that output."""
 
     __slots__ = ()
 
     def attend(self, query: int, key: int, value: int, out_width: float) -> int:
-        """Attend to tokens and prompts: both outputs are kept, and the gated one is added."""
+        """Attend to tokens and to prompts: keep both outputs, and add the gated output of the prompts."""
         tape, element = self.tape, self.tape.element[query]
         out = super().attend(query, key, value, out_width)
         rows = tape.add_tensor(self.architecture.heads, 4, needs=False)
@@ -95,7 +95,7 @@ class LitGptAdapter(LitGpt):
 
 
 class LitGptAdapterV2(LitGptAdapter):
-    """LLaMA-Adapter with a trained scale and bias at each matrix, and trained norms (adapter_v2.py)."""
+    """LLaMA-Adapter v2, with a learned scale and bias at each matrix and trained norms (litgpt adapter_v2.py)."""
 
     __slots__ = ()
 
@@ -117,7 +117,7 @@ class LitGptAdapterV2(LitGptAdapter):
 
 
 class NativeLayer(Layer):
-    """torchtitan and torchtune with torch's own RMSNorm: it keeps its input and 1/root of each row."""
+    """torchtitan with torch's own RMSNorm, which keeps its input and the inverse RMS of each row."""
 
     __slots__ = ()
 
@@ -126,7 +126,7 @@ class NativeLayer(Layer):
         return self.apply_fused_norm(x, heads)
 
     def attend(self, query: int, key: int, value: int, out_width: float) -> int:
-        """Attend with cuDNN's kernel, whose output torchtitan's selective recomputation does not keep."""
+        """Attend; torchtitan's selective activation checkpointing does not keep the output of cuDNN's kernel."""
         if self.mode.attention != "cudnn":
             return super().attend(query, key, value, out_width)
         tape, element = self.tape, self.tape.element[query]
@@ -136,16 +136,16 @@ class NativeLayer(Layer):
 
 
 class AbsoluteMaxLayer(NativeLayer):
-    """torchtitan with fp8 products between #701 and #820, in eager mode.
+    """torchtitan with fp8 matrix products in eager mode, between #701 and #820.
 
-    Selective recomputation kept the absolute values that scales are computed from. Those of weights are
-    `setup.neighbours`.
+    Selective activation checkpointing kept the absolute values from which the scales are computed. Those of the weights
+    are in `setup.neighbours`.
     """
 
     __slots__ = ()
 
     def apply_linear(self, x: int, width: float, leaf: str) -> int:
-        """Apply a matrix; the input's absolute values are kept."""
+        """Apply a linear layer and keep the absolute values of its input."""
         self.tape.apply((x,), self.tape.width[x], self.tape.element[x], mark="absolute")
         return super().apply_linear(x, width, leaf)
 
@@ -156,10 +156,10 @@ class NativeMixture(NativeLayer):
     __slots__ = ()
 
     def run_experts(self, x: int, experts: Experts) -> int:
-        """Apply experts to rows in expert order, padded by a copy; outputs return in fp32, times their scores.
+        """Apply experts to tokens in expert order, padded by a copy; multiply the outputs by their scores in fp32.
 
-        In every row that is evaluated, experts are on several ranks: selective recomputation keeps the results of both
-        exchanges of rows, and the sum (activation_checkpoint.py, `_get_save_ops`).
+        All published runs of this kind use expert parallelism: selective activation checkpointing keeps the results of
+        both all-to-alls and of the sum (activation_checkpoint.py, `_get_save_ops`).
         """
         tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
         chosen, width, element = experts.per_token, experts.intermediate, tape.element[x]
@@ -188,7 +188,7 @@ class NativeMixture(NativeLayer):
 
 
 class ScoredFirstMixture(NativeLayer):
-    """torchtitan's mixture of August 2025 on ranks that hold all experts.
+    """torchtitan's mixture of experts as of August 2025, on ranks that hold all experts.
 
     Rows are multiplied by their scores in fp32 before the experts (experiments/llama4/model/moe.py,
     infra/expert_parallel.py at #1517).
@@ -197,7 +197,7 @@ class ScoredFirstMixture(NativeLayer):
     __slots__ = ()
 
     def run_experts(self, x: int, experts: Experts) -> int:
-        """Apply experts to rows in expert order, copied after a row of zeros, padded by another copy, and put back."""
+        """Apply experts to tokens in expert order: copy them after a zero row, pad by another copy, scatter back."""
         tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
         chosen, width, element = experts.per_token, experts.intermediate, tape.element[x]
         count = experts.count * hidden * width
@@ -221,14 +221,14 @@ class ScoredFirstMixture(NativeLayer):
 class HybridMixture(NativeMixture):
     """torchtitan's mixture over HybridEP with `non_blocking_capacity_factor` 1.0 (distributed/deepep/hybridep.py).
 
-    Nothing waits for the number of rows: a rank reserves room for all tokens of four ranks, each at as many of its
-    experts as a token has in total.
+    No rank waits for the number of tokens that it receives. Instead it reserves room for the worst case: all tokens of
+    four ranks, each with all of its chosen experts on this rank.
     """
 
     __slots__ = ()
 
     def run_experts(self, x: int, experts: Experts) -> int:
-        """Apply experts to rows as they arrive, without padding, and scores before the rows are returned and summed."""
+        """Apply experts to tokens as they arrive, without padding; apply scores before the return and the sum."""
         tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
         capacity, width, element = 4 * experts.per_token, experts.intermediate, tape.element[x]
         count = experts.count * hidden * width
@@ -249,12 +249,12 @@ class HybridMixture(NativeMixture):
 
 
 class GraphMixture(NativeMixture):
-    """torchtitan's graph_trainer under its `default` policy since #3429, which keeps every product."""
+    """torchtitan's graph_trainer since #3429 with its `default` policy, which keeps every matrix product."""
 
     __slots__ = ()
 
     def build(self, x: int) -> int:
-        """Build the layer; each product is kept but the last, whose sum is kept as the next layer's input."""
+        """Build the layer; keep every matrix product except the last, whose sum is the next layer's input."""
         out = super().build(x)
         products = [operation for operation in self.tape.operations if operation.mark == "matrix"]
         for operation in products:
@@ -279,7 +279,7 @@ _FAMILIES: Final = {
     "torchtitan:llama4": Family(rotary="fp32", experts="softmax_top", program="native-scored", traced=False),
     "torchtitan:qwen3": Family(rotary="fp32", query_norm="head", program="native"),
     "composer:mpt": Family(norm="layer", rotary="none", fused_query="views", mlp="gelu", names="composer"),
-    # DINOv2's blocks, whose LayerScale trains factors that others hold constant; one image is a sequence of patches.
+    # DINOv2's blocks, whose LayerScale factors are trained; one image is a sequence of patches.
     "timm:vit": Family(
         norm="layer",
         rotary="none",
@@ -289,7 +289,7 @@ _FAMILIES: Final = {
         names="vision",
         traced=False,
     ),
-    # Apertus with the kernel of its activation (nickjbrowning/XIELU), which keeps only its input.
+    # Apertus with the fused activation kernel (nickjbrowning/XIELU), which keeps only its input.
     "xielu:apertus": FAMILIES["apertus"]._replace(mlp="gelu"),
     "litgpt:phi": _LLAMA._replace(norm="layer", placement="parallel", mlp="gelu", names="litgpt_neox"),
 }
@@ -297,7 +297,7 @@ _FAMILIES: Final = {
 
 _LOSSES: Final = {
     # Fabric's bf16-true casts the logits to fp32; the head and the loss run over 128 tokens at a time. The trainer
-    # holds the logits while the head runs backward, and its gradients have 16 bits. A head in pieces returns before the
+    # holds the logits during the head's backward pass, whose gradients have 16 bits. A chunked head returns before the
     # soft cap (lora.py, GPT.forward).
     "litgpt-chunked": Loss(8, 4, 8, 128, 2, 8, 6, capped=False),
     # adapter_v2 also scales the logits, and keeps them in 16 bits for that.
@@ -308,22 +308,22 @@ _LOSSES: Final = {
     "upcast": Loss(12, 4, 12),
     # Qwen's own code without autocast: 16-bit logits, their shifted copy and the log-softmax; then two gradients.
     "qwen-half": Loss(6, 2, 6),
-    # The same if the caller holds the output during the backward pass.
+    # `upcast` if the caller holds the output during the backward pass.
     "upcast-kept": Loss(12, 8, 16),
     # unsloth's kernel: the 16-bit logits become their gradient (unsloth 2024.8, kernels/cross_entropy_loss.py).
     "unsloth": Loss(2, 2, 2),
     # Megatron's vocab_parallel_cross_entropy: the fp32 logits become the softmax, then the gradient, in place.
     "megatron": Loss(6, 4, 6),
-    # Its fused form, which torch.compile runs: the gradient is another fp32 tensor beside the softmax (megatron-core
+    # Megatron's fused loss, under torch.compile: the gradient is another fp32 tensor beside the softmax (megatron-core
     # 0.13.1 fusions/fused_cross_entropy.py, run on a CPU).
     "megatron-fused": Loss(6, 4, 10),
     # torch.compile over the loss of fp32 logits: they become their gradient.
     "compiled-upcast": Loss(6, 4, 8),
     # torch.compile over the loss: 16-bit logits and their gradient, nothing in fp32.
     "compiled": Loss(4, 2, 4),
-    # torchtune's and torchtitan's loss of eight chunks of the output: log-softmax of all, two gradients of one.
+    # torchtune's and torchtitan's loss over eight chunks of the output: log-softmax of all, two gradients of one.
     "chunked-output": Loss(6.5, 4, 5, pieces=8),
-    # The same with a compiled loss per chunk: 16-bit logits, which become their gradients chunk by chunk.
+    # `chunked-output` with a compiled loss per chunk: 16-bit logits, which become their gradients chunk by chunk.
     "chunked-compiled": Loss(2, 2, 2.25, pieces=8),
 }
 

@@ -1,4 +1,4 @@
-"""Rows that the harness measured on a GPU (`measured/README.md` has their schema): conversion and storage."""
+"""Rows that the harness measured on a GPU: conversion and storage. `measured/README.md` describes their schema."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _SHUFFLED_ORDER: Final = (
     22, 9, 32, 15, 0, 3, 8, 18, 14, 13, 38, 2, 7, 4, 23, 37, 27, 29, 35, 17, 19, 25, 6, 21, 12, 10, 16, 39, 24, 33,
     11, 34, 28, 20, 26, 31, 30, 36, 1, 5,
 )  # fmt: skip
-"""Order in which a Trainer takes 40 rows: accelerate 1.15's SeedableRandomSampler with the seed 42."""
+"""Order in which a Trainer visits 40 rows: accelerate 1.15's SeedableRandomSampler with seed 42."""
 
 
 def is_measured(row: Row) -> bool:
-    """Return whether a row has the harness's schema instead of that of published rows."""
+    """Return whether a row has the harness's schema, as opposed to the schema of published rows."""
     return "config" in row.content and "schema" in row.content
 
 
 def find_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the reasons why a row cannot be evidence."""
+    """Yield the reasons for which a row cannot be used as evidence."""
     if row.get("schema") not in (1, 2):
         yield "schema is not 1 or 2"
     if row.get("dry"):
@@ -65,7 +65,7 @@ def find_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _is_lengths(value: Any) -> bool:
-    """Return whether a case's lengths are absent or valid lengths of batches."""
+    """Return whether the batch lengths of a case are absent or valid."""
     if value is None:
         return True
     return isinstance(value, list) and all(type(length) is int and length > 0 for length in value)
@@ -80,7 +80,10 @@ def _is_release(value: Any) -> bool:
 
 
 def convert_to_published(row: Row) -> tuple[Row, ...]:
-    """Return a measured row as published rows, one for each counter, with a plan or the reason why there is none."""
+    """Return a measured row as published rows, one per counter.
+
+    If the row has no plan, the result is one row with the reason.
+    """
     published = _convert_allocated(row)
     reserved = row.get_table("peak").get("reserved")
     if not isinstance(reserved, int) or "unmapped" in published.content:
@@ -123,7 +126,10 @@ def _convert_allocated(row: Row) -> Row:
 
 
 def compute_records(lengths: Sequence[int]) -> float:
-    """Return the sum of the running maxima of the lengths, as multiples of the longest, without the longest."""
+    """Return the sum of the record lengths, divided by the longest length, minus 1.
+
+    A record is a length that exceeds all lengths before it.
+    """
     longest, total = 0, 0
     for length in lengths:
         if length > longest:
@@ -132,7 +138,10 @@ def compute_records(lengths: Sequence[int]) -> float:
 
 
 def _list_batch_lengths(config: Mapping[str, Any]) -> list[int]:
-    """Return the length of each batch in the order in which they ran, empty if unknown. Trainers shuffle rows."""
+    """Return the length of each batch in the order in which the batches ran, or an empty list if it is unknown.
+
+    Trainers shuffle rows; the order is known for 40 rows only.
+    """
     lengths, micro = config.get("lengths") or (config.get("sequence") or 1,), config.get("micro") or 1
     if not config.get("trainer") or len(lengths) == 1:
         return list(lengths)
@@ -145,13 +154,13 @@ def _list_batch_lengths(config: Mapping[str, Any]) -> list[int]:
 def _build_trainer_fields(config: Mapping[str, Any], trl: str) -> dict[str, Any] | None:
     """Return the plan fields that TRL's trainers add to a case, or None for a release whose loss is unknown.
 
-    They are the chunked loss of SFT (1.13 and 1.14) and the reference model of DPO.
+    These are the chunked loss of SFT (TRL 1.13 and 1.14) and the reference model and loss of DPO.
     """
     trainer = config.get("trainer")
     if trainer not in _TRL_TRAINERS:
         return {}
     adapters = {}
-    if config.get("quantization") == "nf4":  # trl casts trained weights of quantised models
+    if config.get("quantization") == "nf4":  # TRL casts the trained weights of quantized models
         adapters = dict.fromkeys(("precision.params", "precision.adapter", "precision.grads"), "bf16")
     if trainer == "sft" and not config.get("liger"):
         return {"activations.fused_loss": "checkpointed_half", **adapters}
@@ -173,7 +182,7 @@ def _build_trainer_fields(config: Mapping[str, Any], trl: str) -> dict[str, Any]
 
 
 def _build_plan_fields(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
-    """Return the plan fields of one case of the harness."""
+    """Return the plan fields of a case that the harness ran."""
     lora, strategy = config.get("lora") or 0, str(config.get("strategy") or "none")
     precision = str(config.get("precision") or "bf16")
     weight_format = _PRECISIONS.get(precision, "bf16")
@@ -201,7 +210,7 @@ def _build_plan_fields(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
         "activations.compiled_model": bool(config.get("compiled")),
         "activations.compiled_loss": bool(config.get("compiled")),
         "launch.nodes": 1,
-        "launch.gpus_per_node": max(world, 2) if strategy == "ddp" else world,  # DDP also copies gradients on one rank
+        "launch.gpus_per_node": max(world, 2) if strategy == "ddp" else world,  # DDP copies gradients even on one rank
         "parallel.strategy": "none" if strategy == "none" else "zero" if strategy.startswith("zero") else strategy,
     }
     if config.get("optimizer") == "8bit":
@@ -231,16 +240,19 @@ def _build_plan_fields(config: Mapping[str, Any], world: Any) -> dict[str, Any]:
 
 
 class StoredRows(Frozen):
-    """Numbers of the rows that were stored in one file."""
+    """Result of storing rows in one file."""
 
     path: str
     added: int
     existing: int
-    """Rows that the file already had, or that occurred twice."""
+    """Number of rows that the file already held or that occurred twice."""
 
 
 def store_rows(rows: list[dict[str, Any]], folder: str = MEASURED_FOLDER) -> list[StoredRows]:
-    """Write rows to the folder, one file per device and versions. Rows that are already there are not repeated."""
+    """Append rows to the files of the folder, one file per device, driver and versions.
+
+    Rows that a file already holds are skipped.
+    """
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         versions = json.dumps(row["versions"], sort_keys=True)

@@ -1,16 +1,15 @@
-"""Comparison with other estimators, each on the rows that it can answer.
+"""Compare cfglint with other estimators, each on the rows that it can estimate.
 
-| name | has an answer for | counts |
+| name | estimates | what it counts |
 |---|---|---|
 | accelerate | full training with AdamW, one GPU | `estimate-memory`: the largest of weights, gradients, Adam |
 | deepspeed | full training, ZeRO-2 and 3 | `estimate_zero*_model_states_mem_needs`: states |
 | cookbook | AdamW, dense, one GPU or ZeRO | EleutherAI's `calc_transformer_mem.py`: states and activations |
 | llm-analysis | the same | `LLMAnalysis.training`: states and activations |
-| 16 bytes | full training with AdamW | the rule of thumb: 2 + 2 + 12 bytes a parameter, divided as ZeRO and FSDP do |
+| 16 bytes | full training with AdamW | rule of thumb: 2 + 2 + 12 bytes per parameter, sharded as by ZeRO and FSDP |
 
-Except for the rule of thumb, estimators are called through their own functions, never reimplemented, if Python can
-import them: accelerate, deepspeed and llm_analysis are packages; the cookbook's file is found if its folder is on
-PYTHONPATH.
+Except for the rule of thumb, cfglint calls the estimators' own functions and reimplements none. It skips those that
+Python cannot import: accelerate, deepspeed and llm_analysis are packages; the cookbook's folder must be on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -38,21 +37,21 @@ def _import_module(name: str) -> Any:
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             return importlib.import_module(name)
-    except Exception:  # a peer that fails to load, for whatever reason, cannot be called
+    except Exception:  # skip a peer that fails to load, for whatever reason
         return None
 
 
 def _is_plain_adamw(case: Subject) -> bool:
-    """Return whether all weights are trained, with AdamW's states for each."""
+    """Return whether AdamW trains all weights with 32-bit states."""
     fields = case.fields
     is_full_adamw = fields["method.tuning"] == "full" and fields["optimizer.name"] == "adamw"
     return is_full_adamw and fields.get("optimizer.state_bits", 32) == 32 and "method.active_layers" not in fields
 
 
 def _read_parallelism(case: Subject) -> tuple[int, int, int, int] | None:
-    """Return GPUs, ranks that share a copy, tensor parallelism and ZeRO stage.
+    """Return the number of GPUs, the data-parallel and tensor-parallel degrees, and the ZeRO stage.
 
-    None for FSDP, and for anything but dense models under plain parallelism.
+    Return None unless a dense model is trained on one GPU or with ZeRO, without offload or further parallelism.
     """
     fields = case.fields
     strategy = fields["parallel.strategy"]
@@ -68,7 +67,7 @@ def _read_parallelism(case: Subject) -> tuple[int, int, int, int] | None:
 
 
 def _ask_accelerate(module: Any, case: Subject) -> float | None:
-    """Return the estimate of `accelerate estimate-memory`, from the bytes of fp32 weights and the compute format."""
+    """Return the estimate of `accelerate estimate-memory` for the bytes of the fp32 weights and the compute format."""
     if case.fields["parallel.strategy"] != "none" or not _is_plain_adamw(case):
         return None
     dtype = "float32" if case.fields["precision.compute"] == "fp32" else "float16"
@@ -76,18 +75,18 @@ def _ask_accelerate(module: Any, case: Subject) -> float | None:
     return float(max(usage.values()))
 
 
-def _ask_deepspeed(modules: tuple[Any, Any], case: Subject) -> float | None:
-    fields, (stage12, stage3) = case.fields, modules
+def _estimate_with_deepspeed(modules: tuple[Any, Any], case: Subject) -> float | None:
+    fields, (zero2, zero3) = case.fields, modules
     if fields["parallel.strategy"] != "zero" or fields["method.tuning"] != "full":
         return None
     stage, gpus_per_node, nodes = fields["parallel.zero_stage"], fields["launch.gpus_per_node"], fields["launch.nodes"]
     offload = fields.get("parallel.offload_optimizer", "none") != "none"
     parameters = case.architecture.parameters
     if stage == 2:
-        answer = stage12.estimate_zero2_model_states_mem_needs(parameters, gpus_per_node, nodes, offload)
+        answer = zero2.estimate_zero2_model_states_mem_needs(parameters, gpus_per_node, nodes, offload)
         return float(answer[1])
     if stage == 3:
-        answer = stage3.estimate_zero3_model_states_mem_needs(
+        answer = zero3.estimate_zero3_model_states_mem_needs(
             parameters, case.architecture.largest_tensor, gpus_per_node, nodes, offload, False, True
         )
         return float(answer[1])
@@ -120,7 +119,7 @@ def _ask_cookbook(module: Any, case: Subject) -> float | None:
     return float(match[1]) * GIB if match else None
 
 
-def _ask_llm_analysis(modules: tuple[Any, Any], case: Subject) -> float | None:
+def _estimate_with_llm_analysis(modules: tuple[Any, Any], case: Subject) -> float | None:
     parallelism = _read_parallelism(case)
     if parallelism is None or not _is_plain_adamw(case):
         return None
@@ -139,7 +138,7 @@ def _ask_llm_analysis(modules: tuple[Any, Any], case: Subject) -> float | None:
     large_gpu = dataclasses.replace(config.get_gpu_config_by_name("a100-sxm-80gb"), mem_per_GPU_in_GB=10**6)
     run = analysis.LLMAnalysis(
         model,
-        large_gpu,  # it only answers if the run fits
+        large_gpu,  # it gives no estimate for a run that does not fit
         config.DtypeConfig("row", bits, bits, bits),
         config.ParallelismConfig(tp_size=tensor, dp_size=data_parallel),
         flops_efficiency=0.5,
@@ -181,15 +180,15 @@ PEERS: Final = tuple(_MODULES)
 
 
 def load_peers() -> dict[str, Callable[[Subject], float | None]]:
-    """Return the installed peers: a function of a row's subject by name.
+    """Return a function for each installed peer, by name.
 
-    The functions return bytes, or None if the peer has no answer.
+    It takes the subject of a row and returns bytes, or None if the peer cannot estimate the row.
     """
     adapters: dict[str, Any] = {
         "accelerate": lambda imported, case: _ask_accelerate(imported[0], case),
-        "deepspeed": _ask_deepspeed,
+        "deepspeed": _estimate_with_deepspeed,
         "cookbook": lambda imported, case: _ask_cookbook(imported[0], case),
-        "llm-analysis": _ask_llm_analysis,
+        "llm-analysis": _estimate_with_llm_analysis,
         "16 bytes": lambda _, case: _apply_rule_of_thumb(case),
     }
     peers: dict[str, Callable[[Subject], float | None]] = {}
@@ -201,10 +200,10 @@ def load_peers() -> dict[str, Callable[[Subject], float | None]]:
 
 
 def compare_peers(rows: Iterable[Row | Unreadable], evaluated: Iterable[Comparison]) -> dict[str, Any]:
-    """Return the rows of each peer with measurement, prediction and error.
+    """Return the rows of each peer with measurement, prediction and error, and the median absolute errors.
 
-    The medians are those of the peer's absolute errors and of ours on the same rows. `evaluated` are the rows beside
-    our estimates; bounds and figures that are no peak of training are left out.
+    `median` is the peer's, `ours` is cfglint's on the same rows. `evaluated` holds cfglint's estimates of the rows.
+    Rows of the project's own harness, bounds, and figures other than the training peak are left out.
     """
     peers = load_peers()
     logging.getLogger("llm_analysis").setLevel(logging.ERROR)
@@ -242,7 +241,7 @@ def render_peers(peers: Mapping[str, Any]) -> Iterator[str]:
 
 
 def render_peers_markdown(peers: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the medians of peers with an answer as the table of the documentation."""
+    """Yield the Markdown table of the docs, with the medians of the peers that estimate any row."""
     yield "| estimator | rows | its median error | cfglint's on the same rows |"
     yield "|---|---|---|---|"
     for name, peer in peers.items():

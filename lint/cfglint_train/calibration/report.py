@@ -16,46 +16,46 @@ VERSION: Final = 1
 
 
 class Summary(Frozen):
-    """Errors of a set of rows."""
+    """Summary of the errors of a set of rows."""
 
     rows: int
     groups: int
     median: float
     """Median over groups of the median absolute error in each."""
     p90: float
-    """90th percentile of the absolute errors of rows."""
+    """90th percentile of the absolute errors of the rows."""
     worst: float
-    """Error farthest from zero, signed."""
+    """Error that is farthest from zero, with its sign."""
     other_median: float
-    """Median by the smaller reading of figures whose unit is open; equal to `compute_median` if no unit is."""
+    """Median by the smaller reading if the unit is open; equal to `median` if no unit is open."""
     other_p90: float
     below: int
-    """Rows whose prediction is below the measurement."""
+    """Number of rows whose prediction is below the measurement."""
     below_median: float
-    """Median of those errors, 0 if there are none."""
+    """Median of the negative errors; 0 if there are none."""
     inside: int
-    """Rows whose measurement is in the interval by each reading."""
+    """Number of rows with every reading of the measurement in the interval."""
     by_one_unit: int
-    """Rows whose measurement is in the interval by one reading only."""
+    """Number of rows with only one of two readings in the interval."""
     width: float
-    """Median width of the intervals, as a share of the estimate."""
+    """Median width of the intervals as a fraction of the estimate."""
 
 
 def compute_median(values: Sequence[float]) -> float:
-    """Return the middle value, or the mean of the two in the middle."""
+    """Return the middle value, or the mean of the two middle values."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
 
 
 def compute_percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that at least this share of the values does not exceed."""
+    """Return the smallest value that is not exceeded by at least this share of the values."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1)]
 
 
 def summarise_rows(rows: Iterable[Comparison]) -> Summary | None:
-    """Return the errors of rows with figures, or None if there are none."""
+    """Return the errors of the rows that have a figure, or None if no row has one."""
     compared = [row for row in rows if row.error is not None]
     if not compared:
         return None
@@ -90,12 +90,12 @@ MEASURED_GRADE: Final = "measured"
 
 
 def is_single_gpu(row: Comparison) -> bool:
-    """Return whether the job runs on one GPU, or on several that share nothing."""
+    """Return whether the job runs without parallelism."""
     return row.parallel in ("none", "")
 
 
 class Outcomes(Frozen):
-    """Numbers of verdicts on rows that state whether the run fitted."""
+    """Counts of verdicts on rows that state whether the run fitted."""
 
     rows: int
     fits: int
@@ -105,13 +105,13 @@ class Outcomes(Frozen):
 
 
 def count_outcomes(rows: Iterable[Comparison], outcome: str) -> Outcomes:
-    """Return the verdicts on the rows with one outcome (fits, oom)."""
+    """Count the verdicts on the rows with an outcome (`fits` or `oom`)."""
     verdicts = [row.verdict for row in rows if row.outcome == outcome and row.verdict is not None]
     return Outcomes(len(verdicts), *[verdicts.count(verdict) for verdict in VERDICTS])
 
 
 _COUNTERS: Final = ("allocated", "reserved", "driver", "unsaid")
-LOADED: Final = "while the model is made"
+LOADED: Final = "while the model is built"
 PARTS: Final = "components (losses, kernels)"
 ALL: Final = "all of these"
 FITTED: Final = "rows that intervals are fitted to"
@@ -119,10 +119,10 @@ BOUNDS: Final = "bounds (not averaged above)"
 
 
 def summarise_sections(rows: list[Comparison]) -> Iterator[tuple[str, Summary]]:
-    """Yield the lines of the table.
+    """Yield the lines of the error table as pairs of title and summary.
 
-    Measured rows come first. Published rows follow by counter, grade and GPUs, then by method, parallelism, framework
-    and kind of job.
+    Measured rows come first. Published rows follow by counter, grade and number of GPUs, then by method, parallelism,
+    framework and kind of job.
     """
     measured_rows = [row for row in rows if row.grade == MEASURED_GRADE]
     for counter in _COUNTERS:
@@ -165,7 +165,7 @@ def summarise_sections(rows: list[Comparison]) -> Iterator[tuple[str, Summary]]:
 
 
 def build_report(rows: list[Comparison], peers: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the report as plain values. Sizes are GiB, errors shares."""
+    """Return the report as JSON values. Sizes are in GiB; errors are fractions."""
     fits, oom = count_outcomes(rows, "fits"), count_outcomes(rows, "oom")
     skipped: dict[str, int] = {}
     for row in rows:
@@ -282,13 +282,13 @@ def render_text(rows: list[Comparison], verbose: bool = False) -> Iterator[str]:
 
 
 def _format_either(error: float, other_error: float) -> str:
-    """Return an error, by both units if one is open."""
+    """Return an error, or both errors if the unit is open."""
     shown, smaller = f"{error:.1%}", f"{other_error:.1%}"
     return shown if shown == smaller else f"{shown} or {smaller}"
 
 
 def render_markdown(rows: list[Comparison]) -> Iterator[str]:
-    """Yield the tables of the documentation: overall errors, errors by kind of job, and measured rows."""
+    """Yield the Markdown tables of the documentation: overall errors, errors by kind of job, and measured rows."""
     tables = (
         ("counter, grade, place", "", (*_COUNTERS, LOADED, PARTS, ALL, FITTED, BOUNDS)),
         ("kind of job, exact and good rows", f"kind {PREFIX}", ()),
@@ -311,16 +311,16 @@ def render_markdown(rows: list[Comparison]) -> Iterator[str]:
 
 
 def compare_published() -> list[Comparison]:
-    """Return the published rows of the repository beside their estimates.
+    """Return the published rows of the repository with their estimates.
 
-    The `published-*` residuals are fitted without a row's own group; all other coefficients are those of every
-    estimate.
+    The `published-*` residuals are fitted without a row's own group. All other coefficients are the ones that every
+    estimate uses.
     """
     return list(compare_leave_one_out(list(read_rows(PUBLISHED_ROWS))))
 
 
 def compare_measured() -> list[Comparison]:
-    """Return our harness's rows beside their estimates.
+    """Return our harness's rows with their estimates.
 
     No `published-*` residual is fitted to them, but the allocator's coefficients (`apart`, `split`) are.
     """

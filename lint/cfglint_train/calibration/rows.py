@@ -1,9 +1,9 @@
-"""Evidence rows: one JSON object per line, each a measurement or an outcome. `data/row.schema.json` has the fields.
+"""Evidence rows: one JSON object per line, each a measurement or an outcome.
 
-A row states whose measurement it is (`id`, `source`, `group`, `quality`), the job in the source's words (`framework`,
-`model`, `method`, ...), the result (`metric`, `measured_gib`, `outcome`), and the same job as fields that the memory
-model reads (`plan`, `shape`, `setup`, ...; see `subject.py`). A fact that the source does not state is absent or null.
-A field whose type differs from the schema counts as absent, so that no row can stop a report.
+`data/row.schema.json` describes the fields. A row names its origin (`id`, `source`, `group`, `quality`), the job in the
+source's words (`framework`, `model`, `method`, ...), the result (`metric`, `measured_gib`, `outcome`), and the same job
+as fields that the memory model reads (`plan`, `shape`, `setup`, ...; see `subject.py`). A fact that the source does not
+state is absent or null. A field of a wrong type counts as absent, so that no row can crash a report.
 """
 
 from __future__ import annotations
@@ -17,55 +17,55 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 DATA_FOLDER: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
-"""Folder of the rows: part of the repository, not of the wheel."""
+"""Folder of the rows. It is part of the repository, not of the wheel."""
 
 PUBLISHED_ROWS: Final = os.path.join(DATA_FOLDER, "published.jsonl")
 
 MEASURED_FOLDER: Final = os.path.join(DATA_FOLDER, "measured")
 
 EVIDENCE_KINDS: Final = ("measured", "published", "traced", "derived")
-"""Kinds of evidence, never mixed.
+"""Kinds of evidence, which are never mixed.
 
-measured (our harness on a real GPU), published (measurements of others), traced (autograd of the real model code on
+measured (our harness on a real GPU), published (measurements by others), traced (autograd of the real model code on
 fake tensors), derived (a calculation or a CPU experiment).
 """
 
 
 class Row(Frozen):
-    """A row; values of another type than the schema's count as absent."""
+    """An evidence row. A value whose type differs from the schema counts as absent."""
 
     id: str
     content: Mapping[str, Any]
 
     def get_text(self, field: str) -> str:
-        """Return a string, or "" if absent."""
+        """Return the string of a field, or "" if absent."""
         value = self.content.get(field)
         return value if isinstance(value, str) else ""
 
     def get_number(self, field: str) -> float | None:
-        """Return a finite number, or None if there is none."""
+        """Return the finite number of a field, or None if absent."""
         value = self.content.get(field)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         return float(value) if value == value and abs(value) != float("inf") else None
 
     def get_size(self, field: str) -> float | None:
-        """Return a number above zero, or None: nothing else is a measurement."""
+        """Return the positive number of a field, or None: zero and negative numbers are not measurements."""
         value = self.get_number(field)
         return value if value is not None and value > 0 else None
 
     def get_count(self, field: str) -> int | None:
-        """Return a positive whole number, or None."""
+        """Return the positive whole number of a field, or None if absent."""
         value = self.get_number(field)
         return int(value) if value is not None and value > 0 and value == int(value) else None
 
     def get_table(self, field: str) -> Mapping[str, Any]:
-        """Return an object, empty if absent."""
+        """Return the object of a field, empty if absent."""
         value = self.content.get(field)
         return value if isinstance(value, dict) else {}
 
     def get_words(self, field: str) -> tuple[str, ...]:
-        """Return the strings of a list, or a single string as a tuple."""
+        """Return the strings of a list, or a single string as a tuple; empty if absent."""
         value = self.content.get(field)
         if isinstance(value, str):
             return (value,)
@@ -73,14 +73,14 @@ class Row(Frozen):
 
 
 class Unreadable(Frozen):
-    """A line that cannot be read as a row."""
+    """A line that cannot be read as a row, with the reason."""
 
     line: int
     reason: str
 
 
 def parse_rows(lines: Iterable[str]) -> Iterator[Row | Unreadable]:
-    """Yield the rows of JSON lines; blank lines are skipped."""
+    """Yield the rows of JSON lines, and an `Unreadable` for each malformed line; blank lines are skipped."""
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -97,12 +97,18 @@ def parse_rows(lines: Iterable[str]) -> Iterator[Row | Unreadable]:
 
 
 def read_rows(path: str = PUBLISHED_ROWS) -> list[Row | Unreadable]:
-    """Return the rows of a file of limited size; bytes that are not UTF-8 are replaced. Raises OSError."""
+    """Return the rows of a file; bytes that are not UTF-8 are replaced.
+
+    Raise `OSError` if the file cannot be read.
+    """
     return list(parse_rows(regular_files.read_anywhere(path).decode("utf-8", "replace").splitlines()))
 
 
 def read_measured(folder: str = MEASURED_FOLDER) -> list[Row]:
-    """Return every measured row of the repository; of a case that was measured twice, the later one."""
+    """Return every measured row of the repository.
+
+    If a file holds a case more than once, only the last row of that case is returned.
+    """
     if not os.path.isdir(folder):
         return []
     names = sorted(name for name in os.listdir(folder) if name.endswith(".jsonl"))
@@ -115,7 +121,10 @@ def read_measured(folder: str = MEASURED_FOLDER) -> list[Row]:
 
 
 def read_evidence(kind: str) -> list[dict[str, Any]]:
-    """Return the evidence rows of one kind. Raises ValueError for an unknown kind."""
+    """Return the evidence rows of a kind; empty if their file does not exist.
+
+    Raise `ValueError` for an unknown kind.
+    """
     if kind not in EVIDENCE_KINDS:
         raise ValueError(f"{kind!r} is not a kind of evidence; known are {', '.join(EVIDENCE_KINDS)}")
     if kind == "measured":

@@ -1,9 +1,9 @@
 """Conversion of a row into a plan and an architecture.
 
-A published row quotes its source (`method`, `parallel`, `loss`, ...); those words are not interpreted here. Separate
-fields state the same job for the memory model: `plan`, `shape`, `mode`, `setup`, `counter`, `capacity` and `context`. A
-row that cannot be stated as a plan has `unmapped` instead, with the reason. `data/row.schema.json` describes the
-fields; `data/README.md` names the framework files that decide what a source leaves out.
+A published row quotes its source (`method`, `parallel`, `loss`, ...); this module does not interpret those words.
+Separate fields state the same job for the memory model: `plan`, `shape`, `mode`, `setup`, `counter`, `capacity` and
+`context`. A row that cannot be stated as a plan has `unmapped` instead, with the reason. `data/row.schema.json`
+describes the fields; `data/README.md` names the framework files that determine what a source leaves out.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from cfglint_train.plan.fields import validate_fields
 from cfglint_train.plan.names import Field
 
 COUNTERS: Final = ("allocated", "reserved", "allocated?", "reserved?", "driver?", "unsaid?")
-"""Quantity that a figure counts: bytes that torch allocated or reserved, or all that the driver reports.
+"""Counters of a figure: bytes that torch allocated or reserved, or all bytes that the driver reports.
 
-With a question mark, the source does not name the counter, and this is the likeliest.
+A question mark means that the source does not name the counter and that this counter is the most likely.
 """
 
 
 class UnmappedError(Exception):
-    """A row that cannot be stated as a plan; the message is the reason."""
+    """Error for a row that cannot be stated as a plan; the message is the reason."""
 
 
 class Subject(Frozen):
-    """The job of a row, as the memory model takes it."""
+    """The job of a row in the terms of the memory model."""
 
     fields: dict[Field, Any]
     architecture: Architecture
     counter: str
     """One of `COUNTERS`."""
     capacity: int | None
-    """Bytes of the GPU, as its driver reports them; None if unstated."""
+    """Memory of the GPU in bytes, as its driver reports it; None if unstated."""
     mode: dict[str, Any]
     """Fields of `memory.layers.matrices.Mode` that no plan field states, such as the release of a kernel library."""
     setup: dict[str, Any]
@@ -49,11 +49,11 @@ class Subject(Frozen):
     loop.
     """
     context: int = 0
-    """Bytes of the driver's context beyond its usual size."""
+    """Bytes of the driver's context in excess of its usual size."""
 
 
 def build_subject(row: Row) -> Subject:
-    """Return the row as plan and architecture. Raises UnmappedError."""
+    """Return the row's plan, architecture and counter. Raise `UnmappedError` if it has no usable plan."""
     reason = row.get_text("unmapped")
     if reason:
         raise UnmappedError(reason)
@@ -76,7 +76,7 @@ def build_subject(row: Row) -> Subject:
 
 
 def read_counter(row: Row) -> str:
-    """Return the counter of the row's figure. Raises UnmappedError."""
+    """Return the counter of the row's figure. Raise `UnmappedError` if it is not in `COUNTERS`."""
     counter = row.get_text("counter")
     if counter not in COUNTERS:
         raise UnmappedError("unknown counter")
@@ -84,9 +84,9 @@ def read_counter(row: Row) -> str:
 
 
 def read_architecture(row: Row) -> Architecture:
-    """Return the row's model. Raises UnmappedError.
+    """Return the row's model. Raise `UnmappedError` if it is unknown.
 
-    It is the catalogue's entry of `model` (or of `like`) with the changes that `shape` states, or a model that `shape`
+    The model is the catalogue's entry of `model` (or of `like`) with the changes in `shape`, or a model that `shape`
     states in full.
     """
     changes = dict(row.get_table("shape"))
@@ -95,7 +95,7 @@ def read_architecture(row: Row) -> Architecture:
         raise UnmappedError("unknown model")
     names, first_layers = changes.pop("matrices", None), changes.pop("first", None)
     architecture = parse_architecture(changes) if catalogued is None else catalogued
-    if names == "llama":  # for the whole model, even if `layers` states that fewer of them run
+    if names == "llama":  # for the whole model, even if `first` keeps only some of its layers
         architecture = architecture._replace(linears=_list_llama_linears(architecture))
     if isinstance(first_layers, int):
         architecture = _truncate_layers(architecture, first_layers)
@@ -105,13 +105,16 @@ def read_architecture(row: Row) -> Architecture:
         changes["linears"] = tuple(Linear(*item) for item in changes["linears"])
     elif "vocab" in changes:
         changes["linears"] = tuple(_set_vocabulary(item, changes["vocab"]) for item in architecture.linears)
-    if "model_type" in changes:  # layers of other code, whatever variant of transformers' they differ from
+    if "model_type" in changes:  # the layers are not transformers' own, so its variant does not apply
         changes["variant"] = ""
     return architecture._replace(**changes)
 
 
 def _truncate_layers(shape: Architecture, layers: int) -> Architecture:
-    """Return the model with only its first layers, at least the dense ones of a mixture of experts."""
+    """Return the model with only its first layers.
+
+    `layers` must include all dense layers of a mixture of experts.
+    """
     dense = shape.experts.dense_layers if shape.experts else 0
     moe_layers, remaining = shape.layers - dense, layers - dense
 
@@ -141,7 +144,7 @@ def _set_vocabulary(item: Linear, vocab: int) -> Linear:
 
 
 def _list_llama_linears(shape: Architecture) -> tuple[Linear, ...]:
-    """Return the matrices under transformers' names for Llama, whatever names the code that ran uses."""
+    """Return the matrices under the names of transformers' Llama, whatever names the code that ran uses."""
     query, key, layers = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, shape.layers
     linears = [
         Linear("q_proj", shape.hidden, query, layers),
@@ -159,7 +162,7 @@ def _list_llama_linears(shape: Architecture) -> tuple[Linear, ...]:
 
 
 def _normalise_values(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain values with lists as tuples."""
+    """Return the values with lists converted to tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
@@ -175,7 +178,7 @@ def _parse_setup(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def change_setup(setup: Setup, fields: Mapping[str, Any]) -> Setup:
-    """Return a setup with changed fields, its own or those of a record in it."""
+    """Return the setup with changed fields, in the setup itself or in one of its records."""
     changed = {name: value for name, value in fields.items() if name in setup._fields}
     for part in ("batch", "formats", "optimizer", "ranks", "sharding", "weights"):
         record = getattr(setup, part)

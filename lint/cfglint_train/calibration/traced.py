@@ -1,4 +1,4 @@
-"""Traced rows: their architecture and plan."""
+"""Traced rows: conversion of their architecture and plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfglint_train.plan.names import Field
 
 
 def parse_architecture(row: Mapping[str, Any]) -> Architecture:
-    """Return the architecture of a row's `architecture` object."""
+    """Return the architecture that a row's `architecture` object describes."""
     fields = dict(row)
     experts, latent = fields.pop("experts", None), fields.pop("latent", None)
     attention = fields.pop("attention", None)
@@ -26,5 +26,5 @@ def parse_architecture(row: Mapping[str, Any]) -> Architecture:
 
 
 def build_plan(fields: Mapping[Field, Any]) -> Plan:
-    """Return the plan with the given field values; lists become tuples."""
+    """Return a plan with these field values; lists become tuples."""
     return Plan().replace({name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})

@@ -40,7 +40,7 @@ class Position(Frozen):
 
 
 class Edit(Frozen):
-    """A replacement of the bytes of `span` by `get_text`. An empty span inserts, an empty text deletes."""
+    """A replacement of the bytes of `span` by `text`. An empty span inserts, an empty text deletes."""
 
     span: Span
     text: str
@@ -98,7 +98,7 @@ Change = Set | Append | Delete | Rename
 
 
 class DocumentError(Exception):
-    """A text that cannot be parsed in its syntax, with the position of the error."""
+    """Error for a text that cannot be parsed in its syntax, with its position."""
 
     def __init__(self, message: str, position: Position | None = None) -> None:
         """Store the message and the position, by default the start of the text."""
@@ -108,22 +108,22 @@ class DocumentError(Exception):
 
 
 class NotText(DocumentError):
-    """Bytes that are not UTF-8."""
+    """Error for bytes that are not UTF-8."""
 
 
 class CannotEdit(Exception):
-    """A change that would touch text that must stay as it is; the message gives the reason."""
+    """Error for a change that cannot be written, such as a change of text that must stay; the message is the reason."""
 
 
 class _Missing:
-    """The value of an absent key. `None` is a value, so it cannot mark absence."""
+    """Marker for the value of an absent key. `None` is a value, so it cannot mark absence."""
 
     def __repr__(self) -> str:
         """Return the name of the constant."""
         return "MISSING"
 
     def __bool__(self) -> bool:
-        """Count as false."""
+        """Return False, so that `MISSING` is falsy."""
         return False
 
 
@@ -131,7 +131,7 @@ MISSING: Final = _Missing()
 
 
 MAX_DIGITS: Final = 300
-"""Integers with more digits stay text: no float holds them and no trainer uses them."""
+"""Maximum digits of an integer. Longer ones stay text: no float holds them and no trainer uses them."""
 
 
 class Unknown:
@@ -159,9 +159,9 @@ class Node:
 
 
 class Scalar(Node):
-    """A single value. `get_text` is the unescaped text between the quotes; `style` is empty for plain text.
+    """A single value. `text` is the unescaped text between the quotes; `style` is empty for plain text.
 
-    `get_value` is the typed value once it is computed; call `Document.get_scalar_value` to get it.
+    `value` is the typed value once it is computed; call `Document.get_scalar_value` to read it.
     """
 
     __slots__ = ("is_anchored", "style", "tag", "text", "value")
@@ -208,7 +208,7 @@ class Entry:
 
 
 class Mapping(Node):
-    """Keys and values in the order of the text. Duplicates are kept; the last one wins."""
+    """Keys and values in source order. Duplicate keys are kept; the last of them wins."""
 
     __slots__ = ("_index", "entries", "is_flow")
 
@@ -303,7 +303,10 @@ class Document:
         self._blocks: list[tuple[int, int]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the path and the source without the tree, because other processes only show the text."""
+        """Pickle the path and the source without the tree, because other processes only show the text.
+
+        The unpickled object is a plain `Document`, whatever the subclass.
+        """
         return Document, (self.path, self.source)
 
     def find_entry(self, route: Route) -> Entry | None:
@@ -331,15 +334,15 @@ class Document:
         return None if node is None else follow(node)
 
     def is_complete(self, route: Route) -> bool:
-        """Return whether the text holds all settings of the mapping at `route`."""
+        """Return whether the text states every setting of the mapping at `route`."""
         return True
 
     def get_assumption(self, route: Route) -> str:
-        """Return the assumption behind the value at `route` if the text only gives it by default, else ""."""
+        """Return the assumption behind the value at `route` if the value is only a default, else ""."""
         return ""
 
     def get_spelled_route(self, route: Route) -> Route:
-        """Return the route as the text spells it: a call may name a setting differently from the tree."""
+        """Return the route as the text spells it, because a call may name a setting differently from the tree."""
         return route
 
     def get_value(self, route: Route = ()) -> Any:
@@ -382,7 +385,7 @@ class Document:
     def find_extent(self, line: int) -> tuple[int, int]:
         """Return the first and the last line of the command or text that contains a line.
 
-        A comment above it refers to all of these lines.
+        A comment above the first line applies to all of these lines.
         """
         if self._blocks is None:
             self._blocks = sorted(
@@ -393,7 +396,7 @@ class Document:
         return block if block[1] >= line else (line, line)
 
     def list_blocks(self) -> Iterable[Span]:
-        """Return the texts that span several lines; none lies inside another."""
+        """Return the spans of commands and texts that may cover several lines; they never nest."""
         return ()
 
     def list_mappings(self) -> list[tuple[Route, Mapping]]:
@@ -420,7 +423,7 @@ class Document:
         return self._mappings
 
     def find_duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
-        """Yield the route, entry and first entry of each key that occurs again in its mapping."""
+        """Yield each repeated key: the route of its mapping, the repeated entry and the first entry."""
         for route, mapping in self.list_mappings():
             if len(mapping.entries) == len(mapping.index):
                 continue
@@ -458,7 +461,7 @@ class Document:
 
     @property
     def newline(self) -> str:
-        """Line ending of the file (its first one)."""
+        """Line ending of the file, taken from its first line."""
         at = self.source.find(b"\n")
         return "\r\n" if at > 0 and self.source[at - 1 : at] == b"\r" else "\n"
 
@@ -510,7 +513,7 @@ def decode(source: bytes) -> str:
 
 
 def build_offset_converter(text: str, source: bytes) -> Callable[[int], int] | None:
-    """Return a function from an index into the decoded text to a byte offset, or None if both are equal."""
+    """Return a function from an index in the decoded text to a byte offset, or None if they are always equal."""
     shift = len(BOM) if source.startswith(BOM) else 0
     if text.isascii():
         return (lambda index: index + shift) if shift else None
@@ -539,7 +542,7 @@ def list_scalars(node: Node | None) -> Iterator[Scalar]:
 def sort_edits(edits: Iterable[Edit]) -> list[Edit]:
     """Return the edits sorted by place; edits at the same place keep their order.
 
-    Raise `CannotEdit` if two overlap.
+    Raise `CannotEdit` if two edits overlap.
     """
     result = sorted(edits, key=lambda edit: edit.span)
     for first, second in zip(result, result[1:]):
@@ -549,7 +552,7 @@ def sort_edits(edits: Iterable[Edit]) -> list[Edit]:
 
 
 def apply_edits(source: bytes, edits: Iterable[Edit]) -> bytes:
-    """Return the source after the edits. Raise `CannotEdit` if two overlap."""
+    """Return the source after the edits. Raise `CannotEdit` if two edits overlap."""
     parts: list[bytes] = []
     copied_until = 0
     for edit in sort_edits(edits):

@@ -16,7 +16,8 @@ def insert(
 ) -> list[Edit]:
     """Return the edits that insert `text` after item `after` (-1 if there are no items) in the file's layout.
 
-    `repeated` means that an earlier change of the same batch inserted something at the same place.
+    `repeated` means that an earlier change of the same batch inserted an item at the same place. Raise `CannotEdit` if
+    the brackets hold only a comment.
     """
     if not items:
         content = Span(brackets.start + 1, brackets.end - 1)
@@ -31,7 +32,7 @@ def insert(
     line_rest = document.source[anchor.end : line_end]
     comma = re.match(rb"\s*,", line_rest)
     if _COMMENT.match(line_rest[comma.end() if comma else 0 :].lstrip()):
-        # The comment belongs to the neighbour, so the new item goes after it.
+        # The comment belongs to the item before it, so the new item goes after the comment.
         if comma:
             return [Edit(Span(line_end, line_end), f"{gap}{text},")]
         if repeated:
@@ -41,7 +42,7 @@ def insert(
 
 
 def _find_gap(document: Document, brackets: Span, items: Sequence[Span]) -> str:
-    """Return the white space between two items as this collection writes it."""
+    """Return the white space between two items in the layout of this collection."""
     for first, second in zip(items, items[1:]):
         between = document.get_text(Span(first.end, second.start))
         if "\n" in between:
@@ -55,7 +56,7 @@ def _find_gap(document: Document, brackets: Span, items: Sequence[Span]) -> str:
 
 
 def delete(document: Document, items: Sequence[Span], index: int) -> Edit:
-    """Return the edit that removes item `index` with the comma that separates it."""
+    """Return the edit that removes item `index` with its comma. Raise `CannotEdit` if a comment is next to it."""
     if index + 1 < len(items):
         span = Span(items[index].start, items[index + 1].start)
     elif index > 0:

@@ -1,12 +1,12 @@
-"""Commands of jobs that YAML describes: each document of a file as a script, each command at its own place.
+"""Job files in YAML: each document becomes a shell script, with each command at its line and column.
 
 SkyPilot has commands in `run`, dstack in `commands`, a Kubernetes container in `command` and `args`, a compose service
-in `entrypoint` and `command`. The variables that a file sets for them (`envs`, `env`, `environment`) become variables
-of the script, and so do the counts that SkyPilot sets.
+in `entrypoint` and `command`. The script exports the variables that the file sets for these commands (`envs`, `env`,
+`environment`) and the node and GPU counts that SkyPilot sets.
 
 Sources: SkyPilot's task YAML (`run`, `envs`, SKYPILOT_NUM_NODES, SKYPILOT_NUM_GPUS_PER_NODE), dstack's task
-(`commands`, `env`), Kubernetes' container (`command` and `args` are words with `$(NAME)` in them, `env` has names and
-values), compose's service.
+(`commands`, `env`), Kubernetes' container (`command` and `args` are words that may contain `$(NAME)`, `env` has names
+and values), compose's service.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _COMMANDS: Final = ("run", "commands")
-"""Settings that hold commands: one text or a list of them."""
+"""Settings that hold commands: a text or a list of texts."""
 _WORDS: Final = ("entrypoint", "command", "args")
-"""Settings that hold the words of one command, in this order: one text or a list."""
+"""Settings that hold the words of one command, in this order: a text or a list of texts."""
 _VARIABLES: Final = ("envs", "env", "environment")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _MARK: Final = re.compile(r"(?m)^---(?:[ \t].*)?$")
@@ -36,17 +36,17 @@ _CLUSTER: Final = {
 
 
 class CommandPiece(Frozen):
-    """A line of a command, or a word of it."""
+    """A line or a word of a command, at its place in the file."""
 
     line: int
     column: int
     text: str
     continues: bool = False
-    """True if the piece is a further word of the command before it."""
+    """True if the piece continues the command of the previous piece."""
 
 
 def extract_scripts(text: str) -> Iterator[str]:
-    """Yield the commands of each document of a file that has any, as a script."""
+    """Yield a script for each document of the file that has commands."""
     for part in _split_documents(text):
         try:
             document = YamlDocument("", part.encode())
@@ -59,14 +59,14 @@ def extract_scripts(text: str) -> Iterator[str]:
 
 
 def _split_documents(text: str) -> Iterator[str]:
-    """Yield each document of a file, with empty lines in place of those before it."""
+    """Yield each document of a file, preceded by empty lines so that its line numbers stay."""
     marks = [match.span() for match in _MARK.finditer(text)]
     for (_, start), (end, _) in zip([(0, 0), *marks], [*marks, (len(text), 0)]):
         yield "\n" * text.count("\n", 0, start) + text[start:end]
 
 
 def _lay_out(pieces: Iterable[CommandPiece], head: str) -> str:
-    """Return a script with each piece at its place and `head` on the first line."""
+    """Return a script with each piece at its line and column, and `head` on the first line."""
     lines, last = {1: head}, 1
     for piece in sorted(pieces, key=lambda item: (item.line, item.column)):
         if piece.continues:
@@ -83,7 +83,7 @@ def _lay_out(pieces: Iterable[CommandPiece], head: str) -> str:
 
 
 def _collect_pieces(document: YamlDocument, node: Node | None) -> Iterator[CommandPiece]:
-    """Yield the commands below a node."""
+    """Yield the pieces of the commands below a node."""
     if isinstance(node, Sequence):
         for item in node.items:
             yield from _collect_pieces(document, item)
@@ -116,7 +116,7 @@ def _is_script(text: str, previous: str, is_only_word: bool) -> bool:
 
 
 def _split_lines(document: YamlDocument, scalar: Scalar) -> Iterator[CommandPiece]:
-    """Yield the lines of a text with commands."""
+    """Yield the lines of a scalar that holds commands."""
     position, block = document.locate(scalar.span.start), scalar.style in ("|", ">")
     for line, text in enumerate(scalar.text.split("\n"), position.line + block):
         yield CommandPiece(line, 0 if block else position.column - 1, _TEMPLATE.sub("$9", text))
@@ -132,7 +132,7 @@ def _list_scalars(node: Node) -> list[Scalar]:
 
 
 def _find_cluster_counts(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the environment variables that SkyPilot sets for the commands of a file."""
+    """Yield the environment variables with node and GPU counts that SkyPilot sets for the commands of a file."""
     for name, pattern in _CLUSTER.items():
         yield from ((name, count) for count in pattern.findall(text))
 
@@ -158,7 +158,7 @@ def _find_variables(node: Node | None) -> Iterator[tuple[str, str]]:
 
 
 def _format_exports(variables: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield the assignments of variables that have exactly one value."""
+    """Yield `export` commands for the variables that have exactly one value."""
     values: dict[str, set[str]] = {}
     for name, value in variables:
         values.setdefault(name, set()).add(value)

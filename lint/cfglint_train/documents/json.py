@@ -1,8 +1,8 @@
 """JSON with offsets, read leniently: DeepSpeed opens its configuration with hjson, the HF Trainer with `json`.
 
-Constructs that strict JSON forbids are read and recorded in `Document.problems`, so that the same file can be valid for
-one launcher and an error for the other. The lenient forms are hjson's: comments, trailing and missing commas, unquoted
-keys and strings, single quotes, triple quotes.
+The parser accepts constructs that strict JSON forbids and records them in `Document.problems`, so that a file can be
+valid for one launcher and an error for the other. The accepted forms are hjson's: comments, trailing and missing
+commas, unquoted keys and strings, single quotes, triple quotes.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class JsonDocument(Document):
         self._comments = reader.comments
 
     def list_comments(self) -> list[Comment]:
-        """Return the comments of hjson; strict JSON has none."""
+        """Return the comments, which only hjson allows."""
         return self._comments
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """Return the edits that make `changes`."""
+        """Return the edits that make `changes`. Raise `CannotEdit` if a change cannot be made."""
         return _Writer(self).write(list(changes))
 
 
@@ -137,7 +137,7 @@ class _Reader:
         self.owner.problems.append(Problem(kind, self.make_span(start, end), message))
 
     def skip_space(self, at: int) -> int:
-        """Return the next index that is neither white space nor comment."""
+        """Return the next index that is neither in white space nor in a comment."""
         text = self.text
         while True:
             at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
@@ -282,7 +282,7 @@ class _Reader:
 
 
 class _Writer(Writer[JsonDocument]):
-    """A writer that turns the changes of one JSON document into edits."""
+    """Conversion of the changes of one JSON document into edits."""
 
     def set(self, change: Set) -> list[Edit]:
         document, step = self.document, change.route[-1]
@@ -371,7 +371,10 @@ class _Writer(Writer[JsonDocument]):
 
 
 def _format_short(number: float) -> str:
-    """Format a float as people write it, 5e8 rather than 500000000.0, with every digit if six are not enough."""
+    """Format a float as people write it: 5e8 rather than 500000000.0.
+
+    If seven significant digits do not represent it exactly, return every digit.
+    """
     mantissa, exponent = f"{number:e}".split("e")
     text = f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
     return text if float(text) == number else dumps(number)

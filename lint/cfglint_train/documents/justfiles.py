@@ -1,7 +1,7 @@
-"""Justfiles: their recipes as a shell script, with the variables that have a plain text.
+"""Justfiles: conversion of their recipes into a shell script, with the variables that have a plain string value.
 
-Every line keeps its number. A variable counts if one assignment decides it and no recipe has a parameter of that name.
-`{{name}}` becomes `${name}`; any other expression stays unknown.
+Every line keeps its number. A variable is kept if it is assigned exactly once and no recipe has a parameter of that
+name. `{{name}}` becomes `${name}`; any other expression stays unknown.
 
 Source: just's manual (assignments with `:=`, strings, recipe parameters, `@` and `-` before a command).
 """

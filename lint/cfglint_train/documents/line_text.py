@@ -1,4 +1,4 @@
-"""The text of a line by its number, as reports show it and as a baseline identifies it."""
+"""Text of a line by number: reports show it, and baselines identify findings by it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cfglint_train.documents.document import BOM, Document
 
 
 def get_line_text(document: Document, number: int) -> str:
-    """Return a line without its ending and without a byte-order mark, or "" after the last line."""
+    """Return a line without its ending and without a byte-order mark, or "" if there is no such line."""
     if number > len(document.line_starts):
         return ""
     begin = document.line_starts[number - 1]

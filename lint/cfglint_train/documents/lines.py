@@ -1,4 +1,4 @@
-"""Documents that only reports point into: requirement files, Makefiles, read-me files. They have no tree."""
+"""Text files without a tree, which only findings refer to: requirement files, Makefiles, README files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COMMENT: Final = re.compile(rb"(?m)(?:^|(?<=[ \t]))#[^\r\n]*")
 
 
 class LinesDocument(Document):
-    """A text without a tree. A comment begins with `#` at the start of a line or after a space."""
+    """A text without a tree. A comment starts with `#` at the start of a line or after white space."""
 
     syntax: ClassVar[str] = "lines"
 
@@ -22,11 +22,11 @@ class LinesDocument(Document):
         return [Comment(span, self.get_text(span)) for span in spans]
 
     def find_extent(self, line: int) -> tuple[int, int]:
-        """Return the first and the last of the lines that backslashes join to a line."""
+        """Return the first and the last of the lines that are joined to a line by trailing backslashes."""
         return find_continued_lines(self, line)
 
     def find_line_span(self, number: int) -> Span:
-        """Return the span of a line, counted from 1, without the spaces around it; empty beyond the end."""
+        """Return the span of a line, counted from 1, without surrounding white space; empty past the end."""
         starts = self.line_starts
         start = starts[number - 1] if 0 < number <= len(starts) else len(self.source)
         text = self.source[start : self.find_line_end(start)]
@@ -40,7 +40,7 @@ _FENCED: Final = re.compile(rb"(?ms)^[ \t]*(`{3,}|~{3,})[^\n]*\n.*?(?:^[ \t]*\1[
 
 
 class MarkdownDocument(Document):
-    """A read-me file with commands in fenced blocks. Its comments are HTML comments on their own lines."""
+    """A README file with commands in fenced blocks. Its comments are HTML comments on their own lines."""
 
     syntax: ClassVar[str] = "markdown"
 

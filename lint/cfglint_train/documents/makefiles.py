@@ -1,7 +1,7 @@
-"""Makefiles: their recipes as a shell script, with the variables that have one plain value.
+"""Makefiles: conversion of their recipes into a shell script, with the variables that have one plain value.
 
-Every line keeps its number. A variable counts if one assignment outside of conditions and targets decides it and no
-`make NAME=...` of the repository sets it. References to it become `${NAME}`; any other reference stays unknown.
+Every line keeps its number. A variable is kept if it is assigned exactly once, outside of conditions and targets, and
+no `make NAME=...` in the repository sets it. References to it become `${NAME}`; any other reference stays unknown.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ _BLOCK_END: Final = re.compile(r"(?:endif|endef)\b")
 _REFERENCE: Final = re.compile(r"\$(?:\$|\((\w+)\)|\{(\w+)\}|([@<^*?+|%]))")
 _PREFIX: Final = re.compile(r"^\t[ \t]*[@+-]+")
 MAKE_COMMAND: Final = re.compile(r"\bmake\b([^\n;&|]*)")
-"""A `make` command, which may set variables of a Makefile; the group holds its arguments."""
+"""Pattern of a `make` command, which may set variables of a Makefile; the group holds its arguments."""
 MAKE_VARIABLE: Final = re.compile(r"(?<![\w-])([A-Za-z_]\w*)=")
-"""A variable that is set among the arguments of `make`."""
+"""Pattern of a variable assignment among the arguments of `make`."""
 
 
 def extract_commands(text: str, external: Collection[str]) -> str:
-    """Return the recipes of a Makefile as a script. `external` are the variables that callers of `make` set."""
+    """Return the recipes of a Makefile as a script.
+
+    `external` are the variables that `make` commands in the repository set.
+    """
     values = _find_plain_variables(text, external)
     lines = []
     for line in _LINE.findall(text):
@@ -44,7 +47,7 @@ def extract_commands(text: str, external: Collection[str]) -> str:
 
 
 def _find_plain_variables(text: str, external: Collection[str]) -> dict[str, str]:
-    """Return the variables with exactly one unconditional assignment, with their values."""
+    """Return the variables that have exactly one assignment, with a plain value and outside of conditions."""
     values: dict[str, str] = {}
     dropped, depth = set(external), 0
     for line in _LINE.findall(text):

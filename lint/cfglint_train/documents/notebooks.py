@@ -10,10 +10,13 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_MISSED: Final = 20
-"""Lines of code that may be missing from the text because it spells them differently; later ones are not searched."""
+"""Maximum number of code lines that are not found in the file's text because it escapes them differently.
+
+Once that many are missing, further lines are not searched for.
+"""
 _SHELL_CELL: Final = re.compile(r"%%(?:bash|sh|script\s+(?:bash|sh))\b")
 _PYTHON_CELL: Final = re.compile(r"%%(?:capture|time)\b")
-"""Cell magics that run a Python cell."""
+"""Cell magics whose cell still holds Python."""
 _WRITE_CELL: Final = re.compile(r"%%writefile\s+(?:-a\s+)?(\S+)")
 _VARIABLE: Final = re.compile(r"(?<!\$)\{(\w+)\}")
 _COMMAND: Final = re.compile(r"\s*(?:!|%(?:sx|system|run)\b|%(?=(?:conda|mamba|pip|uv)\b))")
@@ -24,7 +27,7 @@ class Notebook(Frozen):
 
     python: str
     commands: str
-    """The commands as a script. A cell that writes a file becomes a command that writes it."""
+    """Commands as a script. A cell that writes a file becomes a command that writes that file."""
 
 
 def parse_notebook(text: str) -> Notebook | None:
@@ -56,7 +59,7 @@ def parse_notebook(text: str) -> Notebook | None:
 
 
 def _locate_lines(text: str, code: list[Any]) -> Iterator[list[tuple[int, str]]]:
-    """Yield the lines of each cell, each with its line number in the file or the next free number."""
+    """Yield the lines of each cell, each with its line index in the file, or the next free index if not found."""
     at, number, last, missed = 0, 0, -1, 0
     for source in code:
         cell_lines = []

@@ -1,4 +1,4 @@
-"""Shared base of the YAML and JSON writers: changes on routes, independent of punctuation."""
+"""Common base of the YAML and JSON writers: changes at routes, independent of punctuation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AnyDocument = TypeVar("AnyDocument", bound=Document)
 
 
 class Writer(Generic[AnyDocument]):
-    """A writer that turns the changes of one document into edits in the document's own style."""
+    """Conversion of the changes of a document into edits in the document's style."""
 
     def __init__(self, document: AnyDocument) -> None:
         """Store the document."""
@@ -34,7 +34,7 @@ class Writer(Generic[AnyDocument]):
         self._inserted: set[tuple[Span, int]] = set()
 
     def record_insertion(self, brackets: Span, after: int) -> bool:
-        """Record an insertion at a place inside brackets and return whether this batch already made one there."""
+        """Record an insertion inside brackets. Return whether this batch has already inserted at the same place."""
         repeated = (brackets, after) in self._inserted
         self._inserted.add((brackets, after))
         return repeated
@@ -55,23 +55,23 @@ class Writer(Generic[AnyDocument]):
         return sort_edits(edits)
 
     def set(self, change: Set) -> list[Edit]:
-        """Replace or insert one value. The parent exists."""
+        """Return the edits that replace or insert a value whose parent exists."""
         raise NotImplementedError
 
     def append(self, change: Append) -> list[Edit]:
-        """Add one item to an existing list."""
+        """Return the edits that add an item to an existing list."""
         raise NotImplementedError
 
     def delete(self, route: Route) -> list[Edit]:
-        """Remove one key or item."""
+        """Return the edits that remove a key or an item."""
         raise NotImplementedError
 
     def rename(self, change: Rename) -> list[Edit]:
-        """Change one key."""
+        """Return the edits that rename a key."""
         raise NotImplementedError
 
     def _merge_below_missing_parents(self, changes: list[Change]) -> list[Change]:
-        """Combine changes below a parent that does not exist yet into one change that creates the parent."""
+        """Combine changes below a parent that does not exist yet into a single change that creates the parent."""
         created: dict[Route, Set] = {}
         result: list[Change] = []
         for change in changes:
@@ -103,7 +103,7 @@ def _wrap_value(route: Route, value: Any) -> Any:
 
 
 def _merge_value(tree: Any, route: Route, value: Any) -> None:
-    """Put `value` at `route` of a tree under construction; lists at the same place are joined."""
+    """Put `value` at `route` in a tree under construction; two lists at the same place are joined."""
     if not route:
         if isinstance(tree, list) and isinstance(value, list):
             tree.extend(value)
@@ -120,17 +120,17 @@ def _merge_value(tree: Any, route: Route, value: Any) -> None:
 
 
 def is_empty(node: Node | None) -> bool:
-    """Return whether the node is absent or a plain value without text."""
+    """Return whether the node is absent or a scalar without text."""
     return node is None or (isinstance(node, Scalar) and node.span.start == node.span.end)
 
 
 def find_own_entry(mapping: Mapping, key: str) -> Entry | None:
-    """Return the entry of the mapping itself that wins for a key, ignoring entries from a YAML merge."""
+    """Return the mapping's own entry that wins for a key, ignoring entries from a YAML merge; None if absent."""
     return next((entry for entry in reversed(mapping.entries) if entry.name == key), None)
 
 
 def is_identical(left: Any, right: Any) -> bool:
-    """Return whether two values are equal in value and type down to the leaves: 1, 1.0 and true all differ."""
+    """Return whether two values are equal in value and type, down to the leaves: 1, 1.0 and true all differ."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):

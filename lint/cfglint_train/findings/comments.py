@@ -1,4 +1,4 @@
-"""Stale comments: reject an edit that leaves behind a comment with the old number."""
+"""Stale comments: rejection of edits that would leave a comment with the old number."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from cfglint_train.foundation.typed import Final
 
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
 
-# Matches the arithmetic of a batch size, `4*2*8` or `4 x 2 x 8`, but not `8x80GB`.
+# Pattern of the arithmetic of a batch size, `4*2*8` or `4 x 2 x 8`, but not `8x80GB`.
 _PRODUCT: Final = re.compile(r"\d+(?:(?:\s*[*\u00d7]\s*\d+)+|(?:\s*x\s*\d+){2,})(?!\w)")
 
 
 def check_comments(document: Document, changes: Sequence[Change], edits: Iterable[Edit]) -> None:
-    """Raise `CannotEdit` if a comment would become false.
+    """Raise `CannotEdit` if a comment would become wrong.
 
-    Covers comments on a changed line that state the old number, and comments anywhere in the file that multiply by it.
+    This covers comments on a changed line that state the old number, and comments anywhere in the file that use the old
+    number as a factor of a product.
     """
     edits = tuple(edits)
-    # A change replaces a whole setting, or one factor of an expression (`8 * LENGTH`); then only the edit has the
-    # number.
+    # A change replaces a whole setting or only one factor of an expression (`8 * LENGTH`). In the second case, only the
+    # edit contains the number.
     replaced_numbers = {text for change in changes if (text := _find_replaced_number(document, change)) is not None}
     replaced_numbers |= {
         text for edit in edits if (text := document.get_text(edit.span)) != edit.text and _NUMBER.fullmatch(text)
@@ -38,7 +39,7 @@ def check_comments(document: Document, changes: Sequence[Change], edits: Iterabl
 
 
 def _find_replaced_number(document: Document, change: Change) -> str | None:
-    """Return the number that a change replaces, as written, or None if it replaces none."""
+    """Return the text of the number that a change replaces, or None if it does not replace a number."""
     if not isinstance(change, Set):
         return None
     node = document.find_node(change.route)
@@ -49,6 +50,6 @@ def _find_replaced_number(document: Document, change: Change) -> str | None:
 
 
 def _list_numbers(comment: Comment, is_on_changed_line: bool) -> list[str]:
-    """Return the numbers in a comment: all on a changed line, elsewhere only the factors of a product."""
+    """Return the numbers in a comment; off the changed lines, only the factors of products."""
     texts = [comment.text] if is_on_changed_line else _PRODUCT.findall(comment.text)
     return [number for text in texts for number in _NUMBER.findall(text)]

@@ -1,8 +1,8 @@
-"""Draft fixes: turn new plan values and key changes into edits of files.
+"""Drafts of fixes: conversion of new plan values and key changes into edits of files.
 
-A rule states new values of plan fields (or changes of keys). The lenses of the configs that own the fields turn them
-into key changes, and the documents turn those into edits. All edits are read back first: the plan must be exactly the
-intended one, and the tree must differ exactly where it should; otherwise nothing is written.
+A rule states new values of plan fields, or changes of keys. The lenses of the configs that own the fields convert them
+into key changes, and the documents convert those into edits. Before anything is written, all edits are read back: the
+plan must be exactly the intended plan, and the tree must differ exactly as intended.
 """
 
 from __future__ import annotations
@@ -32,23 +32,26 @@ from cfglint_train.plan.reading import find_changed_fields
 from cfglint_train.runs.run import Run
 
 DraftedEdits = list[tuple[Document, list[Change], list[Edit]]]
-"""Changes and edits of one fix, per document."""
+"""Changes and edits of a fix, per document."""
 
 
 class WrittenFix(Frozen):
-    """Edits of one fix, per document, with the keys that they touch."""
+    """Edits of a fix, per document, with the keys that they touch."""
 
     edits: tuple[tuple[Document, tuple[Edit, ...]], ...]
     touched_keys: frozenset[tuple[str, str]]
-    """Files and the keys in them; for a key in a section, the section."""
+    """Pairs of file and top-level key; a nested key counts as its section."""
 
     def render_sources(self) -> dict[str, bytes]:
-        """Return the new contents of every document that changes, by path."""
+        """Return the new contents of every changed document, by path."""
         return {document.path: apply_edits(document.source, edits) for document, edits in self.edits if edits}
 
 
 def write_fix(run: Run | None, fix: Fix) -> WrittenFix:
-    """Return the edits of a fix after reading them back; raise `CannotEdit` if they cannot be written."""
+    """Return the edits of a fix after reading back their documents.
+
+    Raise `CannotEdit` if they cannot be written.
+    """
     from cfglint_train.findings import read_back  # imported only when a fix is written
 
     drafted = draft_fix(run, fix)
@@ -64,9 +67,9 @@ def write_fix(run: Run | None, fix: Fix) -> WrittenFix:
 
 
 def _list_sections(change: Change) -> list[str]:
-    """Return the outermost keys that a change touches.
+    """Return the top-level keys that a change touches.
 
-    List indices do not count, because they move when an item is added or removed.
+    List indices do not count, because they shift when an item is added or removed.
     """
     sections = [step for step in change.route if isinstance(step, str)][:1] or [""]
     return [*sections, change.key] if isinstance(change, Rename) else sections
@@ -75,7 +78,7 @@ def _list_sections(change: Change) -> list[str]:
 def draft_fix(run: Run | None, fix: Fix) -> DraftedEdits:
     """Return the edits of a fix per document, before they are read back.
 
-    Raises `CannotEdit`, also if a comment would become false.
+    Raise `CannotEdit` if they cannot be made or if a comment would become wrong.
     """
     from cfglint_train.findings.comments import check_comments  # imported only when a fix is written
 
@@ -86,9 +89,9 @@ def draft_fix(run: Run | None, fix: Fix) -> DraftedEdits:
 
 
 def draft_without_comment_check(run: Run | None, fix: Fix) -> DraftedEdits:
-    """Return the edits of a fix per document, whatever comments state.
+    """Return the edits of a fix per document, without checking comments.
 
-    A change of a plan field also renames the misspelt keys of the run.
+    A change of a plan field also renames the misspelt keys of the run. Raise `CannotEdit` if an edit cannot be made.
     """
     from cfglint_train.findings import read_back  # imported only when a fix is written
 
@@ -124,7 +127,7 @@ def draft_without_comment_check(run: Run | None, fix: Fix) -> DraftedEdits:
 
 
 def _check_loadable(document: Document, configs: Iterable[Config]) -> None:
-    """Raise `CannotEdit` if the framework rejects the file, because its meaning is then unknown."""
+    """Raise `CannotEdit` if the framework's loader rejects the file, because its meaning is then unknown."""
     if document.syntax != "yaml":
         return
     from cfglint_train.frameworks.refused_yaml import find_certain_refusal  # imported only when YAML is written
@@ -136,9 +139,9 @@ def _check_loadable(document: Document, configs: Iterable[Config]) -> None:
 
 
 def list_key_changes(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Change]]:
-    """Return the key changes that give fields new values, each with the config that has the key.
+    """Return the key changes that give fields new values, each with the config that holds the key.
 
-    Raises `CannotEdit`, also for a key that the effective release lacks.
+    Raise `CannotEdit` if a field cannot be written or the target release lacks a key.
     """
     key_changes = [
         (config, change)
@@ -155,7 +158,7 @@ def list_key_changes(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Confi
 def _find_program_refusal(config: Config, change: Change) -> str:
     """Return the reason for which the started program (possibly a fork) rejects a change.
 
-    Empty if it accepts the change or if that is unknown.
+    Return "" if it accepts the change or if that is unknown.
     """
     route = change.route[len(config.root) :]
     if config.evidence.fork is None or not isinstance(change, Set) or config.has(*route):
@@ -165,10 +168,10 @@ def _find_program_refusal(config: Config, change: Change) -> str:
 
 
 def _locate_change(config: Config, change: Change) -> tuple[Document, list[Change]]:
-    """Return a change with the document that it belongs to.
+    """Return the document that a change applies to, with the change in terms of that document.
 
-    A setting passed by the launch is changed in the script. Raises `CannotEdit` if the setting comes from a misspelt
-    key or cannot be changed in the launch.
+    A setting that the launch passes is changed in the launch script. Raise `CannotEdit` if the setting comes from a
+    misspelt key or if the launch cannot be changed.
     """
     route = change.route[len(config.root) :]
     override = config.overrides.get(route)
@@ -188,13 +191,16 @@ def _locate_change(config: Config, change: Change) -> tuple[Document, list[Chang
 def list_document_changes(run: Run, values: Mapping[Field, Any]) -> list[tuple[Document, list[Change]]]:
     """Return the key changes that give plan fields new values, each with its document.
 
-    Raises `CannotEdit` if a field cannot be written.
+    Raise `CannotEdit` if a field cannot be written.
     """
     return [_locate_change(config, change) for config, change in list_key_changes(run, values)]
 
 
 def group_by_lens(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, Lens, dict[Field, Any]]]:
-    """Return the lens that writes each field, with its config and values; raise `CannotEdit` if there is none."""
+    """Return the lens that writes each field, with its config and the new values.
+
+    Raise `CannotEdit` if a field has no lens.
+    """
     groups: list[tuple[Config, Lens, dict[Field, Any]]] = []
     for field, value in changes.items():
         config, lens = _find_owner(run, field)
@@ -208,7 +214,10 @@ def group_by_lens(run: Run, changes: Mapping[Field, Any]) -> list[tuple[Config, 
 
 
 def _find_owner(run: Run, field: Field) -> tuple[Config, Lens]:
-    """Return the config that a field is written to, and its lens; raise `CannotEdit` if there is none."""
+    """Return the config that a field is written to, with its lens.
+
+    Raise `CannotEdit` if the field is set elsewhere (on the command line, by a pragma) or has no lens.
+    """
     origin = run.get_origin(field)
     if origin is not None and origin.kind == "user" and not _is_in_script(run, origin):
         source = f"the {origin.note}" if origin.note in ("command line", "pragma") else origin.note
@@ -223,13 +232,13 @@ def _find_owner(run: Run, field: Field) -> tuple[Config, Lens]:
 
 
 def _is_in_script(run: Run, origin: Origin) -> bool:
-    """Return whether a value comes from a word of a launch script, which fixes can change."""
+    """Return whether a value comes from a word of a launch script, which a fix can change."""
     overrides = (override for config in run.configs for override in config.overrides.values())
     return any(override.argument is not None and override.origin.place is origin.place for override in overrides)
 
 
 def build_remedy(fix: Fix, drafted: DraftedEdits) -> Remedy:
-    """Return the reported form of a fix that can be written."""
+    """Return a drafted fix in the form in which it is reported."""
     edits = [
         FileEdit(document.path, edit, document.locate(edit.span.start), document.locate(edit.span.end), document)
         for document, _, edits in drafted
@@ -239,10 +248,10 @@ def build_remedy(fix: Fix, drafted: DraftedEdits) -> Remedy:
 
 
 def is_intended(before: Run, after: Run, changes: Mapping[Field, Any]) -> bool:
-    """Return whether the plan read back differs from the former one by exactly the intended changes.
+    """Return whether the plan read back differs from the previous plan by exactly the intended changes.
 
-    Defaults that only apply together with a changed setting may differ: a new adapter brings the default of its rank,
-    and a model that is no longer trained completely loses that of its precision.
+    Defaults that depend on a changed setting may differ as well: a new adapter adds its default rank, and a model that
+    is no longer fully trained loses its default precision.
     """
     differences = {
         field: value
@@ -260,7 +269,10 @@ def _is_consequence(before: Run, after: Run, field: Field) -> bool:
 def rebind_fix(
     fix: Fix, find_config: Callable[[str, Route], Config | None], read_document: Callable[[str], Document | None]
 ) -> Fix | None:
-    """Return the fix with its configs and texts looked up again after other edits, or None if one no longer exists."""
+    """Return the fix with its configs and documents looked up again after other edits.
+
+    Return None if a config no longer exists or if a text to replace has changed.
+    """
     keys = []
     for config, changes in fix.keys:
         current_config = find_config(config.document.path, config.root)

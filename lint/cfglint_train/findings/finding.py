@@ -1,4 +1,4 @@
-"""Findings: the statements of rules about a place in a run, with their fixes."""
+"""Findings: reports of rules about a place in a run, with their fixes."""
 
 from __future__ import annotations
 
@@ -23,70 +23,71 @@ APPLICABILITIES: Final[tuple[Applicability, ...]] = ("safe", "unsafe", "display"
 
 
 class Related(Frozen):
-    """A further place of a finding."""
+    """An additional place of a finding."""
 
     place: Place
     message: str
 
 
 class Fix(Frozen):
-    """Remedy of a finding: new values of plan fields, or (for vocabulary rules) key changes.
+    """A remedy for a finding: new values of plan fields, or (for vocabulary rules) key changes.
 
-    safe: fills in an unset value or replaces one that cannot work; optimisation and resuming stay as they are. unsafe:
-    overrides a choice that can run, or gives something up. display: shown, never applied.
+    - safe: fills in an unset value or replaces a value that cannot work; optimization and resuming stay as they are.
+    - unsafe: overrides a choice that can run, or gives something up.
+    - display: shown, never applied.
     """
 
     applicability: Applicability
     message: str
     changes: Mapping[Field, Any] = {}
-    """Plan field -> new value; the framework's lenses write it."""
+    """New values by plan field; the framework's lenses write them."""
     keys: tuple[tuple[Config, tuple[Change, ...]], ...] = ()
-    """Key changes, per config."""
+    """Key changes by config."""
     texts: tuple[tuple[Document, Edit], ...] = ()
-    """Edits outside of keys: comments, white space after a backslash."""
+    """Edits of text that is not a key: comments, white space after a backslash."""
     tolerated_assumptions: frozenset[str] = frozenset()
-    """Facts that may be assumed without making the fix unsafe, because it costs nothing if they are wrong."""
+    """Facts that may be assumed without making the fix unsafe, because a wrong assumption does no harm."""
     grounds: tuple[Ground, ...] = ()
-    """Grounds of the fix besides those of its report: releases for which it has the same effect."""
+    """Grounds of the fix in addition to those of its report: releases in which it has the same effect."""
     uses_estimate: bool = False
-    """True if the estimate chose the values, so that all of its assumptions count."""
+    """True if the memory estimate determined the values, so that the fix rests on all of its assumptions."""
     is_inert: bool = False
-    """True if the keys have no effect before or after the fix (it removes a key that the framework drops)."""
+    """True if the keys have no effect before or after the fix, as for a removed key that the framework ignores."""
     advice: str = ""
-    """Advice about the drawback of the fix if no file settles it; `--fix` prints it."""
+    """Advice on a drawback of the fix that no file settles; `--fix` prints it."""
 
 
 class Report(Frozen):
-    """A rule's statement, before the engine adds the rule's code."""
+    """A report of a rule, before the engine adds the rule's code."""
 
     message: str
-    """Headline: what is wrong, and what happens."""
+    """Headline: the problem and its consequence."""
     place: Place
     severity: Severity | None = None
-    """None: the rule's severity."""
+    """Severity of the report, or None for the severity of the rule."""
     fix: Fix | None = None
     related: tuple[Related, ...] = ()
     help: str | None = None
-    """Remedy in one line."""
+    """Remedy as a single line."""
     notes: tuple[str, ...] = ()
-    """Further facts, one line each, such as a breakdown."""
+    """Additional facts, one line each, such as a breakdown."""
     min_certainty: Certainty = "assumed"
-    """Lowest certainty with which the report is worth showing."""
+    """Lowest certainty at which the report is worth showing."""
     grounds: tuple[Ground, ...] = ()
-    """Grounds besides the fields that the rule reads: releases, a vocabulary."""
+    """Grounds in addition to the fields that the rule reads: releases, a vocabulary."""
     fields_read: tuple[Field, ...] | None = None
-    """Plan fields that the report depends on, if data lists them; None: those that the rule has read so far."""
+    """Plan fields that the report depends on, or None for the fields that the rule has read so far."""
     claim: str | None = None
-    """Claim for comparison with the reports of other scenarios; None: the message. "Exceeds the limit" is one claim for
-    any number beyond it.
+    """Claim to compare with the reports of other scenarios, or None to compare the message. "Exceeds the limit" is a
+    single claim for any number beyond the limit.
     """
     is_secret: bool = False
-    """True if the marked text is a secret, which no report shows anywhere."""
+    """True if the text at `place` is a secret, which no output may show."""
     find_remedy: Callable[[], tuple[Fix | None, str | None]] | None = None
-    """Finds the fix and the help if that is costly; called only for reports that will be shown."""
+    """Function that finds the fix and the help if that is costly; called only for reports that are shown."""
 
     def resolve_remedy(self) -> Report:
-        """Return the report with its fix and its help."""
+        """Return the report with its fix and help, calling `find_remedy` if it is set."""
         if self.find_remedy is None:
             return self
         fix, help_text = self.find_remedy()
@@ -94,24 +95,24 @@ class Report(Frozen):
 
 
 class FileEdit(Frozen):
-    """One edit of a file, in byte offsets and in lines and columns."""
+    """An edit of a file, in byte offsets and in lines and columns."""
 
     path: str
     edit: Edit
     start: Position
     end: Position
     document: Document | None = None
-    """Text that it edits, or None if that is not available."""
+    """Document that the edit applies to, or None if it is not available."""
 
 
 def shorten_message(text: str) -> str:
-    """Return the message, with its middle cut if text from a file makes it too long to read.
+    """Return the message, with its middle cut out if it is too long to read because it quotes a file.
 
-    Credentials are masked first, so that none is cut in two.
+    Credentials are masked first, so that a cut never exposes part of a credential.
     """
     if len(text) <= _MAX_MESSAGE_CHARACTERS:
         return text
-    from cfglint_train.foundation.credentials import mask  # few messages are long
+    from cfglint_train.foundation.credentials import mask  # imported here because few messages are long
 
     text = mask(text)
     return f"{text[: _MAX_MESSAGE_CHARACTERS // 2]} [...] {text[-_MAX_MESSAGE_CHARACTERS // 2 :]}"
@@ -121,14 +122,14 @@ _MAX_MESSAGE_CHARACTERS: Final = 4000
 
 
 class Remedy(Frozen):
-    """A fix as edits; `refused` states why there are none."""
+    """A fix as edits; `refused` is the reason if there are no edits."""
 
     applicability: Applicability
     message: str
     edits: tuple[FileEdit, ...] = ()
     refused: str | None = None
     uses_estimate: bool = False
-    """True if the estimate chose the values, as in `Fix`."""
+    """True if the memory estimate determined the values, as in `Fix`."""
 
 
 class Finding(Frozen):
@@ -142,26 +143,26 @@ class Finding(Frozen):
     start: Position
     end: Position
     place: Place | None = None
-    """None if the file could not be read."""
+    """Place in the file, or None if the file could not be read."""
     fix: Remedy | None = None
     related: tuple[Related, ...] = ()
     help: str | None = None
     notes: tuple[str, ...] = ()
     certainty: Certainty = "stated"
-    """Lowest grade among the facts in `rests_on`."""
+    """Lowest certainty among the facts in `rests_on`."""
     rests_on: tuple[Ground, ...] = ()
     fields_read: tuple[Field, ...] = ()
-    """Plan fields that the finding and its fix were derived from, except those of the estimate."""
+    """Plan fields that the finding and its fix were derived from, except the fields of the estimate."""
     scenarios: tuple[Scenario, ...] = ()
-    """Other values of assumed facts, and whether the finding holds for them."""
+    """Other values of assumed facts, with whether the finding holds for them."""
     run_count: int = 1
-    """Number of runs that it holds for, if it points into a companion that they share."""
+    """Number of runs for which the finding holds, if it points into a companion that they share."""
     intent: Fix | None = None
-    """The fix as the rule stated it; the fixer writes it through `run`."""
+    """Fix as the rule stated it; the fixer writes it through `run`."""
     run: Run | None = None
-    """Run of the finding, or None if it is about one config or the text."""
+    """Run of the finding, or None if the finding is about a single config or its text."""
 
     @property
     def sort_key(self) -> tuple[str, Position, str, str]:
-        """Sort key: file, place and code."""
+        """Sort key: path, start, code and message."""
         return self.path, self.start, self.code, self.message

@@ -1,6 +1,6 @@
-"""Read back edits: check that the edited text parses and has exactly the intended entries.
+"""Reading back of edits: check that the edited text parses and has exactly the intended entries.
 
-A mapping is compared as the list of values of each key, so that a duplicate key is noticed.
+A mapping is compared as a list of values per key, so that duplicate keys are noticed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cfglint_train.frameworks.lens import format_route
 
 
 def check_keys(document: Document, changes: Sequence[Change]) -> None:
-    """Raise `CannotEdit` if a key would be renamed to one that exists already or that another change creates."""
+    """Raise `CannotEdit` if a key would be renamed to a key that exists or that another change creates."""
     removed = {change.route for change in changes if isinstance(change, (Delete, Rename))}
     created: set[Route] = {change.route for change in changes if isinstance(change, (Set, Append))}
     for change in changes:
@@ -46,7 +46,10 @@ def check_keys(document: Document, changes: Sequence[Change]) -> None:
 
 
 def check_tree(document: Document, changes: Sequence[Change], edits: Sequence[Edit]) -> None:
-    """Parse the edited text and raise `CannotEdit` unless its entries are the old ones with the changes."""
+    """Parse the edited text and raise `CannotEdit` unless it has the old entries with the changes.
+
+    Only YAML and JSON entries are compared. A shell script must not get more syntax errors; any other text must parse.
+    """
     if not edits:
         return
     edited = apply_edits(document.source, edits)
@@ -72,16 +75,19 @@ def check_tree(document: Document, changes: Sequence[Change], edits: Sequence[Ed
 
 
 EditedDocument = tuple[Document, Sequence[Change], Sequence[Edit]]
-"""Changes and edits of one fix in one document."""
+"""Changes and edits of a fix in a document."""
 
 MAX_READINGS: Final = 32
-"""Limit per document if its fixes do not all read back. The rest is read back when it is applied."""
+"""Maximum number of readings per document if its fixes do not all read back.
+
+The remaining fixes are read back when they are applied.
+"""
 
 
 def find_unreadable(parts: Sequence[EditedDocument]) -> dict[int, str]:
-    """Return the positions of the parts that do not read back, with the reasons.
+    """Return the indices of the parts that do not read back, with the reasons.
 
-    The parts of a document are read back together, and in halves only if that fails, which is rare.
+    The parts of a document are read back together. Only if that fails, which is rare, are they read back in halves.
     """
     groups: dict[int, list[int]] = {}
     for position, (document, _, _) in enumerate(parts):
@@ -95,7 +101,7 @@ def find_unreadable(parts: Sequence[EditedDocument]) -> dict[int, str]:
             edits = [edit for position in positions for edit in parts[position][2]]
             try:
                 check_tree(parts[positions[0]][0], changes, edits)
-            except Exception as error:  # contradicting changes may fail with any exception
+            except Exception as error:  # changes that contradict each other may fail with any exception
                 if len(positions) == 1:
                     reasons[positions[0]] = (
                         str(error) if isinstance(error, (CannotEdit, DocumentError)) else describe_crash(error)
@@ -107,7 +113,7 @@ def find_unreadable(parts: Sequence[EditedDocument]) -> dict[int, str]:
 
 
 def _list_values(document: Document, node: Node) -> Any:
-    """Return a node with each mapping as key -> list of its values, in the order of the text."""
+    """Return a node with each mapping as a dict from key to list of values, in source order."""
     node = follow(node)
     if isinstance(node, Mapping):
         values: dict[str, list[Any]] = {}
@@ -122,7 +128,7 @@ def _list_values(document: Document, node: Node) -> Any:
 
 
 def _wrap_value(value: Any) -> Any:
-    """Convert a plain value to the form of `_list_values`."""
+    """Return a plain value in the form of `_list_values`."""
     if isinstance(value, dict):
         return {str(key): [_wrap_value(item)] for key, item in value.items()}
     return [_wrap_value(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Verdicts from estimates: the phase that decides, whether it fits, and the grounds."""
+"""Verdicts on estimates: the worst phase, whether it fits, and the grounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STEP_PHASES: Final = ("forward", "backward", "optimizer step")
 """Phases of a training step."""
 EVALUATION_PHASE: Final = "eval"
 ROLLOUT_PHASE: Final = "rollout"
-"""Alternates with the training step on the same GPUs; no rule judges it alone."""
+"""Rollout of an RL run: alternates with the training step on the same GPUs, so no rule judges it alone."""
 
 
 class Judgement(Frozen):
@@ -32,16 +32,20 @@ class Judgement(Frozen):
 
     @property
     def severity(self) -> Severity:
-        """Error if even the lower bound exceeds the capacity, but info if that rests on the assumption in `grounds`."""
+        """Severity of a report on the estimate.
+
+        Error if even the lower bound exceeds the capacity, info if that depends on the assumption in `grounds`, and
+        warning otherwise.
+        """
         if self.verdict != "does not fit":
             return "warning"
         return "info" if self.grounds else "error"
 
     @property
     def grounds(self) -> tuple[Ground, ...]:
-        """Doubtful assumption of a "does not fit" verdict: every sequence of a batch has the full length.
+        """Assumption behind a "does not fit" verdict: every sequence of a batch has the full length.
 
-        Empty if the verdict also holds with one full-length sequence and short other ones.
+        Empty for other verdicts, and if the batch does not fit even with a single full-length sequence.
         """
         samples = _count_full_length_samples(self) if self.verdict == "does not fit" else None
         if samples is None:
@@ -54,16 +58,19 @@ class Judgement(Frozen):
 
     @property
     def min_certainty(self) -> Certainty:
-        """Lowest certainty for a report: anything milder than "does not fit" needs certain facts."""
+        """Lowest certainty of the facts with which the verdict is reported.
+
+        Assumptions are enough for "does not fit" only.
+        """
         return "assumed" if self.verdict == "does not fit" else "followed"
 
 
 def judge(run: Run, resource: Resource, phases: Iterable[str] | None = None) -> Judgement | None:
-    """Return the verdict on the worst of the phases (default: all of them).
+    """Return the verdict on the worst of `phases` (default: all phases).
 
-    None if nothing could be estimated, or if the host's memory or disk is not stated. The verdict is computed once for
-    all rules, on a run that records nothing, and returned with the run of the rule that asks, which records what the
-    rule reads.
+    Return None if no phase is estimated, or if the capacity of `resource` is unknown: the host's memory and disk are
+    often not stated. The verdict is computed once and shared by all rules. Its `run` is replaced by the caller's, which
+    records the fields that the calling rule reads.
     """
     key = (resource, tuple(phases) if phases is not None else None)
     judgements = run.verdicts
@@ -89,9 +96,9 @@ def _judge_worst_phase(run: Run, resource: Resource, phase_names: tuple[str, ...
 
 
 def find_worse_evaluation(run: Run) -> Judgement | None:
-    """Return the verdict on evaluation if it is worse than that on the training step.
+    """Return the verdict on the evaluation if it is worse than the verdict on the training step.
 
-    None if it is not worse, or if either is not estimated.
+    Return None if it is not worse, or if either is not estimated.
     """
     judgement, step = judge(run, "gpu", (EVALUATION_PHASE,)), judge(run, "gpu", STEP_PHASES)
     if judgement is None or step is None:
@@ -112,7 +119,8 @@ _LOCATIONS: Final = {"gpu": "on one GPU", "host": "on one host", "disk": "on the
 def format_breakdown(budget: Budget, limit: int = 4) -> str:
     """Return the largest components: `states 73.2 GiB, optimizer step transients 7.5 GiB, ...`.
 
-    State that is kept between steps counts as one component, because it is sharded and offloaded together.
+    Weights, optimizer state and other state kept between steps are added up as `states`, because they are sharded and
+    offloaded together.
     """
     sizes: dict[str, int] = {}
     for component, size in budget.sizes:
@@ -130,16 +138,16 @@ def format_size(budget: Budget, suffix: str = "") -> str:
 
 
 def format_interval(budget: Budget) -> str:
-    """Return ` (70.1 to 79.8)`, or nothing if both ends are the same."""
+    """Return ` (70.1 to 79.8)`, or an empty string if both ends are the same."""
     low, high = (f"{size / 2**30:.1f}" for size in (budget.low, budget.high))
     return f" ({low} to {high})" if low != high else ""
 
 
 def _count_full_length_samples(judgement: Judgement) -> int | None:
-    """Return the number of sequences in a batch if it does not fit only when all of them have the full length.
+    """Return the number of samples in a packed batch that does not fit only if all of them have the full length.
 
-    None otherwise. Applies to packed samples: a batch with one full-length sample and short ones may fit. A padded
-    batch is as long as its longest sample, so one is enough there.
+    Return None otherwise. A packed batch with a single full-length sample may fit. A padded batch is as long as its
+    longest sample, so a single full-length sample decides.
     """
     run = judgement.run
     plan = run.plan

@@ -1,4 +1,4 @@
-"""Format new values of plan fields with the keys of a run: `micro_batch_size: 16 -> 2, save_only_model: true`."""
+"""Format changes of plan fields as changes of a run's keys: `micro_batch_size: 16 -> 2, save_only_model: true`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cfglint_train.runs.run import Run
 
 
 def format_changes(run: Run, changes: Mapping[Field, Any]) -> str:
-    """Return every key that the changes write, once, with its old and new value.
+    """Return each key that the changes write, with its old and new value.
 
-    If no key can be written, the fields are named as the run's files would spell them.
+    If the run's files cannot be edited that way, list the fields and new values as the files would spell them.
     """
     try:
         parts = dict.fromkeys(_format_change(config, change) for config, change in list_key_changes(run, changes))

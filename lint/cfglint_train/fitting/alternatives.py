@@ -1,4 +1,4 @@
-"""Alternative changes of a run, one per setting, with the memory they save and their cost."""
+"""Alternative changes to a run, one per setting, with the memory they save and their cost."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ MAX_VALUE: Final = 1 << 24
 
 
 class Alternative(Frozen):
-    """One change by itself."""
+    """A single change, judged without the others."""
 
     move: Move
     settings: tuple[str, ...]
-    """Changes as text: `micro_batch_size: 16 -> 2`, one for each setting."""
+    """Changed settings as text, such as `micro_batch_size: 16 -> 2`."""
     place: Resource
-    """Place where it saves memory: the GPU, or a place that lacks room."""
+    """Place where the change saves memory: the GPU, or a host or disk that lacks room."""
     after: int
-    """Highest expected peak there with the change, in bytes."""
+    """Highest expected peak at `place` with the change, in bytes."""
     saved: int
     chosen: bool
-    """Part of the proposed change."""
+    """True if the change is part of the proposed solution."""
 
     @property
     def is_safe(self) -> bool:
@@ -46,23 +46,24 @@ class Alternative(Frozen):
 
 
 class Alternatives(Frozen):
-    """Needs of a run, the changes that lower them, and the proposed change."""
+    """The memory verdicts on a run, the changes that lower its peaks, and the proposed solution."""
 
     run: Run
     judgement: Judgement | None
-    """Verdict on its GPUs; None if the run is not estimated."""
+    """Verdict on the GPUs; None if the run is not estimated."""
     host_and_disk: tuple[Judgement, ...] = ()
-    """Verdicts on its hosts and its disk, if their size is stated."""
+    """Verdicts on the host and the disk, if their size is stated."""
     alternatives: tuple[Alternative, ...] = ()
-    """Alternatives, the cheapest first."""
+    """Alternatives, cheapest first."""
     solution: Solution | None = None
-    """Proposed change; None if the run fits already, or if nothing makes it fit."""
+    """Proposed change; None if the run needs no change, or if no change helps."""
     hardware_need: HardwareNeed | None = None
-    """Hardware that would be enough, if no change makes the run fit."""
+    """Hardware on which the run would fit, if no change makes it fit on the present hardware."""
     offload: str | None = None
-    """Effect of moving the optimizer to a host with unstated memory, if no smaller change is enough."""
+    """Effect of moving the optimizer to the host, if the host's memory is not stated and no cheaper change is enough.
+    """
     largest: int | None = None
-    """Largest value for `--max`; 0 if not even 1 fits."""
+    """Largest value of `maximized_field` that fits (`--max`); 0 if not even 1 fits."""
     maximized_field: Field | None = None
 
     @property
@@ -72,17 +73,17 @@ class Alternatives(Frozen):
 
     @property
     def is_hopeless(self) -> bool:
-        """True if the run does not fit, and no change of its files makes it fit."""
+        """True if the run is not expected to fit, and no change to its files makes it fit."""
         return self.lacks_room and (self.solution is None or not self.solution.is_enough)
 
 
 def list_alternatives(
     run: Run, keep: Collection[str] = (), goal: Goal = "throughput", maximized: MaximizedSize | None = None
 ) -> Alternatives:
-    """Return the alternatives of a run.
+    """Return the alternatives for a run.
 
-    `keep`: keys and fields that stay. `goal`: the least costly change that fits, or the safe change with the lowest
-    peak. `maximized`: size to increase as far as the run fits.
+    `keep`: keys and fields that must not change. `goal`: "throughput" proposes the least costly change that fits,
+    "memory" the safe change with the lowest peak. `maximized`: the size whose largest fitting value is searched for.
     """
     judgement = judge(run, "gpu", None)
     if judgement is None:
@@ -105,14 +106,14 @@ def list_alternatives(
 
 
 def _is_costly(solution: Solution | None) -> bool:
-    """Return whether nothing fits without a change of the optimisation."""
+    """Return whether the run fits only if the optimisation changes, or not at all."""
     return solution is None or any(move.tier == OPTIMISATION for move in solution.moves)
 
 
 def _choose_offload_text(run: Run) -> str | None:
-    """Describe offloading alone, else with the safe changes with which the step needs least.
+    """Describe offloading the optimizer, alone or with the safe changes that reduce the training step most.
 
-    None if the run does not fit with either.
+    Return None if the training step does not fit with either.
     """
     no_changes: Mapping[Field, Any] = {}
     for changes in (no_changes, find_least_changes(run)):
@@ -123,7 +124,7 @@ def _choose_offload_text(run: Run) -> str | None:
 
 
 def check_keep(run: Run, keep: Collection[str]) -> None:
-    """Raise UsageError for a key that is neither one of the run's settings nor a field of the plan."""
+    """Raise `UsageError` for a key that is neither a setting of the run nor a field of the plan."""
     from cfglint_train.frameworks import framework as frameworks
     from cfglint_train.frameworks.lens import format_route
     from cfglint_train.plan.fields import FIELDS
@@ -140,9 +141,9 @@ def check_keep(run: Run, keep: Collection[str]) -> None:
 def _build_alternatives(
     run: Run, before: Judgement, keep: Collection[str], solution: Solution | None
 ) -> tuple[Alternative, ...]:
-    """Return one alternative per setting.
+    """Return at most one alternative per setting: those that save memory and can be written.
 
-    It is the move that is chosen, else the first with which the run fits, else the strongest.
+    Each is the move of the solution, or else the first move with which the run fits, or else the strongest move.
     """
     problem = Problem(run, None, keep)
     lacking = places.list_lacking(run)
@@ -168,7 +169,7 @@ def _build_alternatives(
 
 
 def _find_relief(after: Run, before: Iterable[Judgement]) -> tuple[Judgement, Judgement] | None:
-    """Return the verdicts, before and after, on the first place where less is expected than before."""
+    """Return the verdicts before and after on the first place where the expected peak drops, or None."""
     for old in before:
         new = places.judge_place(after, old.resource)
         if new is not None and new.budget.expected < old.budget.expected:
@@ -184,9 +185,9 @@ def _choose_move(problem: Problem, dimension: Dimension) -> Move:
 
 
 def _find_leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solution | None:
-    """Return the safe moves that together need least memory.
+    """Return the safe moves that lower the GPU peak most, or None if none lowers it.
 
-    For each setting, choose the move that lowers the peak most without exceeding the host or the disk.
+    Greedy: takes for each setting in turn the move with the lowest peak that does not overload the host or the disk.
     """
     chosen: tuple[Move, ...] = ()
     lowest, problem = before, Problem(run, None, keep)
@@ -202,9 +203,9 @@ def _find_leanest(run: Run, before: Judgement, keep: Collection[str]) -> Solutio
 
 
 def find_largest(run: Run, field: Field, is_enough: Callable[[Run], bool] = places.has_room) -> int:
-    """Return the largest value of a size with which every phase is expected to fit, or with which `is_enough` is true.
+    """Return the largest value of `field` with which the run passes `is_enough`: by default, is expected to fit.
 
-    0 if 1 is too large, MAX_VALUE if there is no limit.
+    Return 0 if even 1 is too large, and MAX_VALUE if no limit is found. Assumes that larger values need more memory.
     """
     fitting, too_much = 0, 1
     while too_much <= MAX_VALUE and is_enough(run.replace_fields({field: too_much})):

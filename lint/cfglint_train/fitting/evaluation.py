@@ -1,4 +1,4 @@
-"""The batch with which an evaluation fits. It affects only its duration, not its loss or the training."""
+"""An evaluation batch that fits. Its size affects only the duration of an evaluation, not its loss."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ _FIELD: Final[Field] = "batch.eval_micro"
 _HARMLESS: Final = frozenset(
     ("gpu", "launch.nodes", "launch.gpus_per_node", "parallel.strategy", "sequence.length", "sequence.eval_length")
 )
-"""An evaluation batch as large as the training batch is harmless on any hardware and with any samples."""
+"""Fields that may be assumed for the fix: an evaluation batch as large as the training batch is always harmless."""
 
 
 def find_smaller_batch(run: Run) -> Fix | None:
-    """Return a fix with the largest evaluation batch that fits like the training step.
+    """Return a fix that sets the largest evaluation batch with a verdict no worse than the training step's.
 
-    Candidates are halves of the stated batch or, if none is stated, the training batch and its halves. If only a tight
-    one is available, and the present one is not expected to fit, it is the largest of those.
+    Candidates are the current batch halved repeatedly or, if the batch is not stated and larger than the training
+    batch, the training batch and its halves. If the current batch is not expected to fit and no candidate fits, the
+    fix sets the largest candidate that is tight.
 
-    None if the batch is unknown or has no effect, if no smaller one fits, or if none can be written.
+    Return None if the batch is unknown or cannot be written, or if no candidate qualifies.
     """
     batch, training = run.plan.batch.eval_micro, run.plan.batch.micro or 1
     if not batch or run.framework.explain_unwritable(_FIELD) is not None:
@@ -44,9 +45,9 @@ def find_smaller_batch(run: Run) -> Fix | None:
 
 
 def _generate_sizes(run: Run, size: int) -> Iterator[tuple[int, Judgement | None]]:
-    """Yield a batch and its halves, with the verdict on each if it is worse than the training step's.
+    """Yield `size` and its halves, each with its evaluation verdict if that is worse than the training step's.
 
-    Batches that do not take effect are skipped.
+    Sizes that do not take effect are skipped.
     """
     while size:
         changed = run.replace_fields({_FIELD: size})

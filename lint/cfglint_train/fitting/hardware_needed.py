@@ -1,4 +1,4 @@
-"""Hardware for a run that no safe change makes fit: more GPUs, or a larger one."""
+"""Hardware for a run that does not fit with safe changes: more GPUs, or larger GPUs."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ MAX_NODES: Final = 1024
 
 
 class HardwareNeed(Frozen):
-    """Memory that some phases need after every safe change, and hardware that has it."""
+    """Memory that the phases need with the safe changes that reduce it most, and hardware that has it."""
 
     need: int
-    """Expected bytes on one GPU."""
+    """Expected bytes per GPU with `settings`."""
     nodes: int | None
-    """Nodes on which it is expected to fit; None if more do not help."""
+    """Number of nodes on which the run is expected to fit; None if more nodes do not help."""
     gpus: int | None
-    """GPUs on which it is expected to fit."""
+    """Number of GPUs on these nodes; None if `nodes` is None."""
     gpu: str | None
-    """Smallest GPU of the table on which it is expected to fit; None if none is large enough."""
+    """Smallest GPU in the table on which the run is expected to fit; None if none is large enough."""
     settings: tuple[str, ...]
-    """Safe changes, one for each setting; empty if the run needs least without changes."""
+    """Safe changes that `need` assumes, one per setting; empty if no change reduces the need."""
     share: str = ""
-    """Setting by which an engine takes a share of any GPU, if that leaves too little memory on each."""
+    """Key of the inference engine's share of the GPU, if the rest is too small on every GPU in the table."""
     lacking_places: Mapping[Resource, int] = {}
-    """Host and disk if they lack room on the present nodes, with the expected bytes."""
+    """Expected bytes of the host and the disk, if they lack room on the present nodes."""
     has_gpu_room: bool = False
-    """The present GPUs have room."""
+    """True if the present GPUs have room, so that only the host or the disk is too small."""
 
     @property
     def description(self) -> str:
@@ -62,26 +62,26 @@ _OTHERS: Final[dict[Resource, str]] = {"host": "host memory per node", "disk": "
 
 
 def _strip_old_value(setting: str) -> str:
-    """Return `micro_batch_size: 1` for `micro_batch_size: 4 -> 1`: it is a condition here, not a proposal."""
+    """Return a setting without its old value: `micro_batch_size: 1` for `micro_batch_size: 4 -> 1`."""
     key, colon, value = setting.partition(": ")
     return f"{key}{colon}{value.rpartition(' -> ')[2]}"
 
 
 def find_hardware_needed(run: Run) -> HardwareNeed | None:
-    """Return the hardware for the training step and the rollout.
+    """Return the hardware that the training step and the rollout need.
 
-    None if the run is not estimated, or if it is a scenario.
+    Return None if the run is not estimated, or if it is a scenario.
     """
     return None if run.is_scenario else run.compute_once(_find_step_hardware)
 
 
 def find_hardware_for_all_phases(run: Run, keep: Collection[str]) -> HardwareNeed | None:
-    """Return the hardware for every phase, without changing some keys and fields."""
+    """Return the hardware that all phases need, without changing the keys and fields in `keep`."""
     return _find_for_phases(run, None, keep)
 
 
 def find_least_changes(run: Run) -> dict[Field, Any]:
-    """Return the safe changes with which the training step needs least."""
+    """Return the safe changes that reduce the GPU memory of the training step most."""
     changes_and_need = _find_least(run, STEP_PHASES)
     return {} if changes_and_need is None else changes_and_need[0]
 
@@ -118,7 +118,7 @@ def _find_for_phases(run: Run, phases: Collection[str] | None, keep: Collection[
 def _find_least(
     run: Run, phases: Collection[str] | None, keep: Collection[str] = ()
 ) -> tuple[dict[Field, Any], int] | None:
-    """Return the safe changes with which the phases need least, and the bytes they need then."""
+    """Return the safe changes that reduce the GPU memory of the phases most, and the bytes that they then need."""
     names = [item.name for item in run.estimate.phases if phases is None or item.name in phases]
     all_dimensions = list_dimensions(run, () if phases == STEP_PHASES else [(name, "gpu") for name in names], keep)
     safe = [item._replace(moves=tuple(move for move in item.moves if move.tier <= SAFE)) for item in all_dimensions]
@@ -145,7 +145,7 @@ def _compute_need(run: Run, changes: Mapping[Field, Any], phases: Collection[str
 
 
 def _find_nodes(run: Run, phases: Collection[str] | None) -> int | None:
-    """Return the smallest number of nodes on which the phases, or if None the whole run, are expected to fit."""
+    """Return the smallest number of nodes, more than now, on which the phases (None: the whole run) should fit."""
     capacity, too_few = run.hardware.get_capacity("gpu"), run.plan.launch.nodes
     if not too_few or capacity is None:
         return None
@@ -173,7 +173,10 @@ def _find_nodes(run: Run, phases: Collection[str] | None) -> int | None:
 def _find_beside_engine(
     run: Run, changes: Mapping[Field, Any], phases: Collection[str] | None, need: int
 ) -> tuple[int, str | None]:
-    """Return the bytes needed beside an engine that takes a share of the GPU, and the smallest GPU that has them."""
+    """Return the bytes needed on the smallest GPU that fits them beside the inference engine, and that GPU's name.
+
+    The engine takes a share of any GPU, so the need grows with the GPU. Return `need` and None if no GPU fits.
+    """
     for card in _list_cards(need):
         engine_need = _compute_need(run.replace_gpu(card.name), changes, phases)
         if engine_need is not None and engine_need <= card.bytes:
@@ -182,11 +185,11 @@ def _find_beside_engine(
 
 
 def _find_smallest_gpu(need: int) -> str | None:
-    """Return the smallest GPU of the table with at least `need` bytes."""
+    """Return the name of the smallest GPU in the table with at least `need` bytes, or None."""
     return next((card.name for card in _list_cards(need)), None)
 
 
 def _list_cards(least: int) -> list[gpus.Gpu]:
-    """Return the GPUs of the table with at least `find_least_changes` bytes, the smallest first."""
+    """Return the GPUs in the table with at least `least` bytes, smallest first."""
     cards = [card for name in gpus.list_names() if (card := gpus.find_gpu(name)) is not None and card.bytes >= least]
     return sorted(cards, key=lambda card: card.bytes)

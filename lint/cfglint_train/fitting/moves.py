@@ -1,7 +1,7 @@
-"""Changes of a run that lower a peak, with their cost: `moves.json`, the micro batch and the sequence length.
+"""Moves: changes to a run that lower a peak, with their cost.
 
-A dimension is one setting with its possible values. These are finite: divisors of the effective batch, halves of a
-length, and the values of the table.
+They come from `moves.json`, the micro batch, the token budget and the sequence lengths. A dimension is a setting with
+its possible values: divisors of the effective batch, a length halved repeatedly, or the values in the table.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 FILLS_IN: Final = 0
-"""The setting is not stated; loss, data and resuming stay the same."""
+"""Tier of a move that sets an unstated setting; loss, data and resuming stay the same."""
 REPLACES: Final = 1
-"""The configuration states the setting; loss, data and resuming stay the same."""
+"""Tier of a move that replaces a stated value; loss, data and resuming stay the same."""
 GIVES_UP: Final = 2
-"""Something else is lost."""
+"""Tier of a move that gives something else up: see `Move.gives_up`."""
 ENDS_RESUMING: Final = 3
-"""The checkpoints contain only the result."""
+"""Tier of a move after which training cannot resume: checkpoints hold only the trained weights."""
 OPTIMISATION: Final = 4
-"""The optimisation changes."""
+"""Tier of a move that changes the optimisation."""
 
 TIERS: Final = (FILLS_IN, REPLACES, GIVES_UP, ENDS_RESUMING, OPTIMISATION)
 SAFE: Final = REPLACES
-"""The highest tier of a safe fix."""
+"""Highest tier of a safe fix."""
 
 _KINDS: Final = {
     "keeps": FILLS_IN,
@@ -51,31 +51,31 @@ Basis = Literal["measured", "derived", "rough"]
 
 
 class Move(Frozen):
-    """One change: new values of plan fields, and its cost."""
+    """A change: new values of plan fields, with its cost."""
 
     name: str
     changes: Mapping[Field, Any]
     tier: int
     slowdown: float
-    """Factor on the time of a step."""
+    """Factor on the duration of a step."""
     gives_up: str
     basis: Basis
     source: str
     edits: int
-    """Number of settings that are written."""
+    """Number of settings that the move writes."""
     steps: int = 1
-    """Changes of the optimisation that it counts as; for a length, the number of halvings."""
+    """Number of optimisation changes that the move counts as; for a length, the number of halvings."""
     needs: Mapping[Field, Collection[Any]] = {}
-    """Values that other fields must have, even after other changes."""
+    """Values that other fields must have, even after the moves that this move is combined with."""
 
 
 class Dimension(Frozen):
-    """One setting with its moves; the move that needs least memory is the last."""
+    """A setting with its moves; the last move needs the least memory."""
 
     field: Field
     moves: tuple[Move, ...]
     ordered: bool = True
-    """Each move needs no more memory than the one before it, regardless of other changes."""
+    """True if no move needs more memory than the move before it, whatever else changes."""
 
 
 @cache
@@ -100,13 +100,13 @@ def list_fields() -> frozenset[Field]:
 
 
 LackingPhases = Collection[tuple[str, Resource]]
-"""Phases with the place that lacks room for them."""
+"""Pairs of a phase and a place that lacks room for it."""
 
 
 def list_dimensions(run: Run, lacking: LackingPhases, keep: Collection[str] = ()) -> list[Dimension]:
-    """Return the settings of a run that can be changed and written.
+    """Return the settings of a run that moves can change, each with the moves that its files can state.
 
-    `lacking`: the phases that lack room, and where. `keep`: keys and fields that stay unchanged.
+    `lacking`: the phases that lack room, with the place. `keep`: keys and fields that must not change.
     """
     moves_by_field: dict[Field, list[Move]] = {}
     for field, move in (
@@ -132,7 +132,7 @@ def _is_kept(run: Run, move: Move, keep: Collection[str]) -> bool:
 
 
 def explain_refusal(run: Run, changes: Mapping[Field, Any]) -> str | None:
-    """Return why the run's files cannot state some values, or None if they can."""
+    """Return the reason why the run's files cannot state `changes`, or None if they can."""
     try:
         list_document_changes(run, changes)
     except CannotEdit as error:
@@ -141,7 +141,10 @@ def explain_refusal(run: Run, changes: Mapping[Field, Any]) -> str | None:
 
 
 def list_refusals(run: Run, changes: Mapping[Field, Any]) -> frozenset[str]:
-    """Return new reasons for which the run would fail with some values in its files. Raise CannotEdit."""
+    """Return the reasons why the run would fail with `changes` in its files, without those that exist already.
+
+    Raise `CannotEdit` if the files cannot state the changes.
+    """
     edited_documents = draft_without_comment_check(run, Fix("safe", "", changes))
     return run.find_refusals(
         {document.path: apply_edits(document.source, edits) for document, _, edits in edited_documents}
@@ -149,7 +152,7 @@ def list_refusals(run: Run, changes: Mapping[Field, Any]) -> frozenset[str]:
 
 
 def _count_settings(run: Run, changes: Mapping[Field, Any]) -> int:
-    """Return how many settings state some values; 0 if none can."""
+    """Return the number of settings that `changes` would write, or 0 if the files cannot state them."""
     try:
         return sum(len(document_changes) for _, document_changes in list_document_changes(run, changes))
     except CannotEdit:
@@ -162,7 +165,7 @@ def _find_tier(run: Run, kind: str, field: Field) -> int:
 
 
 def _generate_moves(run: Run, lacking: LackingPhases) -> Iterator[tuple[Field, Move]]:
-    """Yield the moves of the table that apply to a run."""
+    """Yield the moves in the table that apply to a run and can be written, with their field."""
     for row in load_table()["moves"]:
         field = get_field(row["field"])
         if not _is_applicable(run, row, field, lacking):
@@ -189,7 +192,7 @@ def _generate_moves(run: Run, lacking: LackingPhases) -> Iterator[tuple[Field, M
 
 
 def _is_in_other_phase(row: Mapping[str, Any], lacking: LackingPhases) -> bool:
-    """Return whether a move only changes a phase that does not lack room."""
+    """Return whether a row's move only affects a phase that does not lack room."""
     return "phase" in row and all(phase != row["phase"] for phase, _ in lacking)
 
 
@@ -218,9 +221,10 @@ def _is_applicable(run: Run, row: Mapping[str, Any], field: Field, lacking: Lack
 
 
 def _generate_micro_batches(run: Run) -> Iterator[Move]:
-    """Yield other micro batches with the same effective batch.
+    """Yield moves to other micro batches with the same effective batch.
 
-    Larger ones only help if FSDP keeps whole gradients while it accumulates: without accumulation it keeps none.
+    A larger micro batch helps only if FSDP defers gradient reduction and so keeps unsharded gradients between micro
+    batches. Without accumulation, it keeps none.
     """
     plan, row = run.plan, load_table()["micro_batch"]
     micro, accumulation = plan.batch.micro, plan.batch.accumulation
@@ -239,7 +243,7 @@ def _generate_micro_batches(run: Run) -> Iterator[Move]:
 
 
 def build_micro_batch_changes(run: Run, effective_batch: int, micro: int) -> dict[Field, Any]:
-    """Return the changes to another micro batch with the same effective batch.
+    """Return the changes that set the micro batch to `micro` and keep the effective batch.
 
     `effective_batch`: micro batch x accumulation.
     """
@@ -257,10 +261,7 @@ def _is_inferred(run: Run, field: Field) -> bool:
 
 
 def list_even_micro_batches(run: Run) -> list[int]:
-    """Return the micro batches that divide the effective batch over the ranks of every group of models.
-
-    The largest is the first.
-    """
+    """Return the micro batches that divide the batch evenly on the ranks of every model role, largest first."""
     plan = run.plan
     whole = (plan.batch.global_ or 0) * (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
     even = (plan.batch.micro or 1) * (plan.batch.accumulation or 1)
@@ -272,13 +273,13 @@ def list_even_micro_batches(run: Run) -> list[int]:
 
 
 def _list_divisors(number: int) -> list[int]:
-    """Return the divisors of a number, the largest first."""
+    """Return the divisors of a number, largest first."""
     small = [part for part in range(1, min(number, 1 << 12) + 1) if part * part <= number and number % part == 0]
     return sorted({*small, *(number // part for part in small)}, reverse=True)
 
 
 def _generate_halves(value: int, least: int) -> Iterator[tuple[int, int]]:
-    """Yield a half, a quarter, ... of a number, with the number of halvings."""
+    """Yield a half, a quarter and so on of `value`, with the number of halvings, while even and at least `least`."""
     times = 1
     while value % 2 == 0 and value // 2 >= least:
         value //= 2
@@ -287,7 +288,7 @@ def _generate_halves(value: int, least: int) -> Iterator[tuple[int, int]]:
 
 
 def _generate_token_budgets(run: Run) -> Iterator[tuple[Field, Move]]:
-    """Yield smaller token budgets, down to one sequence."""
+    """Yield the moves to smaller token budgets, down to the length of one sequence."""
     row, field = load_table()["micro_batch"], _TOKEN_BUDGET
     for budget, times in _generate_halves(run.plan.batch.tokens_per_gpu or 1, max(1, run.plan.sequence.length or 1)):
         edits = _count_settings(run, {field: budget})
@@ -297,7 +298,7 @@ def _generate_token_budgets(run: Run) -> Iterator[tuple[Field, Move]]:
 
 
 def _generate_lengths(run: Run, lacking: LackingPhases) -> Iterator[tuple[Field, Move]]:
-    """Yield shorter sequences."""
+    """Yield the moves to shorter sequences, with their field."""
     for row in load_table()["lengths"]:
         field = get_field(row["field"])
         if _is_in_other_phase(row, lacking):
@@ -323,13 +324,13 @@ def _build_move(
 
 
 def find_move(run: Run, field: Field) -> Move | None:
-    """Return the table's first move of one setting that applies and can be written, or None."""
+    """Return the first move of `field` in the table that applies and can be written, or None."""
     moves = (move for moved_field, move in _generate_moves(run, ()) if moved_field == field)
     return next((move for move in moves if _is_accepted(run, move.changes)), None)
 
 
 def _is_accepted(run: Run, changes: Mapping[Field, Any]) -> bool:
-    """Return whether the run's files can state some values without making the run fail."""
+    """Return whether the run's files can state `changes` without making the run fail."""
     try:
         return not list_refusals(run, changes)
     except CannotEdit:

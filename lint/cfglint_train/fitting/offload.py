@@ -1,4 +1,4 @@
-"""The effect of moving the optimizer to the host. Only advice if the host's memory is not stated."""
+"""Effect of offloading the optimizer to the host: advice only, because the host's memory is often not stated."""
 
 from __future__ import annotations
 
@@ -24,23 +24,24 @@ _OUTCOMES: Final[dict[Verdict, str]] = {
 
 
 class Advice(Frozen):
-    """Effect of moving the optimizer to the host."""
+    """Effect of offloading the optimizer to the host."""
 
     text: str
     after: Judgement
 
 
 def describe_offload(run: Run, changes: Mapping[Field, Any]) -> str | None:
-    """Return the text of `find_advice`, or None if there is none."""
+    """Return the text of `find_advice`, or None if offloading does not help."""
     advice = find_advice(run, changes)
     return None if advice is None else advice.text
 
 
 def find_advice(run: Run, changes: Mapping[Field, Any]) -> Advice | None:
-    """Return the effect of offloading on top of some changes, or None if it does not help or cannot be written.
+    """Return the effect of offloading the optimizer on top of `changes`, or None.
 
     The text is like "set `zero_optimization.offload_optimizer`: the backward pass then needs 53.2 GiB per GPU (fits),
-    and each node 390 GiB of host memory".
+    and each node 390 GiB of host memory". None if offloading does not help, is already on, needs ZeRO that is off, or
+    cannot be written.
     """
     if run.plan.parallel.offload_optimizer != "none" or not run.plan.parallel.zero_stage:
         return None

@@ -1,4 +1,4 @@
-"""Room of a run on its GPUs, its hosts and its disk, for each place with a stated or assumed size."""
+"""Room for a run on its GPUs, host and disk, if their capacity is stated or assumed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PLACES: Final[tuple[Resource, ...]] = ("gpu", "host", "disk")
 
 
 def list_phases(run: Run) -> tuple[str, ...]:
-    """Return the phases of a run. It loads no checkpoint unless the settings require resuming."""
+    """Return the names of a run's phases, without `resume` unless the settings require resuming."""
     checkpoint = run.plan.checkpoint
     latest = checkpoint.resume_latest and run.is_stated("checkpoint.resume_latest")
     resumes = latest or checkpoint.load_path is not None
@@ -19,7 +19,7 @@ def list_phases(run: Run) -> tuple[str, ...]:
 
 
 def judge_place(run: Run, place: Resource) -> Judgement | None:
-    """Return the verdict on the worst phase at a place, or None if it has no known size or no estimate."""
+    """Return the verdict on the worst phase at `place`, or None if its capacity is unknown or nothing is estimated."""
     if run.hardware.get_capacity(place) is None:
         return None
     return judge(run, place, None if place == "gpu" else list_phases(run))
@@ -31,23 +31,23 @@ def is_lacking_room(judgement: Judgement) -> bool:
 
 
 def judge_host_and_disk(run: Run) -> tuple[Judgement, ...]:
-    """Return the verdicts on the host and on the disk, if their size is known."""
+    """Return the verdicts on the host and the disk, without those whose capacity is unknown."""
     return tuple(judgement for place in PLACES[1:] if (judgement := judge_place(run, place)) is not None)
 
 
 def list_lacking(run: Run) -> tuple[Judgement, ...]:
-    """Return the verdicts on the host and the disk, if they are expected to lack room."""
+    """Return the verdicts on the host and the disk that are expected to lack room."""
     return tuple(filter(is_lacking_room, judge_host_and_disk(run)))
 
 
 def has_room(run: Run) -> bool:
-    """Return whether every phase is expected to fit its GPU, and the host and the disk if they are stated."""
+    """Return whether every phase is expected to fit on the GPU, and on the host and the disk if their size is known."""
     gpu = judge_place(run, "gpu")
     return gpu is not None and not is_lacking_room(gpu) and not list_lacking(run)
 
 
 def has_room_elsewhere(after: Run, before: Run) -> bool:
-    """Return whether host and disk have room for a changed run, or it needs no more of them than before."""
+    """Return whether host and disk have room for the changed run, or at least lack no more than before."""
     expected_before = {judgement.resource: judgement.budget.expected for judgement in list_lacking(before)}
     return all(
         judgement.budget.expected <= expected_before.get(judgement.resource, 0) for judgement in list_lacking(after)

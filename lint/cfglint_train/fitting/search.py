@@ -1,7 +1,7 @@
 """Exact search for the least costly combination of moves that fits.
 
-Best first over partial combinations. A partial combination is dropped if it does not fit even with the strongest move
-of every open dimension, so the first complete combination is the least costly of all.
+Best-first search over partial combinations. A partial combination is dropped if it does not fit even with the strongest
+move of every open dimension. The first complete combination that fits is therefore the least costly.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ Combination = tuple[Move | None, ...]
 """One entry per dimension; None leaves it unchanged."""
 
 Cost = tuple[int, int, int, int]
-"""Changes of the optimisation (and further halvings of an evaluation), highest tier, slowdown (millionths of its
-logarithm), changed settings.
+"""Cost of a combination, compared in this order.
+
+Number of optimisation changes (further halvings of an evaluation length count too), highest tier, slowdown (its
+logarithm in millionths), number of changed settings.
 """
 
 FREE: Cost = (0, 0, 0, 0)
@@ -51,9 +53,10 @@ def find_cheapest(
 ) -> Combination | None:
     """Return the least costly combination that fits and can be written, or None if there is none.
 
-    Tiers are searched in turn, so that moves that give something up are only tried if nothing else fits. `fits` and
-    `writable` get one entry per dimension, in the order of `dimensions`. `is_barred`: whether every combination with
-    these moves is excluded; it is also called with partial ones, and may learn more while `writable` is called.
+    Tiers are searched in turn, so that moves that give something up are tried only if nothing else fits. `highest` is
+    the last tier. `fits` and `writable` receive one entry per dimension, in the order of `dimensions`. `is_barred`
+    returns whether every combination with these moves is excluded. It is also called with partial combinations, and its
+    answer may change after a call of `writable`.
     """
     for tier in TIERS[: highest + 1]:
         open_ = [
@@ -74,8 +77,8 @@ def _search(
     writable: Callable[[Combination], bool],
     is_barred: Callable[[Combination], bool],
 ) -> Combination | None:
-    # The costliest first, so that inevitable costs are known soonest. Dimensions without an order cannot be bounded,
-    # and come before all others.
+    # Unordered dimensions come first, because partial combinations cannot be bounded until they are chosen. Then the
+    # costliest dimension comes first, so that inevitable costs are known early.
     order = sorted(range(len(dimensions)), key=lambda place: _compute_rank(dimensions[place]))
     choices: list[tuple[Move | None, ...]] = [(None, *dimensions[place].moves) for place in order]
     unordered = sum(1 for dimension in dimensions if not dimension.ordered)

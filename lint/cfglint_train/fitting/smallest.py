@@ -1,4 +1,4 @@
-"""The least costly change that makes a run fit, for the memory rules and for `cfglint fit`."""
+"""Search for the least costly change that makes a run fit, for the memory rules and `cfglint fit`."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 RoomByPhase = Mapping[tuple[str, Resource], float]
-"""Bytes that a phase may use, by (phase, place)."""
+"""Bytes that a phase may use, by phase and place."""
 
 
 class Problem:
-    """A run with its available room and its possible moves. Each combination is estimated once.
+    """A run with its room and its possible moves. Each combination is estimated once.
 
-    `surely`: the upper bound must fit the GPU, not only the expected value.
+    `surely`: the upper bound of the training step must fit on the GPU, not only the expected value.
     """
 
     def __init__(
         self, run: Run, phases: Collection[str] | None = STEP_PHASES, keep: Collection[str] = (), surely: bool = False
     ) -> None:
-        """Find the room of a run, and the moves that help phases without enough room."""
+        """Compute the room of each phase, and list the moves that help phases without enough room."""
         self.run = run
         self.phases = phases
         self.surely = surely
@@ -50,10 +50,10 @@ class Problem:
         self.dimensions = list_dimensions(run, lacking, keep)
         self._estimated: dict[frozenset[tuple[Field, Any]], tuple[Phase, ...]] = {}
         self._refused: list[Mapping[Field, Any]] = []
-        """Changes that are rejected together."""
+        """Sets of changes that the framework rejects together."""
 
     def can_fit(self, combination: Combination) -> bool:
-        """Return whether a combination fits."""
+        """Return whether every phase has room at every place with a combination."""
         changes = merge_changes(combination)
         key = frozenset(changes.items())
         if key not in self._estimated:
@@ -65,7 +65,7 @@ class Problem:
     def can_write(self, combination: Combination) -> bool:
         """Return whether the run's files can state a combination without making the run fail.
 
-        A combination that makes a comment false is shown, but not written.
+        Comments are not checked: a combination that makes a comment false may be shown, but is not written.
         """
         moves = tuple(move for move in combination if move is not None)
         if self.is_barred(moves):
@@ -82,7 +82,8 @@ class Problem:
     def is_barred(self, combination: Combination) -> bool:
         """Return whether every combination with these moves is excluded.
 
-        Some of them are known to be rejected together, or one requires a value that another changes.
+        This is the case if some of the moves are known to be rejected together, or if a move needs a value that another
+        move changes.
         """
         changes = merge_changes(combination)
         for move in combination:
@@ -113,8 +114,9 @@ class Problem:
 def _compute_room(run: Run, phases: Collection[str] | None) -> RoomByPhase:
     """Return the bytes that each phase may use.
 
-    This is the capacity if the phase is required to fit, or fits already. Other phases may use as much as now on the
-    host and the disk, and any amount on the GPU. The rollout is required together with the step.
+    A phase that must fit, or fits already, may use the whole capacity. Any other phase may use as much as now on the
+    host and the disk, and any amount on the GPU. If `phases` is given, these and the rollout must fit on the GPU; if it
+    is None, all phases must fit at every place.
     """
     room: dict[tuple[str, Resource], float] = {}
     counted = places.list_phases(run)
@@ -133,23 +135,23 @@ def _compute_room(run: Run, phases: Collection[str] | None) -> RoomByPhase:
 
 
 def merge_changes(moves: Combination) -> dict[Field, Any]:
-    """Return the changes of several moves."""
+    """Return the changes of all moves as one mapping; later moves win."""
     return {field: value for move in moves if move is not None for field, value in move.changes.items()}
 
 
 class Solution(Frozen):
-    """The least costly change with which a run fits."""
+    """A proposed change to a run: its moves, with the verdicts before and after."""
 
     run: Run
     moves: tuple[Move, ...]
     before: Judgement
     after: Judgement
     host_and_disk: tuple[tuple[Judgement, Judgement], ...] = ()
-    """Verdicts on host and disk before and after, if they are required and lack room before."""
+    """Verdicts before and after on the host and the disk, if they must fit and lack room before."""
 
     @property
     def is_enough(self) -> bool:
-        """True if every required place is expected to have room afterwards."""
+        """True if the GPU, and the places in `host_and_disk`, are expected to have room afterwards."""
         return not any(
             places.is_lacking_room(judgement) for judgement in (self.after, *(after for _, after in self.host_and_disk))
         )
@@ -161,7 +163,7 @@ class Solution(Frozen):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Paths of the changed files, companions included; empty if the change cannot be written."""
+        """Paths of the changed files, including companions; empty if the change cannot be written."""
         try:
             return tuple(
                 dict.fromkeys(document.path for document, _, _ in draft_without_comment_check(self.run, self.fix))
@@ -171,7 +173,7 @@ class Solution(Frozen):
 
     @property
     def slowdown(self) -> float:
-        """Factor on the time of a step."""
+        """Factor on the duration of a step."""
         factor = 1.0
         for move in self.moves:
             factor *= move.slowdown
@@ -181,8 +183,8 @@ class Solution(Frozen):
     def applicability(self) -> Applicability:
         """Applicability of the fix.
 
-        safe if loss, data and resuming stay the same, and either the run cannot work unchanged or nothing stated is
-        replaced.
+        Safe if loss, data and resuming stay the same. If the run is expected to fit without the change, the change must
+        also set only unstated settings and cost no time.
         """
         tier = max(move.tier for move in self.moves)
         if not places.is_lacking_room(self.before) and not self.host_and_disk:
@@ -191,18 +193,21 @@ class Solution(Frozen):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Changes as text: `micro_batch_size: 16 -> 2`, one for each setting."""
+        """Changed settings as text, such as `micro_batch_size: 16 -> 2`."""
         return words.format_settings(self.run, self.changes)
 
     @property
     def drops(self) -> tuple[str, ...]:
-        """`180 -> 58.5 GiB` for the GPU, and `host: 600 -> 200 GiB` for each other place that lacks room before."""
+        """Peaks before and after: `180 -> 58.5 GiB` for the GPU, `host: 600 -> 200 GiB` for other places."""
         other_drops = (f"{before.resource}: {words.format_drop(before, after)}" for before, after in self.host_and_disk)
         return (words.format_drop(self.before, self.after), *other_drops)
 
     @property
     def fix(self) -> Fix:
-        """The whole change as one fix. If it only switches features on, an upper limit of the length may be assumed."""
+        """The whole change as a fix.
+
+        If it changes neither a batch nor a length, it may be applied although the sequence length is only assumed.
+        """
         message = f"{', '.join(self.settings)} ({', '.join(self.drops)})"
         lost = dict.fromkeys(move.gives_up for move in self.moves if move.tier > SAFE)
         if lost:
@@ -213,10 +218,11 @@ class Solution(Frozen):
 
 
 def find_smallest(run: Run) -> Solution | None:
-    """Return the least costly change with which the training step fits; None if it fits, or if nothing makes it fit.
+    """Return the least costly change with which the training step fits, or None.
 
-    Unstated settings are filled in until the whole interval fits, if that is possible; others are changed until the
-    expected size fits, and no further. Nothing is searched for a scenario.
+    Prefers to set unstated settings so that the upper bound fits. If that is not possible, changes stated settings
+    until the expected size fits, and no further. None if the upper bound already fits, if no change makes the step fit,
+    or if the run is a scenario.
     """
     return None if run.is_scenario else run.compute_once(_find_step_solution)
 
@@ -226,9 +232,9 @@ def _find_step_solution(run: Run) -> Solution | None:
 
 
 def find_smallest_for(run: Run, phases: Collection[str] | None, keep: Collection[str] = ()) -> Solution | None:
-    """Return the least costly change for some phases (None: all, with the host and the disk).
+    """Return the least costly change with which `phases` fit (None: all phases, on the host and disk too), or None.
 
-    `keep`: keys and fields that stay unchanged.
+    `keep`: keys and fields that must not change.
     """
     before = judge(run, "gpu", phases)
     if before is None:
@@ -239,7 +245,7 @@ def find_smallest_for(run: Run, phases: Collection[str] | None, keep: Collection
         return None
     problem.surely = False
     all_dimensions = problem.dimensions
-    if problem.can_fit(nothing):  # a mere risk does not justify a smaller batch
+    if problem.can_fit(nothing):  # only the upper bound does not fit, which does not justify a smaller batch
         problem.surely = True
         problem.dimensions = [
             _keep_free_moves(dimension, (), costly=phases is not None) for dimension in all_dimensions
@@ -251,16 +257,16 @@ def find_smallest_for(run: Run, phases: Collection[str] | None, keep: Collection
     solution = filled or solve(problem, before)
     if filled is not None or solution is None or phases is not None:
         return solution
-    # Free moves are included; otherwise they would be proposed for the changed run.
+    # Include the free moves now; otherwise they would be proposed for the changed run.
     problem.surely = True
     problem.dimensions = [_keep_free_moves(dimension, solution.moves, costly=False) for dimension in all_dimensions]
     return solve(problem, before) or solution
 
 
 def _keep_free_moves(dimension: Dimension, chosen: Collection[Move], costly: bool) -> Dimension:
-    """Return the dimension with its chosen move and the stronger ones that give nothing up.
+    """Return the dimension with only its chosen move and the stronger moves that give nothing up.
 
-    They do not change a batch, and cost no time unless `costly` is set.
+    The stronger moves do not change a batch, and do not slow the run down unless `costly` is true.
     """
     moves = dimension.moves
     chosen_index = next((number for number, move in enumerate(moves) if move in chosen), -1)
@@ -275,7 +281,7 @@ def _keep_free_moves(dimension: Dimension, chosen: Collection[Move], costly: boo
 
 
 def solve(problem: Problem, before: Judgement, highest: int = OPTIMISATION) -> Solution | None:
-    """Return the least costly combination of a problem's moves that fits, or None."""
+    """Return the least costly combination of moves that fits, with tiers up to `highest`, or None."""
     chosen = find_cheapest(problem.dimensions, problem.can_fit, problem.can_write, highest, problem.is_barred)
     moves = tuple(move for move in chosen or () if move is not None)
     if not moves:
@@ -286,7 +292,10 @@ def solve(problem: Problem, before: Judgement, highest: int = OPTIMISATION) -> S
 def build_solution(
     run: Run, moves: tuple[Move, ...], before: Judgement, phases: Collection[str] | None = None
 ) -> Solution | None:
-    """Return the result of some moves, or None if it cannot be estimated. `before` is the verdict on the run's GPUs."""
+    """Return the solution that makes `moves`, or None if the changed run cannot be estimated.
+
+    `before`: the verdict on the GPUs of the unchanged run.
+    """
     changed = run.replace_fields(merge_changes(moves))
     after = judge(changed, "gpu", phases)
     if after is None:

@@ -1,8 +1,8 @@
-"""Changes that use free memory to make a step faster, and with which the run still fits.
+"""Changes that use free GPU memory to make a step faster without exceeding it.
 
-The same free bytes are offered once. The changes are estimated in turn, each together with the earlier ones, so that
-all of them fit together: above the upper bound of each phase a part of the GPU stays free, and the host and the disk
-hold no more than before, or have room.
+Free memory is spent only once: each change is estimated on top of the earlier ones, so all of them fit together. They
+fit if the upper bound of every phase leaves a margin on the GPU, and host and disk need no more than before or have
+room for it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ MARGIN: Final = 0.1
 """Share of a GPU that stays free above the upper bound of every phase."""
 
 WIDE_MARGIN: Final = 1 / 3
-"""Margin for disabling checkpointing, which many files enable for other data and other cards: a tenth would report a
-third of upstream's examples on an H100, a third reports a fifth of them.
+"""Margin for disabling checkpointing. It is wider because many files enable checkpointing for other data or GPUs: on
+an H100, a margin of 0.1 would report a third of upstream's examples, 1/3 reports a fifth.
 """
 
 MIN_TRAFFIC_SAVED: Final = 0.25
-"""Share of the bytes between ranks that a change must save."""
+"""Share of the communication traffic that a change must save."""
 
 DDP_BUCKET: Final = 25 * 2**20
-"""Bytes of a bucket of gradients in torch's DistributedDataParallel (torch 2.9 nn/parallel/distributed.py,
+"""Gradient bucket size of torch's DistributedDataParallel in bytes (torch 2.9 nn/parallel/distributed.py,
 bucket_cap_mb).
 """
 
@@ -39,27 +39,32 @@ Changes = Mapping[Field, Any]
 
 
 class Speedup(Frozen):
-    """A change that fits together with those that are offered before it."""
+    """A change that fits on top of the earlier ones."""
 
     changes: Changes
     before: Setup
-    """Setup with the changes that are offered before it."""
+    """Setup with only the earlier changes."""
     after: Setup
     expected: int
-    """Bytes of one GPU in the highest phase afterwards."""
+    """Expected bytes per GPU in the peak phase with this change."""
 
 
 def find_speedup(run: Run, name: str) -> Speedup | None:
-    """Return the speedup of one kind (`checkpointing`, `hybrid`, `accumulation`, `bucket`), or None.
+    """Return the speedup of one kind (`checkpointing`, `hybrid`, `accumulation`, `bucket`), or None if there is none.
 
-    None if the card is not stated: a change that fits an assumed card may not fit the real one.
+    If the GPU is assumed, there is never one: a change that fits an assumed GPU may not fit the real one.
     """
     return run.compute_once(_find_speedups).get(name)
 
 
 def _find_speedups(run: Run) -> dict[str, Speedup]:
-    uncounted = "sequence.image_tokens" in run.estimate.assumed
-    if run.hardware.gpu_origin.kind == "assumed" or run.plan.batch.auto_find or uncounted or not _has_margin(run, run):
+    has_assumed_images = "sequence.image_tokens" in run.estimate.assumed
+    if (
+        run.hardware.gpu_origin.kind == "assumed"
+        or run.plan.batch.auto_find
+        or has_assumed_images
+        or not _has_margin(run, run)
+    ):
         return {}
     speedups: dict[str, Speedup] = {}
     current = run
@@ -107,7 +112,7 @@ def _is_affordable(after: Run, before: Run, place: Resource) -> bool:
 
 
 def _propose_no_checkpointing(run: Run, _: Setup) -> Iterator[Changes]:
-    """Yield the change that recomputes nothing."""
+    """Yield the change that turns checkpointing off."""
     plan = run.plan.activations
     if plan.checkpointing in list_recomputed_shares(run) and plan.offload in (None, "none"):
         yield {"activations.checkpointing": "none"}
@@ -116,7 +121,7 @@ def _propose_no_checkpointing(run: Run, _: Setup) -> Iterator[Changes]:
 def list_recomputed_shares(run: Run) -> dict[str, float]:
     """Return the share of a layer's forward pass that each kind of checkpointing repeats.
 
-    It is half for the selective ones: they keep the attention's outputs, or every second matrix product.
+    Selective checkpointing repeats half: it keeps the outputs of attention, or of every second matrix product.
     """
     plan = run.plan.activations
     every_n = plan.of / plan.every if plan.every and plan.of is not None else 1.0
@@ -142,7 +147,7 @@ def compute_recomputation(run: Run) -> float:
 
 
 def _propose_hybrid(run: Run, setup: Setup) -> Iterator[Changes]:
-    """Yield changes with which the weights are gathered inside each node."""
+    """Yield changes that make ranks gather weights only within their node."""
     if (
         setup.ranks.nodes < 2
         or setup.ranks.local < 2
@@ -150,13 +155,13 @@ def _propose_hybrid(run: Run, setup: Setup) -> Iterator[Changes]:
     ):
         return
     if setup.ranks.zero_stage == 3 and setup.sharding.secondary == 1:
-        yield from _keep_if_saving(run, setup, {"parallel.secondary_partition": setup.ranks.local})
+        yield from _filter_by_traffic(run, setup, {"parallel.secondary_partition": setup.ranks.local})
     elif setup.ranks.strategy in FSDP and setup.ranks.shards == setup.ranks.nodes * setup.ranks.local:
         for changes in ({"parallel.sharding": "hybrid_shard"}, {"parallel.replicas": setup.ranks.nodes}):
-            yield from _keep_if_saving(run, setup, changes)  # type: ignore[arg-type]
+            yield from _filter_by_traffic(run, setup, changes)  # type: ignore[arg-type]
 
 
-def _keep_if_saving(run: Run, setup: Setup, changes: Changes) -> Iterator[Changes]:
+def _filter_by_traffic(run: Run, setup: Setup, changes: Changes) -> Iterator[Changes]:
     after = find_setup(run.replace_fields(changes))
     if after is not None and compute_node_traffic(after) <= (1 - MIN_TRAFFIC_SAVED) * compute_node_traffic(setup):
         yield changes
@@ -165,8 +170,8 @@ def _keep_if_saving(run: Run, setup: Setup, changes: Changes) -> Iterator[Change
 def compute_node_traffic(setup: Setup) -> float:
     """Return the bytes that reach a node from the others in one optimizer step.
 
-    A ring over n nodes transfers (n - 1) / n of the gathered, or reduced and scattered, bytes to each of them; an
-    all-reduce does both.
+    In a ring over n nodes, an all-gather or a reduce-scatter transfers (n - 1) / n of its bytes to each node; an
+    all-reduce is both.
     """
     share = (setup.ranks.nodes - 1) / setup.ranks.nodes
     weights, gradients = _compute_traffic(setup)
@@ -227,6 +232,6 @@ _KINDS: Final[Mapping[str, tuple[Callable[[Run, Setup], Iterator[Changes]], floa
     "accumulation": (_propose_accumulation, MARGIN),
     "bucket": (_propose_bucket, MARGIN),
 }
-"""Kinds of changes in the order in which they are offered the free memory, with their margin: first those that save
+"""Kinds of changes, in the order in which they may use free memory, with their margins: first those that save
 arithmetic, then those that save traffic.
 """

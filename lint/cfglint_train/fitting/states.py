@@ -1,4 +1,4 @@
-"""Further ways to reduce states, in words, for a run whose states alone do not fit."""
+"""Advice on reducing the model and optimizer states of a run whose states alone do not fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cfglint_train.runs.run import Run
 
 
 def describe_smaller_states(run: Run) -> str:
-    """Describe the ways to reduce the states that the run does not use yet."""
+    """Describe the ways to reduce the states that the run does not use yet; return an empty string if none is left."""
     parallel = run.plan.parallel
     sharded = parallel.zero_stage == 3 or (parallel.strategy in FSDP and parallel.sharding == "full_shard")
     offloads = {parallel.offload_params, parallel.offload_optimizer} - {None, "none"}
@@ -25,6 +25,6 @@ def describe_smaller_states(run: Run) -> str:
 
 
 def list_four_bit_settings(run: Run) -> tuple[str, ...]:
-    """Return the settings that quantize the weights below an adapter to 4 bits; empty if no file can state them."""
+    """Return the settings that quantize the base weights of an adapter to 4 bits; empty if no file can state them."""
     move = find_move(run, "method.quantization") or find_move(run, "method.quantized_experts")
     return () if move is None else words.format_settings(run, move.changes)

@@ -1,4 +1,4 @@
-"""Text for a change of a run: each key once, with its old and its new value."""
+"""Text for changes to a run: each key once, with its old and new value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cfglint_train.runs.run import Run
 
 
 def format_settings(run: Run, changes: Mapping[Field, Any]) -> tuple[str, ...]:
-    """Return `micro_batch_size: 16 -> 2` for each setting that states the changes; empty if none can."""
+    """Return a text such as `micro_batch_size: 16 -> 2` per changed setting; empty if no file can state the changes."""
     try:
         return tuple(dict.fromkeys(_generate_settings(run, changes)))
     except CannotEdit:
@@ -51,7 +51,7 @@ def _format_setting(run: Run, config: Config, change: Change, field: Field | Non
     old = config.get_value(*route)
     if old is MISSING and field is not None and type(run.plan.get(field)) is int:
         old = run.plan.get(field)
-        old = MISSING if old == change.value else old  # stated with the value that already applies
+        old = MISSING if old == change.value else old  # the setting now states the value that already applies
     return (
         f"{key}: {format_value(change.value)}"
         if old is MISSING
@@ -60,18 +60,18 @@ def _format_setting(run: Run, config: Config, change: Change, field: Field | Non
 
 
 def format_value(value: Any) -> str:
-    """Return a value as its files spell it."""
+    """Return a value as the file spells it."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
-    return str(getattr(value, "text", value))  # Python source has its text
+    return str(getattr(value, "text", value))  # Python expressions keep their source in `text`
 
 
 def format_drop(before: Judgement, after: Judgement) -> str:
-    """Return `92.1 -> 61.4 GiB`, of the expected sizes."""
+    """Return the expected sizes before and after: `92.1 -> 61.4 GiB`."""
     return f"{format_gib(before.budget.expected).removesuffix(' GiB')} -> {format_gib(after.budget.expected)}"
 
 
 def format_slowdown(slowdown: float) -> str:
-    """Describe a factor on the time of a step: `no slowdown`, `about 7 % slower`."""
+    """Describe a factor on the duration of a step: `no slowdown`, `about 7 % slower`."""
     more = round((slowdown - 1) * 100)
     return f"about {more} % slower" if more >= 1 else "no slowdown"

@@ -1,6 +1,6 @@
-"""Suppression comments: write comments that suppress the current findings (`--add-ignore`).
+"""Suppression comments: add comments that suppress the current findings (`--add-ignore`).
 
-Each comment is read back before it counts: it must be a comment there and suppress its findings, and the values in the
+Each comment is read back before it is kept: it must parse as a comment and suppress its findings, and the values in the
 file must stay the same.
 """
 
@@ -23,20 +23,23 @@ from cfglint_train.runs.workspace import Workspace
 from cfglint_train.settings import pragmas
 
 _UNUSED: Final = UNUSED_SUPPRESSION.code
-"""Rule about unused suppressions: suppressing it would add another of them."""
+"""Code of the rule on unused suppressions; a comment that suppresses it would itself be unused."""
 _INLINE: Final = ("python", "shell", "yaml")
-"""Syntaxes in which a comment may follow other text on its line."""
+"""Syntaxes that allow a comment after other text on the line."""
 
 
 class _Candidate(Frozen):
-    """A text with one more comment, and the number of lines by which its findings have moved."""
+    """A text with one more comment, and the number of lines by which the comment shifts the findings."""
 
     text: bytes
     shift: int
 
 
 def add_ignores(paths: list[str], options: LintOptions) -> FixOutcome:
-    """Add a comment for every finding that a comment can suppress. Writes nothing to disk."""
+    """Add a comment for every finding that a comment can suppress. Writes nothing to disk.
+
+    A file in which the comments would cause new findings is left unchanged.
+    """
     workspace = dispatch.open_workspace(options)
     before = dispatch.lint(workspace, paths, options)
     by_path: dict[str, list[Finding]] = {}
@@ -78,7 +81,7 @@ def _list_undone(applied: Iterable[Applied], spoilt_paths: set[str]) -> Iterator
 
 
 def _explain_refusal(finding: Finding, document: Document | None) -> str:
-    """Return the reason for which no comment can suppress a finding."""
+    """Return the reason why no comment can suppress a finding."""
     if finding.code == _UNUSED:
         return "remove the unused comment, or run `cfglint --fix`"
     extension = os.path.splitext(finding.path)[1].lower()
@@ -94,7 +97,7 @@ def _explain_refusal(finding: Finding, document: Document | None) -> str:
 def _add_comments(document: Document, findings: list[Finding], workspace: Workspace) -> tuple[bytes, list[Finding]]:
     """Return the text with comments, and the findings that they suppress.
 
-    Comments go to the findings' lines if possible, else to the top of the file.
+    Comments go above or at the end of the findings' lines if possible, otherwise to the top of the file.
     """
     source = document.source
     suppressed: list[Finding] = []
@@ -138,7 +141,7 @@ def _list_codes(findings: Iterable[Finding]) -> str:
 
 
 def _list_line_candidates(document: Document, source: bytes, line: int, codes: str) -> Iterator[_Candidate]:
-    """Yield the text with a comment above a line, or at its end."""
+    """Yield the text with a comment above a line, then with a comment at its end if the syntax allows that."""
     lines = source.splitlines(keepends=True)
     line_bytes = lines[line - 1] if line <= len(lines) else b""
     bom = BOM if line == 1 and line_bytes.startswith(BOM) else b""
@@ -173,7 +176,7 @@ def _add_file_comment(source: bytes, codes: str) -> _Candidate:
 
 
 def _find_line_ending(lines: list[bytes], line: bytes) -> bytes:
-    """Return the line ending of a line, or that of the first line if it has none."""
+    """Return the line ending of `line`, or of the first line if it has none, or a newline."""
     line_ending = line[len(line.rstrip(b"\r\n")) :]
     return line_ending or (lines[0][len(lines[0].rstrip(b"\r\n")) :] if lines else b"") or b"\n"
 
@@ -181,7 +184,7 @@ def _find_line_ending(lines: list[bytes], line: bytes) -> bytes:
 def _is_effective(
     document: Document, before: bytes, candidate: _Candidate, findings: list[Finding], workspace: Workspace
 ) -> bool:
-    """Return whether the new comment suppresses the findings and changes nothing else."""
+    """Return whether the new comment suppresses the findings and leaves the file's values unchanged."""
     load = workspace.sources.build_reader(document.path)
     try:
         old_document = files.parse_commented(document.path, before, load)

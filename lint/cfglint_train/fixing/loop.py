@@ -1,4 +1,4 @@
-"""Fix loop: lint and apply fixes, pass by pass, until none is left to apply."""
+"""Fix loop: lint and apply fixes, pass by pass, until no fix is left."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 from cfglint_train.runs.workspace import Workspace
 
-# Each pass lints again; real files settle in two or three. Fixes in one list or section take one pass each.
+# Each pass lints again. Real files need two or three passes; fixes in the same list or section take one pass each.
 MAX_PASSES: Final = 100
 
 PrepareRun = Callable[[Run, Mapping[Field, Any]], Run]
-"""Returns the run for rewriting, given a run and the intended changes."""
+"""Function of a run and the intended changes that returns the run to edit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A fix that was made."""
+    """A fix that was applied."""
 
     path: str
     code: str
     message: str
     files: tuple[str, ...]
-    """Files that it changed."""
+    """Files that the fix changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A fix that was requested but not made."""
+    """A fix that was requested but not applied."""
 
     path: str
     code: str
@@ -49,7 +49,7 @@ class Refused:
 
 
 class FixOutcome(Frozen):
-    """Outcome of fixing: new contents of the files that differ, by path, and the lint of these contents."""
+    """Outcome of fixing: the new and original contents of files, by path, and the lint of the new contents."""
 
     sources: Mapping[str, bytes]
     originals: Mapping[str, bytes]
@@ -61,11 +61,11 @@ class FixOutcome(Frozen):
 def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Mapping[str, bytes]) -> FixOutcome:
     """Apply every applicable fix, pass by pass. Writes nothing to disk.
 
-    Within a pass, each fix is written to the text that the earlier fixes left, and read back before it counts. A fix
-    waits for the next pass if it depends on a field that the pass already changed or that another fix is about to
-    change, or if it counts a misspelt key as its correction. A fix is not made if it causes an equally severe or worse
-    finding that rests on no assumption. If `sources` are given (standard input), no other file is changed. Files whose
-    fixes never settle are left as they were and reported as a trouble.
+    Within a pass, each fix edits the text that the earlier fixes left, and is read back before it is kept. A fix waits
+    for the next pass if it depends on a field that this pass changed or that another fix is about to change, or if it
+    reads a misspelled key as if it were already corrected. A fix is undone if it causes a finding that is at least as
+    severe and rests on no assumption. If `sources` are given (standard input), no other file is changed. Files whose
+    fixes do not converge are left unchanged and reported as a trouble.
     """
     workspace = dispatch.open_workspace(options, sources)
     fixer = _Fixer({"safe", "unsafe"} if is_unsafe else {"safe"}, sources)
@@ -74,7 +74,7 @@ def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Ma
     unsettled: list[Applied] = []
     is_patient = True
     last_pass: tuple[Workspace, Result] | None = None
-    """State before the last pass that changed something."""
+    """Workspace and lint result before the last pass, if that pass changed something."""
     first: Result | None = None
     for _ in range(MAX_PASSES):
         result = dispatch.lint(workspace, paths, options)
@@ -90,7 +90,7 @@ def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Ma
         if not unsettled:
             last_pass = None
         if not unsettled and waiting:
-            is_patient = False  # the fixes that they wait for cannot be made
+            is_patient = False  # the fixes that others wait for cannot be applied
             continue
         if not unsettled:
             break
@@ -101,7 +101,7 @@ def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Ma
             break
         states[state] = len(applied)
     if unsettled:
-        # The fixes alternate or did not finish, so none of them can be trusted.
+        # The fixes alternate or ran out of passes, so undo all of them.
         codes = ", ".join(sorted({item.code for item in unsettled}))
         reverted = find_changed_together({path for item in unsettled for path in item.files}, applied)
         workspace = workspace.replace_files({path: originals[path] for path in reverted})
@@ -120,7 +120,7 @@ def fix_all(paths: list[str], options: LintOptions, is_unsafe: bool, sources: Ma
 
 
 class _Fixer:
-    """Passes of one `--fix`: the fixes that were made and refused."""
+    """The passes of a `--fix` run, with the applied and refused fixes."""
 
     def __init__(self, applicabilities: Collection[str], sources: Mapping[str, bytes]) -> None:
         """Start without any pass."""
@@ -130,14 +130,17 @@ class _Fixer:
         self.applied: list[Applied] = []
         self.refused: dict[tuple[str, str, str], Refused] = {}
         self.made_findings: list[Finding] = []
-        """Findings whose fixes the last pass made."""
+        """Findings whose fixes the last pass applied."""
         self._harmful_findings: set[tuple[str, str, str]] = set()
         """Identities of findings whose fixes cause other findings."""
         self._suspect_findings: set[tuple[str, str, str]] = set()
-        """Findings whose fixes were made together when one of them caused others; each now gets a pass of its own."""
+        """Identities of findings whose fixes were applied in a pass that did harm; each fix now gets its own pass."""
 
     def run_pass(self, workspace: Workspace, result: Result, is_patient: bool) -> tuple[Workspace, bool]:
-        """Make the fixes of one pass; return the new workspace, and whether a fix waits for another."""
+        """Apply the fixes of a pass, and return the new workspace and whether a fix waits for another.
+
+        `is_patient`: let a fix wait for the fixes that it depends on.
+        """
         self.made_findings = []
         touched: set[tuple[str, str]] = set()
         requested = [
@@ -180,10 +183,10 @@ class _Fixer:
         return workspace, is_waiting
 
     def detect_harm(self, before: Result, after: Result) -> bool:
-        """Return whether the last pass caused an assumption-free finding as severe as one that it fixed.
+        """Return whether the last pass caused a certain finding that is at least as severe as a finding that it fixed.
 
-        In that case its fixes are dropped from `applied`. If only one fix affects the runs of such a finding, it is
-        never made again; if several do, each is made in a pass of its own.
+        If so, drop the fixes of that pass from `applied`. If only one of them affects the run of the new finding, it is
+        never applied again. If several do, each is retried in its own pass.
         """
         new_findings = list(_find_new_findings(before, after, self.made_findings, self.applicabilities))
         for new_finding in new_findings:
@@ -209,7 +212,7 @@ def _get_identity(finding: Finding) -> tuple[str, str, str]:
 
 
 def _list_run_files(finding: Finding) -> set[str]:
-    """Return the paths of all files of a finding's run, including its scripts."""
+    """Return the paths of a finding's file and of all files of its run, including launch scripts."""
     run = finding.run
     documents = () if run is None else (*(config.document for config in run.configs), *run.inputs.scripts)
     return {finding.path} | {document.path for document in documents}
@@ -218,11 +221,11 @@ def _list_run_files(finding: Finding) -> set[str]:
 def _find_new_findings(
     before: Result, after: Result, fixed: Collection[Finding], applicabilities: Collection[str]
 ) -> Iterator[Finding]:
-    """Yield the new assumption-free findings that are as severe as the mildest one that a pass fixed.
+    """Yield the new findings that count as harm: certain, and at least as severe as the mildest fixed finding.
 
-    Findings that differ only in their figures are the same, and findings that another requested fix would remove do not
-    count. A milder finding about an estimate is not new if it replaces a worse one: a run that did not fit and is tight
-    now, or whose evaluation is.
+    Info findings never count. Findings that differ only in their figures are the same, and a finding that a requested
+    fix would remove does not count. A finding on an estimate is not new if it replaces one at least as severe: for
+    example, a run that did not fit is now tight.
     """
     if not fixed:
         return
@@ -250,7 +253,7 @@ def _get_severity_rank(finding: Finding) -> int:
 
 
 def _is_remainder(finding: Finding, removed: Finding) -> bool:
-    """Return whether two findings judge the same estimate of a run, and the removed one was at least as severe."""
+    """Return whether both findings judge the same estimate of a run, and the removed finding was at least as severe."""
     shared_estimates = set(registry.RULES[finding.code].estimates) & set(registry.RULES[removed.code].estimates)
     return bool(shared_estimates and _list_run_files(finding) & _list_run_files(removed)) and _get_severity_rank(
         finding
@@ -270,9 +273,9 @@ def make_fixes(
     code: str,
     prepare: PrepareRun,
 ) -> FixOutcome:
-    """Make one fix per run, completely or not at all, and read it back. Writes nothing to disk.
+    """Apply each requested fix completely or not at all, and read it back. Writes nothing to disk.
 
-    `prepare` returns the run for rewriting, or raises `CannotEdit` if it cannot be rewritten.
+    `prepare` returns the run to edit, or raises `CannotEdit` if it cannot be rewritten.
     """
     originals: dict[str, bytes] = {}
     applied: list[Applied] = []
@@ -297,14 +300,14 @@ def make_fixes(
 
 
 def build_unchanged(before: Result, after: Result) -> FixOutcome:
-    """Return the outcome without any fix, if the CPU time was used up before the changes were checked."""
+    """Return an outcome without fixes, for a lint that ran out of CPU time before the changes were checked."""
     return FixOutcome({}, {}, (), (), before._replace(troubles=after.troubles))
 
 
 def _get_text_order(fix: Fix) -> int:
-    """Return a sort key that puts text edits first.
+    """Return a sort key that puts text edits first, from the end of a file to its start.
 
-    Later edits of a file precede earlier ones, so that positions stay valid.
+    Positions of the remaining edits therefore stay valid.
     """
     return -max((edit.span.start for _, edit in fix.texts), default=-1)
 
@@ -314,7 +317,7 @@ def _hash_sources(workspace: Workspace) -> int:
 
 
 def find_changed_together(paths: Collection[str], applied: Iterable[Applied]) -> frozenset[str]:
-    """Return the paths and all files that a fix changed together with any of them."""
+    """Return `paths` and all files that fixes changed together with them, directly or through other files."""
     files = frozenset(paths)
     groups = [frozenset(fix.files) for fix in applied]
     while True:
@@ -325,7 +328,10 @@ def find_changed_together(paths: Collection[str], applied: Iterable[Applied]) ->
 
 
 def _list_writes(finding: Finding, fix: Fix) -> set[tuple[str, str]]:
-    """Return the fields, keys and lines that a fix changes, so that two fixes never change the same in one pass."""
+    """Return the fields, keys and lines that a fix changes, each with its file.
+
+    Two fixes in a pass never change the same field, key or line.
+    """
     keys: set[tuple[str, str]] = {(_get_main_path(finding), field) for field in fix.changes}
     for config, changes in fix.keys:
         for change in changes:
@@ -340,15 +346,15 @@ def _list_writes(finding: Finding, fix: Fix) -> set[tuple[str, str]]:
 
 
 def _list_reads(finding: Finding) -> set[tuple[str, str]]:
-    """Return the plan fields from which a rule derived its fix."""
+    """Return the plan fields that the rule read for a finding, each with the run's main file."""
     return {(_get_main_path(finding), field) for field in finding.fields_read}
 
 
 def _needs_to_wait(finding: Finding, fix: Fix, others: Iterable[tuple[Finding, Fix]]) -> bool:
     """Return whether another fix of the run must be made first.
 
-    It must if it changes a field that this fix is derived from, or a setting that this finding names as the reason, and
-    not the other way round.
+    This is the case if the other fix changes a field that this fix was derived from, or a setting that this finding
+    points at as the reason, unless this fix changes a field that the other was derived from.
     """
     reads, writes = _list_reads(finding), _list_writes(finding, fix)
     return any(
@@ -360,7 +366,7 @@ def _needs_to_wait(finding: Finding, fix: Fix, others: Iterable[tuple[Finding, F
 
 
 def _is_named_reason(finding: Finding, other: Finding, fix: Fix) -> bool:
-    """Return whether a fix changes a setting that a finding points at in addition to its own."""
+    """Return whether a fix changes a setting that `finding` lists as related."""
     assert other.run is not None  # fixes with changes have a run
     places = [
         origin.place for field in fix.changes if (origin := other.run.get_origin(field)) is not None and origin.place
@@ -370,16 +376,16 @@ def _is_named_reason(finding: Finding, other: Finding, fix: Fix) -> bool:
 
 
 def _get_main_path(finding: Finding) -> str:
-    """Return the main file of a finding's run."""
+    """Return the path of the main file of a finding's run, or of the finding itself."""
     return finding.path if finding.run is None else finding.run.main.document.path
 
 
 def _apply_fix(
     workspace: Workspace, stale: Run | None, fix: Fix, prepare: PrepareRun | None = None
 ) -> draft.WrittenFix | str:
-    """Return the edits of a fix, or the reason for which it cannot be made.
+    """Return the edits of a fix, or the reason why it cannot be applied.
 
-    The edits are read back, and the resulting plan is compared with the intended one.
+    The fix is bound to the current documents. Its edits are read back, and the plan is compared with the intended plan.
     """
     try:
         run = None if stale is None else _rebuild_run(workspace, stale.main)

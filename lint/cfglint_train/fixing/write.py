@@ -1,4 +1,4 @@
-"""Write fixed files: all files that belong together, or none of them."""
+"""Write fixed files to disk: all files of a group that fixes changed together, or none."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class UnwrittenFile(Frozen):
 def write_sources(fixed: FixOutcome) -> list[UnwrittenFile]:
     """Write the new contents, and return the files that could not be written.
 
-    Files that a fix changed together are all written, or none of them.
+    Files that a fix changed together are either all written or all left unchanged, unless replacing a later file of the
+    group fails.
     """
     failures: list[UnwrittenFile] = []
     done: dict[str, bytes] = {}
@@ -38,7 +39,11 @@ def write_sources(fixed: FixOutcome) -> list[UnwrittenFile]:
 def _write_together(
     sources: Mapping[str, bytes], originals: Mapping[str, bytes], done: dict[str, bytes]
 ) -> list[UnwrittenFile]:
-    """Write a group of files, or none of it; `done` holds the contents written so far by real path."""
+    """Write a group of files, and return those that could not be written.
+
+    All files are staged first, and nothing is replaced if staging fails. `done` holds the contents written so far, by
+    real path; it is extended.
+    """
     staged: dict[str, atomic.StagedFile] = {}
     failure: UnwrittenFile | None = None
     for path, source in sources.items():
@@ -66,9 +71,9 @@ def _write_together(
 
 
 def write_fixes(fixed: FixOutcome, paths: list[str], options: LintOptions) -> FixOutcome:
-    """Write the new contents, and return the real outcome.
+    """Write the new contents, and return the outcome with only the files that could be written.
 
-    If some files could not be written, the lint is repeated on the files on disk.
+    If a file could not be written, lint again on the files on disk.
     """
     for folder in {os.path.dirname(path) for path in paths}:
         atomic.remove_stale_files(folder)  # remove the leftovers of killed writers, even if nothing is written now

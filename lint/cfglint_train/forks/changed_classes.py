@@ -1,7 +1,7 @@
 """Changed classes: settings classes that a program of the repository changes before creating them.
 
 Examples are `trl.SFTConfig = OurConfig`, `SFTConfig.__init__ = ...` and `setattr(trl, "SFTConfig", ...)` in a file that
-the program imports: the parameters are then not upstream's. Files are read as text and never run.
+the program imports. The parameters then differ from upstream's. Files are read as text and never run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHANGES: Final = re.compile(
     r"\bsetattr\(|\.\w*(?:Config|Arguments|Args)\s*=(?!=)"
     r"|(?:Config|Arguments|Args)\.__\w+__\s*(?:\[[^\]\n]*\]\s*)?=(?!=)"
 )
-"""Cheap test for a change of a settings class: most files of a repository do not match and are not parsed."""
+"""Cheap test for a change to a settings class: most files in a repository do not match and are not parsed."""
 
 
 class ChangedClass(Frozen):
@@ -34,7 +34,7 @@ class ChangedClass(Frozen):
     """Fields, parameters and strings of the file, which it may add to the class."""
 
 
-class _Stores(Frozen):
+class _Assignments(Frozen):
     """Attributes that a file assigns on imported objects."""
 
     stored: tuple[tuple[int, tuple[str, ...], str | None], ...]
@@ -44,15 +44,15 @@ class _Stores(Frozen):
 
 
 class ChangedClasses:
-    """Files of a repository that change classes of packages. A file is parsed when a program imports it."""
+    """Files of a repository that change classes of installed packages. Only files that a program imports are parsed."""
 
     def __init__(self, index: RepositoryIndex) -> None:
         """Create an empty cache for a repository."""
         self._index = index
-        self._read: dict[str, _Stores] = {}
+        self._read: dict[str, _Assignments] = {}
 
     def find_change(self, program: str, packages: Collection[str], classes: Collection[str]) -> ChangedClass | None:
-        """Return the first change of some classes of packages in a program's imports, or None."""
+        """Return the first change to one of the packages' classes in the files that a program imports, or None."""
         files = self._index.compute_once(PythonSources)
         for path in sorted(self._index.compute_once(ImportGraph).find_imports(program)):
             if _CHANGES.search(files.read_text(path)) is None or path.startswith(files.copies):
@@ -62,7 +62,7 @@ class ChangedClasses:
                 return ChangedClass(path, line, name, stores.declared)
         return None
 
-    def _read_stores(self, path: str) -> _Stores:
+    def _read_stores(self, path: str) -> _Assignments:
         """Return the attributes that a file assigns on imported objects."""
         if path not in self._read:
             nodes = list(ast.walk(parse_tree(self._index.compute_once(PythonSources).read_text(path))))
@@ -74,12 +74,14 @@ class ChangedClasses:
             stored = tuple(
                 (line, tuple(owner.split(".")), attribute) for line, owner, attribute in assignments if owner
             )
-            self._read[path] = _Stores(stored, frozenset(_list_declared(nodes)) if stored else frozenset())
+            self._read[path] = _Assignments(stored, frozenset(_list_declared(nodes)) if stored else frozenset())
         return self._read[path]
 
 
-def _find_changed(stores: _Stores, packages: Collection[str], classes: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Yield the classes of some packages that a file changes, with their lines."""
+def _find_changed(
+    stores: _Assignments, packages: Collection[str], classes: Collection[str]
+) -> Iterator[tuple[int, str]]:
+    """Yield the lines and names of the packages' classes that a file changes."""
     for line, steps, attribute in stores.stored:
         if steps[0] not in packages:
             continue

@@ -1,6 +1,6 @@
-"""Checkouts: folders from which a launch takes packages, by PYTHONPATH, its own folder, or an install from a folder.
+"""Checkouts: folders from which a launch imports packages, by PYTHONPATH, its working folder or a pip install.
 
-Outside the repository, a folder named after a framework is another checkout of it.
+A folder outside the repository that is named after a framework is another checkout of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WITH_VALUE: Final = frozenset((
     "-c", "-f", "-i", "-r", "-t", "--cache-dir", "--config-settings", "--constraint", "--extra-index-url",
     "--find-links", "--index-url", "--prefix", "--python", "--requirement", "--root", "--src", "--target",
 ))  # fmt: skip
-"""Options of `pip install` whose value is not installed."""
+"""Options of `pip install` that take a value which is not installed."""
 _ON_DISK: Final = re.compile(r"(?:\.{0,2}/|~/|\$|\.(?=\[|$)).*(?<!\.whl)(?<!\.gz)")
 _CHANGE: Final = re.compile(r"(?:^|[;&|(]|\bthen|\bdo)\s*(?:cd|pushd)\s+[\"']?([^\s\"';&|)]+)")
 _DEFAULT: Final = re.compile(r"\$\{\w+:?-([^{}]*)\}")
@@ -32,7 +32,7 @@ _CURRENT_FOLDER: Final = (".", "./")
 
 
 def find_checkout(script: ShellDocument, launch: Invocation, package: str, root: str) -> tuple[str, int] | None:
-    """Return the last folder outside a repository from which a launch takes a package, and its line, or None."""
+    """Return the last folder outside the repository from which a launch imports `package`, with its line, or None."""
     matches = (
         (path, number)
         for path, number in find_package_folders(script, launch)
@@ -42,7 +42,10 @@ def find_checkout(script: ShellDocument, launch: Invocation, package: str, root:
 
 
 def find_package_folders(script: ShellDocument, launch: Invocation) -> Iterator[tuple[str, int]]:
-    """Yield the folders in which a launch first searches for packages, as written, with their lines."""
+    """Yield the folders in which a launch looks for packages before installed packages, with their lines.
+
+    Paths are as written, with the script's variables expanded.
+    """
     lines = script.source[: launch.span.start].decode("utf-8", "replace").splitlines()
     variables: dict[str, str] = {}
     folder = ""
@@ -56,11 +59,11 @@ def find_package_folders(script: ShellDocument, launch: Invocation) -> Iterator[
             folder = change[1]
         yield from ((_expand_variables(path, variables), number) for path in _list_paths(line, folder))
     if "." in launch.program and "/" not in launch.program and not launch.program.endswith((".py", ".sh")):
-        yield _expand_variables(folder, variables), len(lines)  # `python -m` searches the folder first
+        yield _expand_variables(folder, variables), len(lines)  # `python -m` searches the working folder first
 
 
 def _list_paths(line: str, folder: str) -> Iterator[str]:
-    """Yield the paths by which a line puts packages before those that are installed."""
+    """Yield the folders that a line puts on the import path, by PYTHONPATH or `pip install`."""
     for match in _PYTHONPATH.finditer(line):
         yield from match[1].split(":")
     for path in _list_installed(line):
@@ -68,7 +71,7 @@ def _list_paths(line: str, folder: str) -> Iterator[str]:
 
 
 def _list_installed(line: str) -> Iterator[str]:
-    """Yield the folders that a line installs, editable or not, without their extras."""
+    """Yield the folders that a line installs with pip, editable or not, without their extras."""
     for command in _PIP.finditer(line):
         before = ""
         for word in (word.strip("\"'") for word in _WORD.findall(command[1])):
@@ -78,14 +81,14 @@ def _list_installed(line: str) -> Iterator[str]:
 
 
 def _expand_variables(path: str, variables: dict[str, str]) -> str:
-    """Return a path with the defaults and variables of the script inserted."""
+    """Return a path with the script's variables and the defaults of `${NAME:-default}` expanded."""
     for _ in range(2):
         path = _VARIABLE.sub(lambda match: variables.get(match[1] or match[2], match[0]), _DEFAULT.sub(r"\1", path))
     return _DEFAULT.sub(r"\1", path)
 
 
 def resolve_inside(path: str, script: str, root: str) -> list[str]:
-    """Return the folders of the repository to which a path may lead, from the root and from the script."""
+    """Return the folders in the repository that a path may mean, relative to the root and to the script."""
     root_path = os.path.abspath(root)
     relative = _CURRENT.sub("", re.sub(r"^(?:~|\$\{?HOME\}?)/", "/~/", path))
     starts = (root_path, os.path.dirname(os.path.abspath(script)))
@@ -94,7 +97,7 @@ def resolve_inside(path: str, script: str, root: str) -> list[str]:
 
 
 def _is_named_after(path: str, package: str) -> bool:
-    """Return whether a folder of a path is named after a package, possibly with other words (`openrlhf-fork`)."""
+    """Return whether a folder in a path is named after a package, possibly with other words (`openrlhf-fork`)."""
     from cfglint_train.releases.pins.requirement import match_package_name
 
     for step in path.split("/"):

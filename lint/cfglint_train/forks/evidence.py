@@ -1,7 +1,7 @@
-"""Fork evidence: decide whether a config's framework is upstream's, from one row per kind of evidence.
+"""Fork evidence: decide whether a config uses upstream's framework, with a table of the kinds of evidence.
 
-A row has the function that finds the evidence, the scopes in which it counts with its strength there, and its sentence
-in a report. The first evidence that replaces upstream's vocabulary decides. Texts, docstrings and tests are no
+A row holds the function that finds the evidence, the scopes in which it counts, its strength in each, and its sentence
+in a report. The first evidence that replaces upstream's vocabulary decides. Prose, docstrings and tests do not count as
 evidence.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cfglint_train.releases.pins.search import ResolvedPin
 
 _MAY_MOVE: Final = re.compile(rb"PYTHONPATH|\bcd\b|\bpushd\b|\binstall\b")
-"""Commands in a script that may take a package from another folder."""
+"""Text in a script that may make Python import a package from another folder."""
 
 
 class Subject(Frozen):
@@ -42,7 +42,7 @@ class Subject(Frozen):
     launches: Sequence[tuple[ShellDocument, Invocation]] = ()
     """Invocations that start the config."""
     keys: Keys | None = None
-    """Keys of its framework, or None for a package to which the config passes settings."""
+    """Keys of the config's framework, or None for another package that the config passes settings to."""
 
     @property
     def path(self) -> str:
@@ -51,15 +51,15 @@ class Subject(Frozen):
 
     @property
     def packages(self) -> list[str]:
-        """Package names: the package, and the package whose settings it adopts."""
+        """Names of the package and of the companion package whose settings it adopts."""
         return [name for name in (self.manifest.package, self.manifest.companion_package) if name]
 
     def format_path(self, path: str, line: int = 0) -> str:
-        """Return a path for messages, with its line if given."""
+        """Return a path for messages, followed by the line if it is not 0."""
         return self.forks.named(path, self.path) + (f":{line}" if line else "")
 
     def find_started_programs(self) -> Iterator[tuple[str, ShellDocument, Invocation]]:
-        """Yield the Python files of the repository that scripts start with the config."""
+        """Yield the Python files in the repository that scripts start with the config, with script and invocation."""
         index = self.forks.repositories.get_index(self.path)
         for script, invocation in self.launches if index.is_repository else ():
             if invocation.program.endswith(".py"):
@@ -70,13 +70,13 @@ class Subject(Frozen):
                     yield file, script, invocation
 
     def list_programs(self) -> list[str]:
-        """Return the Python files of the repository that run the config: itself, or those started with it."""
+        """Return the Python files in the repository that run the config: itself, or programs started with it."""
         if self.config.document.syntax == "python":
             return [self.path] if self.keys is not None else []
         return sorted({file for file, _, _ in self.find_started_programs()})
 
     def format_launch(self, script: ShellDocument, invocation: Invocation) -> str:
-        """Return the place of a launch for messages."""
+        """Return the path and line of a launch for messages."""
         return self.format_path(script.path, script.locate(invocation.span.start).line)
 
 
@@ -84,7 +84,7 @@ EvidenceItems = Iterator["ForkTrace | VendoredVocabulary"]
 
 
 def find_namesakes(subject: Subject) -> EvidenceItems:
-    """Yield a module of the repository that a script imports by the package's name and that is no copy."""
+    """Yield a module in the repository that a Python config imports under the package's name, unless it is a copy."""
     if subject.config.document.syntax != "python":
         return
     from cfglint_train.forks.namesakes import find_module_launches, find_namesake
@@ -100,7 +100,7 @@ def find_namesakes(subject: Subject) -> EvidenceItems:
 
 
 def find_programs(subject: Subject) -> EvidenceItems:
-    """Yield a launched program of the repository that imports another package instead of upstream's."""
+    """Yield each launched program in the repository that imports another local package instead of upstream's."""
     if subject.keys is None or subject.keys.is_library or subject.manifest.layout is None:
         return
     from cfglint_train.forks.renamed_copies import find_renamed_copy, has_other_package
@@ -114,7 +114,10 @@ def find_programs(subject: Subject) -> EvidenceItems:
 
 
 def find_copies(subject: Subject) -> EvidenceItems:
-    """Yield the copy that a launch or the folder uses, if it has the entry point that is started."""
+    """Yield the vocabulary of the copy that a launch or the config's folder uses.
+
+    Yield a trace instead if the copy cannot be read, has no package, or lacks the entry point that is started.
+    """
     copy = _read_used_copy(subject)
     if copy is None:
         hollow_copy = (
@@ -160,7 +163,7 @@ def find_installed(subject: Subject) -> EvidenceItems:
 
 
 def find_checkouts(subject: Subject) -> EvidenceItems:
-    """Yield another folder than the installed package from which a launch takes the framework."""
+    """Yield a folder outside the repository from which a launch imports the framework before the installed package."""
     root = subject.forks.repositories.get_index(subject.path).root
     for document, launch in subject.launches:
         if _MAY_MOVE.search(document.source):
@@ -172,7 +175,7 @@ def find_checkouts(subject: Subject) -> EvidenceItems:
 
 
 def find_entries(subject: Subject) -> EvidenceItems:
-    """Yield a training program that receives the config and is no entry point of upstream."""
+    """Yield a training program that receives the config but is not an entry point of upstream."""
     yield from _find_traces(subject, "entry")
     program = (
         subject.scripts.find_foreign_program(subject.config)
@@ -185,7 +188,7 @@ def find_entries(subject: Subject) -> EvidenceItems:
 
 
 def find_classes(subject: Subject) -> EvidenceItems:
-    """Yield a settings class of the framework that a launched program changes before creating it."""
+    """Yield each settings class of the framework that a program changes before it creates an instance."""
     index, vocabulary = subject.forks.repositories.get_index(subject.path), subject.manifest.vocabulary
     programs = subject.list_programs() if subject.keys is not None else [subject.path]
     if vocabulary is None or not index.is_repository or not programs:
@@ -203,17 +206,17 @@ def find_classes(subject: Subject) -> EvidenceItems:
 
 
 def find_plugins(subject: Subject) -> EvidenceItems:
-    """Yield a plugin that the config loads and upstream does not have."""
+    """Yield each plugin that the config loads although upstream does not have it."""
     return _find_traces(subject, "plugin")
 
 
 def find_keys(subject: Subject) -> EvidenceItems:
-    """Yield a key of a known fork."""
+    """Yield each key in the config that only a known fork has."""
     return _find_traces(subject, "key")
 
 
 def find_unused(subject: Subject) -> EvidenceItems:
-    """Yield the copies of the repository that no visible launch uses, with the keys that each declares."""
+    """Yield the remaining copies in the repository, which no known launch uses, with the keys that they declare."""
     for root in _list_copy_folders(subject) if subject.keys is not None else ():
         from cfglint_train.forks.vendored import get_package_folder
 
@@ -229,7 +232,7 @@ def find_unused(subject: Subject) -> EvidenceItems:
 
 
 def find_patches(subject: Subject) -> EvidenceItems:
-    """Yield a patch of the installed package by a launch, or by an image or script in the folder or a parent."""
+    """Yield a patch to the installed package, made by a launch or by an image or script in the folder or a parent."""
     index = subject.forks.repositories.get_index(subject.path)
     if subject.keys is None or subject.manifest.layout is None or not index.is_repository:
         return
@@ -246,7 +249,7 @@ def find_patches(subject: Subject) -> EvidenceItems:
 
 
 class EvidenceKind(Frozen):
-    """A kind of evidence."""
+    """A row of the table: a kind of evidence."""
 
     name: str
     find: Callable[[Subject], EvidenceItems]
@@ -278,7 +281,7 @@ KINDS: Final = (
 def collect_evidence(
     config: Config, pins: Mapping[str, ResolvedPin], forks: Forks, scripts: LaunchScripts
 ) -> ConfigEvidence:
-    """Return the evidence about a config, and about the packages to which a script passes settings."""
+    """Return the evidence about a config and, for a Python config, about the packages that it passes settings to."""
     framework = frameworks.load(config.framework)
     subject = Subject(
         framework.manifest, config, pins, forks, scripts, scripts.find_invocations(config), framework.keys
@@ -293,7 +296,10 @@ def collect_evidence(
 
 
 def _weigh_evidence(subject: Subject, evidence: ConfigEvidence) -> ConfigEvidence:
-    """Return `evidence` extended by the evidence about a package, each item with the strength of its kind."""
+    """Return `evidence` with the evidence about a package added.
+
+    Stops at a readable copy, which becomes the vocabulary, and at evidence that replaces the vocabulary.
+    """
     lowering = []
     for kind in KINDS:
         for item in kind.find(subject):
@@ -320,16 +326,16 @@ def _find_traces(subject: Subject, kind: str) -> EvidenceItems:
 
 
 def _list_copy_folders(subject: Subject) -> tuple[str, ...]:
-    """Return the folders of the repository that contain a copy."""
+    """Return the folders in the repository that contain a copy of the package."""
     return (
         subject.forks.list_copy_folders(subject.manifest, subject.path) if subject.manifest.layout is not None else ()
     )
 
 
 def _read_used_copy(subject: Subject) -> VendoredVocabulary | ForkTrace | None:
-    """Return the vocabulary of the renamed copy that a launched program imports, else of the nearest used copy.
+    """Return the vocabulary of the copy in use: the renamed copy that a launched program imports, or the nearest copy.
 
-    A `ForkTrace` gives the reason why a copy cannot be read.
+    Return a `ForkTrace` with the reason if the copy cannot be read, and None if no copy is used.
     """
     index = subject.forks.repositories.get_index(subject.path)
     for file, _, _ in subject.find_started_programs() if subject.manifest.layout is not None else ():

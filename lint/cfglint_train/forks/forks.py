@@ -1,7 +1,7 @@
 """Copies of frameworks in repositories: find the copy that a config uses, and its vocabulary.
 
-A copy that the launch or folder of the config uses replaces the vocabulary; the nearest copy wins, after a renamed copy
-that the program imports. `evidence.py` lists the other kinds of evidence.
+A copy that the config's launch or folder uses replaces upstream's vocabulary. A renamed copy that the program imports
+comes first, then the nearest copy. `evidence.py` lists the other kinds of evidence.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SCRIPTS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 
 
 class Forks:
-    """Forks that repositories use. Each repository is read once.
+    """The forks in repositories. Each repository is read once.
 
-    `named` formats a path relative to another path. `cache_dirs` returns the cache folder of a flag, and that of the
-    settings for a path.
+    `named` formats a path for messages about another path. `cache_dirs` returns the cache folders that the command line
+    and the settings of a path name.
     """
 
     __slots__ = (
@@ -65,9 +65,10 @@ class Forks:
     def add_copy_release(
         self, manifest: FrameworkManifest, path: str, statements: ReleaseStatements
     ) -> ReleaseStatements:
-        """Return release statements in which the nearest copy of a framework overrides the requirement files.
+        """Return `statements` with the release of the nearest copy in place of the pin from the requirement files.
 
-        The copy in the repository runs, whatever release the requirement files name.
+        The copy runs, whatever release the requirement files name. A release that the user states still wins. Return
+        `statements` unchanged if no copy is used, or if the nearest copies differ in their release.
         """
         used_folders = self.get_installed_folder(manifest, statements.pins)
         nearest = () if manifest.package in statements.facts else self._find_nearest(manifest, path, used_folders)
@@ -88,8 +89,8 @@ class Forks:
     def find_enclosing_copy(self, path: str) -> str:
         """Return the folder of the copy that contains a file, for messages, or an empty string.
 
-        Below the repository root, a copy is the project that contains the package. Training scripts in a package folder
-        belong to the repository itself because packages have none.
+        The folder of a copy is the project that contains the package, or the package if the project is the repository
+        itself. Shell scripts in a package folder belong to the repository, because published packages contain none.
         """
         from cfglint_train.forks.vendored import get_copy_folder
 
@@ -100,7 +101,7 @@ class Forks:
         )
 
     def find_enclosing_package(self, path: str) -> str:
-        """Return the package of a copy that contains a file, for messages, or an empty string."""
+        """Return the package folder of the copy that contains a file, for messages, or an empty string."""
         from cfglint_train.forks.vendored import get_package_folder
 
         return self._find_enclosing(path, lambda root, manifest, _: get_package_folder(root, manifest))
@@ -118,10 +119,10 @@ class Forks:
         )
 
     def _find_nearest(self, manifest: FrameworkManifest, path: str, used_folders: Collection[str]) -> tuple[str, ...]:
-        """Return the folders of the nearest copies that a file's run uses.
+        """Return the folders of the nearest copies that a file's run uses; several if they are equally near.
 
-        A copy is used if it is in the file's folder, in a parent, or in a folder from which packages are taken. The
-        framework's whole project beside these folders is used, too (`OLMo/`, `third_party/peft/`).
+        A copy is used if its project is the file's folder or a parent of it, or if `used_folders` contains it. A whole
+        project of the framework one or two levels below a parent is used too (`OLMo/`, `third_party/peft/`).
         """
         roots = self.list_copy_folders(manifest, path) if manifest.layout is not None else ()
         if not roots:
@@ -142,14 +143,17 @@ class Forks:
         return tuple(root for root in candidates if distances[root] == min(distances.values()))
 
     def get_installed_folder(self, manifest: FrameworkManifest, pins: Mapping[str, ResolvedPin]) -> tuple[str, ...]:
-        """Return the folder from which a requirement installs a framework, or nothing."""
+        """Return the folder from which a requirement installs a framework, or an empty tuple."""
         fork = pins[manifest.package].fork if manifest.package in pins else None
         return () if fork is None else (os.path.normpath(os.path.join(os.path.dirname(fork.path), fork.fork)),)
 
     def read_used_copy(
         self, manifest: FrameworkManifest, path: str, used_folders: Collection[str]
     ) -> VendoredVocabulary | ForkTrace | None:
-        """Return the vocabulary of the copy that a file's run uses, the reason why it is unknown, or None."""
+        """Return the vocabulary of the copy that a file's run uses, or None if it uses none.
+
+        Return a `ForkTrace` with the reason if the copy cannot be read.
+        """
         nearest = self._find_nearest(manifest, path, used_folders)
         if not nearest:
             return None
@@ -161,9 +165,9 @@ class Forks:
         )
 
     def _is_unused(self, manifest: FrameworkManifest, root: str, path: str, used_folders: Collection[str]) -> bool:
-        """Return whether a copy is no project, and a file's run does not visibly use it.
+        """Return whether a copy is a package without a project, and the run of `path` does not visibly use it.
 
-        If such files cannot be read as a copy, they only count for the keys that they declare.
+        If the copy cannot be read, it counts only for the keys that it declares.
         """
         from cfglint_train.forks.vendored import get_project_folder, is_project
         from cfglint_train.releases.pins.requirement import match_package_name
@@ -176,14 +180,14 @@ class Forks:
     def read_copies(
         self, manifest: FrameworkManifest, roots: tuple[str, ...], path: str
     ) -> VendoredVocabulary | ForkTrace:
-        """Return the vocabulary of identical copies, or the reason why it cannot be determined."""
+        """Return the vocabulary of the copies in `roots`, or a trace with the reason if there is none."""
         key = (manifest.name, roots)
         if key not in self._copies:
             self._copies[key] = self._build_common(manifest, roots, path)
         return self._copies[key]
 
     def list_copy_folders(self, manifest: FrameworkManifest, path: str) -> tuple[str, ...]:
-        """Return the folders of the repository that contain a copy."""
+        """Return the folders in the repository of `path` that contain a copy of the framework."""
         assert manifest.layout is not None
         index = self.repositories.get_index(path)
         key = (manifest.name, index.root)
@@ -198,7 +202,7 @@ class Forks:
     def read_renamed_copy(
         self, manifest: FrameworkManifest, root: str, name: str, path: str
     ) -> VendoredVocabulary | ForkTrace:
-        """Return the vocabulary of a copy under another name, or the reason why it cannot be determined."""
+        """Return the vocabulary of a copy under another name, or a trace with the reason if it cannot be read."""
         key = (manifest.name, (root, name))
         if key not in self._copies:
             self._copies[key] = self._build_renamed(manifest, root, name, path)
@@ -222,7 +226,7 @@ class Forks:
             return ForkTrace(shown_folder, str(error), names=error.declared)
 
     def find_hollow_copy(self, manifest: FrameworkManifest, path: str) -> ForkTrace | None:
-        """Return evidence that a file is part of a copy whose package is missing, or None."""
+        """Return evidence that a file belongs to the framework's project but the package is missing, or None."""
         folders, has_root = self.roots.list_folders_above(os.path.dirname(os.path.abspath(path)))
         for folder in folders if has_root and manifest.layout is not None else ():
             if folder not in self._projects:
@@ -249,7 +253,7 @@ class Forks:
             return ForkTrace(self.named(get_package_folder(roots[0], manifest), path), str(error), names=error.declared)
 
     def list_patch_files(self, path: str) -> Iterator[str]:
-        """Yield the files in a config's folder and its parents that may change a package."""
+        """Yield the files in a config's folder and its parents that may patch an installed package."""
         from cfglint_train.forks.patches import PATCHING
 
         folders, has_root = self.roots.list_folders_above(os.path.dirname(os.path.abspath(path)))
@@ -263,7 +267,7 @@ class Forks:
             yield from self._around[folder]
 
     def read_submodules(self, path: str) -> tuple[Submodule, ...]:
-        """Return the submodules that a `.gitmodules` file declares."""
+        """Return the forks of frameworks among the submodules that a `.gitmodules` file declares."""
         if path not in self._read:
             self._read[path] = ()
             if os.path.exists(path):

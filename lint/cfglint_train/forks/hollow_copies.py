@@ -1,6 +1,6 @@
-"""Hollow copies: a framework's project in a repository without its package, for example due to `.gitignore`.
+"""Hollow copies: a framework's project in a repository, without the package, for example because of `.gitignore`.
 
-The source cannot be determined; it may be between two releases.
+The source that the project runs with cannot be determined; it may lie between two releases.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from cfglint_train.foundation.typed import Final
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _NAME: Final = re.compile(rb"(?m)^[ \t]*name[ \t]*=[ \t]*[\"']?([\w.-]+)")
 _HEAD: Final = 8192
-"""Bytes at the start of a file in which to search for a project's name."""
+"""Number of bytes at the start of a file in which to search for a project's name."""
 
 
 def read_project_names(folder: str) -> frozenset[str]:
-    """Return the package names of a project folder, from the files in it."""
+    """Return the package names that the project files in a folder state, in lower case with hyphens."""
     names = set()
     for name in _PROJECT_FILES:
         try:

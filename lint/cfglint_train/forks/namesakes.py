@@ -1,7 +1,7 @@
-"""Namesakes: modules beside a program or on its path that Python imports instead of an installed package.
+"""Namesakes: modules on a program's import path that Python imports instead of an installed package.
 
-A folder without `__init__.py` does not count because an installed package has priority. The path of a program contains
-its own folder if it is started by file, and the folder of its package if it is started as a module.
+A folder without `__init__.py` does not count, because an installed package takes precedence. The import path contains
+the program's folder if it is started by file name, and the parent folder of its package if it is started as a module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Launches = Sequence[tuple[ShellDocument, Invocation]]
 
 
 def find_namesake(program: str, launches: Launches, packages: Collection[str], root: str) -> str | None:
-    """Return the module of the repository, other than the program, that shadows one of the packages, or None."""
+    """Return the first module, other than the program itself, that shadows one of the packages, or None."""
     program_path = os.path.abspath(program)
     for folder in (
         *_find_program_folder(program, launches),
@@ -49,7 +49,7 @@ def find_module_launches(program: str, scripts: LaunchScripts) -> Iterator[tuple
 
 
 def _find_program_folder(program: str, launches: Launches) -> Iterator[str]:
-    """Yield the folder of a program if it is on its path."""
+    """Yield the folder of a program if it is on the program's import path."""
     folder = os.path.dirname(os.path.abspath(program))
     by_file = [launch.program.endswith(".py") for _, launch in launches]
     if any(by_file) or not (by_file or os.path.exists(os.path.join(folder, "__init__.py"))):
@@ -57,7 +57,7 @@ def _find_program_folder(program: str, launches: Launches) -> Iterator[str]:
 
 
 def _find_package_parents(program: str, launches: Launches) -> Iterator[str]:
-    """Yield the parent folders of packages whose module a launch starts."""
+    """Yield the parent folder of the package from which a launch starts the program as a module."""
     stem = os.path.splitext(os.path.abspath(program))[0]
     for _, launch in launches:
         suffix = os.sep + launch.program.replace(".", os.sep)
@@ -66,7 +66,7 @@ def _find_package_parents(program: str, launches: Launches) -> Iterator[str]:
 
 
 def _find_path_folders(launches: Launches, root: str) -> Iterator[str]:
-    """Yield the folders of the repository that launches put before installed packages."""
+    """Yield the folders in the repository that launches put on the import path before installed packages."""
     for script, launch in launches:
         for path, _ in find_package_folders(script, launch):
             yield from resolve_inside(path, script.path, root)

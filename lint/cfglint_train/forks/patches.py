@@ -1,6 +1,7 @@
-"""Patches of an installed framework: edits in place, and files that replace its modules.
+"""Patches to an installed framework: edits in place, and files that replace its modules.
 
-They are found in patch files, scripts and images by the path of a module of the framework. Nothing is applied or run.
+They are recognised in patch files, scripts and container files by the path of a module of the framework. Nothing is
+applied or run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from cfglint_train.repository.texts import MAX_SMALL
 PATCHING: Final = re.compile(
     r".+\.(?:patch|diff|sh|bash|slurm|sbatch|job)|(?:Docker|Container)file|(?:site|user)customize\.py"
 )
-"""Names of patches, scripts, images, and modules that Python imports at startup."""
+"""File names of patches, scripts, container files, and modules that Python imports at startup."""
 
 _NAMES: Final = sorted(
     {
@@ -35,35 +36,35 @@ _PACKAGES: Final = "|".join(_NAMES)
 _MODULE: Final = re.compile(rf"(?:^|[\s\"'=/])({_PACKAGES})/([\w./-]{{0,200}}\.py)\b")
 _PATCHES: Final = re.compile(r"[\w./*-]{1,200}\.(?:patch|diff)\b")
 _MAX_APPLIED: Final = 100
-"""Maximum number of patch files of one script."""
+"""Maximum number of patch files that a pattern in a script may match."""
 _QUOTES: Final = "\"'"
 _MAX_LINE: Final = 2000
-"""Maximum length in characters of a line to search."""
+"""Maximum length of a command that is searched, in characters."""
 _PATCHED: Final = re.compile(r"^\+\+\+ (\S+\.py)\b", re.MULTILINE)
 _EDITS: Final = re.compile(r"\b(?:sed\s+(?:-\w+\s+)*-\w*i|perl\s+(?:-\w+\s+)*-\w*i)|\bpatch\s")
-"""Commands that change the files they name."""
+"""Commands that edit the files that they name."""
 _COPIES: Final = re.compile(r"(?:^|[;&|]|\s)(?:cp|mv|ln|rsync|install|tee|COPY|ADD)\s([^;&|]*)|>>?([^;&|>]*)")
-"""Commands that write to their last word."""
+"""Commands that write to the file in their last word."""
 _DECLARED: Final = re.compile(
     r"[\"']-{0,2}([A-Za-z_][\w.-]{0,80})\\?[\"']|(?:^|\s)--([A-Za-z_][\w.-]*)|\b([A-Za-z_]\w{0,80})\s?:\s{0,4}\w"
 )
-"""Possible name of a setting in a changed line: a string, an option, an annotated name."""
+"""Possible name of a setting in an added line: a string, an option or an annotated name."""
 
 
 class Patch(Frozen):
-    """A change of an installed framework."""
+    """A change to an installed framework."""
 
     path: str
     """File that makes the change."""
     line: int
     module: str
-    """File of the framework that is changed, or the package if unknown."""
+    """Module of the framework that is changed, or the package if the module is unknown."""
     declared: frozenset[str]
-    """Names that all changes of the framework may declare."""
+    """Names of settings that the change may declare."""
 
 
 def find_first_patch(paths: Iterable[str], packages: Collection[str], index: RepositoryIndex) -> Patch | None:
-    """Return the first patch of a framework's packages in some files, with the names of all patches, or None."""
+    """Return the first patch to `packages` in the files, with the names that all their patches declare, or None."""
     patches = [
         Patch(path, line, module, frozenset(_list_declared_names(text)))
         for path in dict.fromkeys(file for path in paths for file in (path, *_list_applied_patches(path, index)))
@@ -74,7 +75,7 @@ def find_first_patch(paths: Iterable[str], packages: Collection[str], index: Rep
 
 
 def _list_applied_patches(path: str, index: RepositoryIndex) -> Iterator[str]:
-    """Yield the patch files that a script names, also by patterns."""
+    """Yield the patch files that a script names, also with wildcards."""
     folder = os.path.dirname(path)
     for word in dict.fromkeys(_PATCHES.findall(_read_text(path))) if not path.endswith((".patch", ".diff")) else ():
         subfolder, _, pattern = word.rpartition("/")
@@ -87,12 +88,12 @@ def _list_applied_patches(path: str, index: RepositoryIndex) -> Iterator[str]:
 
 
 _Change = tuple[int, str, str, str]
-"""Line, package, module and added text."""
+"""Line, package, module, and added text."""
 
 
 def _find_changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
     if not any(folder in text for folder in _FOLDERS) and not path.endswith("customize.py"):
-        return  # nearly every script of a repository
+        return  # a quick exit for nearly every script in a repository
     for match in _PATCHED.finditer(text):
         yield from _match_module(_get_line(text, match), match[1], _extract_added_lines(text, match.end()), index)
     if path.endswith(".py"):
@@ -103,7 +104,7 @@ def _find_changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Cha
 
 
 def _find_command_changes(path: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
-    """Yield the changes by the commands of a script or an image."""
+    """Yield the changes that the commands in a script or container file make."""
     number = 1
     for line in re.split(r"(?<!\\)\n", text):
         first, number = number, number + line.count("\n") + 1
@@ -114,7 +115,7 @@ def _find_command_changes(path: str, text: str, index: RepositoryIndex) -> Itera
 
 
 def _list_written_modules(command: str) -> Iterator[str]:
-    """Yield the modules that a command line writes."""
+    """Yield the modules of frameworks that a command edits or overwrites."""
     if _EDITS.search(command):
         yield from (match[0] for match in _MODULE.finditer(command))
         return
@@ -125,7 +126,7 @@ def _list_written_modules(command: str) -> Iterator[str]:
 
 
 def _read_copied_files(command: str, path: str, index: RepositoryIndex) -> str:
-    """Return the texts of the files of the repository that a command names."""
+    """Return the texts of the Python and patch files in the repository that a command names."""
     texts = []
     for word in re.findall(r"[^\s\"'=]+\.(?:py|patch|diff)\b", command):
         same_named = index.find_by_name(os.path.basename(word))
@@ -136,7 +137,7 @@ def _read_copied_files(command: str, path: str, index: RepositoryIndex) -> str:
 
 
 def _read_text(path: str) -> str:
-    """Return the text of a file of the repository, or an empty string if it cannot be read."""
+    """Return the start of a file's text (`MAX_SMALL` bytes), or an empty string if it cannot be read."""
     try:
         return regular_files.read(path)[:MAX_SMALL].decode("utf-8", "replace")
     except OSError:
@@ -148,7 +149,7 @@ def _get_line(text: str, match: re.Match[str]) -> int:
 
 
 def _match_module(line: int, target: str, text: str, index: RepositoryIndex) -> Iterator[_Change]:
-    """Yield the change of a path if it is a module of a framework that is not in the repository itself."""
+    """Yield the change to `target` if it is a module of a framework and not a file in the repository."""
     match = _MODULE.search(target)
     repository_path = f"{index.root}/{target.strip(_QUOTES).removeprefix('b/')}"
     if match is not None and not os.path.exists(repository_path):

@@ -1,4 +1,4 @@
-"""Renamed copies: packages of the repository that a program imports instead of a framework."""
+"""Renamed copies: packages in the repository that a program imports instead of a framework."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _IMPORT: Final = re.compile(r"(?m)^[ \t]*(?:from|import)[ \t]+(\w+)")
 
 
 def find_renamed_copy(file: str, index: RepositoryIndex, manifest: FrameworkManifest) -> tuple[str, str] | None:
-    """Return the parent folder and name of the copy that a program imports, or None.
+    """Return the parent folder and the name of the renamed copy that a program imports.
 
-    None if the program imports the framework itself or no copy of it.
+    Return None if the program imports the framework itself, or no copy of it.
     """
     assert manifest.layout is not None
     names = _list_imports(file, index)
@@ -35,7 +35,7 @@ def find_renamed_copy(file: str, index: RepositoryIndex, manifest: FrameworkMani
 
 
 def has_other_package(file: str, index: RepositoryIndex, manifest: FrameworkManifest) -> bool:
-    """Return whether a program imports a package of the repository but not the framework, even indirectly."""
+    """Return whether a program imports a package in the repository and, even indirectly, not the framework."""
     assert manifest.layout is not None
     if not any(index.find_parent_folders(name) for name in _list_imports(file, index)):
         return False
@@ -49,7 +49,7 @@ def has_other_package(file: str, index: RepositoryIndex, manifest: FrameworkMani
 
 
 def resolve_program(program: str, script: str, index: RepositoryIndex) -> str | None:
-    """Return the file of a program that a script starts, or None if the repository has none."""
+    """Return the path of a program that a script starts, or None if it is not in the repository."""
     sibling = regular_files.normalize_path(os.path.join(os.path.dirname(os.path.abspath(script)), program))
     return (
         sibling if sibling in index.find_by_name(os.path.basename(program)) else index.find_by_suffix(program, script)
@@ -57,12 +57,12 @@ def resolve_program(program: str, script: str, index: RepositoryIndex) -> str | 
 
 
 def _list_imports(file: str, index: RepositoryIndex) -> dict[str, None]:
-    """Return the packages that a file imports, in order."""
+    """Return the top-level packages that a file imports, in order."""
     return dict.fromkeys(_IMPORT.findall(index.compute_once(PythonSources).read_text(file)))
 
 
 def _is_renamed_copy(root: str, name: str, tree: SourceLayout) -> bool:
-    """Return whether a package has most of the files that identify the framework."""
+    """Return whether a package has more than half of the files that identify the framework."""
     for package in tree.packages:
         tails = [mark.removeprefix(package) for mark in tree.marks if mark.startswith(f"{package}/")]
         if 2 * sum(os.path.exists(f"{root}/{name}{tail}") for tail in tails) > len(tails):

@@ -1,4 +1,4 @@
-"""Replaced trainers: packages that patch the trainers of a Python file if they are imported before it."""
+"""Replaced trainers: packages that patch the trainers that a Python file uses if they are imported before it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cfglint_train.repository.index import RepositoryIndex
 from cfglint_train.repository.texts import MAX_SMALL
 
 _IMPORT: Final = rb"^[ \t]*(?:from[ \t]+(?:[\w.]*\.)?%s(?:\.\w+)*[ \t]+import\b|import[ \t]+(?:[\w.]*\.)?%s\b)"
-"""Import of a module, or from it, at the start of a line."""
+"""Import of a module or of names from it, on a line without other code before it."""
 
 
 def find_replacing_package(path: str, index: RepositoryIndex, packages: Iterable[str]) -> str:
-    """Return the package that programs import before they import a Python file, or an empty string."""
+    """Return the first of `packages` that a program imports before it imports a Python file, or an empty string."""
     module = os.path.splitext(os.path.basename(path))[0]
     file_import, full_path = _compile_import(module), regular_files.normalize_path(os.path.abspath(path))
     for package in packages:

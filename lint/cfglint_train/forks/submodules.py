@@ -1,4 +1,4 @@
-"""Git submodules of a repository that are copies of a framework, from `.gitmodules`."""
+"""Git submodules that are forks of a framework, from `.gitmodules`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SETTING: Final = re.compile(r"[ \t]*(path|url)[ \t]*=[ \t]*\"?([^\"#;\r\n]*?)\"
 
 
 class Submodule(Frozen):
-    """A submodule whose repository or folder has the name of a known package."""
+    """A submodule named after a known package whose URL is not upstream's."""
 
     package: str
     repository: str
@@ -22,7 +22,7 @@ class Submodule(Frozen):
 
 
 def parse_submodules(path: str) -> Iterator[Submodule]:
-    """Yield the submodules in a `.gitmodules` file that are forks of a framework."""
+    """Yield the submodules in a `.gitmodules` file that are forks of a framework; yield nothing if it is unreadable."""
     try:
         text = regular_files.read(path).decode("utf-8", "replace")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Vendored copies: read the vocabulary from copies of a framework's source. Nothing in them is imported or run."""
+"""Vendored copies: read the vocabulary from a copy of a framework's source. Nothing in it is imported or run."""
 
 from __future__ import annotations
 
@@ -35,30 +35,30 @@ MAX_BYTES: Final = 8 * 2**20
 """Maximum total size in bytes of the files from which a copy's settings are read."""
 _PROJECT_FILES: Final = ("pyproject.toml", "setup.py", "setup.cfg")
 _HEAD: Final = 4096
-"""Bytes at the start of a file in which to search for a copy's release."""
+"""Number of bytes at the start of a file in which to search for a copy's release."""
 
 
 class UnreadableCopyError(Exception):
-    """Raised if the settings of a copy cannot be determined, with the reason."""
+    """Error that gives the reason why the settings of a copy cannot be determined."""
 
     def __init__(self, reason: str, declared: frozenset[str] = frozenset()) -> None:
-        """Create an error with the names that could be read."""
+        """Create an error with the names of settings that could be read."""
         super().__init__(reason)
         self.declared = declared
-        """Names of settings that the copy declares anyway."""
+        """Names of settings that the copy declares, as far as they could be read."""
 
 
 class Copy(Frozen):
-    """A copy of a framework."""
+    """A copy of a framework in a repository."""
 
     folder: str
     """Folder of the package."""
     files: dict[str, str]
-    """Text of the files that define its settings, by path from the parent folder."""
+    """Texts of the files that define its settings, by path relative to the package's parent folder."""
 
     @property
     def digest(self) -> str:
-        """Digest of the files; equal for copies with the same vocabulary."""
+        """SHA-256 of the files; copies with equal digests have the same vocabulary."""
         sha = sha256()
         for path, text in sorted(self.files.items()):
             sha.update(f"{path}\0{len(text)}\0{text}".encode("utf-8", "surrogatepass"))
@@ -66,12 +66,12 @@ class Copy(Frozen):
 
 
 def is_copy(root: str, manifest: FrameworkManifest) -> bool:
-    """Return whether a folder contains the framework's source, and not only a package of the same name."""
+    """Return whether a folder contains the framework's source and not just a package of the same name."""
     return manifest.layout is not None and next(_list_python_files(root, manifest.layout.marks), None) is not None
 
 
 def load_renamed_copy(root: str, name: str, manifest: FrameworkManifest) -> Copy:
-    """Return the copy of a framework under another package name, as if it had the framework's name.
+    """Return a copy that has another package name, with that name replaced by the framework's.
 
     Raise `UnreadableCopyError` if it cannot be read.
     """
@@ -86,13 +86,13 @@ def load_renamed_copy(root: str, name: str, manifest: FrameworkManifest) -> Copy
 
 
 def load_copy(root: str, manifest: FrameworkManifest) -> Copy:
-    """Return the copy of a framework whose package is in a folder, or raise `UnreadableCopyError`."""
+    """Return the copy whose package is in the folder `root`, or raise `UnreadableCopyError`."""
     assert manifest.layout is not None
     return Copy(get_package_folder(root, manifest), _read_texts(root, manifest.layout.parts))
 
 
 def _read_texts(root: str, parts: Collection[str]) -> dict[str, str]:
-    """Return the texts of parts of a copy by path from its folder, or raise `UnreadableCopyError`."""
+    """Return the texts of the Python files in `parts` by path below `root`, or raise `UnreadableCopyError`."""
     if not parts:
         raise UnreadableCopyError("is not read")
     files: dict[str, str] = {}
@@ -110,24 +110,24 @@ def _read_texts(root: str, parts: Collection[str]) -> dict[str, str]:
 
 
 def get_package_folder(root: str, manifest: FrameworkManifest) -> str:
-    """Return the folder of a framework's package below a folder on Python's path."""
+    """Return the folder of a framework's package in `root`, under the first of its names that exists there."""
     assert manifest.layout is not None
     candidates = [f"{root.rstrip('/')}/{package}" for package in manifest.layout.packages]
     return next((folder for folder in candidates if os.path.isdir(folder)), candidates[0])
 
 
 def get_project_folder(root: str) -> str:
-    """Return the project folder of packages in `root`, which may be the project's `src`."""
+    """Return the project folder of the packages in `root`: its parent if `root` is named `src`, otherwise `root`."""
     return os.path.dirname(root) if os.path.basename(root) == "src" else root
 
 
 def is_project(folder: str) -> bool:
-    """Return whether a folder is a Python project."""
+    """Return whether a folder is a Python project: has a `pyproject.toml`, `setup.py` or `setup.cfg`."""
     return any(os.path.exists(f"{folder}/{name}") for name in _PROJECT_FILES)
 
 
 def get_copy_folder(root: str, manifest: FrameworkManifest, repository: str) -> str:
-    """Return the project folder of a copy if the repository contains the project, else the package folder."""
+    """Return the project folder of a copy if it lies inside the repository, otherwise the package folder."""
     project = get_project_folder(root)
     return (
         project if project.startswith(f"{repository}/") and is_project(project) else get_package_folder(root, manifest)
@@ -137,7 +137,7 @@ def get_copy_folder(root: str, manifest: FrameworkManifest, repository: str) -> 
 def read_release(root: str, manifest: FrameworkManifest) -> ResolvedPin | None:
     """Return the release that a file of a copy states, or None.
 
-    A development version allows any release between its neighbours.
+    For a development version, the result allows every release between the neighbouring final releases.
     """
     assert manifest.layout is not None
     for name, pattern in manifest.layout.release_files.items():
@@ -155,9 +155,10 @@ def read_release(root: str, manifest: FrameworkManifest) -> ResolvedPin | None:
 
 
 def estimate_releases(copy: VendoredVocabulary | None, root: str, manifest: FrameworkManifest) -> ResolvedPin | None:
-    """Return the range of releases of a copy without version, by its folder name and settings, or None for any.
+    """Return the range of releases that a copy without a version may be, or None if any is possible.
 
-    The copy may be any state of the source next to the most similar releases.
+    The range follows from the package's name and from the releases with the most similar settings. It extends to the
+    final releases before and after these, because the copy may be any commit in between.
     """
     assert manifest.layout is not None
     assert manifest.vocabulary is not None
@@ -182,7 +183,7 @@ def estimate_releases(copy: VendoredVocabulary | None, root: str, manifest: Fram
 
 
 def _build_constraint(manifest: FrameworkManifest, version: str) -> Constraint:
-    """Return a constraint for a version, or for the releases around a pre-release.
+    """Return a constraint that allows a final version only, or the releases around a pre-release.
 
     A pre-release that is older than all known releases allows only itself.
     """
@@ -196,16 +197,16 @@ def _build_constraint(manifest: FrameworkManifest, version: str) -> Constraint:
 
 
 def _list_modules(root: str, parts: Iterable[str]) -> Iterator[str]:
-    """Yield the Python files among files and folders below a root, and the packages that contain them."""
+    """Yield the Python files in `parts` below `root`, after the `__init__.py` of the folders that contain the parts."""
     parents = {part.rpartition("/")[0] for part in parts}
     yield from sorted(path for folder in parents if os.path.isfile(f"{root}/{(path := f'{folder}/__init__.py')}"))
     yield from _list_python_files(root, parts)
 
 
 def _list_python_files(root: str, parts: Iterable[str]) -> Iterator[str]:
-    """Yield the Python files among files and folders below a root.
+    """Yield the Python files in `parts`, which are files or folders, as paths below `root`.
 
-    Files that cannot be imported are left out (an editor's copies in `.ipynb_checkpoints`).
+    Files in folders that cannot be imported, such as `.ipynb_checkpoints`, are left out.
     """
     for part in parts:
         if os.path.isfile(f"{root}/{part}"):
@@ -233,9 +234,9 @@ def build_vocabulary(
 
 @cache
 def _compute_build_digest() -> str:
-    """Return a digest of the code that builds vocabularies: cfglint's readers, their imports, and upstream's tables.
+    """Return a digest of the code that builds vocabularies: cfglint's readers, their imports and the upstream tables.
 
-    Builds of one release may differ. Takes 2 ms, only if there is a copy of a framework.
+    The version is not enough, because builds of a version may differ. Takes 2 ms; called only if there is a copy.
     """
     folders = (*cfglint_schemas.__path__, *foundation.__path__)
     paths = (os.path.join(folder, name) for top in folders for folder, _, names in os.walk(top) for name in names)
@@ -247,7 +248,7 @@ def _compute_build_digest() -> str:
 
 
 def _list_declared(copy: Copy) -> Iterator[str]:
-    """Yield the flags and class fields of an incomplete copy."""
+    """Yield the names of the flags and class fields in a copy that cannot be read as a whole."""
     for text in copy.files.values():
         yield from (name for name, _ in find_declared_settings(parse_tree(text)))
 
@@ -258,7 +259,7 @@ def _read_table(copy: Copy, manifest: FrameworkManifest) -> str:
         upstream = loads(file.read())
     reader = import_module(f"cfglint_schemas.readers.{manifest.vocabulary}")
     was_enabled = gc.isenabled()
-    gc.disable()  # many small objects without cycles: collection more than doubles the time
+    gc.disable()  # reading makes many small objects without cycles, and collecting them more than doubles the time
     try:
         table = reader.read(manifest.package, Source(SourceTree(manifest.package, "0", copy.files)))
     except (UndecidedError, TooManyStepsError, SyntaxError, ValueError, RecursionError):

@@ -1,11 +1,11 @@
-"""Atomic writes: a temporary file next to the target, then one rename, so that a file is old or new, never half.
+"""Atomic writes: a temporary file next to the target, then a rename, so that a file is never half written.
 
-If a rename would lose something (other names of the file, an owner or extended attribute that cannot be set), the file
-is not written. If the system can exchange two names (Linux), a change up to the last moment is detected and kept;
-elsewhere, a write between the last comparison and the rename (microseconds) is lost.
+A file is not written if the rename would lose something: hard links, or an owner or extended attribute that cannot be
+set. If the system can exchange two names (Linux), a change by another program is detected up to the last moment and
+kept. Elsewhere, a write in the microseconds between the last comparison and the rename is lost.
 
-Several files that belong together are all staged before the first is renamed, so that the usual failures (no
-permission, no space, a file that another program changed) happen before anything has changed.
+Files that belong together are all staged before the first is renamed. The usual failures (no permission, no space, a
+file that another program changed) therefore occur before anything has changed.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from cfglint_train.foundation.typed import Final
 
 _TEMPORARY: Final = re.compile(r"\.cfglint-([0-9]+)-[0-9]+")
 _STALE_SECONDS: Final = 60.0
-"""Seconds after which a temporary file of a process that has ended is removed."""
+"""Minimum age in seconds at which a temporary file of a dead process is removed."""
 _CHANGED: Final = "another program changed it in the meantime"
 
 
 class StagedFile(Frozen):
-    """New content, stored next to the file that it will replace."""
+    """New content in a temporary file next to the file that it will replace."""
 
     target: str
     temporary: str
     original: bytes | None = None
-    """Content of the target, or None if it must not exist yet; a file that appears meanwhile is not replaced."""
+    """Expected content of the target, or None if the target must not exist; `commit` fails if this no longer holds."""
 
 
 def stage(path: str, source: bytes, original: bytes) -> StagedFile:
     """Stage new content next to the file, synced to disk, with its permissions, owner and extended attributes.
 
-    A symbolic link stays a link: its target is replaced. Raise OSError, also if the file is read-only, has other names,
-    no longer holds `original`, or has attributes that cannot be copied.
+    A symbolic link stays a link: its target is replaced. Raise `OSError` if the file cannot be staged, is read-only,
+    has hard links, no longer holds `original`, or has an owner or attributes that cannot be kept.
     """
     regular_files.check_links(path)
     target = os.path.realpath(path)
@@ -71,7 +71,7 @@ def stage(path: str, source: bytes, original: bytes) -> StagedFile:
 
 
 def _copy_attributes(source: str, target: str) -> None:
-    """Copy the extended attributes of a file (including access lists); raise OSError if that fails."""
+    """Copy the extended attributes of a file, including access lists. Raise `OSError` if that fails."""
     if not hasattr(os, "listxattr"):
         return
     try:
@@ -88,7 +88,7 @@ def _copy_attributes(source: str, target: str) -> None:
 
 
 def remove_stale_files(folder: str) -> None:
-    """Remove temporary files of processes that were killed before they could do so."""
+    """Remove the temporary files that killed processes left in a folder. Ignores errors."""
     with suppress(OSError):
         for name in os.listdir(folder or "."):
             match = _TEMPORARY.fullmatch(name)
@@ -114,7 +114,7 @@ def _is_alive(process: int) -> bool:
 
 
 def stage_new(path: str, source: bytes) -> StagedFile:
-    """Stage the content of a new file next to its place; raise OSError, also if the file exists."""
+    """Stage the content of a new file next to its place. Raise `OSError`: `FileExistsError` if the file exists."""
     regular_files.check_links(path)
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
@@ -123,10 +123,10 @@ def stage_new(path: str, source: bytes) -> StagedFile:
 
 
 def write_output(path: str, source: bytes) -> None:
-    """Write a file that the user names, such as a report; replace any previous content.
+    """Write a file that the user names, such as a report, and replace any previous content.
 
-    Raise OSError, also for a link that leads out of its repository; the old content is then intact. A target that is
-    not a regular file (`/dev/stdout`, a pipe) is written to directly.
+    Raise `OSError`, with the old content intact, if the file cannot be written or is a link that leads out of its
+    repository. A target that is not a regular file (`/dev/stdout`, a pipe) is written directly.
     """
     regular_files.check_links(path)
     target = os.path.realpath(path)
@@ -150,7 +150,7 @@ def write_output(path: str, source: bytes) -> None:
 
 
 def _create_with_mode(path: str, source: bytes, mode: int) -> str:
-    """Create a temporary file next to a path, with content and permissions."""
+    """Create a temporary file next to `path` with content and permissions, and return its path."""
     temporary = _create_with_content(os.path.dirname(path) or ".", source)
     try:
         os.chmod(temporary, mode)
@@ -161,14 +161,14 @@ def _create_with_mode(path: str, source: bytes, mode: int) -> str:
 
 
 def _read_umask() -> int:
-    """Read the umask (which requires setting it)."""
+    """Return the umask, which can only be read by setting it."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def _create_with_content(folder: str, source: bytes) -> str:
-    """Create a file whose content has reached the disk."""
+    """Create a temporary file, sync its content to disk, and return its path."""
     temporary = _create(folder)
     try:
         with open(temporary, "wb") as file:
@@ -182,9 +182,9 @@ def _create_with_content(folder: str, source: bytes) -> str:
 
 
 def _create(folder: str) -> str:
-    """Create an empty file that only its owner can read.
+    """Create an empty temporary file that only its owner can read, and return its path.
 
-    `tempfile` would work too, but takes 10 ms to import.
+    `tempfile` would do the same, but takes 10 ms to import.
     """
     for number in count():
         path = os.path.join(folder, f".cfglint-{os.getpid()}-{number}")
@@ -195,7 +195,7 @@ def _create(folder: str) -> str:
 
 
 def commit(staged: StagedFile) -> None:
-    """Put the new content in place; raise OSError with the old content intact."""
+    """Replace the target by the new content. Raise `OSError`, with the old content intact, if that fails."""
     try:
         if staged.original is None:
             rename_new(staged.temporary, staged.target)
@@ -207,13 +207,13 @@ def commit(staged: StagedFile) -> None:
 
 
 def _replace(staged: StagedFile, original: bytes) -> None:
-    """Replace the original content by the new; raise OSError if the target has changed meanwhile."""
+    """Replace the original content. Raise `OSError` if the target has changed in the meantime."""
     if regular_files.read(staged.target) != original:
         raise OSError(errno.EBUSY, _CHANGED, staged.target)
     if not exchange(staged.temporary, staged.target):
         os.replace(staged.temporary, staged.target)
         return
-    # The previous content now has the temporary name, which no other program uses.
+    # The previous content now has the temporary name, under which no other program writes to it.
     if regular_files.read(staged.temporary) != original:
         exchange(staged.temporary, staged.target)
         raise OSError(errno.EBUSY, _CHANGED, staged.target)

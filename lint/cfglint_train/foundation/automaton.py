@@ -1,7 +1,7 @@
-"""Patterns that match in linear time, even hostile ones: an automaton instead of backtracking.
+"""Pattern matching in linear time, even for hostile patterns: an automaton instead of backtracking.
 
-A pattern is a tree of the parts below. It becomes a program for a machine that follows all alternatives at once
-(Thompson 1968). Transitions are cached, so that similar texts cost one look-up per character.
+A pattern is a tree of the parts below. It is compiled to a program for a machine that follows all alternatives at once
+(Thompson 1968). Transitions are cached, so similar texts cost one look-up per character.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from functools import partial
 from cfglint_train.foundation.typed import Final
 
 MAX_SIZE: Final = 2_000
-"""Maximum number of instructions of one pattern; repetitions are written out."""
+"""Maximum number of instructions of a pattern; repetitions are unrolled."""
 _MAX_CACHED: Final = 10_000
-"""Maximum number of state sets that one pattern caches."""
+"""Maximum number of transitions that a pattern caches."""
 
 Program = list[tuple[str, "int | Callable[[str], bool]", int]]
 PatternPart = Callable[[Program], object]
@@ -24,7 +24,7 @@ States = frozenset[int]
 
 
 class TooLarge(ValueError):
-    """A pattern that needs too many instructions."""
+    """Error for a pattern that needs more than `MAX_SIZE` instructions."""
 
 
 def build_char(matcher: Callable[[str], bool]) -> PatternPart:
@@ -33,12 +33,12 @@ def build_char(matcher: Callable[[str], bool]) -> PatternPart:
 
 
 def build_start() -> PatternPart:
-    """Build a part that matches the start of the text."""
+    """Build a part that matches at the start of the text."""
     return lambda program: _emit(program, "start")
 
 
 def build_end() -> PatternPart:
-    """Build a part that matches the end of the text, or before a line break at the end."""
+    """Build a part that matches at the end of the text, or in `match` also before a line break at the end."""
     return lambda program: _emit(program, "end")
 
 
@@ -54,7 +54,7 @@ def build_sequence(parts: Iterable[PatternPart]) -> PatternPart:
 
 
 def build_alternatives(parts: Iterable[PatternPart]) -> PatternPart:
-    """Build a part that matches one of the parts."""
+    """Build a part that matches any of the parts. `parts` must not be empty."""
     listed = list(parts)
 
     def write(program: Program) -> None:
@@ -72,7 +72,7 @@ def build_alternatives(parts: Iterable[PatternPart]) -> PatternPart:
 
 
 def build_repetition(part: PatternPart, minimum: int, maximum: int | None) -> PatternPart:
-    """Build a part that repeats another `least` to `most` times; `most` is None if unbounded."""
+    """Build a part that repeats `part` from `minimum` to `maximum` times; None means without limit."""
 
     def write(program: Program) -> None:
         for _ in range(minimum):
@@ -106,7 +106,7 @@ class Automaton:
     __slots__ = ("_next", "_program", "_start")
 
     def __init__(self, part: PatternPart) -> None:
-        """Compile a pattern; raise TooLarge if it needs too many instructions."""
+        """Compile a pattern. Raise `TooLarge` if it needs too many instructions."""
         self._program: Program = []
         part(self._program)
         self._start = self._close((0,), first=True)
@@ -151,7 +151,7 @@ class Automaton:
         return len(self._program) in self._close(states, last=True)
 
     def _close(self, states: Iterable[int], first: bool = False, last: bool = False) -> States:
-        """Return the states that are reached without reading another character."""
+        """Return `states` and the states that they reach without reading another character."""
         reached: set[int] = set()
         pending = list(states)
         while pending:
@@ -177,5 +177,5 @@ def build_literal(text: str) -> PatternPart:
 
 
 def accept_any(_: str) -> bool:
-    """Accept every character."""
+    """Return True for every character."""
     return True

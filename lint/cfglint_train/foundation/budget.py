@@ -1,4 +1,4 @@
-"""Budget of processor time that all processes of a run share."""
+"""Budget of CPU time that all processes of a run share."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from time import process_time
 from cfglint_train.foundation.typed import Final
 
 _TOKENS: Final = 1000
-"""Number of parts of the remaining time that processes draw; a pipe holds as many on every system."""
+"""Number of shares into which the remaining time is divided; small enough for a pipe on every system."""
 _MIN_SECONDS: Final = 1e-6
-"""Seconds that are too short to read anything."""
+"""Limit in seconds once the budget is used up: too short to read anything."""
 
 
 def read_processor_time() -> float:
-    """Return the processor seconds of this process and its finished child processes (on Windows, of itself only)."""
+    """Return the CPU seconds of this process and its finished children (on Windows, of this process only)."""
     return sum(os.times()[:4])
 
 
 class Budget:
-    """Seconds of processor time that may still be used."""
+    """A budget of CPU seconds; forked processes draw shares of it from a pipe."""
 
     __slots__ = ("_clock", "_end", "_token_seconds", "_tokens", "seconds")
 
     def __init__(self, seconds: float = inf, clock: Callable[[], float] = process_time) -> None:
         """Start a budget of `seconds`, measured by `clock`."""
         self.seconds = seconds
-        """Seconds at the start."""
+        """Size of the budget at its start, in seconds; infinity means no limit."""
         self._clock = clock
         self._end = clock() + seconds
         self._token_seconds = 0.0
         self._tokens: int | None = None
 
     def compute_seconds_left(self) -> float:
-        """Return the seconds that this process may use before it asks again; 0 or less if none are left."""
+        """Return the seconds that this process may use until the next call; 0 or less if the budget is used up."""
         seconds = self._end - self._clock()
         while seconds <= 0 and self._tokens is not None and os.read(self._tokens, 1):
             self._end += self._token_seconds
@@ -43,11 +43,11 @@ class Budget:
         return seconds
 
     def compute_limit(self) -> float | None:
-        """Return the limit for the remaining work, never 0 because that means none; None without a limit."""
+        """Return the remaining seconds, or None without a limit; never 0, because callees read 0 as no limit."""
         return None if self.seconds == inf else max(self.compute_seconds_left(), _MIN_SECONDS)
 
     def divide(self) -> None:
-        """Divide the budget, so that copies of this process that start now draw from it as needed."""
+        """Divide the budget into shares that processes forked from now on draw as needed."""
         if self.seconds == inf:
             return
         self._token_seconds = max(self.compute_seconds_left(), 0) / _TOKENS
@@ -56,12 +56,12 @@ class Budget:
         os.close(writing)
 
     def take_part(self) -> None:
-        """Forget the time granted so far, because the processor time of a copy begins at 0."""
+        """Start a forked process without any time of its own: its CPU clock begins at 0, so it draws shares instead."""
         if self._tokens is not None:
             self._end = self._clock()
 
     def unite(self) -> None:
-        """Unite the budget again by taking back the time that no copy has used."""
+        """Take back the shares that no forked process has drawn, and end the division."""
         if self._tokens is not None:
             while tokens := os.read(self._tokens, _TOKENS):
                 self._end += len(tokens) * self._token_seconds

@@ -1,7 +1,7 @@
-"""Cache: texts that take long to compute, kept between runs under digests of their inputs.
+"""Cache of texts that take long to compute, kept between runs under the digests of their inputs.
 
-A folder that cannot be written is no error, and the oldest texts are removed if there are too many. Repositories may be
-written by others, so a folder with files that git tracks is not used as a cache.
+A folder that cannot be written is ignored. If there are too many texts, the least recently used are removed. A folder
+with files that git tracks is not used, because the repository's author could have planted them.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ MAX_FILES: Final = 64
 MAX_BYTES: Final = 16 * 2**20
 
 _CACHE_FILE: Final = re.compile(r".*[0-9a-f]{64}(\.[0-9]+)?")
-"""Names of cache files, which end in a digest; other files in the folder are not touched."""
+"""Names of cache files, which end in a digest or a digest and a process ID; other files are left alone."""
 
 
 class Cache:
-    """The texts of one kind; without a folder, none are kept."""
+    """The cached texts of a kind; without a folder, nothing is cached."""
 
     __slots__ = ("_folder",)
 
     def __init__(self, kind: str, folder: str | None) -> None:
         """Use the subfolder `kind` of `folder`, unless it is a link or may hold tracked files."""
         path = None if folder is None else os.path.join(folder, kind)
-        # The cache folder inside a repository may hold a link to another place.
+        # A cache folder inside a repository may contain a link to another place.
         self._folder = None if path is None or os.path.islink(path) or _can_be_tracked(path) else path
 
     def get(self, digest: str) -> str | None:
-        """Get a cached text, or None; it counts as recently used."""
+        """Return a cached text and mark it as recently used, or return None."""
         if self._folder is None:
             return None
         path = os.path.join(self._folder, digest)
@@ -44,14 +44,14 @@ class Cache:
         return text
 
     def put(self, digest: str, text: str) -> None:
-        """Put a text into the cache and remove the oldest ones."""
+        """Store a text, and remove the least recently used texts if there are too many. Ignores errors."""
         if self._folder is None:
             return
         with suppress(OSError):
             os.makedirs(self._folder, exist_ok=True)
             path = os.path.join(self._folder, digest)
             temporary = f"{path}.{os.getpid()}"
-            # Create a new file: in a repository's folder, there may be a link under this name.
+            # "x" creates a new file: in a repository's folder, this name may already be a link.
             with open(temporary, "x", encoding="utf-8") as file:
                 file.write(text)
             os.replace(temporary, path)
@@ -59,7 +59,7 @@ class Cache:
 
 
 def _can_be_tracked(folder: str) -> bool:
-    """Return whether git tracks files in a folder of a repository, or might."""
+    """Return whether git tracks files in an existing folder, or might because the index cannot be read."""
     root = regular_files.find_repository(os.path.realpath(folder))
     if root is None or not os.path.isdir(folder):
         return False
@@ -78,11 +78,10 @@ def _remove_oldest(folder: str) -> None:
 
 
 def find_cache_folder(flag: str | None, setting: str | None) -> str | None:
-    """Return the folder of the cache, or None if nothing is cached (an empty name).
+    """Return the cache folder, or None if an empty name turns the cache off.
 
-    A flag overrides `CFGLINT_CACHE_DIR`, which overrides the setting; the default is `cfglint` below `XDG_CACHE_HOME`
-    or `~/.cache`. The setting only counts in a repository: elsewhere, as in an unpacked archive, git does not know
-    which files came with it.
+    The flag overrides `CFGLINT_CACHE_DIR`, which overrides the setting. The default is `cfglint` in `XDG_CACHE_HOME` or
+    `~/.cache`. The setting counts only in a repository: in an unpacked archive, nothing shows which files came with it.
     """
     for folder in (flag, os.environ.get("CFGLINT_CACHE_DIR")):
         if folder is not None:

@@ -1,6 +1,6 @@
-"""Credentials: find tokens of services by their published shape, and values of keys that are named as secrets.
+"""Credentials: find service tokens by their published shape, and the values of keys that are named like secrets.
 
-Rules find them in files, and every output is masked by the same patterns, whatever file or message a token comes from.
+Rules report the credentials in files. The same patterns mask all output, whatever file or message a token comes from.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cfglint_train.foundation.typed import Final
 
 
 class _Shape(Frozen):
-    """A kind of credential; its pattern is compiled only for texts that contain one of the clues."""
+    """A kind of credential; the pattern is compiled only for texts that contain a clue."""
 
     clues: tuple[str, ...]
     """Lower-case texts; every match of the pattern contains one of them."""
     pattern: str
-    """Pattern whose last matching group is the credential; without a group, the whole match.
+    """Pattern whose last matching group is the credential; without a group, the whole match is.
 
     Every repetition is bounded, which keeps the search linear.
     """
@@ -28,7 +28,7 @@ class _Shape(Frozen):
     """True if no letter or digit may be next to the match."""
 
 
-# Tokens with a prefix of their own; `token_shapes.json` has about a hundred more. Sources: the services' documentation;
+# Tokens with a distinctive prefix; `token_shapes.json` has about a hundred more. Sources: the services' documentation;
 # GitHub's "Supported secret scanning patterns" (Docker, Groq, LangSmith, NVIDIA, Replicate, xAI); the documentation of
 # Slack's, Discord's, Telegram's and Azure's URLs.
 _SHAPES: Final = (
@@ -49,7 +49,10 @@ _SHAPES: Final = (
     _Shape(("r8_",), r"r8_[A-Za-z0-9]{37,60}"),
     _Shape(("lsv2_",), r"lsv2_[a-z]{2}_[A-Za-z0-9_]{30,100}"),
     _Shape(
-        ("ak-", "as-"),  # Modal: an id and a secret; one in 10^5 has letters of only one case, like words
+        (
+            "ak-",
+            "as-",
+        ),  # Modal: an ID and a secret. About 1 in 10^5 tokens is missed, because its letters have only one case.
         r"a[ks]-(?=[^A-Z]{0,21}[A-Z])(?=[^a-z]{0,21}[a-z])[A-Za-z0-9]{22}",
     ),
     _Shape(
@@ -67,15 +70,15 @@ _SHAPES: Final = (
     _Shape(("sig=",), r"(?<![A-Za-z0-9_])(?i:sig)=([A-Za-z0-9%+/_=-]{20,200}+)(?![A-Za-z0-9%+/_=-])", False),
     _Shape(("signature=",), r"(?i:x-(?:amz|goog)-signature)=([0-9a-f]{40,1024})", False),
 )
-# Credentials without a shape of their own are recognised by the text before them on the line; the groups are the
+# Credentials without a distinctive shape are recognised by the text before them on the line. The groups hold the
 # credentials.
 _WANDB: Final = (
     r"(?i:wandb[ \t]+login(?:[ \t]+--?[a-z]{1,20}(?:=[^\s]{1,100})?){0,5}"
     r"|(?:use_)?wandb(?:[._-]?(?:api[._-]?)?(?:key|token))?)"
     r"[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?([0-9a-f]{40})(?![0-9A-Za-z_])"
 )
-# 40 characters of base64 after a name for it, as in awslabs/git-secrets (`--register-aws`). About one in 10^9 has
-# letters of only one case, like a path.
+# 40 base64 characters after a name such as `aws_secret_access_key`, as in awslabs/git-secrets (`--register-aws`). About
+# 1 key in 10^9 is missed, because its letters have only one case, like a path.
 _AWS: Final = (
     r"(?i:aws[._-]?secret(?:[._-]?key)?|secret[._-]?access[._-]?key)[\"']?(?:[ \t]*[:=][ \t]*|[ \t]+)[\"']?"
     r"((?=[^A-Z]{0,39}[A-Z])(?=[^a-z]{0,39}[a-z])[A-Za-z0-9+/]{40})(?![A-Za-z0-9+/_=.-])"
@@ -85,13 +88,13 @@ _DATABASE: Final = r"(?i:postgres|mysql|mariadb|mongodb|redis|amqp|mssql|oracle|
 _USER: Final = r"://([A-Za-z0-9_~.%-]{20,200})@"
 _BEARER: Final = r"(?i:bearer|basic)[ \t]+([A-Za-z0-9+/_=.~-]{16,4000})"
 _PRIVATE: Final = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----((?:[^-]|-(?!----)){20,20000})"
-# The last word of a key shows what kind of value it has.
+# The last word of a key decides which values count as credentials.
 _PASSWORD_KEYS: Final = r"password|passwd|passphrase|[_-]pwd"
-"""Keys whose value a person may have chosen: any literal is a credential."""
+"""Key endings for values that a person may have chosen: any literal is a credential."""
 _PASS_KEYS: Final = r"[_-]pass"
-"""Keys that may mean something else (`forward_pass`): only a value that is no word is a credential."""
+"""Key ending that may mean something else (`forward_pass`): words and numbers are not credentials."""
 _TOKEN_KEYS: Final = r"token|(?:api|access|account|auth|private|secret|signing|storage|master)[_-]?key"
-"""Keys whose value a program generates: other values are something else, such as a vocabulary's token."""
+"""Key endings for generated values: any other value is something else, such as a tokenizer's special token."""
 _NAME: Final = rf"{_PASSWORD_KEYS}|{_PASS_KEYS}|secret|{_TOKEN_KEYS}"
 _NAMED: Final = (
     rf"(?P<flag>(?<![A-Za-z0-9_-])--?[A-Za-z0-9_.-]{{0,60}})?(?P<name>(?i:{_NAME}))\\?[\"']?"
@@ -100,8 +103,8 @@ _NAMED: Final = (
     r"|\\?'(?P<single>(?:[^'\\]|''|\\(?!')){8,4000}+)(?=\\?')"
     r"|\\?(?P<bare>[^\s\"'`,;(){}\[\]<>|&$\\]{8,4000}+)(?P<rest>(?=[\s\"'`,;)}\]<|&\\]|$)[ \t]*[^\s]?))"
 )
-# A text without any clue of a pattern, or without such a value, has no match. This is checked first because it is true
-# for most texts and saves compiling the pattern.
+# A text without a clue of a pattern, or without a value of the form in `_VALUES`, has no match. This is checked first,
+# because it holds for most texts and saves compiling the pattern.
 _BY_NAME: Final = (
     _Shape(("wandb",), _WANDB, False),
     _Shape(("secret",), _AWS, False),
@@ -114,8 +117,8 @@ _VALUES: Final = {_WANDB: r"[0-9a-f]{40}", _AWS: r"[A-Za-z0-9+/]{40}"}
 _LONG: Final = r"[A-Za-z0-9+/_=.~-]{16,500}"
 _SECRET_WORDS: Final = ("passw", "passphrase", "_pass", "-pass", "_pwd", "-pwd", "secret")
 _WORDS: Final = (*_SECRET_WORDS, "token", "key")
-# Placeholders for a value: words between boundaries, as in `hf_xxxx` and `your-key`; AWS's own examples; or the whole
-# value.
+# Placeholders: words between boundaries, as in `hf_xxxx` and `your-key`; the example keys in AWS's documentation; and
+# values that are nothing but a word such as `password`.
 PLACEHOLDER: Final = (
     r"(?<![A-Za-z0-9])(?i:x{4,}|(?:(?:token|secret|password|key)[_-]?)?here)(?![A-Za-z0-9])|(?i:x{8,})|\*{8,}"
     r"|(?<![A-Za-z])(?i:your?|examples?|change[_-]?me|placeholder|redacted|dummy)(?![A-Za-z])|EXAMPLE(?:KEY)?$"
@@ -123,7 +126,7 @@ PLACEHOLDER: Final = (
     r"|undefined|environment|interactive))$"
 )
 _SUBSTITUTIONS: Final = r"\$?\{\{[^{}]*\}\}|\$\{[^{}]*\}|\$\([^()]*\)|%\(\w+\)s|<[^<>]*>"
-"""Substitution marks; a value that is short without them is no credential."""
+"""Substitutions; a value that is shorter than `_MIN_LENGTH` without them is not a credential."""
 _REFERENCE: Final = (
     r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"  # an environment variable
     r"|(?i:(?:[a-z]+_)*(?:password|passwd|secret|token|key))"  # another variable
@@ -132,16 +135,16 @@ _REFERENCE: Final = (
     r"|(?:~|\.{0,2})/.*|.*://.*|[\w.-]+(?:/[\w.-]+)*/[\w-]*\.[\w.-]+"  # a file
 )
 _ATTRIBUTE: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"
-"""A Python expression."""
+"""A Python attribute such as `args.token`."""
 _LABEL: Final = r"[a-z]+(?:[-_.][a-z0-9]+)*"
-"""The name of a secret in a store."""
+"""The name of a secret in a secret store, such as `hf-token`."""
 _WORD: Final = r"[A-Z]?[a-z]{0,20}[0-9]{0,8}[a-z]{0,2}[0-9]{0,2}|[A-Z]{1,10}[0-9]{0,4}"
 
 
 def find_credentials(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each credential in a text, in no order."""
+    """Yield the start and end of each credential in a text, in no particular order; they may overlap."""
     lowered = text.lower()
-    characters = set(lowered)  # a clue is searched only if all of its characters occur
+    characters = set(lowered)  # search for a clue only if all of its characters occur
     clued = [shape for clue, shape in _load_shapes() if characters.issuperset(clue) and clue in lowered]
     for shape in dict.fromkeys(clued):
         if shape.pattern in _VALUES and re.search(_VALUES[shape.pattern], text) is None:
@@ -164,16 +167,18 @@ def find_credentials(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_credential(shape: _Shape, match: re.Match[str], value: str) -> bool:
-    """Return whether a match is a credential, and not words that begin like one."""
+    """Return whether a match is a credential, and not words that happen to have its shape."""
     if shape.pattern in (_USER, _BEARER):
         return is_generated(value)
-    if shape.pattern == _ADDRESS and re.search("[/@]", value) is not None:  # a port, and a path with an `@`
+    if (
+        shape.pattern == _ADDRESS and re.search("[/@]", value) is not None
+    ):  # possibly a port and a path that contains an `@`
         return "://" not in value and (re.match(_DATABASE, match[0]) is not None or not _is_words(value, 0))
     return not shape.is_delimited or not _is_words(value)
 
 
 def _is_placeholder(value: str) -> bool:
-    """Return whether a value is a placeholder or is substituted later."""
+    """Return whether a value is a placeholder, or shorter than `_MIN_LENGTH` without its substitutions."""
     if re.search(PLACEHOLDER, value) is not None:
         return True
     literal_text = re.sub(_SUBSTITUTIONS, "", value)
@@ -181,21 +186,21 @@ def _is_placeholder(value: str) -> bool:
 
 
 def _is_words(value: str, minimum: int = 2) -> bool:
-    """Return whether a value is at least `minimum` words, with numbers, separated by dashes, slashes and the like."""
+    """Return whether a value consists of words and numbers with separators, and of at least `minimum` words."""
     parts = re.split(r"[-_./@ ]", value)
     words = sum(part.isalpha() and len(part) > 2 for part in parts)
     return words >= minimum and all(re.fullmatch(_WORD, part) for part in parts)
 
 
 def _can_contain(words: list[str], text: str) -> bool:
-    """Return whether a text with some of `_WORDS` can contain a key whose value is a credential."""
+    """Return whether a text that contains `words` of `_WORDS` can contain a key whose value is a credential."""
     if any(word in _SECRET_WORDS for word in words):
         return True
     return bool(words) and any(map(is_generated, re.findall(_LONG, text)))
 
 
 def _find_named_values(line: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of credentials that a line assigns to keys named as secrets."""
+    """Yield the start and end of each credential that a line assigns to a key named like a secret."""
     for match in re.finditer(_NAMED, line):
         kind = next(kind for kind in ("nested", "double", "single", "bare") if match[kind] is not None)
         value = match[kind]
@@ -216,11 +221,11 @@ def _find_named_values(line: str) -> Iterator[tuple[int, int]]:
 
 
 _VALUE_ENDS: Final = ("", "#", ",", "}", "]", ")", '"', "'", "`", ";", "&", "|", "\\")
-"""Characters that may follow an unquoted value."""
+"""Characters, or the end of the line, that may follow an unquoted value."""
 
 
 def is_secret(key: str, value: str) -> bool:
-    """Return whether a key is named as a secret and its value is a literal credential, not a reference."""
+    """Return whether a key is named like a secret and its value is a literal credential, not a reference."""
     name = re.search(rf"(?i)(?:({_PASSWORD_KEYS})|({_PASS_KEYS})|(secret)|{_TOKEN_KEYS})$", key)
     if name is None or len(value) < _MIN_LENGTH or _is_placeholder(value):
         return False
@@ -236,11 +241,11 @@ def is_secret(key: str, value: str) -> bool:
 
 
 _MIN_LENGTH: Final = 8
-"""Minimum number of characters of a secret; words such as "none" and "ask me" are shorter."""
+"""Minimum length of a secret in characters; words such as "none" and "ask me" are shorter."""
 
 
 def is_opaque(text: str) -> bool:
-    """Return whether a value looks generated: letters and digits mixed throughout, unlike paths or words."""
+    """Return whether a value of 20 or more characters looks generated: letters and digits mixed, not a path."""
     if len(text) < 20 or " " in text or _is_path(text):
         return False
     turns = sum(char.isdigit() != following.isdigit() for char, following in zip(text, text[1:], strict=False))
@@ -248,9 +253,9 @@ def is_opaque(text: str) -> bool:
 
 
 def is_generated(text: str) -> bool:
-    """Return whether a value looks generated, including values of mixed-case letters with few digits.
+    """Return whether a value looks generated, including values of 16 characters and mixed-case values with few digits.
 
-    Of 1,000 values of 16 random letters and digits, about 20 do not; words, releases and model names do not.
+    Misses about 20 in 1,000 values of 16 random letters and digits. Words, releases and model names do not count.
     """
     if is_opaque(text):
         return True
@@ -271,7 +276,7 @@ def _is_path(text: str) -> bool:
 
 @cache
 def _load_shapes() -> tuple[tuple[str, _Shape], ...]:
-    """Return every clue with its shape."""
+    """Return every clue with its shape, from this module and `token_shapes.json`."""
     from json import loads
 
     with open(os.path.join(os.path.dirname(__file__), "token_shapes.json"), encoding="utf-8") as file:
@@ -281,7 +286,7 @@ def _load_shapes() -> tuple[tuple[str, _Shape], ...]:
 
 
 def mask(text: str) -> str:
-    """Replace every credential in a text by as many asterisks, so that lines and columns stay the same."""
+    """Replace every character of a credential in a text by an asterisk, so that lines and columns stay the same."""
     parts: list[str] = []
     masked_until = 0
     for start, end in sorted(find_credentials(text)):
@@ -297,7 +302,7 @@ def mask(text: str) -> str:
 def shorten(text: str, limit: int) -> str:
     """Shorten a text for a message to at most `limit` characters.
 
-    Credentials are masked first, so that none is cut.
+    A text that is too long is masked first, because a cut credential would no longer be recognised.
     """
     if len(text) <= limit:
         return text

@@ -1,12 +1,12 @@
-"""Deadlines: limit the processor time of some work.
+"""Deadlines: limit the CPU time of a piece of work.
 
-This needs a system timer and its signals, which Python delivers to the main thread. Elsewhere (on Windows, in a thread,
-in a program that uses the timer itself) the work is not limited.
+The limit needs a system timer, whose signals Python delivers only to the main thread. On Windows, in another thread, or
+in a program that handles the signal itself, the work is not limited.
 """
 
 from __future__ import annotations
 
-import _signal as signal  # type: ignore[import-not-found]  # without the enumerations, which take a millisecond
+import _signal as signal  # type: ignore[import-not-found]  # skips the enumerations of `signal`, which take 1 ms
 from _contextvars import ContextVar
 from collections.abc import Callable
 from time import process_time
@@ -18,34 +18,37 @@ Made = TypeVar("Made")
 
 _KIND: Final = getattr(signal, "SIGVTALRM", None)
 _REPEAT_SECONDS: Final = 0.1
-"""Seconds until the next signal.
+"""Seconds between signals after the first.
 
-The signal repeats because an exception raised in a destructor or a C callback is lost.
+The signal repeats, because an exception that is raised in a destructor or a C callback is lost.
 """
 
 _MAX_SECONDS: Final = 86_400.0
-"""Maximum seconds that a timer runs."""
+"""Maximum duration of a timer in seconds."""
 
 _left: Callable[[], float] = float
 """Function that returns the seconds left for the timed work."""
 _untimed_seconds: Final[ContextVar[float]] = ContextVar("aside", default=0.0)
-"""Seconds of all untimed work in this thread."""
+"""CPU seconds of all finished untimed work in this thread."""
 _untimed_since: Final[ContextVar[float | None]] = ContextVar("since", default=None)
-"""Start of the current untimed work in this thread."""
+"""CPU time at the start of the current untimed work in this thread, or None."""
 
 
 class OutOfTime(BaseException):
-    """The end of the time limit; a BaseException, so that a handler for one rule's errors does not catch it."""
+    """End of the time limit. A `BaseException`, so that handlers for the errors of a rule do not catch it."""
 
 
 def read_clock() -> float:
-    """Return the processor time of this process without that of `run_untimed`."""
+    """Return the CPU seconds of this process, without the work in `run_untimed`."""
     since = _untimed_since.get()
     return (process_time() if since is None else since) - _untimed_seconds.get()
 
 
 def run_within(seconds_left: Callable[[], float], work: Callable[[Part], Made], part: Part) -> Made:
-    """Run some work and return its result; raise OutOfTime once `seconds_left` returns 0 or less."""
+    """Return `work(part)`, or raise `OutOfTime` once `seconds_left` returns 0 or less.
+
+    An import that is in progress is finished first.
+    """
     global _left  # noqa: PLW0603
     if seconds_left() <= 0:
         raise OutOfTime
@@ -64,7 +67,7 @@ def run_within(seconds_left: Callable[[], float], work: Callable[[Part], Made], 
 
 
 def run_untimed(work: Callable[[], Made]) -> Made:
-    """Run work that has its own limit and serves many tasks; `read_clock` stands still meanwhile."""
+    """Run work that many tasks share and that has its own limit; `read_clock` stops while it runs."""
     if _untimed_since.get() is not None:
         return work()
     since = process_time()
@@ -77,7 +80,7 @@ def run_untimed(work: Callable[[], Made]) -> Made:
 
 
 def _start_timer(seconds: float) -> None:
-    """Start the timer; its seconds must be finite."""
+    """Start the timer, for at least 1 ms and at most `_MAX_SECONDS`."""
     signal.setitimer(signal.ITIMER_VIRTUAL, min(max(seconds, 0.001), _MAX_SECONDS), _REPEAT_SECONDS)
 
 
@@ -99,7 +102,7 @@ def _handle_signal(number: int, frame: Any) -> None:
 
 
 def _is_importing(frame: Any) -> bool:
-    """Return whether a module is being imported; an interrupted import would stay half done for the whole process."""
+    """Return whether a module is being imported: an interrupted import would leave it half loaded for the process."""
     while frame is not None and frame.f_code is not run_within.__code__:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True

@@ -1,14 +1,14 @@
-"""Errors of the caller, and descriptions of internal errors."""
+"""Usage errors, and descriptions of internal errors."""
 
 from __future__ import annotations
 
 
 class UsageError(Exception):
-    """An option, a setting or a stated fact that cannot be used; nothing was read or written yet."""
+    """An option, setting or stated fact that cannot be used; raised before anything is written."""
 
 
 def describe_crash(error: Exception) -> str:
-    """Describe an internal error on one line: the error, and the module and line that raised it."""
+    """Describe an internal error: its type and message, and the module and line that raised it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

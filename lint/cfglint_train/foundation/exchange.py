@@ -1,4 +1,4 @@
-"""Two kinds of rename that `os` lacks (Linux: renameat2): an exchange, and a rename that never replaces a file."""
+"""Renames that `os` lacks, with Linux's `renameat2`: exchange two files, or rename without replacing a file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from cfglint_train.foundation.typed import Final
 
 _AT_FDCWD: Final = -100
-"""AT_FDCWD: relative paths are relative to the working directory."""
+"""`AT_FDCWD`: paths are relative to the working directory."""
 _NO_REPLACE: Final = 1
 """RENAME_NOREPLACE (linux/fs.h)."""
 _EXCHANGE: Final = 2
@@ -17,14 +17,15 @@ _EXCHANGE: Final = 2
 
 
 def exchange(first: str, second: str) -> bool:
-    """Exchange two names; return False, with nothing changed, if the system or the file system cannot do that."""
+    """Exchange the names of two files. Return False, with nothing changed, if that fails or is not supported."""
     return _rename(first, second, _EXCHANGE) == 0
 
 
 def rename_new(source: str, target: str) -> None:
-    """Rename a file to a free name in one step; raise OSError, or FileExistsError if the name is in use.
+    """Rename a file without replacing another. Raise `OSError`: `FileExistsError` if the name is in use.
 
-    If the system cannot do that, the file has both names for a moment. On Windows, `os.rename` never replaces a file.
+    Atomic on Windows, where `os.rename` never replaces a file, and on Linux if the file system supports it. Elsewhere,
+    the file has both names for a moment.
     """
     if os.name == "nt":
         os.rename(source, target)
@@ -38,7 +39,7 @@ def rename_new(source: str, target: str) -> None:
 
 
 def _rename(source: str, target: str, flags: int) -> int:
-    """Rename a file with `renameat2` and return the error number, 0 for success."""
+    """Rename a file with `renameat2`, and return 0 or the error number; ENOSYS if the system lacks the call."""
     if sys.platform != "linux":
         return errno.ENOSYS
     try:

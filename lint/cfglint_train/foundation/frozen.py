@@ -1,10 +1,10 @@
 """Immutable records: named tuples that are cheap to define.
 
-A lint of one file imports 120 kinds of record and creates a few of each. `typing.NamedTuple` compiles every annotation
-of every kind, and `collections.namedtuple` a constructor: together a fifth of the whole command. Here annotations stay
-strings, and a constructor is compiled only when many records of a kind are created. For type checkers `Frozen` is
-`typing.NamedTuple`, and at run time it has the same methods; `dataclass` does the same for a class that users of the
-API treat as a data class.
+To lint a file, cfglint imports 120 record classes and creates a few records of each. `typing.NamedTuple` compiles every
+annotation of a class, and `collections.namedtuple` a constructor; together they took a fifth of the command's time.
+Here, annotations stay strings, and a constructor is compiled only once many records of a class exist. For type
+checkers, `Frozen` is `typing.NamedTuple`; at run time it has the same methods. `dataclass` does the same for classes
+that users of the API treat as data classes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ else:
     # The descriptor that `collections.namedtuple` uses for its fields.
     from _collections import _tuplegetter
 
-    # Compiling a constructor costs as much as creating this many records without it.
+    # Compiling a constructor takes as long as creating this many records without it.
     _PAYS = 30
     _tuple = tuple.__new__
 
     class _Row(tuple):
-        """The methods of every record."""
+        """Base class with the methods of all records."""
 
         __slots__ = ()
 
@@ -76,7 +76,7 @@ else:
             return tuple(self)
 
     def _compiled(cls: type) -> Any:
-        """Compile a constructor whose arguments Python checks."""
+        """Compile a constructor with named parameters, whose arguments Python checks."""
         arguments = ", ".join(cls._fields)
         constructor = eval(f"lambda _cls, {arguments}: _tuple(_cls, ({arguments},))", {"_tuple": _tuple})
         constructor.__name__ = "__new__"
@@ -95,12 +95,12 @@ else:
             return type(name, (_Row,), body)
 
     class Frozen(metaclass=_Maker):
-        """Base of records: `class Place(Frozen)` with annotated fields, those with defaults last."""
+        """Base of record classes: `class Place(Frozen)` with annotated fields; fields with defaults come last."""
 
     _ASKED = ("__dataclass_fields__", "__dataclass_params__")
 
     class _DataFields:
-        """An attribute of a record's class for `dataclasses` and data class printers, created when first read."""
+        """A class attribute that `dataclasses` and data class printers read; created on first access."""
 
         def __init__(self, name: str) -> None:
             self.name = name
@@ -129,7 +129,7 @@ else:
     """Attributes of records that are treated as data classes: one equals only records of its own class."""
 
     def dataclass(*, frozen: bool, slots: bool, order: bool = False) -> Any:
-        """Make a record of a class, like `dataclasses.dataclass` but without the cost of importing that module."""
+        """Turn a class into a record class, like `dataclasses.dataclass`, but without importing that module."""
         assert frozen
         assert slots
 

@@ -1,6 +1,6 @@
 """Files that git tracks, read from the index of a checkout.
 
-git itself is not run because a repository can make it run programs.
+git itself is not run, because a repository can make git run programs.
 
 Source: git's Documentation/gitformat-index.adoc, versions 2 to 4 (SHA-1 and SHA-256 names).
 """
@@ -17,28 +17,28 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _MAX_BYTES: Final = 2**26
-"""Limit for an index, and for all of its paths: half a million files of a hundred bytes."""
+"""Maximum size in bytes of an index, and of all its paths together: half a million entries of 100 bytes."""
 _MAX_PATH: Final = 4096
 _FORBIDDEN_PATH: Final = re.compile(rb"(?:^|/)(?:\.{0,2}|\.git)(?:/|$)")
 """Path components that git never puts into an index: empty, `.`, `..` and `.git`."""
 _STAT: Final = 40
-"""Bytes of an entry before its object name."""
+"""Number of bytes of an entry before its object name."""
 _MODE: Final = 26
-"""Offset in an entry of the mode whose upper four bits are the kind of file."""
+"""Offset in an entry of the mode's byte whose upper four bits are the file type."""
 _SUBMODULE: Final = 0o16
 _EXTENDED: Final = 0x4000
 _LENGTH: Final = 0xFFF
 
 
 class TrackedFiles(Frozen):
-    """Paths from the root of the checkout, as bytes with forward slashes, sorted."""
+    """The sorted paths that git tracks, relative to the root of the checkout, as bytes with forward slashes."""
 
     paths: tuple[bytes, ...] = ()
     submodules: tuple[bytes, ...] = ()
-    """The paths that are submodules."""
+    """Paths among them that are submodules."""
 
     def has_path(self, path: str) -> bool:
-        """Return whether a path, or one below it, is tracked."""
+        """Return whether a path, relative to the root, or a file below it is tracked."""
         name = os.fsencode(path.replace(os.sep, "/"))
         at = bisect_left(self.paths, name)
         if at < len(self.paths) and self.paths[at] == name:
@@ -47,7 +47,11 @@ class TrackedFiles(Frozen):
         return at < len(self.paths) and self.paths[at].startswith(name + b"/")
 
     def has_files_in(self, folder: str, root: str) -> bool:
-        """Return whether a tracked file lies directly in a folder, under any name that the file system has for it."""
+        """Return whether a tracked file lies directly in a folder.
+
+        Compares folders by inode, so that links and other spellings of the folder count. Raise `OSError` if the folder
+        does not exist.
+        """
         top, folder_status = os.fsencode(root), os.stat(folder)
         for name in {os.path.dirname(path) for path in self.paths}:
             try:
@@ -59,7 +63,7 @@ class TrackedFiles(Frozen):
 
 
 def read_index(root: str) -> TrackedFiles | None:
-    """Return the tracked files of a checkout, or None if its index cannot be read."""
+    """Return the tracked files of a checkout, or None if its index cannot be read or is too large."""
     try:
         path = os.path.join(find_git_folder(root), "index")
     except OSError:
@@ -84,8 +88,8 @@ def read_index(root: str) -> TrackedFiles | None:
 def find_git_folder(root: str) -> str:
     """Return the folder of a checkout's git data: `.git`, or the target of a `.git` file (worktrees, submodules).
 
-    Raise OSError if git did not write the file, as in an unpacked archive. The data of a worktree points back to it,
-    and the data of a submodule is inside that of the repository around it.
+    Raise `OSError` if git cannot have written the `.git` file, as in an unpacked archive. git's data of a worktree
+    points back to the worktree, and its data of a submodule lies in the `.git` folder of the outer repository.
     """
     mark = os.path.join(root, ".git")
     if not os.path.isfile(mark):
@@ -105,8 +109,8 @@ def find_git_folder(root: str) -> str:
 def _parse_paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]]:
     """Return the paths in an index, and the paths of submodules.
 
-    Raise ValueError or IndexError if the text is no index with names of this size, or has a path that git never adds:
-    one that leads out of the checkout, or is too long for any system.
+    Raise `ValueError` or `IndexError` if `source` is not a complete index with object names of `hash_size` bytes, or
+    contains a path that git never adds: a path out of the checkout, or longer than 4096 bytes.
     """
     version, count = int.from_bytes(source[4:8], "big"), int.from_bytes(source[8:12], "big")
     if source[:4] != b"DIRC" or version not in (2, 3, 4):
@@ -141,7 +145,7 @@ def _parse_paths(source: bytes, hash_size: int) -> tuple[set[bytes], list[bytes]
 
 
 def _read_varint(source: bytes, at: int) -> tuple[int, int]:
-    """Return a number of variable width and the index after it (git's varint.c)."""
+    """Return the variable-width number at `at`, and the index after it (git's varint.c)."""
     byte = source[at]
     value = byte & 0x7F
     while byte & 0x80:

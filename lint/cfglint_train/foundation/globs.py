@@ -1,8 +1,8 @@
-"""Path patterns of the settings.
+"""Path patterns in the settings.
 
-A pattern without a slash matches the name of a file or folder at any depth; a pattern with a slash matches a path below
-the folder of its settings file. `*` and `?` also match slashes, as in ruff; `**/` stands for any number of folders,
-including none; `[...]` and `{a,b}` are alternatives.
+A pattern without a slash matches the name of a file or folder at any depth. A pattern with a slash matches a path below
+the folder of its settings file. `*` and `?` also match slashes, as in ruff. `**/` matches any number of folders,
+including none. `[...]` and `{a,b}` are alternatives.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cfglint_train.foundation.typed import Final
 
 
 class Glob(Frozen):
-    """One pattern and the folder that it is relative to."""
+    """A pattern and the folder that it is relative to."""
 
     text: str
     root: str
@@ -29,11 +29,11 @@ class GlobPath(Frozen):
 
     full: str
     names: tuple[str, ...]
-    """Names of the file and of the folders above it that count."""
+    """Names of the folders above the file that may match, outermost first, and of the file."""
 
 
 def split_path(path: str, root: str) -> GlobPath:
-    """Split a path into names from `root` downwards; outside `root`, only the file name counts."""
+    """Split a path into its names below `root`; for a path outside `root`, only the file name."""
     full = os.path.abspath(path)
     base = root.rstrip(os.sep) + os.sep
     names = full[len(base) :].split(os.sep) if full.startswith(base) else [os.path.basename(full)]
@@ -52,7 +52,7 @@ def is_covered(place: GlobPath, glob: Glob) -> bool:
 
 
 def is_match(place: GlobPath, glob: Glob) -> bool:
-    """Return whether a pattern matches exactly this path, by its name or as a whole."""
+    """Return whether a pattern matches the path itself, by its last name or as a whole."""
     pattern = glob.text.rstrip("/")
     if "/" in pattern:
         folder, relative_pattern = _resolve_anchor(pattern, glob.root)
@@ -61,7 +61,7 @@ def is_match(place: GlobPath, glob: Glob) -> bool:
 
 
 def is_any_match(path: str, root: str, globs: tuple[Glob, ...]) -> bool:
-    """Return whether some pattern matches exactly this path; plain names, the usual case, are looked up at once."""
+    """Return whether any pattern matches the path itself. Plain names, the usual case, need only a set look-up."""
     names, others = _partition(globs)
     if os.path.basename(path) in names:
         return True
@@ -71,7 +71,7 @@ def is_any_match(path: str, root: str, globs: tuple[Glob, ...]) -> bool:
 
 @lru_cache(maxsize=64)
 def _partition(globs: tuple[Glob, ...]) -> tuple[frozenset[str], tuple[Glob, ...]]:
-    """Return the patterns that are plain names, and the others."""
+    """Return the patterns that are plain names, as text, and the other patterns."""
     plain = [glob for glob in globs if _LITERAL_CHARS.issuperset(glob.text.rstrip("/"))]
     return frozenset([glob.text.rstrip("/") for glob in plain]), tuple([glob for glob in globs if glob not in plain])
 
@@ -82,13 +82,13 @@ def _is_name_match(name: str, pattern: str) -> bool:
 
 _MAX_BRACES: Final = 50
 _OR_BELOW: Final = "{,/**}"
-"""Suffix that matches a path itself or anything below it."""
+"""Suffix with which a pattern matches a path and everything below it."""
 # Characters that match only themselves.
 _LITERAL_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
 def _resolve_anchor(pattern: str, root: str) -> tuple[str, str]:
-    """Return the folder that a pattern with a slash is relative to, with a slash, and the rest of the pattern."""
+    """Return the folder that a pattern is relative to, ending in a slash, and the rest of the pattern."""
     if pattern.startswith("/"):
         return "", pattern
     while pattern.startswith(("./", "../")):
@@ -108,14 +108,14 @@ def _compile(pattern: str) -> Automaton:
 
 
 def check(pattern: str) -> None:
-    """Raise ValueError if a pattern has too many parts."""
+    """Raise `ValueError` if a pattern is too long, or needs too many braces or instructions."""
     if len(pattern) > automaton.MAX_SIZE or pattern.count("{") > _MAX_BRACES:
         raise automaton.TooLarge(f"has more than {automaton.MAX_SIZE:,} characters or {_MAX_BRACES} braces")
     _compile(pattern + _OR_BELOW)
 
 
 def _parse(pattern: str) -> PatternPart:
-    """Parse a pattern; brackets and braces that are not closed match themselves."""
+    """Parse a pattern. Brackets and braces that are not closed match themselves."""
     parts = []
     at = 0
     while at < len(pattern):
@@ -147,7 +147,7 @@ def _parse(pattern: str) -> PatternPart:
 
 
 def _parse_class(inside: str) -> Callable[[str], bool]:
-    """Return a test for the characters between brackets.
+    """Return a predicate for the character class between brackets.
 
     A leading `!` negates the class. A reversed range is empty.
     """
@@ -165,7 +165,7 @@ def _parse_class(inside: str) -> Callable[[str], bool]:
 
 
 def _find_closing(pattern: str, opening: int) -> int:
-    """Return the index of the brace that closes the one at `opening`, or 0 if none does."""
+    """Return the index of the brace that closes the brace at `opening`, or 0 if it is not closed."""
     depth = 0
     for at in range(opening, len(pattern)):
         depth += {"{": 1, "}": -1}.get(pattern[at], 0)

@@ -1,7 +1,7 @@
-r"""Regular expressions written in a repository, matched in linear time.
+r"""Regular expressions from a repository, matched in linear time.
 
-The subset: literals, `.`, classes with ranges and `\d \w \s`, groups, `|`, `* + ? {m,n}` (greedy or lazy), and `^ $
-\A \Z`. Constructs that need backtracking (back-references, look-around), flags and `\b` are not supported.
+The supported subset: literals, `.`, classes with ranges and `\d \w \s`, groups, `|`, `* + ? {m,n}` (greedy or lazy),
+and `^ $ \A \Z`. Constructs that need backtracking (back-references, look-around), flags and `\b` are not supported.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _CONTROLS: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 
 
 class UnsupportedPattern(ValueError):
-    """Text that is no regular expression, or is outside the subset."""
+    """Error for a text that is not a regular expression, or uses more than the supported subset."""
 
 
 def compile_pattern(text: str) -> Automaton:
-    """Compile a regular expression; raise UnsupportedPattern if it is outside the subset."""
+    """Compile a regular expression. Raise `UnsupportedPattern` if it is invalid or not supported."""
     if len(text) > _MAX_LENGTH:
         raise UnsupportedPattern("too long")
     reader = _Reader(text)
@@ -89,7 +89,10 @@ class _Reader:
         return automaton.build_repetition(part, *bounds)
 
     def parse_bounds(self) -> tuple[int, int | None] | None:
-        """Parse the quantifier at this place; lazy or greedy makes no difference to whether there is a match."""
+        """Parse the quantifier at the current position, and return its bounds or None.
+
+        A lazy quantifier counts as greedy, because that does not change whether there is a match.
+        """
         mark = self.text[self.at : self.at + 1]
         bounds: tuple[int, int | None]
         if mark and mark in "*+?":
@@ -151,7 +154,7 @@ class _Reader:
         return automaton.build_literal(self.resolve_escape(mark))
 
     def resolve_escape(self, mark: str) -> str:
-        """Return the character that an escape stands for."""
+        """Return the character that an escape stands for. Raise `UnsupportedPattern` for other letters and digits."""
         if mark in _CONTROLS:
             return _CONTROLS[mark]
         if mark.isalnum():

@@ -1,10 +1,10 @@
-"""Process pool: share work among copies of this process.
+"""Process pool: share work among forks of this process.
 
-A copy (`fork`) has everything that was imported and read so far. A new interpreter would have to repeat that, which
-costs more than the lint itself. Without `fork`, nothing is shared.
+A forked process has everything that was imported and read so far. A new interpreter would have to repeat that, which
+takes longer than the lint itself. Without `fork`, this process does all the work.
 
-Neighbouring items are assigned together (files of one folder often train one model, whose layers are then computed
-once). A process that has finished a block takes the next one, so that no process waits for another.
+Items are assigned in blocks of neighbours: the files in a folder often train the same model, whose layers are then
+computed only once. A process that finishes a block takes the next block, so that no process is idle.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ Outcome = TypeVar("Outcome")
 _MIN_BLOCK: Final = 8
 """Minimum number of items in a block."""
 _BLOCKS_PER_PROCESS: Final = 32
-"""Blocks per process: more blocks separate more neighbours, fewer make processes wait for each other at the end."""
+"""Blocks per process: more blocks separate more neighbours, and with fewer, processes wait longer at the end."""
 _MAX_BLOCKS: Final = 1024
-"""Limit of the block numbers that fit into a pipe before they are read, on every system."""
+"""Maximum number of blocks; on every system, a pipe holds as many block numbers before they are read."""
 _WIDTH: Final = 4
-"""Bytes of a block number in the pipe."""
+"""Size of a block number in the pipe, in bytes."""
 
 
 def can_copy() -> bool:
-    """Return whether the system can copy a process."""
+    """Return whether the system can fork a process."""
     return hasattr(os, "fork")
 
 
 def count_processors() -> int:
-    """Return the number of processes that can work at once; 1 if processes cannot be copied."""
+    """Return the number of processors that this process may use; 1 if processes cannot be forked safely."""
     if not can_copy() or sys.platform == "darwin":
         return 1  # a forked Python on macOS may crash in system libraries
     if hasattr(os, "sched_getaffinity"):
@@ -43,10 +43,10 @@ def count_processors() -> int:
 
 
 def gather(work: Callable[[Iterator[Item]], Outcome], items: Sequence[Item], processes: int) -> list[Outcome]:
-    """Gather the outcomes of all processes: this process first, then its copies.
+    """Run `work` in several processes and return their outcomes: this process first, then the forked processes.
 
-    `work` has to consume its iterator. Outcomes of copies are pickled. An exception in a copy is raised here. The
-    blocks of a copy that died are done here, as one more outcome.
+    `work` must consume its iterator. Outcomes of forked processes are pickled, and their exceptions are raised here. If
+    a forked process died, this process repeats its blocks, which adds an outcome to the list.
     """
     import pickle
 
@@ -71,7 +71,7 @@ def gather(work: Callable[[Iterator[Item]], Outcome], items: Sequence[Item], pro
 
 
 def _fill_queue(count: int) -> int:
-    """Fill a pipe with the numbers of all blocks and return its reading end."""
+    """Write the numbers of all blocks to a pipe, and return its read end."""
     reading, writing = os.pipe()
     os.write(writing, b"".join(number.to_bytes(_WIDTH, "big") for number in range(count)))
     os.close(writing)
@@ -79,7 +79,7 @@ def _fill_queue(count: int) -> int:
 
 
 def _take_items(blocks: Sequence[Sequence[Item]], queue: int, block_numbers: set[int]) -> Iterator[Item]:
-    """Yield the items of the blocks that this process takes, and add their numbers to `block_numbers`."""
+    """Yield the items of the blocks that this process takes, and add the blocks' numbers to `block_numbers`."""
     while number := os.read(queue, _WIDTH):
         at = int.from_bytes(number, "big")
         block_numbers.add(at)
@@ -92,7 +92,7 @@ def _start_copy(
     queue: int,
     dumps: Callable[[Any], bytes],
 ) -> tuple[int, int]:
-    """Start a copy that works on its share; return its process number and the pipe that carries its answer."""
+    """Start a forked process on its share of the work; return its process ID and the pipe to read its answer from."""
     reading, writing = os.pipe()
     process = os.fork()
     if process:
@@ -111,11 +111,11 @@ def _start_copy(
             pipe.write(answer)
         status = 0
     finally:
-        os._exit(status)  # a copy must never continue as the original
+        os._exit(status)  # a forked process must never continue as this process
 
 
 def _read_answer(process: int, reading: int) -> bytes | None:
-    """Read the answer of a copy, or None if it died."""
+    """Return the pickled answer of a forked process, or None if it died. Waits for its end."""
     with os.fdopen(reading, "rb") as pipe:
         answer = pipe.read()
     _, status = os.waitpid(process, 0)

@@ -1,4 +1,4 @@
-"""Arithmetic on constants of a program that is read but never run; limits keep every expression cheap."""
+"""Arithmetic on the constants of a program that is read but never run, with limits that keep expressions cheap."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_NUMBER: Final = 2**80
-"""Limit of numbers in computations."""
+"""Maximum absolute value of an operand."""
 MAX_LENGTH: Final = 4096
-"""Limit of the characters or items of a composed value."""
+"""Maximum number of characters or items in a computed value."""
 
 BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
@@ -25,7 +25,7 @@ BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
 
 
 def is_bounded(op: ast.operator, left: Any, right: Any) -> bool:
-    """Return whether the result of an operation on two numbers, or of joining two texts, is small enough."""
+    """Return whether the result of an operation on two numbers or two strings is small enough to compute."""
     numbers = isinstance(left, (int, float)) and isinstance(right, (int, float))
     if isinstance(op, ast.Pow):
         return numbers and abs(right) <= 80 and abs(left) <= 1 << 20 and abs(float(left)) ** min(abs(right), 15) < 1e90

@@ -1,8 +1,8 @@
-"""Parse Python of the newest release with the running Python, because the Python that starts a job is unknown.
+"""Parse the newest Python syntax with the running Python, because the Python that will run the job is unknown.
 
-Constructs that an older `ast` rejects are replaced by accepted text with the same number of bytes: an f-string by
-another whose value is just as unknown, type parameters by blanks. Sources: PEP 695 and 701 (Python 3.12), 750 and 758
-(3.14), 810 (3.15).
+Constructs that an older `ast` rejects are replaced by accepted text of the same number of bytes: an f-string by another
+with an unknown value, type parameters by blanks. Sources: PEP 695 and 701 (Python 3.12), 750 and 758 (3.14), 810
+(3.15).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _LAZY: Final = re.compile(r"lazy[ \t]+((?:import|from)[ \t][^\n;#]*)")
 _EXCEPT: Final = re.compile(r"except\*?[ \t]+([^\n:#()\[\]\"']+?)[ \t]*:")
 _OPENING: Final = "([{"
 _CLOSING: Final = ")]}"
-# Nested replacement fields: Python itself accepts two in a format.
+# Maximum depth of nested replacement fields; Python itself accepts two levels in a format specification.
 _MAX_FIELDS: Final = 20
 
 
 def parse_python(text: str) -> ast.Module:
-    """Return the syntax tree of a text.
+    """Return the syntax tree of a Python source.
 
-    Raise the error that `ast.parse` raises for the original text.
+    Raise the error of `ast.parse` for the original text if it cannot be parsed after all.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -44,11 +44,11 @@ def parse_python(text: str) -> ast.Module:
 
 
 class _Broken(Exception):
-    """A string or bracket without an end."""
+    """Raised for a string or bracket that is not closed."""
 
 
 class _Lowering:
-    """One pass over a text."""
+    """A single pass over a source that replaces newer constructs."""
 
     def __init__(self, text: str) -> None:
         """Prepare to lower `text`."""
@@ -56,7 +56,7 @@ class _Lowering:
         self.edits: list[tuple[int, int, str]] = []
 
     def run(self) -> str:
-        """Run over the text and return it with newer constructs replaced, or unchanged if it has no valid tokens."""
+        """Return the text with newer constructs replaced, or unchanged if a string or bracket is not closed."""
         try:
             self._scan()
         except _Broken:
@@ -98,9 +98,9 @@ class _Lowering:
                 at += 1
 
     def _lower_statement(self, at: int) -> int:
-        """Lower a statement of a newer grammar that begins at `at`.
+        """Lower the statement at `at`: a lazy import, a type alias or an `except` without parentheses.
 
-        Return the index after it, or 0 if there is none.
+        Return the index after the lowered part, or 0 if there is nothing to lower.
         """
         lazy = _LAZY.match(self.text, at)
         if lazy is not None:
@@ -119,7 +119,7 @@ class _Lowering:
         return 0
 
     def _skip_brackets(self, at: int) -> int:
-        """Return the index after the bracket that closes the one at `at`."""
+        """Return the index after the bracket that closes the bracket at `at`."""
         depth = 0
         while at < len(self.text):
             string = _STRING.match(self.text, at)
@@ -138,7 +138,7 @@ class _Lowering:
         raise _Broken
 
     def _lower_string(self, string: re.Match[str]) -> int:
-        """Lower a formatted string that this Python rejects, and return the index after any string."""
+        """Lower a t-string, or an f-string that this Python rejects; return the index after the string."""
         start, end = string.start(), self._find_string_end(string, 0)
         prefix = string.group(1).lower()
         if "t" in prefix or ("f" in prefix and not _is_accepted(self.text[start:end])):
@@ -149,7 +149,7 @@ class _Lowering:
         return end
 
     def _find_string_end(self, string: re.Match[str], fields: int) -> int:
-        """Return the index after a string, as the newest Python reads it."""
+        """Return the index after a string, as the newest Python reads it; `fields`: depth of replacement fields."""
         prefix, quote = string.group(1).lower(), string.group(2)
         formatted = "f" in prefix or "t" in prefix
         at = string.end()
@@ -172,7 +172,7 @@ class _Lowering:
         return at + len(quote)
 
     def _skip_field(self, at: int, fields: int) -> int:
-        """Return the index after a replacement field."""
+        """Return the index after the replacement field whose content begins at `at`."""
         depth = 0
         while at < len(self.text):
             mark = self.text[at]
@@ -194,7 +194,7 @@ class _Lowering:
         raise _Broken
 
     def _skip_format(self, at: int, fields: int) -> int:
-        """Return the index after a replacement field whose format begins at `at`."""
+        """Return the index after the replacement field whose format specification begins at `at`."""
         while at < len(self.text) and fields <= _MAX_FIELDS:
             mark = self.text[at]
             if mark == "}":
@@ -207,7 +207,7 @@ class _Lowering:
         return len(self.text) if end < 0 else end
 
     def _replace(self, start: int, end: int, text: str) -> None:
-        """Replace a range by a text that is part of it, padded with blanks."""
+        """Replace a range by a part of its text, padded with blanks to the same number of bytes."""
         padding = len(self.text[start:end].encode()) - len(text.encode())
         self.edits.append((start, end, text + " " * padding))
 
@@ -216,7 +216,7 @@ class _Lowering:
 
 
 def _is_accepted(string: str) -> bool:
-    """Return whether this Python accepts a formatted string."""
+    """Return whether this Python accepts an f-string."""
     try:
         ast.parse(f"({string})", mode="eval")
     except SyntaxError:
@@ -225,18 +225,18 @@ def _is_accepted(string: str) -> bool:
 
 
 def _build_blanks(text: str) -> str:
-    """Return blanks of the same number of bytes, with the same line breaks."""
+    """Return as many blanks as `text` has bytes, with the same line breaks."""
     return "".join(mark if mark in "\r\n" else " " * len(mark.encode()) for mark in text)
 
 
 def _build_unknown(text: str, several_lines: bool) -> str:
-    """Return the inside of a formatted string with an unknown value and the same number of bytes and lines.
+    """Return the inside of an f-string with an unknown value and as many bytes and lines as `text`.
 
     Return the text unchanged if the replacement does not fit.
     """
     lines = _build_blanks(text).split("\n")
     last = len(lines) - 1
-    reserved = 0 if several_lines else 1  # in single quotes, every line except the last ends in a backslash
+    reserved = 0 if several_lines else 1  # outside triple quotes, every line except the last ends in a backslash
     place = next((number for number, line in enumerate(lines) if len(line) >= 3 + reserved * (number < last)), None)
     if place is None or (reserved and not all(lines[:last])):
         return text

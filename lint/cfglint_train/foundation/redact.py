@@ -1,7 +1,7 @@
-"""Redaction: the layer through which all output passes, to keep credentials out of it.
+"""Redaction: the layer that keeps credentials out of all output.
 
-Known credentials (`Result.secrets`) are masked everywhere. Texts that look like a credential are masked too, wherever
-they come from: a settings file, a path, an error.
+Credentials that were found (`Result.secrets`) are masked everywhere. Text that looks like a credential is masked too,
+whether it comes from a settings file, a path or an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Redact = Callable[[str], str]
 
 
 def build_redaction(secrets: Iterable[str]) -> Redact:
-    """Build a function that replaces credentials in a text by as many asterisks, so that columns stay the same."""
+    """Build a function that replaces each character of a credential by an asterisk, so that columns stay the same."""
     longest_first = sorted(filter(None, secrets), key=len, reverse=True)
 
     def redact(text: str) -> str:
@@ -31,7 +31,7 @@ def build_redaction(secrets: Iterable[str]) -> Redact:
 
 
 def _mask_fragments(text: str, secrets: list[str]) -> str:
-    """Mask parts of credentials next to an omission (`...`)."""
+    """Mask the beginnings and ends of credentials that an omission (`...`) cuts, if longer than 3 characters."""
     for mark in re.finditer(r" ?\[?\.\.\.\]? ?", text):
         first, last = mark.span()
         for secret in secrets:
@@ -44,4 +44,4 @@ def _mask_fragments(text: str, secrets: list[str]) -> str:
 
 
 _MAX_SHARED_PREFIX: Final = 3
-"""Number of characters that are no evidence of a credential because many words begin with them."""
+"""Maximum length of a fragment that is not masked, because ordinary words share so short a beginning."""

@@ -1,4 +1,4 @@
-"""Regular files: read them up to a size limit, never through a link that leads out of their repository."""
+"""Regular files: read them up to a size limit, and never through a link that leads out of their repository."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import stat
 from cfglint_train.foundation.typed import Final
 
 MAX_BYTES: Final = 8 * 2**20
-"""Limit for configurations: the largest seen (OLMo's data mixes) has 312 kB; larger files are data."""
+"""Size limit for configurations: the largest known (OLMo's data mixes) has 312 kB, so larger files are data."""
 
 _NAMES: Final = ("O_RDONLY", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
 _FLAGS: Final = sum(getattr(os, name, 0) for name in _NAMES)
 
 MARKS: Final = (".git", ".hg")
-"""Entries that mark the root of a repository.
+"""Folder entries that mark the root of a repository.
 
-A `.hg` below a `.git` does not count: a git tree can contain a `.hg`, but never a `.git`.
+`.git` takes precedence over a `.hg` below it: git can track a folder named `.hg`, but not a folder named `.git`.
 """
 
 
@@ -27,19 +27,21 @@ def normalize_path(path: str) -> str:
 
 
 def read(path: str, checked_folders: set[str] | None = None) -> bytes:
-    """Read a file, at most one byte more than MAX_BYTES.
+    """Read a file, up to one byte more than `MAX_BYTES`, so that the caller can detect a file that is too large.
 
-    Raise OSError, also for a pipe or a device (without waiting), and for a link that leads out of its repository (the
-    file itself or a folder above it). `checked_folders` are known to contain no such link; further ones are added.
+    Raise `OSError` if the file cannot be read, is a pipe or device (without waiting), or if the file or a folder above
+    it is a link that leads out of its repository. `checked_folders`: folders that are known not to be reached through
+    such links; the folders that pass are added.
     """
     check_links(path, checked_folders)
     return read_anywhere(path)
 
 
 def read_small(path: str, limit: int, checked_folders: set[str]) -> bytes:
-    """Read a regular file by its absolute path; return b"" if it has more than `limit` bytes. Fast for many files.
+    """Read a file by its absolute path, quickly; return b"" if it is not regular or has more than `limit` bytes.
 
-    Raise OSError as `read` does, and for any link. `checked_folders` as for `read`.
+    Raise `OSError` as `read` does, and where `O_NOFOLLOW` exists if the file itself is a link. `checked_folders`: as
+    for `read`.
     """
     if path[: path.rfind("/")] not in checked_folders or not hasattr(os, "O_NOFOLLOW"):
         check_links(path, checked_folders)
@@ -52,7 +54,7 @@ def read_small(path: str, limit: int, checked_folders: set[str]) -> bytes:
 
 
 def read_beginning(path: str, size: int) -> bytes:
-    """Read the first bytes of a file; raise OSError as `read` does."""
+    """Read at most the first `size` bytes of a file. Raise `OSError` as `read` does."""
     check_links(path)
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
@@ -61,7 +63,7 @@ def read_beginning(path: str, size: int) -> bytes:
 
 
 def check_links(path: str, checked_folders: set[str] | None = None) -> None:
-    """Raise OSError if a link in a path leads out of its repository; `checked_folders` as for `read`."""
+    """Raise `OSError` if a link in a path leads out of its repository. `checked_folders`: as for `read`."""
     checked_folders = set() if checked_folders is None else checked_folders
     visited: list[str] = []
     step = os.path.abspath(path)
@@ -74,7 +76,7 @@ def check_links(path: str, checked_folders: set[str] | None = None) -> None:
 
 
 def read_anywhere(path: str) -> bytes:
-    """Read a file as `read` does, even outside the repository (a model's file, or one that a command names)."""
+    """Read a file as `read` does, but follow any link: for files of models, and files that a command names."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file (use - to read standard input)", path)
@@ -85,15 +87,15 @@ def read_anywhere(path: str) -> bytes:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Return whether a file is below a folder, following links; False for an invalid file name."""
+    """Return whether a file is below a folder after links are followed; False for an invalid file name."""
     try:
         return os.path.realpath(path).startswith(os.path.realpath(folder).rstrip(os.sep) + os.sep)
-    except ValueError:  # a zero byte, or half a character
+    except ValueError:  # a null byte or a lone surrogate
         return False
 
 
 def expand_home(path: str) -> str:
-    """Expand `~` to the home folder, if the path can be a file name."""
+    """Expand `~` to the home folder; return the path unchanged if it cannot be a file name."""
     try:
         return os.path.expanduser(path)
     except ValueError:
@@ -101,7 +103,7 @@ def expand_home(path: str) -> str:
 
 
 def find_repository(path: str) -> str | None:
-    """Return the root of the repository that a file or folder is in, or None."""
+    """Return the root of the git or Mercurial repository that contains a file or folder, or None."""
     for mark in MARKS:
         folder, last = os.path.abspath(path), ""
         while folder != last:

@@ -11,9 +11,9 @@ _PROJECT: Final = ("pyproject.toml", "cfglint.toml")
 
 
 class Roots:
-    """The folders above those asked about, each examined once."""
+    """The roots of folders, with a cache: each folder is examined once."""
 
-    __slots__ = ("_above", "_added", "_around", "_held", "checked")
+    __slots__ = ("_above", "_added", "_around", "_cached_checks", "checked")
 
     def __init__(self) -> None:
         """Start with no known folders."""
@@ -22,17 +22,17 @@ class Roots:
         """Folders of the files that are checked."""
         self._above: dict[str, tuple[tuple[str, ...], bool]] = {}
         self._around: dict[str, tuple[str, bool]] = {}
-        self._held: dict[tuple[str, tuple[str, ...]], bool] = {}
+        self._cached_checks: dict[tuple[str, tuple[str, ...]], bool] = {}
 
     def add(self, folder: str) -> None:
-        """Add a folder named by the user as a root of last resort, as an archive has no repository mark."""
+        """Add a folder that the user names as a root of last resort: an unpacked archive has no repository mark."""
         self._added.add(os.path.abspath(folder))
 
     def list_folders_above(self, folder: str) -> tuple[tuple[str, ...], bool]:
-        """Return a folder and those above it up to the root of its repository; without a root, up to `/`, and False.
+        """Return a folder and its parents up to its root, and whether it has a root; up to `/` otherwise.
 
-        A repository root is above all projects in the repository. Without one, the outermost project counts, else the
-        outermost folder that was added.
+        The root is the root of the repository, or else the outermost folder with a `pyproject.toml` or `cfglint.toml`,
+        or else the outermost folder that was added.
         """
         if folder not in self._above:
             chain = [folder]
@@ -54,30 +54,31 @@ class Roots:
         return self._above[folder]
 
     def find_root(self, path: str) -> tuple[str, bool]:
-        """Return the root of the repository of a file and True, or the file's folder and False."""
+        """Return the root of a file and True, or the file's folder and False if it has no root."""
         if path not in self._around:
             folders, rooted = self.list_folders_above(os.path.dirname(os.path.abspath(path)))
             self._around[path] = (folders[-1], True) if rooted else (folders[0], False)
         return self._around[path]
 
     def list_allowed_folders(self, path: str) -> tuple[str, ...]:
-        """Return the folders that may contain the files that a file names.
+        """Return the folders in which cfglint may read the files that a file names.
 
-        This is the root of its repository; otherwise its own folder (or one that was added) and the working folder.
+        This is the root of its repository or project. A file without a root may use the working folder, and its own
+        folder or the folder that was added.
         """
         root, rooted = self.find_root(path)
         return (root,) if rooted and root not in self._added else (os.getcwd(), root)
 
     def _has_any(self, folder: str, marks: tuple[str, ...]) -> bool:
-        """Return whether a folder contains one of some files."""
+        """Return whether a folder contains any of the entries in `marks`."""
         key = (folder, marks)
-        if key not in self._held:
-            self._held[key] = any(os.path.exists(os.path.join(folder, mark)) for mark in marks)
-        return self._held[key]
+        if key not in self._cached_checks:
+            self._cached_checks[key] = any(os.path.exists(os.path.join(folder, mark)) for mark in marks)
+        return self._cached_checks[key]
 
 
 def measure_distance(folder: str, root: str) -> tuple[int, int]:
-    """Return the number of folders up to the common folder, and the number down from there."""
+    """Return the number of steps from `folder` up to the common folder, and from there down to `root`."""
     common = len(os.path.commonpath((folder, root)).rstrip("/").split("/"))
     up, down = (len(path.rstrip("/").split("/")) - common for path in (folder, root))
     return up, down

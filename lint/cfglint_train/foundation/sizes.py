@@ -1,4 +1,4 @@
-"""Sizes: format bytes and parameter counts for people."""
+"""Sizes: format bytes and parameter counts for messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ GIB: Final = 2**30
 
 
 def format_gib(size: float) -> str:
-    """Format bytes as GiB with two or three significant digits: 73.2 GiB, 0.93 GiB, 819 GiB."""
+    """Format bytes as GiB, with fewer decimals for larger sizes: 0.93 GiB, 73.2 GiB, 819 GiB."""
     value = size / GIB
     if value >= 100:
         return f"{value:,.0f} GiB"

@@ -1,4 +1,4 @@
-"""TOML: parse with the standard library, whose time and memory are quadratic in the parts of a dotted key."""
+"""TOML: parse with the standard library, and limit dotted keys, on which it takes quadratic time and memory."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import tomllib
 from cfglint_train.foundation.typed import Any, Final
 
 _MAX_PARTS: Final = 100
-"""Maximum parts of a dotted key; no setting has more."""
+"""Maximum number of parts of a dotted key; real settings have far fewer."""
 _SIGNS: Final = re.compile(r"[=\[\]{},#\n]|\.(?!\.)")
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Parse a document; raise ValueError with the place in its message."""
+    """Parse a TOML document. Raise `ValueError` with the line in its message."""
     _check_keys(text)
     return tomllib.loads(text)
 
 
 def _check_keys(text: str) -> None:
-    """Raise ValueError for a key with too many parts, counted as dots between signs that end a key."""
+    """Raise `ValueError` for a key with too many parts.
+
+    Counts dots between characters that end a key, so a string with many dots is rejected too.
+    """
     line, parts = 1, 0
     for sign in _SIGNS.finditer(text):
         if sign[0] == ".":

@@ -1,4 +1,4 @@
-"""Release numbers: their order, ranges of releases, and values that change at a release."""
+"""Release numbers: their order, version constraints, and values that depend on the release."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _RANK: Final = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
 
 @lru_cache(maxsize=4096)
 def parse_release(release: str) -> tuple[tuple[int, ...], int, int]:
-    """Return a key that orders releases as PEP 440 does (without epochs and local labels).
+    """Return a sort key that orders releases as PEP 440 does, without epochs and local labels.
 
-    Raise ValueError if the text is no release.
+    Raise `ValueError` if the text does not begin with a release.
     """
     match = _NUMBER.match(release.strip())
     if match is None:
@@ -33,18 +33,18 @@ def parse_release(release: str) -> tuple[tuple[int, ...], int, int]:
 
 
 def _parse_number(digits: str) -> int:
-    """Parse a part of a release; numbers of more than 18 digits are equal. Python reads at most 4,300 digits."""
+    """Parse a number in a release; numbers of more than 18 digits are equal, because Python limits digits to 4,300."""
     return int(digits) if len(digits) <= 18 else 10**18
 
 
 class Constraint(Frozen):
-    """The releases that a requirement allows: PEP 440 comparisons that all hold (`>=4.45`, `<4.53`)."""
+    """A version constraint: PEP 440 comparisons that must all hold, such as `>=4.45` and `<4.53`."""
 
     comparisons: tuple[tuple[str, str], ...] = ()
 
     @staticmethod
     def parse(text: str) -> Constraint:
-        """Parse a constraint (`>=4.45,<4.53`); raise ValueError for other text."""
+        """Parse a constraint such as `>=4.45,<4.53`, without spaces. Raise `ValueError` for other text."""
         comparisons = []
         for part in text.split(","):
             match = _COMPARISON.fullmatch(part)
@@ -54,7 +54,7 @@ class Constraint(Frozen):
         return Constraint(tuple(comparisons))
 
     def __str__(self) -> str:
-        """Return the text that `parse` reads."""
+        """Return the constraint as text that `parse` accepts."""
         return ",".join(f"{operator}{release}" for operator, release in self.comparisons)
 
     def is_satisfied_by(self, release: str) -> bool:
@@ -62,26 +62,26 @@ class Constraint(Frozen):
         return all(_is_satisfied(operator, bound, release) for operator, bound in self.comparisons)
 
     def find_newest(self, releases: Iterable[str]) -> str | None:
-        """Return the newest of some releases that is allowed; a pre-release only if no final release is allowed."""
+        """Return the newest allowed release, or None. Return a pre-release only if no final release is allowed."""
         allowed = sorted((release for release in releases if self.is_satisfied_by(release)), key=parse_release)
         final = [release for release in allowed if is_final(release)] or allowed
         return final[-1] if final else None
 
     @property
     def exact_release(self) -> str | None:
-        """The only release that is allowed, if the comparisons name it, or None."""
+        """The only allowed release, if a comparison names it, or None."""
         bounds = [bound for operator, bound in self.comparisons if operator in ("==", "===") and "*" not in bound]
         return bounds[0] if bounds and all(self.is_satisfied_by(bound) for bound in bounds) else None
 
     @property
     def last_release(self) -> str | None:
-        """The newest release that is allowed, if an upper bound names it, or None."""
+        """The newest allowed release, if a `<=` comparison names it, or None."""
         bounds = [bound for operator, bound in self.comparisons if operator == "<=" and self.is_satisfied_by(bound)]
         return bounds[0] if bounds else None
 
     @property
     def is_impossible(self) -> bool:
-        """True if no release can satisfy all comparisons, as far as their bounds show."""
+        """True if the lower and upper bounds show that no release can satisfy all comparisons."""
         if any(operator in ("==", "===") and "*" not in bound for operator, bound in self.comparisons):
             return self.exact_release is None
         lower, upper = self._find_lower_bound(unfinished=".dev0"), self._find_upper_bound()
@@ -92,7 +92,7 @@ class Constraint(Frozen):
         )
 
     def is_at_least(self, release: str) -> bool | None:
-        """Return whether every allowed release is `release` or later, or None if only some are."""
+        """Return True if every allowed release is at least `release`, False if none is, and None if undetermined."""
         key = parse_release(release)
         lower, upper = self._find_lower_bound(), self._find_upper_bound()
         if lower is not None and lower[0] >= key:
@@ -102,9 +102,9 @@ class Constraint(Frozen):
         return None
 
     def _find_lower_bound(self, unfinished: str = "") -> tuple[_Key, bool] | None:
-        """Return the highest lower bound and whether the bound itself is allowed.
+        """Return the highest lower bound and whether the bound itself is allowed, or None.
 
-        `==4.*` includes the pre-releases of 4.0, which the suffix `unfinished` makes the first of them.
+        `==4.*` includes the pre-releases of 4.0. The suffix `unfinished`, such as `.dev0`, lowers its bound to them.
         """
         bounds = [
             (parse_release(bound.removesuffix(".*") + (unfinished if bound.endswith(".*") else "")), operator != ">")
@@ -114,7 +114,7 @@ class Constraint(Frozen):
         return max(bounds, key=lambda bound: (bound[0], not bound[1]), default=None)
 
     def _find_upper_bound(self) -> tuple[_Key, bool] | None:
-        """Return the lowest upper bound and whether the bound itself is allowed."""
+        """Return the lowest upper bound and whether the bound itself is allowed, or None."""
         bounds = []
         for operator, bound in self.comparisons:
             if operator == "~=" or bound.endswith(".*"):
@@ -129,9 +129,9 @@ _Key = tuple[tuple[int, ...], int, int]
 
 
 def cover_constraints(constraints: Iterable[Constraint]) -> Constraint:
-    """Return the range from the oldest to the newest release that some constraints allow.
+    """Return the range from the oldest to the newest release that any of the constraints allows.
 
-    The range is open at an end if one of the constraints has no bound there.
+    The range is open at an end if any of the constraints has no bound there.
     """
     ends = [(list(_list_lower_bounds(constraint)), list(_list_upper_bounds(constraint))) for constraint in constraints]
     lower = [max(bounds, key=_get_bound_key) for bounds, _ in ends if bounds]
@@ -146,14 +146,14 @@ def _get_bound_key(bound: tuple[str, str]) -> _Key:
 
 
 def _list_lower_bounds(constraint: Constraint) -> Iterator[tuple[str, str]]:
-    """Yield the lower bounds of a constraint, each as one comparison."""
+    """Yield the lower bounds of a constraint as `>=` comparisons."""
     for operator, bound in constraint.comparisons:
         if operator in ("==", "===", ">=", ">", "~="):
             yield ">=", bound.removesuffix(".*")
 
 
 def _list_upper_bounds(constraint: Constraint) -> Iterator[tuple[str, str]]:
-    """Yield the upper bounds of a constraint, each as one comparison."""
+    """Yield the upper bounds of a constraint as `<=` or `<` comparisons."""
     for operator, bound in constraint.comparisons:
         if operator == "~=" or (operator == "==" and bound.endswith(".*")):
             yield "<", _build_next_release(_get_prefix(operator, bound))
@@ -167,15 +167,15 @@ def is_final(release: str) -> bool:
 
 
 def add_final_release(release: str) -> tuple[str, ...]:
-    """Return a release and, for a pre-release or development version, the final release that it becomes.
+    """Return a release and, for a pre-release or development version, the final release that follows it.
 
-    A change between the last final release and that one may have been made before or after the pre-release.
+    A change since the previous final release may have been made before or after the pre-release.
     """
     return (release,) if is_final(release) else (release, ".".join(map(str, _parse_numbers(release))))
 
 
 def strip_local_label(release: str) -> str:
-    """Return a release without its local label (`2.6.0+cu124` is another build of 2.6.0)."""
+    """Return a release without its local label and a leading `v`: `2.6.0+cu124` is a build of 2.6.0."""
     return release.partition("+")[0].removeprefix("v")
 
 
@@ -187,7 +187,7 @@ def _parse_numbers(release: str) -> tuple[int, ...]:
 
 
 def _get_prefix(operator: str, bound: str) -> tuple[int, ...]:
-    """Return the numbers that every release allowed by `==1.4.*` or `~=1.4.2` begins with."""
+    """Return the numbers with which every release must begin that `==1.4.*` or `~=1.4.2` allows."""
     numbers = _parse_numbers(bound)
     return numbers[:-1] if operator == "~=" else numbers
 
@@ -218,12 +218,15 @@ _COMPARE: Final = {"==": eq, "!=": ne, ">=": ge, "<=": le, ">": gt, "<": lt}
 
 
 class ValueByRelease(Frozen):
-    """A value that changed: (first release, value) in ascending order; the first release may be empty."""
+    """A value that depends on the release: pairs of first release and value, in ascending order.
+
+    The first release of the first pair may be empty.
+    """
 
     steps: tuple[tuple[str, Any], ...]
 
     def get_at(self, release: str) -> Any:
-        """Return the value at a release; before the first step, the first value."""
+        """Return the value at a release; for releases before the second pair, the first value."""
         key = parse_release(release)
         value = self.steps[0][1]
         for first, following in self.steps[1:]:

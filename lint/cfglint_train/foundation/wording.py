@@ -1,4 +1,4 @@
-"""Wording: how messages list and count things."""
+"""Wording of messages: lists, counts and suggestions."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterable, Sequence
 
 
 def join_names(names: Sequence[str], limit: int = 3) -> str:
-    """Join the first few names and state how many more there are: `a, b, c and 2 more`."""
+    """Join the first `limit` names and add the number of others: `a, b, c and 2 more`."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
 
 def format_count(count: int, noun: str) -> str:
-    """Format a number of things: `1 file`, `2 files`; "info" has no plural."""
+    """Format a count with its noun: `1 file`, `2 files`; "info" has no plural."""
     return f"{count} {noun}" if count == 1 or noun == "info" else f"{count} {noun}s"
 
 
 def suggest_name(word: str, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
-    """Return `did you mean X?` with the name that is most similar to a word, or `otherwise` if none is.
+    """Return `did you mean X?` with the name most similar to `word`, or `otherwise` if no name is similar.
 
-    `cutoff` is the required similarity, up to 1.
+    `cutoff`: minimum similarity, from 0 to 1.
     """
     from difflib import get_close_matches  # needed only for a wrong name
 

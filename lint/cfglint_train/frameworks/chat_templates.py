@@ -14,16 +14,19 @@ DATA: Final = os.path.join(os.path.dirname(__file__), "chat_templates.json")
 
 
 class _TemplateTable(Frozen):
-    """Formats of the templates, and templates of the chat models."""
+    """The formats of templates, and the templates of chat models."""
 
     formats: Mapping[str, str]
-    """Template -> format."""
+    """Format by template."""
     templates: Mapping[str, str]
-    """Chat model (`_normalize_model`) -> template."""
+    """Template by chat model, as `_normalize_model` spells it."""
 
 
 def _normalize_model(model: str) -> str:
-    """Return a model's name without its owner (mirrors keep it) and the "Meta-" that Llama 3.1 dropped."""
+    """Return a model's name in lower case, without its owner and the prefix "Meta-".
+
+    Mirrors have other owners but keep the name; Meta dropped the prefix with Llama 3.1.
+    """
     return model.partition("/")[2].lower().removeprefix("meta-")
 
 
@@ -37,14 +40,15 @@ def _load_table() -> _TemplateTable:
     )
 
 
-# A common format: models are tuned to its tokens on purpose.
+# A generic format, to which models are often tuned on purpose.
 _GENERIC: Final = frozenset(("chatml", "chatml_de"))
 
 
 def find_contradicted_template(model: str, template: str) -> str | None:
     """Return the template of a chat model if `template` marks turns with other special tokens.
 
-    Return None if both write the same tokens, or if the model or the template is unknown.
+    Return None if both templates write the same tokens, if `template` is ChatML, or if the model or the template is
+    unknown.
     """
     table = _load_table()
     expected = table.templates.get(_normalize_model(model)) if model.count("/") == 1 and model[0] not in "./~" else None

@@ -1,4 +1,4 @@
-"""Codecs: conversion of a value between a framework's files and the plan."""
+"""Codecs: convert values between a framework's files and the plan."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _LARGEST: Final = 2**63
 
 
 def is_countable(value: Any) -> bool:
-    """Return whether a value is no number, or one within 64 bits, so that a plan is safe to compute with."""
+    """Return whether a value is not a number or fits in 64 bits, so that computing with it is safe."""
     return not isinstance(value, (int, float)) or -_LARGEST < value < _LARGEST
 
 
 class UnreadableError(Exception):
-    """A value that the framework itself would refuse; the plan field stays unknown."""
+    """A value that the framework itself would reject; the plan field stays unknown."""
 
 
 def keep_value(value: Any) -> Any:
@@ -26,13 +26,13 @@ def keep_value(value: Any) -> Any:
 
 
 class Codec(Frozen):
-    """A value's conversion: `read` to the plan's value (raises UnreadableError), `write` back to the framework's."""
+    """A pair of conversions: `read` to the plan's value (raises `UnreadableError`), `write` back to the framework's."""
 
     read: Callable[[Any], Any]
     write: Callable[[Any], Any] = keep_value
 
     def read_or_none(self, value: Any) -> Any:
-        """Return the plan value, or None if the framework would refuse it or it exceeds 64 bits."""
+        """Return the plan value, or None if the framework would reject the value or it exceeds 64 bits."""
         try:
             plan_value = self.read(value)
         except UnreadableError:
@@ -43,8 +43,8 @@ class Codec(Frozen):
 def build_choice(spellings: Mapping[Any, Any], strict: bool = True) -> Codec:
     """Return a codec for named values: framework spelling -> plan value.
 
-    The first spelling of a value is the one that is written. A value that is not listed is unreadable; if not `strict`,
-    it is its own plan value.
+    The codec writes the first spelling of a value. An unlisted value is unreadable if `strict`, otherwise it is kept
+    unchanged.
     """
     write = build_writer(spellings)
 
@@ -69,9 +69,9 @@ def build_enumeration(
 ) -> Codec:
     """Return a codec for members of a Python enumeration, by name.
 
-    The name may include the enumeration's own (`DType.bfloat16`). `members` maps names to plan values. `name` is the
-    enumeration's, or None if any is accepted. `numbers` lists the members that also have a number, in the order of
-    their numbers, from 1. `extra` are further spellings that the framework rewrites before it looks for a member.
+    A value may carry the enumeration's name (`DType.bfloat16`). `members` maps member names to plan values. `name` is
+    the enumeration's name; if None, any prefix is accepted. `numbers` lists the members that can be written as 1, 2
+    and so on. `extra` maps spellings that the framework rewrites before it looks up a member.
     """
     write = build_writer(members)
 
@@ -90,16 +90,16 @@ def build_enumeration(
 
 
 def parse_member_name(value: Any) -> str:
-    """Return the name of an enumeration's member in any spelling (`DType.bfloat16`, `"bfloat16"`)."""
+    """Return the member name in a value such as `DType.bfloat16` or `bfloat16`."""
     if isinstance(value, str):
         return value.rpartition(".")[2]
     raise UnreadableError
 
 
 def build_writer(spellings: Mapping[Any, Any]) -> Callable[[Any], Any]:
-    """Return the function that finds the first spelling of a plan value.
+    """Return a function that maps a plan value to its first spelling.
 
-    The function raises CannotEdit for a value without a spelling.
+    The function raises `CannotEdit` for a value without a spelling.
     """
     spelling_by_value: dict[Any, Any] = {}
     for spelling, plan_value in spellings.items():
@@ -114,7 +114,7 @@ def build_writer(spellings: Mapping[Any, Any]) -> Callable[[Any], Any]:
 
 
 def bound_below(lowest: int, codec: Codec) -> Codec:
-    """Return a codec of numbers that are not below `lowest`."""
+    """Return a codec whose numbers must be at least `lowest`."""
 
     def read(value: Any) -> Any:
         number = codec.read(value)
@@ -126,5 +126,5 @@ def bound_below(lowest: int, codec: Codec) -> Codec:
 
 
 def write_zero_as_null(codec: Codec) -> Codec:
-    """Return a codec of intervals: the plan's 0 (never) is written as null."""
+    """Return a codec for intervals that writes the plan's 0 (never) as null and any other value unchanged."""
     return Codec(codec.read, lambda value: value or None)

@@ -1,4 +1,4 @@
-"""Dot lists: OmegaConf's settings on a command line, `a.b=1 c[d]=x`.
+"""Dot lists: OmegaConf settings on a command line, such as `a.b=1 c[d]=x`.
 
 Source: omegaconf 2.3.0 and 2.4.0 (`_utils.split_key`, `basecontainer.merge_with_dotlist`).
 """
@@ -13,9 +13,9 @@ from cfglint_train.foundation.typed import Any
 
 
 def parse_dotlist(words: list[str]) -> dict[Route, Any]:
-    """Parse `a.b=c` words as `OmegaConf.from_dotlist` does: leaf route -> value.
+    """Parse `a.b=c` words as `OmegaConf.from_dotlist` does, and return the value of each leaf by route.
 
-    Later words win over earlier ones. Raise ValueError for a word whose value is not YAML, or that names no key.
+    Later words override earlier words. Raise `ValueError` for a word without a key, or whose value is not valid YAML.
     """
     leaves: dict[Route, Any] = {}
     for word in words:
@@ -24,8 +24,8 @@ def parse_dotlist(words: list[str]) -> dict[Route, Any]:
         if not steps or not all(steps):
             raise ValueError(f"{word!r} is not a setting")
         value = parse_value(text, word) if separator else None
-        # A plain value becomes a mapping again if a later word sets a key below it; keys below a replaced mapping are
-        # gone.
+        # A later key below a plain value turns the value into a mapping. A plain value removes the keys below a mapping
+        # that it replaces.
         for other in list(leaves):
             if other == steps[: len(other)] or (other[: len(steps)] == steps and not isinstance(value, dict)):
                 del leaves[other]
@@ -36,7 +36,7 @@ def parse_dotlist(words: list[str]) -> dict[Route, Any]:
 
 
 def parse_value(text: str, word: str) -> Any:
-    """Parse a value of the command line as OmegaConf's YAML. Raise ValueError if it is not valid."""
+    """Parse a value as OmegaConf's YAML. Raise `ValueError`, which names `word`, if it is invalid."""
     try:
         document = _parse_yaml(text)
         return None if document.root is None else document.get_value()
@@ -46,7 +46,7 @@ def parse_value(text: str, word: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _parse_yaml(text: str) -> Document:
-    """Parse a YAML text; cached because the launches of a repository repeat the same values."""
+    """Parse a YAML text. Cached, because the launches in a repository repeat the same values."""
     from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
     from cfglint_train.documents.yaml.document import YamlDocument
 
@@ -60,7 +60,7 @@ def _flatten(value: Any, route: Route) -> list[tuple[Route, Any]]:
 
 
 def split_key(key: str) -> list[str]:
-    """Split `a.b[c]` into its steps."""
+    """Split a key such as `a.b[c]` into its steps."""
     steps: list[str] = []
     for match in re.finditer(r"\[([^\]]*)\]|\.?([^.\[\]]+)", key):
         steps.append(match.group(1) if match.group(1) is not None else match.group(2))

@@ -1,4 +1,4 @@
-"""Evidence of the repository about a configuration, passed to the lenses as a value before the framework reads it."""
+"""Evidence in the repository about a config, collected before its settings are read and passed to the lenses."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from cfglint_schemas.vendored import VendoredVocabulary
 
 Strength = Literal["replaces", "adds", "lowers"]
-"""Effect of evidence. "replaces": another framework is in use, for which upstream's vocabulary is little evidence.
-"adds": upstream's is in use, with the named keys added; these are reported as info. "lowers": such keys are possible;
-findings are reported one level milder.
+"""Effect of evidence on findings about keys.
+
+"replaces": another framework is in use, so upstream's vocabulary says little about its keys. "adds": upstream's
+framework is in use with the named keys added, which are reported as info. "lowers": added keys are possible, and
+findings are reported with the next lower severity.
 """
 Scope = Literal["config", "launch", "folder", "repository"]
 
@@ -24,22 +26,23 @@ SCOPES: Final[Mapping[Scope, str]] = {
     "folder": "in the folder of the configuration or one above it",
     "repository": "elsewhere in the repository",
 }
-"""Descriptions of how evidence relates to a configuration."""
+"""Description of each scope: how the evidence relates to the config."""
 
 
 class ForkTrace(Frozen):
-    """One observation of a kind of evidence."""
+    """An observation that indicates a fork, before it is weighed."""
 
     source: str
-    """Repository, folder, program, plugin or file that is in use instead, or that changes the framework."""
+    """Repository, folder, program, plugin or file that replaces or changes the framework."""
     detail: str = ""
-    """For a copy, the reason why it is not read; for a key, its name; for a change, the changed module or class."""
+    """Reason why a copy cannot be read, the name of a key, or the module or class that is changed."""
     place: str = ""
-    """Location of the observation: `requirements.txt:1`."""
+    """Location of the observation, such as `requirements.txt:1`."""
     scope: Scope = "launch"
     names: frozenset[str] | None = frozenset()
-    """Settings that it concerns: those declared by a copy that cannot be read as a whole, or added by a change. None:
-    any.
+    """Names of the settings that it concerns: declared by a copy that cannot be read as a whole, or added by a change.
+
+    None means any setting.
     """
 
 
@@ -59,37 +62,39 @@ class ForkEvidence(Frozen):
 
     @property
     def source(self) -> str:
-        """Relation of the evidence to the configuration, with file and line."""
+        """Relation of the evidence to the config, with file and line."""
         return f"{SCOPES[self.scope]} ({self.place})"
 
     def is_about(self, name: str) -> bool:
-        """Return whether it concerns an unknown key."""
+        """Return whether the evidence concerns an unknown key or flag."""
         return self.names is None or name.lstrip("-").rpartition(".")[2] in self.names
 
 
 class ConfigEvidence(Frozen):
-    """All evidence about one configuration. Rules read it and search for nothing again."""
+    """All evidence about a config, collected once for all rules."""
 
     commands: tuple[str, ...] = ()
-    """Programs that receive the configuration from scripts, each with its subcommand if it has one (`trl sft`)."""
+    """Programs to which scripts pass the config, each with its subcommand, if any (`trl sft`)."""
     programs: tuple[tuple[Document | None, str], ...] = ()
-    """Python programs of the repository that receive the configuration from scripts, each with the option that passes
-    it. The document is None for other programs.
+    """Programs to which scripts pass the config, each with the option that passes it.
+
+    The document is a Python file in the repository, or None for other programs.
     """
     vocabulary: VendoredVocabulary | None = None
-    """Vocabulary of the framework's copy in the repository, or None if upstream's applies."""
+    """Vocabulary of the copy in the repository that the config uses, or None if upstream's applies."""
     fork: ForkEvidence | None = None
-    """Evidence that the framework may be a fork for which upstream's vocabulary is uncertain."""
+    """Evidence that the framework is a fork, so that upstream's vocabulary may not apply."""
     lowering_evidence: tuple[ForkEvidence, ...] = ()
     """Evidence that keys may have been added to upstream's vocabulary."""
     copies: Mapping[str, ConfigEvidence] = {}
-    """The same for the packages that it passes settings to: their copies, or their forks."""
+    """Evidence about the copies or forks of the packages that a Python config passes settings to, by framework."""
     mutations: object = None
-    """Mutations of its settings by programs before they are read (`mutations_of`); computed on demand because few rules
-    use it and it is costly.
+    """Mutations of the settings by programs before the framework reads them (`get_mutations`).
+
+    Computed on demand, because they are costly to find and few rules need them.
     """
 
     @property
     def is_upstream(self) -> bool:
-        """True if nothing indicates another framework than upstream's."""
+        """True if the evidence does not show a copy or a fork in place of upstream's framework."""
         return self.vocabulary is None and self.fork is None

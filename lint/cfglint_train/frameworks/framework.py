@@ -1,4 +1,4 @@
-"""Frameworks: recognition of their files, their lenses, and the properties that rules need."""
+"""Frameworks: recognition of their files, lenses, inference, and the properties that rules need."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ from cfglint_train.plan.releases import Releases
 
 
 class RecognisedConfig(Frozen):
-    """A configuration that a recogniser finds in a document. The highest score wins the document."""
+    """A config that a recogniser finds in a document. The framework with the highest score gets the document."""
 
     root: Route
     score: int
     reason: str
     role: str | None = None
-    """"other": a file of the framework that trains nothing (inference, export). "unread": it trains, and `reason` says
-    why its settings cannot be read. "program": as "unread", but a launch may make its settings readable. "handed": as
-    "unread", if another file passes it a model of the framework's kind (`LaunchInterface.passes_model`). None: an
-    ordinary configuration.
+    """Role of a file that is not an ordinary config, or None.
+
+    "other": the file does not train (inference, export). "unread": it trains, but its settings cannot be read;
+    `reason` gives the cause. "program": like "unread", but a launch may make its settings readable. "handed": like
+    "unread", provided that another file passes it a model of the framework's kind (`LaunchInterface.passes_model`).
     """
     span: Span | None = None
-    """Location of the training call, or None for the head of the file."""
+    """Location of the training call, or None for the start of the file."""
 
 
 class Reference(Frozen):
-    """A companion that a configuration names: by path (as written), or as a section of its own document."""
+    """A companion that a config names, by path or as a section of its own document."""
 
     framework: str
     route: Route
-    """Setting that names the companion, below the configuration's root."""
+    """Route, from the config's root, of the setting that names the companion."""
     path: str | None
     overrides: Mapping[Route, Override] = {}
-    """Settings of the configuration that replace the companion's."""
+    """Settings in the config that override the companion's, by the companion's route."""
 
 
 class Job:
-    """State of one training job while its plan is inferred."""
+    """State of a training job while its plan is inferred."""
 
     __slots__ = ("architecture", "companions", "launch_known", "main", "plan", "releases")
 
@@ -63,7 +64,8 @@ class Job:
         self.companions = dict(companions)
         self.releases = releases
         self.launch_known = launch_known
-        """True if its launches are known: they use nothing that they do not name. None: no script starts it."""
+        """True if the launches state everything that they use, False if they may not, None if no script starts the job.
+        """
         self.plan = ResolvedPlan()
         self.architecture: Architecture | None = None
 
@@ -81,7 +83,7 @@ def _leave_auto(_: Job, __: Field) -> Any:
 
 
 def parse_dotted_settings(words: Iterable[str]) -> Mapping[Route, Any]:
-    """Parse `a.b=value` words, with values typed as PyYAML does. Raise ValueError for other words."""
+    """Parse `a.b=value` words, with values typed as PyYAML types them. Raise `ValueError` for other words."""
     from cfglint_train.documents.yaml.dialects import PYYAML
     from cfglint_train.documents.yaml.document import YamlDocument
 
@@ -100,97 +102,101 @@ def parse_dotted_settings(words: Iterable[str]) -> Mapping[Route, Any]:
 
 
 class MetricsCost(Frozen):
-    """Cost of one metrics collection."""
+    """Cost of a metrics collection."""
 
     negligible_interval: int
-    """Number of steps between two collections from which on the cost is negligible."""
+    """Minimum number of steps between two collections at which the cost is negligible."""
     suggested_interval: int
-    """Interval to set if the present one is shorter."""
+    """Interval in steps to set if the present interval is shorter than `negligible_interval`."""
     synchronizations: Mapping[str, int] | None = None
-    """Host-device synchronisations per tensor of the model, by the optimizer's name; None: one in total."""
+    """Host-device synchronizations per tensor of the model, by optimizer name; None means a single synchronization."""
 
 
 class LaunchInterface(Frozen):
     """Ways in which launches pass settings to a framework."""
 
     parse_settings: Callable[[Iterable[str]], Mapping[Route, Any]] = parse_dotted_settings
-    """Parser of `a.b=value` words, as the framework reads them: returns settings by route, raises ValueError for other
-    words.
+    """Parser of `a.b=value` words as the framework reads them.
+
+    Returns the settings by route, and raises `ValueError` for other words.
     """
     parse_trailing: Callable[[Config, list[str]], Mapping[Route, Any]] = lambda _, __: {}
-    """Parser of the words after the configuration's path: returns settings by route, raises ValueError for words that
-    the framework refuses.
+    """Parser of the trailing words of a launch.
+
+    Returns the settings by route, and raises `ValueError` for words that the framework rejects.
     """
     list_recipes: Callable[[Config], tuple[str, ...]] = _return_empty
-    """Settings files that the launches of a program pass to it, as written; empty if one launch names none."""
+    """Paths, as written, of the settings files that launches pass to a program; empty if a launch passes none."""
     accepts_recipe: Callable[[Document, str], bool] = lambda _, __: False
-    """Predicate: a Python program, the user's or the framework's, accepts a file of the framework by this option."""
+    """Predicate: a Python program, the user's or the framework's, accepts a config of the framework by this option."""
     passes_model: Callable[[Any, str], bool] = lambda _, __: False
-    """Predicate: a Python program passes a model of the framework's kind to code that it imports from this file."""
+    """Predicate: a Python program passes a model of the framework's kind to code that it imports from a file."""
     read_launcher_options: Callable[[Mapping[str, Any]], Mapping[Route, tuple[str, Any]]] = lambda _: {}
-    """Settings that the options of the launcher set, by route, each with its option. Names have underscores."""
+    """Function of the launcher's options, named with underscores; returns settings by route, each with its option."""
     uses_all_launched_gpus: Callable[[Config], bool] = lambda _: True
-    """Predicate: a job runs on all GPUs of its launch, and not only on the number that its own options state."""
+    """Predicate: a job runs on all GPUs of its launch, not just on the number that its own options state."""
 
 
 class Traits(Frozen):
     """Properties of a framework that rules need. The defaults fit most frameworks."""
 
     runs_trainer: bool = False
-    """True if it runs the HF Trainer, with the Trainer's arguments under their own names."""
+    """True if the framework runs the HF Trainer and takes the Trainer's arguments under their own names."""
     strict_json: bool = False
-    """True if it reads the JSON files that its configurations name with `json.load`, which rejects comments."""
+    """True if the framework reads JSON companions with `json.load`, which rejects comments."""
     section_files: tuple[str, ...] = ()
-    """Sections that may also be the name of a JSON file with their contents."""
+    """Keys whose value may be a section, or the path of a JSON file that contains the section."""
     refuses_duplicates_since: str | None = None
-    """First release whose own loader refuses duplicate keys; empty: every release; None: no release."""
+    """First release whose loader rejects duplicate keys; an empty string means every release, None no release."""
     batch_identity: tuple[str, str, str] | None = None
-    """Keys of global batch, micro batch and accumulation. The first must be the product of the others and the ranks."""
+    """Keys of global batch, micro batch and accumulation; global = micro x accumulation x data-parallel ranks."""
     batch_divisor: Literal["ranks", "micro batches", "groups"] | None = None
-    """Number that must divide the global batch: the data-parallel ranks, their micro batches, or the ranks of each
-    group of models times their micro batches.
+    """Number by which the global batch must be divisible, or None if there is no such rule.
+
+    "ranks": the data-parallel ranks. "micro batches": ranks x micro batch. "groups": ranks x micro batch of each group
+    of models.
     """
     fills_packs: Callable[[Config], bool] = lambda _: True
-    """Predicate: packed sequences are filled up to the length; otherwise the samples of a micro batch are
-    concatenated.
+    """Predicate: packs are filled up to the sequence length; otherwise the samples of a micro batch are concatenated.
     """
     suggest_template: Callable[[str, str], str | None] = lambda _, __: None
-    """Template to use for a model (its Hub id) if the stated template writes special tokens that the model does not
-    know.
+    """Function of a model's Hub ID and the stated template that returns a better template, or None.
+
+    A template is suggested if the stated template writes special tokens that the model was not trained on.
     """
     metrics_cost: MetricsCost | None = None
     waits_for_cancel: bool = False
-    """True if all ranks wait while the job checks whether it was cancelled; elsewhere a separate thread may check."""
+    """True if all ranks wait while the job checks for cancellation; otherwise, a separate thread may check."""
     drops_reference_since: str | None = None
-    """First release that loads no reference model if its penalty's coefficient is 0."""
+    """First release that skips the reference model if the KL coefficient is 0, or None."""
 
 
 class Framework(Frozen):
-    """A framework. Its functions receive a `Config` or `Job`; none of them depends on a rule."""
+    """A framework. Its functions receive a `Config` or `Job` and do not depend on any rule."""
 
     name: str
     default_release: str
-    """Release that is assumed if nothing determines it."""
+    """Release that is assumed if the repository does not determine it."""
     lenses: tuple[Lens, ...]
     loader: Loader = PLAIN
-    """Conversion of the scalars of its files to the declared types."""
+    """Conversion of the scalars in its files to the declared types."""
     prepare: Callable[[Document], None] = _keep_types
-    """Hook that makes the document type its values as this framework's loader does."""
+    """Hook that prepares a document before it is read, so that values are typed as by the framework's loader."""
     references: Callable[[Config], tuple[Reference, ...]] = _return_empty
     infer: Callable[[Job], None] = _return_empty
-    """Hook that fills in the fields that follow from others, in place, after lenses and companions are read."""
+    """Hook that infers fields from others, in place, after lenses and companions are read."""
     fill_auto: Callable[[Job, Field], Any] = _leave_auto
-    """Value that this framework fills in for a companion's "auto"; MISSING if it leaves the field to the companion."""
+    """Function that returns the framework's value for a companion's "auto", or MISSING if it does not fill it in."""
     shared_fields: frozenset[str] = frozenset()
-    """As a companion: fields that must agree with the main configuration, which owns them."""
+    """Fields of a companion that must agree with the main config, whose value applies; empty if never a companion."""
     keys_type: type[Keys] = Keys
-    """Interface to the keys of its files; used only if `framework.json` names a vocabulary."""
+    """Class that handles the keys of its files."""
     launch_interface: LaunchInterface = LaunchInterface()
     traits: Traits = Traits()
 
     @property
     def manifest(self) -> FrameworkManifest:
-        """Contents of `framework.json`. Raises KeyError if the framework has no folder."""
+        """Contents of `framework.json`; raises `KeyError` if the framework has no folder."""
         return list_frameworks()[self.name]
 
     def list_installed(self, release: str) -> Mapping[str, str]:
@@ -199,23 +205,23 @@ class Framework(Frozen):
 
     @property
     def title(self) -> str:
-        """Name of the framework as people write it."""
+        """Name of the framework for messages."""
         return self.manifest.title
 
     @property
     def keys(self) -> Keys | None:
-        """Interface to the keys of its files, or None if it has no vocabulary."""
+        """Key handling of its files, or None if it has no vocabulary."""
         if self.name not in _keys_by_framework:
             _keys_by_framework[self.name] = None if self.manifest.vocabulary is None else self.keys_type(self.manifest)
         return _keys_by_framework[self.name]
 
     @property
     def key_lookup(self) -> Keys:
-        """Interface that finds settings by their names in clauses, with or without a vocabulary."""
+        """Key handling that finds settings by their names in clauses, even without a vocabulary."""
         return self.keys or self.keys_type(self.manifest)
 
     def explain_unwritable(self, field: Field) -> str | None:
-        """Return why no fix can write `field`, or None if one can, or if no lens reads the field."""
+        """Return the reason why no fix can write `field`, or None if a fix can, or if no lens reads the field."""
         reason = _load_read_only(self.manifest.folder).get(field)
         if reason is not None:
             return reason
@@ -230,13 +236,13 @@ class Framework(Frozen):
 
 @cache
 def _load_read_only(folder: str) -> Mapping[Field, str]:
-    """Load `read_only.json` of a folder: the fields that have keys but are never written, each with the reason."""
+    """Return the fields in a folder's `read_only.json`, which have keys but are never written, with the reasons."""
     path = os.path.join(folder, "read_only.json")
     return dict(_read_reasons(path)) if os.path.exists(path) else {}
 
 
 def _read_reasons(path: str) -> Iterator[tuple[Field, str]]:
-    """Yield the fields of a file, and of the files that it includes, with their reasons."""
+    """Yield the fields in a file, and in the files that it includes, with their reasons."""
     with open(path, encoding="utf-8") as file:
         content = parse(file)
     for shared in content.pop("include", ()):
@@ -249,7 +255,7 @@ _loaded_frameworks: dict[str, Framework] = {}
 
 
 def load(name: str) -> Framework:
-    """Return a framework by name and import its module on first use. Raise KeyError for an unknown name."""
+    """Return a framework by name; import its module on first use. Raise `KeyError` for an unknown name."""
     if name not in _loaded_frameworks:
         if name not in list_frameworks():
             raise KeyError(name)
@@ -258,18 +264,18 @@ def load(name: str) -> Framework:
 
 
 def recognise(name: str, document: Document) -> list[RecognisedConfig]:
-    """Return the configurations of a framework in a document. Only `recognise.py` of its folder is imported."""
+    """Return the configs of a framework in a document. Imports only the framework's `recognise.py`."""
     configs: list[RecognisedConfig] = import_module(f"cfglint_train.frameworks.{name}.recognise").recognise(document)
     return configs
 
 
 def get_keys(config: Config) -> Keys | None:
-    """Return the key interface of a configuration's framework, or None if it has no vocabulary."""
+    """Return the key handling of a config's framework, or None if it has no vocabulary."""
     return load(config.framework).keys
 
 
 def read_config(config: Config) -> ResolvedPlan:
-    """Return the fields that one configuration states. A companion is read once for all its runs."""
+    """Return the fields that all lenses read in a config. Computed once per config, so once per shared companion."""
     return config.compute_once(_read_with_all_lenses)
 
 
@@ -284,9 +290,9 @@ def read_fields(config: Config, framework: Framework, *fields: Field) -> Resolve
 
 
 def read_lenses(lenses: Iterable[Lens], config: Config) -> ResolvedPlan:
-    """Return the fields that `lenses` read in a configuration. Later lenses win over earlier ones.
+    """Return the fields that `lenses` read in a config. Later lenses override earlier lenses.
 
-    Numbers outside the 64-bit range are left out, so that a plan is safe to compute with.
+    Numbers outside the 64-bit range are left out, so that computing with a plan is safe.
     """
     plan = ResolvedPlan()
     for lens in lenses:
@@ -299,7 +305,8 @@ def read_lenses(lenses: Iterable[Lens], config: Config) -> ResolvedPlan:
 def adopt_companion(job: Job, companion: ResolvedPlan, framework: Framework, host: Framework) -> None:
     """Copy a companion's fields into the job's plan, as the host framework treats them.
 
-    A shared field only fills a gap. "auto" becomes the value that the host fills in, or else the companion's fallback.
+    A shared field is copied only if the plan does not have it. "auto" becomes the value that the host fills in, or else
+    the companion's fallback.
     """
     for field, value in companion:
         resolved, origin = value.value, value.origin

@@ -21,7 +21,10 @@ Defaults = Mapping[Route, Any]
 
 
 def resolve_setting(config: Config, route: Route, defaults: Defaults, depth: int = 0) -> LookupResult:
-    """Return the value of a setting, with interpolations resolved against file, overrides and defaults."""
+    """Return the value of a setting, with interpolations resolved from the file, the overrides and `defaults`.
+
+    Return NOT_STATED if nothing states the setting, and UNRESOLVED if an interpolation cannot be resolved.
+    """
     value = config.get_value(*route)
     if value is MISSING:
         for length in range(len(route) - 1, 0, -1):
@@ -60,7 +63,7 @@ def _resolve_through_parent(config: Config, route: Route, length: int, defaults:
 
 
 class _UnresolvedError(Exception):
-    """An interpolation that only resolves where the job runs, or not at all."""
+    """An interpolation that resolves only on the training machine, or not at all."""
 
 
 class _InterpolatedText:

@@ -1,4 +1,4 @@
-"""Check whether the release of a run has the keys that a fix would write."""
+"""Availability, at the release of a run, of the keys that a fix would write."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from cfglint_train.frameworks import framework as frameworks
 from cfglint_train.frameworks.lens import Config, format_route
 
 _MISSING_KINDS: Final = ("not yet", "removed", "renamed")
-"""Kinds of status of a key that a release lacks; a renamed key is still read if its effect is `mapped`."""
+"""Status kinds of keys that a release lacks; a renamed key is still read if its effect is `mapped`."""
 
 
 def explain_unavailable(config: Config, change: Change) -> str:
-    """Return why the effective release does not accept a change, or an empty text if it does or that is unknown."""
+    """Return the reason why the target release rejects a change, or "" if it accepts it or that is unknown."""
     if not isinstance(change, Set) or config.framework in config.releases.outdated_packages:
         return ""
     route = change.route[len(config.root) :]
@@ -26,7 +26,7 @@ def explain_unavailable(config: Config, change: Change) -> str:
 
 
 def _is_of_other_call(config: Config, route: Route) -> bool:
-    """Return whether a setting belongs to another call of a script than the one that the vocabulary covers."""
+    """Return whether a setting of a script belongs to a call that the vocabulary does not cover."""
     if config.document.syntax != "python":
         return False
     from cfglint_train.documents.python.tree import Record

@@ -1,8 +1,8 @@
-"""Infer the release of a configuration from its keys.
+"""Inference of a configuration's release from its keys.
 
-A framework that refuses a key would not have started, so the author of a file with the key runs a release that accepts
-it. A key that is dropped silently is no evidence, because the author may not have noticed. If the newest release
-refuses no key, the file shows nothing, and the names alone are enough to find that out.
+A release that refuses a key would not have started, so the author of a file with that key runs a release that accepts
+it. A key that a release drops silently is no evidence, because the author may not have noticed. If the newest release
+refuses no key, the file shows nothing, and the names of its keys are enough to find that out.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.lens import format_route
 
 _MAX_KEYS: Final = 300
-"""Keys that are checked against every release. No configuration of the corpus has more than 220."""
+"""Maximum number of keys to check against every release; no configuration in the corpus has more than 220."""
 
 
 class RefusedKey(Frozen):
     """A key that the newest release refuses, although another release accepts it."""
 
     route: Route
-    """Below the configuration's root."""
+    """Route of the key below the configuration's root."""
     entry: Entry
     status: Status
 
     def __str__(self) -> str:
-        """Return a sentence that says since when the release lacks the key."""
+        """Return the reason for the refusal: the key does not exist yet, or was removed."""
         if self.status.kind == "not yet":
             return f"`{format_route(self.route)}` does not exist yet"
         return f"`{format_route(self.route)}` was removed" + (f" in {self.status.since}" if self.status.since else "")
 
 
 class ReleaseHint(Frozen):
-    """The releases that the keys allow, if the newest release refuses some of them."""
+    """Evidence from its keys that a configuration was not written for the newest release."""
 
     refused_keys: tuple[RefusedKey, ...]
     accepts: Callable[[str], bool]
-    """Predicate: a release accepts every key that some release has."""
+    """Predicate that is true for a release that accepts every key known to the vocabulary."""
 
     def find_newest(self, releases: Iterable[str]) -> str | None:
         """Return the newest of `releases`, listed oldest first, that accepts every key."""
@@ -54,12 +54,13 @@ class KeyUse(Frozen):
     """A key that a configuration sets, and the releases that accept it."""
 
     route: Route
-    """Below the configuration's root."""
+    """Route of the key below the configuration's root."""
     entry: Entry | None
-    """Entry of the key, or None if the use is a property of the program that reads the keys."""
+    """Entry of the key, or None if the program that reads the configuration uses the key."""
     check_releases: Callable[[tuple[str, ...]], tuple[bool, ...]]
-    """For each release, whether it has the key, or dropped it and continues without. Releases before the key do not
-    accept it: the file cannot have been written for them.
+    """Check of each release: true if it has the key, or dropped the key and runs without it.
+
+    False for releases older than the key: the file cannot have been written for them.
     """
 
     def is_accepted_by(self, release: str) -> bool:
@@ -75,10 +76,10 @@ def find_used_keys(
     root: Route,
     package: str | None = None,
 ) -> list[KeyUse]:
-    """Return the keys of a configuration that have a value, except those that every release accepts.
+    """Return the keys of a configuration that have a value, except those that every release has unchanged.
 
-    The arguments are those of `infer_release`. At most `_MAX_KEYS` are returned: each is checked against every release,
-    and so many determine the release if any do.
+    The arguments are those of `infer_release`. At most `_MAX_KEYS` keys are returned, because each is checked against
+    every release and that many determine the release if any keys do.
     """
     history = _KeyHistory(vocabulary, context, package)
     uses: list[KeyUse] = []
@@ -99,9 +100,9 @@ def infer_release(
     release: str,
     package: str | None = None,
 ) -> ReleaseHint | None:
-    """Return the releases that the keys allow, or None if `release` (the newest candidate) refuses none.
+    """Return evidence about the release from the keys, or None if `release`, the newest candidate, refuses no key.
 
-    `is_fixed_place` decides whether a place has the same settings in every file. `package` is another package that the
+    `is_fixed_place` says whether a route takes the same settings in every file. `package` is another package that the
     vocabulary depends on (transformers, for LLaMA-Factory); if set, all releases are that package's.
     """
     candidates = [
@@ -132,7 +133,7 @@ def infer_release(
 
 
 class _KeyHistory:
-    """The state of each key at each release."""
+    """Statuses of keys at every release, cached in the vocabulary."""
 
     __slots__ = ("_answers", "_context", "_package", "_vocabulary")
 
@@ -144,7 +145,7 @@ class _KeyHistory:
         self._answers = vocabulary.get_cache(context)
 
     def find_status(self, route: Route, release: str) -> Status | None:
-        """Return the state of a key, or None if it is unknown or another package decides it."""
+        """Return the status of a key, or None if the key is unknown or another package decides its status."""
         fact = self._find_fact(route, release)
         return None if fact is None else fact.resolve_status()
 
@@ -167,12 +168,12 @@ class _KeyHistory:
         return bool(self._answers[key])
 
     def _find_newest_fact(self, route: Route) -> KeyFact | None:
-        """Return the key at the newest release, or None if it is unknown."""
+        """Return the fact about a key at the newest release, or None if the key is unknown."""
         fact = self._vocabulary.find_fact(route, self._vocabulary.newest, self._context)
         return None if fact is None or fact.is_open else fact
 
     def check_releases(self, route: Route, releases: tuple[str, ...]) -> tuple[bool, ...]:
-        """Return for each release whether it has the key, or ignored it silently."""
+        """Return, for each release, whether it has the key, or dropped the key and ignores it silently."""
         key = (self._package, route, releases)
         if key not in self._answers:
             newest = self._find_newest_fact(route)
@@ -199,7 +200,7 @@ def is_refused(status: Status) -> bool:
 
 
 def _walk_entries(document: Document, root: Route, names: Set[str] | None = None) -> Iterator[tuple[Route, Entry]]:
-    """Yield the entries below a root, each with its route from there; only those called `names`, if set."""
+    """Yield the entries below a root with their routes from that root, limited to `names` if set."""
     for route, mapping in document.list_mappings():
         if route[: len(root)] == root:
             for name, entry in mapping.index.items():
@@ -223,7 +224,7 @@ def _is_unconditional(entry: Entry, document: Document) -> bool:
 
 
 def _has_value(entry: Entry, document: Document) -> bool:
-    """Return whether a key has a value: no release refuses an empty key."""
+    """Return whether a key has a non-empty value; no release refuses an empty key."""
     node = follow(entry.value)
     if isinstance(node, Sequence):
         return bool(node.items)

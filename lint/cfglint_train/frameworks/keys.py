@@ -1,8 +1,8 @@
-"""Keys of a framework's files: the interface of the KEY rules, of `migrate` and of release resolution.
+"""Key handling of a framework: the interface that the KEY rules, `migrate` and release resolution use.
 
-`Keys` is right for a framework that reads one mapping and treats each key as its vocabulary states. Other frameworks
-have a subclass in their folder that overrides the methods which differ. A framework without a vocabulary has no keys,
-and none is ever reported.
+`Keys` itself suits a framework that reads one mapping and treats each key as its vocabulary states. Other frameworks
+override the methods that differ, in a subclass in their own folder. A framework without a vocabulary has no `Keys`, and
+cfglint reports none of its keys.
 """
 
 from __future__ import annotations
@@ -17,4 +17,4 @@ __all__ = ["CallArgument", "CallParameters", "KeyRewrite", "Keys", "LauncherOpti
 
 
 class Keys(VocabularyAccess, ValueParser, SettingLookup, FlagParser, UserPrograms):
-    """The keys of one framework: all of its interfaces."""
+    """Key handling of one framework, combined from its parts."""

@@ -1,4 +1,4 @@
-"""Facts about the launch of a script's program, and their collection from its launchers."""
+"""Facts about a launch, and the collector that gathers them from the launchers around a program."""
 
 from __future__ import annotations
 
@@ -13,32 +13,30 @@ from cfglint_train.plan.origin import FieldValue, Origin, Place
 
 
 class LaunchFacts(Frozen):
-    """Facts about the launch of a script's program.
+    """Facts that a script states about the launch of its program.
 
     A fact is None if the script does not state it. Its value is None if the script states something that cannot be
     determined (`--nnodes=$1`).
     """
 
     launcher: FieldValue | None = None
-    """torchrun, accelerate, deepspeed, llamafactory-cli, axolotl, ray, mpirun, srun, python."""
+    """Launcher: torchrun, accelerate, deepspeed, llamafactory-cli, axolotl, ray, mpirun, srun or python."""
     nodes: FieldValue | None = None
     gpus_per_node: FieldValue | None = None
     gpu: FieldValue | None = None
-    """GPU that the batch system is asked for, by its name in the table of GPUs."""
+    """GPU model requested from the batch system, by its name in the table of GPUs."""
     host_memory: FieldValue | None = None
-    """Memory of one node that the batch system grants, as text with a unit (`480GiB`)."""
+    """Host memory per node requested from the batch system, as text with a unit (`480GiB`)."""
     environment: Mapping[str, str] = {}
-    """Variables that are set for the program, except those that its command line is made of."""
+    """Environment variables of the program, except those that its command line expands."""
     sharding: FieldValue | None = None
-    """Options of `accelerate launch` that shard the model in a way that is not read; the value is None."""
+    """Option of `accelerate launch` that may shard the model in a way that cfglint does not read; its value is None."""
     rendezvous: FieldValue | None = None
-    """True if the processes of several nodes have a rendezvous address."""
+    """True if the processes of several nodes have a rendezvous address, False if they have none."""
     working_copy: FieldValue | None = None
     """Set if Ray runs the job in a temporary copy of its working directory."""
     is_sharding_known: bool = False
-    """True if everything that could shard the model is visible: the launcher adds nothing, and its options are
-    known.
-    """
+    """True if all that could shard the model is visible: the launcher adds nothing and its options are known."""
 
 
 class LaunchReading:
@@ -50,9 +48,9 @@ class LaunchReading:
         self.facts: dict[str, FieldValue] = {}
         self.environment: dict[str, str] = {}
         self.assumptions: dict[str, str] = {}
-        """Assumptions behind variables of the environment whose values are defaults."""
+        """Assumptions behind environment variables whose values are defaults."""
         self.undetermined: set[str] = set()
-        """Variables of the environment whose values cannot be determined."""
+        """Environment variables whose values cannot be determined."""
 
     def put_option(
         self,
@@ -63,7 +61,11 @@ class LaunchReading:
         kind: str = "explicit",
         assumption: str = "",
     ) -> None:
-        """Keep the value of a launcher's option, or the launcher's default. None is a value that cannot be read."""
+        """Record the value of a launcher's option, or the launcher's default if `kind` is "default".
+
+        A value of None is recorded only if the option is stated and depends on the launch (`--nnodes=$1`). It is
+        ignored if the option is absent or its text cannot be parsed.
+        """
         if kind == "explicit" and flag is not None:
             entry = invocation.get(flag)
             if value is None and (entry is None or not is_undetermined(entry.value)):
@@ -80,9 +82,10 @@ class LaunchReading:
             )
 
     def keep_fact(self, name: str, value: FieldValue) -> None:
-        """Keep a fact, unless a better one is present.
+        """Record a fact unless a better fact is present.
 
-        A stated value wins over the default of a variable, and a determined value over an undetermined one.
+        A determined value wins over an undetermined value, and a stated value over an assumed value. Otherwise the
+        first fact stays.
         """
         present = self.facts.get(name)
         if present is None or present.value is None:
@@ -91,7 +94,10 @@ class LaunchReading:
             self.facts[name] = value if present.origin.assumption else present
 
     def find_option(self, invocation: Invocation, names: Iterable[str]) -> tuple[str | None, str | None]:
-        """Return name and word of the first given option; the word is None if it is not a single known one."""
+        """Return the name and the value of the first option that is present, or (None, None).
+
+        The value is None if it is not a single word that is known before the launch.
+        """
         for name in names:
             entry = invocation.get(name)
             if entry is not None:
@@ -100,11 +106,11 @@ class LaunchReading:
         return None, None
 
     def is_set(self, variable: str) -> bool:
-        """Return whether the script sets a variable of the environment, to any value."""
+        """Return whether the script sets an environment variable, to any value."""
         return variable in self.environment or variable in self.undetermined
 
     def has_option(self, invocation: Invocation, names: Iterable[str]) -> bool:
-        """Return whether one of the options is given."""
+        """Return whether any of the options is present."""
         return any(invocation.get(name) is not None for name in names)
 
 

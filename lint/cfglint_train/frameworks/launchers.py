@@ -1,8 +1,8 @@
 """Settings of the launchers around a program: nodes, GPUs per node, environment, host memory.
 
 Sources: torch 2.13 `distributed/run.py`; DeepSpeed 0.19.8 `launcher/runner.py`; accelerate 1.11.0 `commands/launch.py`;
-LLaMA-Factory 0.9.5 `launcher.py`; the manuals of sbatch, srun and mpirun. Numbers that a launcher takes from the
-environment or detects on the machine are not covered here.
+LLaMA-Factory 0.9.5 `launcher.py`; the manuals of sbatch, srun and mpirun. Values that a launcher takes from
+outside the script or detects on the machine are not covered here.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Submission = tuple[ShellDocument, Invocation]
 def read_launch(document: ShellDocument, invocation: Invocation, submission: Submission | None = None) -> LaunchFacts:
     """Return the facts that an invocation's launchers, environment and batch directives state.
 
-    The options of the launchers come first, from the innermost outwards, then the devices that the environment makes
-    visible, then the batch system: options of `sbatch` take precedence over the directives of the job script.
+    The first source that states a fact wins: options of the launchers from the innermost outwards, environment
+    variables of the script, options of `srun`, options of the `sbatch` command, directives of the job script.
     """
     reading = LaunchReading(document)
     for name, variable in document.collect_environment(invocation).items():
@@ -48,7 +48,7 @@ def read_launch(document: ShellDocument, invocation: Invocation, submission: Sub
     for name, value in submitted.items():
         reading.keep_fact(name, value)
     overridden = {name: reading.facts[name] for name in submitted}
-    for name, value in submitted.items():  # A variable of Slurm's follows the submission.
+    for name, value in submitted.items():  # A value assumed for a Slurm variable follows the submission.
         if value.value is None and overridden[name].origin.assumption:
             overridden[name] = overridden[name]._replace(value=None)
     for launcher in document.invocations:
@@ -80,7 +80,7 @@ def read_launch(document: ShellDocument, invocation: Invocation, submission: Sub
 
 
 def _read_batch(reading: LaunchReading, invocation: Invocation, given_by_ray: bool) -> None:
-    """Read the request to the batch system."""
+    """Read the resources that `srun` or `sbatch` requests; under Ray, only the host memory."""
     if invocation.program in ("srun", "sbatch"):
         if not given_by_ray:
             _read_slurm(reading, invocation)
@@ -88,7 +88,7 @@ def _read_batch(reading: LaunchReading, invocation: Invocation, given_by_ray: bo
 
 
 def read_directives(job: ShellDocument) -> LaunchFacts:
-    """Return the facts that the directives of a job script request from the batch system."""
+    """Return the resources that the directives of a job script request from the batch system."""
     reading = LaunchReading(job)
     for invocation in job.invocations:
         if invocation.is_directive:
@@ -98,7 +98,7 @@ def read_directives(job: ShellDocument) -> LaunchFacts:
 
 
 def _read_submission(document: ShellDocument, invocation: Invocation, given_by_ray: bool) -> Mapping[str, FieldValue]:
-    """Return the facts that the `sbatch` of a job script requests."""
+    """Return the resources that the `sbatch` command of a job script requests."""
     reading = LaunchReading(document)
     _read_batch(reading, invocation, given_by_ray)
     return reading.facts
@@ -109,9 +109,9 @@ _SHARDING_SWITCHES: Final = _UNSUPPORTED_SWITCHES | {"use_fsdp", "use_deepspeed"
 
 
 def list_options(invocation: Invocation) -> Mapping[str, Entry]:
-    """Return the options of a launcher, names with underscores.
+    """Return the options of a launcher by name, with underscores.
 
-    Empty if there may be more than the text shows, in the command or in a file that cannot be determined.
+    Empty if the command may have options that the text does not show, or names a file that cannot be determined.
     """
     options = _map_entries(invocation)
     file = options.get("config_file")
@@ -123,10 +123,10 @@ def _map_entries(invocation: Invocation) -> dict[str, Entry]:
 
 
 def _find_unread_sharding(document: ShellDocument, launchers: list[Invocation]) -> FieldValue | None:
-    """Return the option of `accelerate launch` that shards the model in a way that is not read.
+    """Return the option of `accelerate launch` that may shard the model in a way that cfglint does not read.
 
-    Also an option that names a file which may shard it and cannot be determined, or that accelerate refuses together
-    with another option. The value is None.
+    This includes an option that names a file which cannot be determined, and an option that accelerate rejects together
+    with another option. The fact's value is always None.
     """
     for launcher in launchers:
         if launcher.program != "accelerate launch":
@@ -145,7 +145,7 @@ def _find_unread_sharding(document: ShellDocument, launchers: list[Invocation]) 
 
 
 def can_shard(launcher: Invocation) -> bool:
-    """Return whether a launcher is DeepSpeed's, or accelerate's with a file or switch that may shard a model."""
+    """Return whether a launcher may shard a model: `deepspeed`, or `accelerate launch` with a file or switch."""
     options = launcher.program == "accelerate launch" and _map_entries(launcher).keys() & (
         _SHARDING_SWITCHES | {"config_file"}
     )
@@ -171,7 +171,7 @@ class IgnoredFile(Frozen):
 
 
 def find_ignored_files(document: ShellDocument) -> Iterator[IgnoredFile]:
-    """Yield the files that the launchers of a script receive without effect, if the script shows that."""
+    """Yield the files that launchers of a script receive but, as the script shows, do not read."""
     for launcher in document.invocations if b"accelerate" in document.source else ():
         if launcher.program != "accelerate launch" or launcher.open or b"ACCELERATE_USE_DEEPSPEED" in document.source:
             continue
@@ -184,8 +184,9 @@ def find_ignored_files(document: ShellDocument) -> Iterator[IgnoredFile]:
 
 
 def _find_working_copy(document: ShellDocument, launchers: list[Invocation]) -> FieldValue | None:
-    """Return whether `ray job submit` has a `working_dir`, which each node copies below its session folder.
+    """Return a true fact if `ray job submit` has a `working_dir`, or None.
 
+    Each node copies that directory below its session folder.
     Source: ray 2.46.0 `_private/runtime_env/working_dir.py` (resources_dir, delete_uri).
     """
     for launcher in launchers:
@@ -196,20 +197,24 @@ def _find_working_copy(document: ShellDocument, launchers: list[Invocation]) -> 
     return None
 
 
-# Launchers that start one process per GPU and do nothing else. `accelerate launch` is not among them: without a file
-# option it reads one from the home directory of the calling user.
+# Launchers that start one process per GPU and do nothing else. `accelerate launch` is not listed: without
+# `--config_file`, it reads a file in the home directory of the calling user.
 _PLAIN_LAUNCHERS: Final = ("torchrun", "llamafactory-cli", "deepspeed")
 _SHARDING_VARIABLES: Final = ("FSDP", "ACCELERATE", "DEEPSPEED")
 
 
-# A variable that shards the model, anywhere in the script.
+# Export of a variable that may shard the model, anywhere in the script.
 _SHARDING_EXPORT: Final = re.compile(
     rb"^[ \t]*(?:export|declare -x)[ \t]+\w*(?:FSDP|ACCELERATE|DEEPSPEED)", re.MULTILINE
 )
 
 
 def _is_sharding_known(document: ShellDocument, launchers: list[Invocation]) -> bool:
-    """Return whether everything that shards the model is named: by program, options and exported variables."""
+    """Return whether the launch hides nothing that could shard the model.
+
+    True if a plain launcher starts the program, all options are visible, and the script sets no variable of FSDP,
+    accelerate or DeepSpeed.
+    """
     if _SHARDING_EXPORT.search(document.source):
         return False
     all_options_known = not any(_can_have_hidden_options(launcher) for launcher in launchers)
@@ -219,9 +224,10 @@ def _is_sharding_known(document: ShellDocument, launchers: list[Invocation]) -> 
 
 
 def _can_have_hidden_options(launcher: Invocation) -> bool:
-    """Return whether there may be options that the text does not show. Those of srun shard nothing.
+    """Return whether a launcher may have options that the text does not show.
 
-    A variable after an option that takes a value is that value, quoted or not; an array may be more.
+    Options of `srun` shard nothing, so variables in them do not count. A variable after an option that takes a value is
+    that value, quoted or not; an array may hold more words.
     """
     values = {flag.values[0] for flag in launcher.flags if len(flag.values) == 1}
     loose = [word.spreads or index not in values for index, word in enumerate(launcher.words) if word.loose]
@@ -229,9 +235,9 @@ def _can_have_hidden_options(launcher: Invocation) -> bool:
 
 
 def _walk_launchers(document: ShellDocument, invocation: Invocation) -> Iterator[Invocation]:
-    """Yield an invocation and its launchers, outwards up to a submission to Ray.
+    """Yield an invocation, then its launchers from the innermost outwards, up to `ray job submit`.
 
-    The place from which a Ray job is submitted does not matter.
+    Launchers around `ray job submit` start the submission, not the job.
     """
     yield invocation
     for launcher in document.list_launchers(invocation):
@@ -260,7 +266,7 @@ def _parse_count(text: str | None) -> int | None:
 
 
 def _parse_nodes(text: str | None) -> int | None:
-    """Parse `4`, or `4:4` and `4-4`, as a number of nodes; a real range has no single number."""
+    """Parse a number of nodes from `4`, `4:4` or `4-4`; return None for a range with different ends."""
     parts = re.split("[:-]", text) if text else []
     return _parse_count(parts[0]) if parts and len(set(parts)) == 1 else None
 
@@ -307,9 +313,9 @@ def _is_address_exported(reading: LaunchReading) -> bool:
 def _put_rendezvous(
     reading: LaunchReading, launcher: Invocation, value: bool | None, key: str, option: str = "", assumption: str = ""
 ) -> None:
-    """State whether the processes have a rendezvous address, which `key` would set.
+    """Record whether the processes have a rendezvous address; `key` is the option that sets it.
 
-    The fact points at an option of the launcher, or at the whole invocation.
+    The fact points at `option` if the launcher has it, and at the whole invocation otherwise.
     """
     entry = launcher.get(option) if option else None
     place = Place(reading.document, launcher.span if entry is None else entry.span)
@@ -358,9 +364,9 @@ def _read_accelerate(reading: LaunchReading, launcher: Invocation) -> None:
 
 
 def _read_accelerate_rendezvous(reading: LaunchReading, launcher: Invocation, machines_flag: str | None) -> None:
-    """Read the rendezvous address of accelerate, which its file may state too.
+    """Read whether accelerate has a rendezvous address on its command line.
 
-    That is the file of `--config_file`, or else the one in the home directory.
+    accelerate's file may state the address too: the file of `--config_file`, or the default file in the home directory.
     """
     if reading.has_option(launcher, (f"--{_ADDRESS}", f"--{_ADDRESS.replace('_', '-')}")):
         _put_rendezvous(reading, launcher, True, f"--{_ADDRESS}")
@@ -411,7 +417,7 @@ def _read_slurm(reading: LaunchReading, invocation: Invocation) -> None:
 
 
 def _read_slurm_gpu(reading: LaunchReading, invocation: Invocation, flag: str | None, text: str | None) -> None:
-    """Read the GPU of `gpu:h200:8` or `h100:4`. An ambiguous name (`a100`) is assumed to mean the larger one."""
+    """Read the GPU model of `gpu:h200:8` or `h100:4`; assume the larger model if the name is ambiguous (`a100`)."""
     requests = [part.split(":") for part in (text or "").split(",")]
     names = {next((word for word in words if word and word != "gpu" and not word.isdigit()), "") for words in requests}
     name = names.pop() if len(names) == 1 else ""
@@ -426,7 +432,7 @@ def _read_slurm_gpu(reading: LaunchReading, invocation: Invocation, flag: str | 
 def _read_slurm_memory(reading: LaunchReading, invocation: Invocation) -> None:
     name, text = reading.find_option(invocation, ("--mem",))
     memory = re.fullmatch(r"([0-9]+)([KMGT]?)B?", text.upper()) if text else None
-    if memory is not None and int(memory.group(1)) > 0:  # 0 requests all there is
+    if memory is not None and int(memory.group(1)) > 0:  # 0 requests all memory of the node
         # sbatch counts in megabytes by default; its units are powers of 1024.
         reading.put_option("memory", f"{memory.group(1)}{memory.group(2) or 'M'}iB", invocation, name)
 
@@ -501,7 +507,7 @@ _READERS: Final[Mapping[str, Callable[[LaunchReading, Invocation], None]]] = {
 
 
 def _read_environment(reading: LaunchReading, invocation: Invocation) -> None:
-    """Read the variables of the script that launchers use."""
+    """Read the environment variables that launchers use and the script sets, and the visible GPUs."""
     environment = reading.environment
     for field, names, parse in (
         ("nodes", ("NNODES", "PET_NNODES"), _parse_nodes),
@@ -523,8 +529,8 @@ def _read_environment(reading: LaunchReading, invocation: Invocation) -> None:
 
 
 def _is_read_by(invocation: Invocation, name: str) -> bool:
-    """Return whether a program reads a variable.
+    """Return whether a launch reads a variable.
 
-    LLaMA-Factory's launcher reads NNODES and NPROC_PER_NODE, torchrun PET_*.
+    `llamafactory-cli` reads NNODES and NPROC_PER_NODE; torchrun reads PET_*.
     """
     return invocation.program == "llamafactory-cli" or name.startswith("PET_")

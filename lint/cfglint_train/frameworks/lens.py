@@ -1,8 +1,8 @@
 """Lenses: each reads a framework setting into the plan, and writes it back.
 
 A framework is a list of lenses. Reading runs all of them and yields a `ResolvedPlan`. Writing passes each changed plan
-field to the lens that owns it, which returns changes of keys; the document turns those into edits. There is no other
-way in or out, so a fix writes by construction what the next run reads.
+field to the lens that owns it, which returns changes of keys; the document turns those into edits. No other
+code converts settings, so a fix writes exactly the settings that the next run reads.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ Changes = Mapping[Field, Any]
 """Fields with their new values."""
 
 Lookup = Callable[[str], Any]
-"""Name of a setting -> its value: MISSING if not stated, Unknown if it depends on something out of sight."""
+"""Name of a setting -> its value: MISSING if not stated, Unknown if it depends on anything outside the files."""
 
 
 class LaunchArgument(Frozen):
-    """A setting that is stated elsewhere than under its own key of the file.
+    """A place other than its own key at which a setting is stated.
 
     Either a word of a launch script (an option's value, or the text after `prefix` in a word), or a misspelt key.
     """
@@ -58,12 +58,12 @@ class LaunchArgument(Frozen):
     route: Route
     prefix: str = ""
     misspelt: bool = False
-    """True if it is a key of the file, which accepts any value."""
+    """True if the place is a misspelt key of the file, which can hold a value of any type."""
 
     def build_change(self, value: Any) -> Change:
-        """Return the change that sets the setting to `get_value`.
+        """Return the change that sets the setting to `value`.
 
-        Raise CannotEdit if no argument of a script can express the value.
+        Raise CannotEdit if a word of a script cannot express the value (null, a list or a mapping).
         """
         if self.misspelt:
             return Set(self.route, value)
@@ -79,17 +79,17 @@ class Override(Frozen):
     value: Any
     origin: Origin
     argument: LaunchArgument | None = None
-    """Argument that a fix changes, or None if no fix can."""
+    """Argument that a fix changes, or None if no fix can change the setting."""
 
     def explain_refusal(self, name: str) -> str:
-        """Return why no fix changes the setting called `name`."""
+        """Return the reason why no fix can change the setting `name`."""
         if self.value is MISSING:
             return f"only the launch ({self.origin.note}) can set {name}: add it there"
         in_file = self.origin.place is not None and self.origin.place.document.syntax == "json"
         return f"{name} is set in {self.origin.note}" if in_file else f"{name} is set at launch ({self.origin.note})"
 
 
-# Marks a document whose routes are not simply nested mappings.
+# Marker for a document whose routes are not simply nested mappings.
 NO_TOP: Final[dict[str, Entry]] = {}
 _NOT_CACHED: Final = object()
 
@@ -98,8 +98,8 @@ class Config:
     """One framework's settings in one document: the object that lenses read and write.
 
     `root` is the route of its mapping: () for a whole file, ("deepspeed",) for an inline section, (3,) for the third
-    invocation of a shell script. `overrides` replace the file's own keys. `assumption` says what is assumed if it is
-    not certain that the run reads this document, and how to state it; empty if it is certain.
+    invocation of a shell script. `overrides` replace the file's own keys. `assumption` is
+    empty if the run certainly reads this document; otherwise it says what cfglint assumes and how to state it.
     """
 
     __slots__ = (
@@ -137,11 +137,11 @@ class Config:
         self.role = role
         self.overrides = dict(overrides or {})
         self.launch_overrides: tuple[tuple[Route, Override], ...] = ()
-        """Overrides of each launch, whether or not all launches have them."""
+        """Overrides of all launches, including those that only some launches have."""
         self.launches: tuple[tuple[Document, int], ...] = ()
-        """Invocations of scripts that start it, by their numbers."""
+        """Launches of the configuration: each a script and the number of its invocation."""
         self.evidence = ConfigEvidence()
-        """Evidence of the repository about it; `runs` sets it before anything is read."""
+        """Evidence that the repository has about the configuration; `runs` sets it before anything is read."""
         self.assumption = assumption
         self._cache: dict[Callable[[Config], Any], Any] = {}
         self._top_entries: dict[str, Entry] | None = None
@@ -166,7 +166,7 @@ class Config:
         return config
 
     def replace_release(self, package: str, release: str) -> Config:
-        """Return the same configuration with a package stated to be at `release`."""
+        """Return the same configuration with another release of a package, which counts as stated."""
         config = self.replace()
         config.releases = self.releases.replace_release(package, release)
         return config
@@ -207,14 +207,14 @@ class Config:
         return value
 
     def _collect_top_entries(self) -> dict[str, Entry]:
-        """Return the entries at the top of the document, or NO_TOP if they do not show everything that it states."""
+        """Return the entries below `root`, or NO_TOP if they do not show everything that the document states."""
         if type(self.document).find_node is not Document.find_node:
             return NO_TOP
         node = self.document.find_node(self.root)
         return node.index if isinstance(node, MappingNode) else NO_TOP
 
     def _apply_overrides(self, route: Route) -> Any:
-        """Return a value under the overrides: the nearest one at or above the route, with those below merged in."""
+        """Return a value with overrides applied: the nearest at or above the route, then all below it."""
         nearest = self.find_override(route)
         if nearest is None:
             value = self.document.get_value(self.root + route)
@@ -228,7 +228,7 @@ class Config:
         return value
 
     def find_override(self, route: Route) -> Route | None:
-        """Return the route of the override that decides a setting: at it, or at a mapping that contains it."""
+        """Return the route of the override that sets a setting or a mapping around it, or None."""
         above = (route[:length] for length in range(len(route), 0, -1))
         return next((candidate for candidate in above if candidate in self.overrides), None)
 
@@ -321,20 +321,20 @@ class Auto(Frozen):
 
 
 class Lens(Protocol):
-    """Both directions of one setting, or of a few that are only meaningful together."""
+    """Conversion of a setting, or of a few that only make sense together, to plan fields and back."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """Plan fields that it reads and can write."""
+        """Plan fields that the lens reads and, unless it refuses changes, writes."""
 
     @property
     def keys(self) -> Mapping[Field, tuple[Route, ...]]:
         """Keys that state each field; a new value is written to the first."""
 
     def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
-        """Return the key that states a field, or would state it.
+        """Return the key that states a field, or else the key that a fix would write.
 
-        Several keys if the field is their sum; none if this release has no key for it.
+        Several keys if the field is their sum; empty if this release has no key for the field.
         """
 
     def read(self, config: Config) -> Iterator[Triple]:
@@ -345,9 +345,9 @@ class Lens(Protocol):
 
 
 def select_pending(lens: Lens, config: Config, changes: Changes) -> dict[Field, Any]:
-    """Return the changes that the configuration does not state already.
+    """Return the changes of the lens's fields whose values differ from the present values.
 
-    Law of lenses: writing a present value is no edit.
+    Every lens obeys this law: writing a value that is already present produces no edit.
     """
     present = {field: value for field, value, _ in lens.read(config)}
     return {
@@ -368,12 +368,12 @@ def parse_routes(*keys: str) -> tuple[Route, ...]:
 
 
 def is_before(config: Config, release: str) -> bool:
-    """Return whether the run is on an older release of its framework."""
+    """Return whether the release of the run's framework is older than `release`."""
     return parse_release(config.release) < parse_release(release)
 
 
 def find_origin(config: Config, *keys: str) -> Origin:
-    """Return the origin of the first dotted key that is stated, or else the origin of the first key's default."""
+    """Return the origin of the first dotted key with a value, or else the origin of the first key's default."""
     routes = parse_routes(*keys)
     stated = next((route for route in routes if config.get(*route) is not None), None)
     return build_default_origin(config, routes[0]) if stated is None else config.get_origin(*stated)
@@ -390,7 +390,7 @@ def _cache_default_origin(framework: str, release: str, route: Route) -> Origin:
 
 
 def refuse_override(config: Config, route: Route) -> None:
-    """Raise CannotEdit if the launch states a setting, unless a single word of a script does."""
+    """Raise CannotEdit if an override sets a setting, unless a fix can change its argument."""
     overridden = config.find_override(route)
     if overridden == route and config.overrides[route].argument is not None:
         return  # the change goes to that argument
@@ -401,7 +401,7 @@ def refuse_override(config: Config, route: Route) -> None:
 
 
 def remove_stated(config: Config, *routes: Route) -> list[Change]:
-    """Return the changes that delete the stated ones of the settings."""
+    """Return the changes that delete those settings that the document states."""
     return [
         Delete(config.root + route) for route in routes if config.document.find_entry(config.root + route) is not None
     ]

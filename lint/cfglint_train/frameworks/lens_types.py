@@ -1,7 +1,7 @@
 """Kinds of lenses: one key (`Key`), one key with several fields (`Table`), and functions (`Custom`).
 
-An `Access` value says how a framework looks a key up, what its default is and how a value is stated, so that reading
-and writing a key is implemented once.
+An `Access` holds the functions in which frameworks differ: the lookup of a key, its default, and the change that writes
+a value. Everything else about reading and writing a key is implemented once.
 """
 
 from __future__ import annotations
@@ -51,28 +51,28 @@ class _NoValue:
 
 
 NOT_STATED: Final = _NoValue("NOT_STATED")
-"""The framework's default applies."""
+"""Marker for a setting that is not stated: the framework's default applies."""
 UNRESOLVED: Final = _NoValue("UNRESOLVED")
-"""It is stated, or may be, but the value only exists where the job runs."""
+"""Marker for a setting that is or may be stated, but whose value is known only on the training machine."""
 
 LookupResult = StatedValue | _NoValue
 
 
 class Access(Frozen):
-    """A framework's way to look up, default and state a key."""
+    """Functions that look up a key of a framework, yield its default and write its value."""
 
     find: Callable[[Config, tuple[Route, ...]], tuple[Route | None, LookupResult]]
-    """Lookup of the spelling in use and of its value. If none is in use, the spelling to write (None: no such key)."""
+    """Lookup of the spelling in use and its value; if none is in use, the spelling to write, or None without a key."""
     yield_default: Callable[[Config, Key, Route | None], Iterator[Triple]]
-    """Values that apply if the key is not stated."""
+    """Generator of the values that apply if the key is not stated."""
     put: Callable[[Config, Key, Route | None, Any], list[Change]]
-    """Changes that state a plan value. Raises CannotEdit."""
+    """Function that returns the changes that write a plan value, or raises CannotEdit."""
     auto_word: str | None = None
-    """Word that leaves a setting to the launching program."""
+    """Word that leaves the value to the launching program (`auto`)."""
 
 
 def find_stated(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
-    """Return the first spelling that the document or an override states."""
+    """Return the first spelling that is stated with its value, or else the first spelling and NOT_STATED."""
     for route in names:
         value = config.get_value(*route)
         if value is not MISSING:
@@ -98,9 +98,9 @@ PLAIN: Final = Access(find_stated, yield_default, replace_value)
 
 
 def build_access(look: Callable[[Config, Route], LookupResult]) -> Access:
-    """Return an access to keys whose values `look` finds.
+    """Return an access that looks up keys with `look`.
 
-    It prefers the first spelling that is stated, then the first that may be.
+    It prefers the first spelling with a value, then the first spelling whose value cannot be resolved.
     """
 
     def find(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
@@ -119,10 +119,10 @@ def build_access(look: Callable[[Config, Route], LookupResult]) -> Access:
 class Key(Frozen):
     """The common lens: one key, one field.
 
-    `names` are the accepted spellings; the first is the one that is written. `yield_default` is the framework's own
-    value if the key is absent, in plan terms (ABSENT: the framework has none, the field stays unknown); it may be
-    `Since`. `null_value` is the meaning of an explicit null: the default, unless set. If `applies` is false, the key
-    has no effect and nothing is read.
+    `names` are the accepted spellings; a new key is written with the first. `default` is the plan value if the key is
+    absent, possibly a `ValueByRelease`; with ABSENT, the framework has no default and the field stays unknown.
+    `null_value` is the plan value of an explicit null; with ABSENT, null means the default. `siblings` are keys beside
+    which a new key is written. If `applies` returns false, the key has no effect and is not read.
     """
 
     field: Field
@@ -141,7 +141,7 @@ class Key(Frozen):
 
     @property
     def keys(self) -> Mapping[Field, tuple[Route, ...]]:
-        """Every spelling."""
+        """Every spelling of the key, by field."""
         return {self.field: self.names}
 
     def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
@@ -173,7 +173,10 @@ class Key(Frozen):
         yield from self.access.yield_default(config, self, route)
 
     def write(self, config: Config, changes: Changes) -> list[Change]:
-        """Return the change that replaces the stated value, or states it."""
+        """Return the change that replaces the stated value or adds the key, or [] if the value is present.
+
+        Raise CannotEdit if the key has no effect in this run.
+        """
         if not select_pending(self, config, changes):
             return []
         route, _ = self.access.find(config, self.names)
@@ -204,12 +207,12 @@ class Table(Frozen):
     fields: tuple[Field, ...]
     raw_field: str | None = None
     default: Any = ABSENT
-    """The framework's value (a row's name) if the key is absent; may be `Since`."""
+    """The framework's value (a row's name) if the key is absent; may be a `ValueByRelease`."""
     siblings: tuple[str, ...] = ()
 
     @property
     def keys(self) -> Mapping[Field, tuple[Route, ...]]:
-        """Every spelling, for each field."""
+        """Every spelling of the key, for each field."""
         return dict.fromkeys(self.fields, self.names)
 
     def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
@@ -237,7 +240,7 @@ class Table(Frozen):
                 yield field, row[field], origin
 
     def write(self, config: Config, changes: Changes) -> list[Change]:
-        """Return the change to the first row that has the new values and keeps all other fields.
+        """Return the change that selects the first row with the new values and all other fields unchanged.
 
         Raise CannotEdit if no row does.
         """
@@ -257,7 +260,10 @@ class Table(Frozen):
 
 
 def refuse_write(config: Config, changes: Changes) -> list[Change]:
-    """Raise CannotEdit: the writer of fields that no fix changes. `read_only.json` has each reason."""
+    """Raise CannotEdit; the writer of fields that no fix changes.
+
+    `read_only.json` gives the reason for each field.
+    """
     raise CannotEdit("it cannot be written automatically")
 
 
@@ -265,8 +271,8 @@ class Custom(Frozen):
     """A lens made of two functions, for settings that need their own way of reading.
 
     `keys` lists, for each field, the keys that state it; a new value is written to the first if none is in use.
-    `other_keys` are further keys that influence the fields. `list_terms` returns the keys whose sum a single field is,
-    if it is a sum.
+    `other_keys` are further keys that influence the fields. If a field is a sum of keys,
+    `list_terms` returns those keys.
     """
 
     keys: Mapping[Field, tuple[Route, ...]]
@@ -282,7 +288,7 @@ class Custom(Frozen):
         return tuple(self.keys)
 
     def find_keys(self, config: Config, field: Field) -> tuple[Route, ...]:
-        """Return the first key in use, or the first of all; for a sum, its terms."""
+        """Return the first key in use, or else the first key; for a sum, return all its terms."""
         terms = () if self.list_terms is None else self.list_terms(config)
         names = self.keys[field]
         route = self.access.find(config, names)[0] if names and not terms else None
@@ -293,6 +299,6 @@ class Custom(Frozen):
         return iter(self.reader(config))
 
     def write(self, config: Config, changes: Changes) -> list[Change]:
-        """Return the writer's changes; it only receives fields whose value is new."""
+        """Return the writer's changes; the writer receives only fields whose values are new."""
         changes = select_pending(self, config, changes)
         return self.writer(config, changes) if changes else []

@@ -1,7 +1,7 @@
-"""Loaders: conversion of the scalars of a framework's files to the declared types.
+"""Loaders: conversion of the scalars in a framework's files to the declared types.
 
-There is one for each way of loading. Lenses read values with it, KEY004 checks values against it, and the schema for
-editors lists the values that it accepts, so that all three agree.
+Each way of loading has its own `Loader`. Lenses read values with it, KEY004 checks values against it, and the schema
+for editors lists the values that it accepts, so all three agree.
 
 Sources: pydantic 2.14 (lax mode), omegaconf 2.3 and 2.4 (`nodes.py`, values merged into a structured configuration),
 Python's argparse (`type=int`, `type=float`, `store_true`), transformers 5.8.0 `hf_argparser.py` (`parse_dict`, which
@@ -30,11 +30,11 @@ class Loader(Frozen):
     boolean: Codec
     string: Codec
     is_member: Callable[[Any, tuple[Any, ...]], bool]
-    """Predicate: a value is accepted as one of an enumeration."""
+    """Predicate that is true for a value accepted as a member of an enumeration."""
     accepted_schemas: Mapping[str, Json] = _NO_SCHEMAS
-    """Declared type -> JSON Schema of the values accepted for it; a type without a row accepts no others."""
+    """Declared type -> JSON Schema of the values accepted for it; a type without a row accepts only its own values."""
     placeholder: Json | None = None
-    """JSON Schema of placeholders for a value of any type that are filled in later."""
+    """JSON Schema of placeholders that stand for a value of any type and are filled in later."""
     checks_types: bool = True
     """True if values are checked against their declared types while files are loaded; enumerations always are."""
 
@@ -47,7 +47,7 @@ class Loader(Frozen):
         return True
 
 
-# Words for truth values, in any case.
+# Words for truth values, in upper or lower case.
 _TRUTH_WORDS: Final[Mapping[str, bool]] = {
     "1": True, "on": True, "t": True, "true": True, "y": True, "yes": True,
     "0": False, "off": False, "f": False, "false": False, "n": False, "no": False,
@@ -123,7 +123,7 @@ def _read_pydantic_boolean(value: Any) -> bool:
 
 
 def _is_pydantic_member(value: Any, members: tuple[Any, ...]) -> bool:
-    """Return whether a value is a member; enumerations of integers accept all that integers accept."""
+    """Return whether a value is a member; an enumeration of integers also accepts values that pydantic converts."""
     if _is_exact_member(value, members):
         return True
     if not members or not all(isinstance(member, int) for member in members):
@@ -151,7 +151,7 @@ PYDANTIC: Final = Loader(
         },
     },
 )
-"""Numbers may be text, and truth values may be words (axolotl, the sections of DeepSpeed)."""
+"""pydantic in lax mode: numbers may be text, and truth values may be words (axolotl, DeepSpeed's sections)."""
 
 
 def _read_python_integer(value: Any) -> int:
@@ -192,7 +192,10 @@ def _read_omegaconf_string(value: Any) -> str:
 
 
 def _is_omegaconf_member(value: Any, members: tuple[Any, ...]) -> bool:
-    """Return whether a value is a member by its name, by class and name, or by its number."""
+    """Return whether a value is a member by its name, by class and name, or by its number.
+
+    Every integer counts, because the members' numbers are not known.
+    """
     name = value.rpartition(".")[2] if isinstance(value, str) else value
     return _is_exact_member(name, members) or type(value) is int
 
@@ -211,7 +214,7 @@ OMEGACONF: Final = Loader(
     },
     {"type": "string", "pattern": r"\$\{"},
 )
-"""Typed nodes of a structured configuration; interpolations are filled in first (OLMo)."""
+"""Typed nodes of an OmegaConf structured configuration; interpolations are resolved first (OLMo)."""
 
 
 def _read_flag(value: Any) -> bool:
@@ -264,7 +267,7 @@ PLAIN: Final = Loader(
         "boolean": {"type": ["boolean", "number"]},
     },
 )
-"""Nothing is converted; every Python number is accepted as a number (LLaMA-Factory, OLMo-core)."""
+"""Loader without conversion; every Python number is accepted as a number (LLaMA-Factory, OLMo-core)."""
 
 
 def _read_environment_integer(value: Any) -> int:
@@ -287,7 +290,7 @@ ACCELERATE: Final = Loader(
     _is_environment_member,
     checks_types=False,
 )
-"""Values are text in environment variables and are converted by the reader (accelerate)."""
+"""Values that become text in environment variables and are converted by the code that reads them (accelerate)."""
 
 DEEPSPEED: Final = PYDANTIC._replace(placeholder={"const": "auto"})
-"""pydantic for the sections; the launcher fills in "auto"."""
+"""pydantic for DeepSpeed's sections; the launcher fills in the placeholder "auto"."""

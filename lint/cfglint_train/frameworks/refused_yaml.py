@@ -1,4 +1,4 @@
-"""Check whether a framework's loader accepts a YAML configuration, at every candidate release."""
+"""Refusals of a YAML configuration by the loaders of the candidate releases."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 
 def find_refusals(config: Config) -> tuple[Refusal | None, ...]:
-    """Return why each loader that may read a configuration refuses it, or None for one that accepts it.
+    """Return a refusal for each loader that may read a configuration, or None for a loader that accepts it.
 
-    Empty if nothing in the text is in doubt. Template marks are no reason, because they are filled in before loading.
+    Empty if the text has nothing that a loader might refuse. Template marks are no reason to refuse a file, because
+    they are filled in before loading.
     """
     return config.compute_once(_compute_refusals)
 
 
 def find_certain_refusal(config: Config) -> Refusal | None:
-    """Return why every loader that may read a configuration refuses it, or None if one accepts it."""
+    """Return the last refusal if every loader that may read a configuration refuses it, or None."""
     reasons = find_refusals(config)
     return reasons[-1] if reasons and all(reasons) else None
 
@@ -46,7 +47,7 @@ def _compute_refusals(config: Config) -> tuple[Refusal | None, ...]:
 
 
 def _is_template(document: YamlDocument, refusal: Refusal) -> bool:
-    """Return whether a loader stops at a mark of a template (`{{ lr }}`)."""
+    """Return whether a loader stops on a line with a template mark (`{{ lr }}`)."""
     start = document.source.rfind(b"\n", 0, refusal.span.start) + 1
     line = document.source[start : document.find_line_end(refusal.span.start)]
     return b"{{" in line or b"{%" in line

@@ -3,24 +3,23 @@
 A framework is a folder of `cfglint_train.frameworks.__path__` with a `framework.json`:
 
 - `title`: its name as people write it.
-- `clues`: syntax -> texts one of which every configuration contains; a file without any of them is never parsed.
-- `vocabulary`: the name of the file of its settings in `cfglint_schemas`, or of `vocabulary.json` next to it (absent:
-  no key is ever reported), and `default_entry`, the entry point there if it is not the usual one; `companion_package`:
-  another package whose releases also determine the keys.
-- `layout`: how to recognise a copy of its source (`marks`: files and folders at least one of which contains Python),
-  and the `parts` of it, files and folders, that its settings are read from (none: too many to be read); absent: copies
-  are ignored. `release_files`: files that hold a copy's release, with a pattern whose groups are that release, joined
-  by dots; `former_repositories`: names of the package that only some releases have.
+- `clues`: syntax -> texts; a file that contains none of them is never parsed.
+- `vocabulary`: name of its vocabulary in `cfglint_schemas`, or of the `vocabulary.json` next to it (absent: no key is
+  ever reported). `entry`: its entry point there, if it is not the usual entry point. `beside`: another package whose
+  releases also determine the keys.
+- `tree`: layout of its source, to recognise a copy (absent: copies are ignored). `marks`: files and folders, at least
+  one with Python in every copy. `parts`: files and folders that its settings are read from (empty: too many to read).
+  `versions`: files that hold a copy's release, with a pattern whose groups are that release, joined by dots.
+  `former`: former names of the package's folder, with the releases that had them.
 - `package`: the names of its releases, or the framework or package (`packages.json`) in which it is released.
-- `program_patterns`: patterns of its own programs (commands, modules, scripts) that take a file of it; absent: unknown.
-- `training_pattern`: the commands whose file is a configuration whatever its keys are, as a pattern of one of its own
-  programs
-  and the word after it; absent: the keys alone decide.
-- `launcher`: the program that takes its file as an option, if it is the file of a launcher.
+- `entries`: patterns of its own programs (commands, modules, scripts) that take its file; absent: unknown.
+- `trains`: pattern of a command: one of its own programs and the next word. A file that this command reads is a
+  configuration, whatever its keys are; absent: the keys alone decide.
+- `launches`: the launcher that takes its file as an option, if the file configures a launcher.
 - `replaced_by`: packages that replace its trainers when a script imports them.
-- `rules`: codes of the rules that apply only to frameworks that name them.
+- `rules`: codes of rules that apply only to frameworks that list them.
 
-`packages.json` has the packages that are no frameworks; they have a `layout`, as above, if scripts pass settings to
+`packages.json` lists the packages that are not frameworks. They have a `tree`, as above, if scripts pass settings to
 them.
 """
 
@@ -45,9 +44,9 @@ class SourceLayout(Frozen):
     """Layout of a copy of a framework's source. Paths are relative to the folder on Python's path."""
 
     marks: tuple[str, ...]
-    """Files and folders at least one of which contains Python, even in a partial copy."""
+    """Files and folders; at least one contains Python, even in a partial copy."""
     parts: tuple[str, ...]
-    """Files and folders that its settings are read from; none: the settings of a copy cannot be determined."""
+    """Files and folders that its settings are read from; if empty, the settings of a copy cannot be determined."""
     release_files: Mapping[str, str]
     """Files that hold the release of a copy -> a pattern whose groups are the parts of that release."""
     former_names: Mapping[str, str]
@@ -55,7 +54,7 @@ class SourceLayout(Frozen):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Names that the package's folder has had, the newest first."""
+        """Names that the package's folder has had, newest first."""
         return tuple(dict.fromkeys(mark.partition("/")[0] for mark in self.marks))
 
 
@@ -65,7 +64,7 @@ class FrameworkManifest(Frozen):
     name: str
     title: str
     package: str
-    """Package whose releases are its own."""
+    """Package whose releases are the framework's releases."""
     clues: Mapping[str, tuple[bytes, ...]]
     vocabulary: str | None
     layout: SourceLayout | None
@@ -85,20 +84,22 @@ class Package(Frozen):
     name: str
     """Name inside cfglint, in plans and in messages."""
     spellings: tuple[str, ...]
-    """Names by which people state its release."""
+    """Names that people use when they state its release."""
     distributions: tuple[str, ...]
     """Names on PyPI and conda."""
     repositories: tuple[str, ...]
     """Repositories on GitHub, in lower case, whose tags are its releases."""
     former_repositories: tuple[str, ...]
-    """Repositories that it left before the oldest release that cfglint knows; links to them are that old."""
+    """Repositories that it left before the oldest release that cfglint knows; a link to them means an older release."""
     images: Mapping[str, Mapping[str, str]]
-    """Patterns of container images whose tags start with a release -> further packages, each with the pattern (one
-    group) that finds its release in the tag.
+    """Pattern of container images whose tags start with a release -> further packages in these images.
+
+    Each further package has a pattern with one group, which finds its release in the tag.
     """
     release_dates: Mapping[str, str]
-    """Release dates in ascending order, if images are built from the development branch and their tags state the
-    day.
+    """Releases and their dates, in ascending order.
+
+    Only for a package whose images are built from the development branch and have the day in their tags.
     """
 
 
@@ -200,18 +201,21 @@ def list_vendorable() -> tuple[FrameworkManifest, ...]:
 
 @cache
 def map_spellings() -> Mapping[str, str]:
-    """Return the package for each name by which people state a release."""
+    """Return the package for each name that people use when they state a release."""
     return {spelling: package.name for package in list_packages().values() for spelling in package.spellings}
 
 
 @cache
 def find_frameworks_of_rule(code: str) -> frozenset[str]:
-    """Return the frameworks that name a rule as one that applies to them."""
+    """Return the frameworks whose manifests list a rule."""
     return frozenset(manifest.name for manifest in list_frameworks().values() if code in manifest.rules)
 
 
 def find_vocabulary(package: str) -> str | None:
-    """Return the vocabulary that lists the releases of a package: its framework's, or one that depends on it."""
+    """Return the vocabulary that lists the releases of a package, or None.
+
+    That is the vocabulary of the framework itself, or of a framework whose keys also depend on the package.
+    """
     framework = list_frameworks().get(package)
     if framework is not None:
         return framework.vocabulary
@@ -267,7 +271,10 @@ _PROGRAM: Final = rb"(?<![\w./-])[\w./-]+\.py\b|(?<=-m )[\w.]+|(?<=--module )[\w
 
 
 def can_start_other_program(source: bytes) -> bool:
-    """Return whether a text may name a Python program of no framework: any file may be the repository's own."""
+    """Return whether a text may name a Python program that belongs to no framework.
+
+    Every `.py` file counts, because it may be the repository's own program.
+    """
     return any(
         program.endswith(b".py") or not _compile_program_pattern().fullmatch(program)
         for program in re.findall(_PROGRAM, source)
@@ -275,7 +282,7 @@ def can_start_other_program(source: bytes) -> bool:
 
 
 PYTHON_STARTS: Final = (b"subprocess", b"os.system", b"os.popen", b"os.exec")
-"""Texts of which every Python program that starts commands contains at least one."""
+"""Texts in Python programs that start commands; each of these programs contains at least one of them."""
 _TRAINING_COMMAND: Final = re.compile(rb"\b(?:accelerate|deepspeed|executable|python3?|torchrun)\b|\.py\b")
 
 
@@ -290,7 +297,7 @@ _LAUNCH_OF_SCRIPT: Final = re.compile(rb"\b(?:accelerate launch|deepspeed|python
 
 
 def can_launch(source: bytes) -> bool:
-    """Return whether a text that is no script may contain a command that trains."""
+    """Return whether a text that is not a script may contain a command that trains."""
     if find_candidates(source, "shell") or can_start_framework(source) or _LAUNCH_OF_SCRIPT.search(source) is not None:
         return True
     return can_start_from_python(source)
@@ -313,7 +320,7 @@ def _compile_program_pattern() -> re.Pattern[bytes]:
 
 @cache
 def _compile_command_pattern() -> re.Pattern[bytes]:
-    """Compile the first words of commands and modules; paths of scripts are no evidence."""
+    """Compile a pattern of command and module names; script paths are left out, because they are no evidence."""
     entries = (
         entry
         for manifest in list_frameworks().values()

@@ -17,23 +17,24 @@ class PackageRequirements(Frozen):
     """Requirements of one release of a framework, by package."""
 
     required: Mapping[str, Constraint]
-    """Packages that are installed with it."""
+    """Packages that the release installs."""
     extras: Mapping[str, Constraint]
-    """Packages that its extras install."""
+    """Packages that the extras of the release install."""
     newest: Mapping[str, str] = {}
-    """The newest release of a package that its range allows, or allowed on the day of the framework's release."""
+    """Newest release in each package's range, in some rows as of the day of the framework's release."""
 
     def can_install(self, package: str, release: str) -> bool:
-        """Return whether a release of a package can be installed with it, as far as its requirements state."""
+        """Return whether the requirements allow a release of a package; true if they do not name the package."""
         constraint = self.required.get(package) or self.extras.get(package)
         return constraint is None or constraint.is_satisfied_by(release)
 
     @property
     def installed(self) -> dict[str, str]:
-        """Release of each package that is pinned, or the newest of its range.
+        """Releases that are installed with the framework: the pinned release, or the newest in a package's range.
 
-        For a package with a vocabulary that is the upper bound, or the release that the table states. Other packages
-        (vLLM) are usually installed before, at any release of the range.
+        The newest release is the upper bound of the range for a package with a vocabulary, or else the release in
+        `newest`. Other packages with a range (vLLM) are left out: they are usually installed before, at any release in
+        the range.
         """
         releases = dict(self.newest)
         for package, constraint in {**self.extras, **self.required}.items():
@@ -62,7 +63,7 @@ def _find_row(table: Mapping[str, Any], name: str, release: str) -> Sequence[Map
 
 @cache
 def _load_table(framework: str) -> Mapping[str, Any]:
-    """Return the rows of a framework, oldest first: a release with its requirements, valid until the next row.
+    """Return the tables of a framework; a row is a release with its requirements, valid until the next row.
 
     `rows` state the requirements of a release and of its extras, `newest` the newest releases of ranges.
     """

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 class SettingLookup:
-    """Places of settings in a mapping, by their dotted names."""
+    """Lookup of settings in a mapping by their dotted names."""
 
     def list_routes(self, name: str) -> tuple[Route, ...]:
         """Return the routes that the framework has for a setting, the usual one first."""
         return (tuple(name.split(".")),)
 
     def list_given_names(self, config: Config) -> Set[str] | None:
-        """Return the names at the top level, sections included, or None if others may be given out of sight."""
+        """Return the names that are set at the top level, sections included, or None if the text may hide others."""
         node = config.get_node() if config.document.syntax != "python" and self.is_complete(config) else None
         if not isinstance(node, MappingNode):
             return None
         return {*node.index, *(str(route[0]) for route in config.overrides)}
 
     def find_route(self, config: Config, name: str) -> Route | None:
-        """Return the route at which a setting is given, in any of its spellings, or None."""
+        """Return the route at which a setting is set, in any of its spellings, or None."""
         return next((route for route in self.list_routes(name) if config.has(*route)), None)
 
     def choose_route(self, config: Config, name: str) -> Route:
@@ -35,7 +35,7 @@ class SettingLookup:
         return self.list_routes(name)[0]
 
     def is_occupied(self, config: Config, route: Route) -> bool:
-        """Return whether a setting is given already, or cannot be written because a value is in the way."""
+        """Return whether a setting is already set, or cannot be written because another value is in the way."""
         if config.has(*route):
             return True
         parents = (config.get(*route[:depth], default={}) for depth in range(1, len(route)))
@@ -46,5 +46,8 @@ class SettingLookup:
         return config.document.is_complete(config.root)
 
     def sum_settings(self, config: Config, names: Iterable[str]) -> Any:
-        """Return the sum of settings, defaults included, or None if one of them cannot be determined."""
+        """Return the sum of settings, defaults included, or None if any of them cannot be determined.
+
+        The base class sums nothing; OpenRLHF overrides it.
+        """
         return None

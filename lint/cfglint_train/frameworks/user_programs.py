@@ -23,35 +23,35 @@ class CallParameters(Frozen):
     vocabulary: Vocabulary
     context: Context
     value: Any
-    """Value of the argument; Unknown if it depends on something out of sight."""
+    """Value of the argument, or `Unknown` if it cannot be determined."""
     equivalent: str | None
-    """The call's own name for an argument that has this name elsewhere."""
+    """The call's name for an argument that has this name in other calls, or None."""
     rename: Callable[[str], Change | None]
-    """Change that renames the argument; None if the call has one of the new name already."""
+    """Change that renames the argument, or None if the call already has an argument with the new name."""
     is_confident: Callable[[str, str, bool], bool]
-    """As `Keys.is_confident`."""
+    """Function with the arguments and the meaning of `Keys.is_confident`."""
 
 
 class CallArgument(Frozen):
-    """A setting that a script passes to a call which accepted it at some releases, unlike its other settings."""
+    """A setting that a script passes to another call, such as the trainer's, and that only some releases accept."""
 
     name: str
     callee: str
     """Name of the called function or class."""
     place: Place
     find_status: Callable[[str], Status]
-    """Status of the setting there, by release."""
+    """Status of the setting in that call, by release."""
     rewrite: KeyRewrite | None = None
     """Change that adapts the script to the effective release."""
     help: str | None = None
     package: str | None = None
-    """Package that receives it; None: the framework's own."""
+    """Package of the called function or class, or None if it is the framework."""
     assumption: str = ""
-    """Assumption, if the call may not be executed."""
+    """Assumption under which the call is executed, or an empty string if it certainly is."""
     parameters: CallParameters | None = None
     """Parameters of the call, or None if some are unknown."""
     copy_folder: str = ""
-    """Folder of the copy of the package that is used; empty if one of its releases is."""
+    """Folder of the package's copy if the script uses a copy, or an empty string if it uses a release."""
 
 
 class UnparsedOption(Frozen):
@@ -65,14 +65,17 @@ class UnparsedOption(Frozen):
 
 
 class UserPrograms:
-    """The user's own programs that call the framework; none if the framework reads its files itself."""
+    """Queries about the user's own programs that call the framework.
+
+    These defaults are for a framework that reads its files itself, so that no such program exists.
+    """
 
     def find_call_arguments(self, config: Config) -> tuple[CallArgument, ...]:
-        """Return the settings that a script passes to other calls, and that only some releases accepted there."""
+        """Return the settings that a script passes to other calls, and that only some releases accept there."""
         return ()
 
     def find_unparsed_options(self, config: Config) -> Iterator[UnparsedOption]:
-        """Yield the options of launches that a user's own parser refuses, if all of its options are known."""
+        """Yield the options of launches that a user's own parser refuses, if all options of the parser are known."""
         return iter(())
 
     def explain_refused_argument(self, config: Config, route: Route) -> str:
@@ -80,17 +83,17 @@ class UserPrograms:
         return ""
 
     def can_have_foreign_keys(self, config: Config, release: str) -> bool:
-        """Return whether something that the configuration loads may add keys that cfglint does not know."""
+        """Return whether code that the configuration loads, or that reads it, may add keys unknown to cfglint."""
         return False
 
     def can_be_read_by_user(self, config: Config) -> bool:
-        """Return whether a program of the user's own may read the configuration, with settings of its own."""
+        """Return whether a user's program, with settings of its own, may read the configuration."""
         return False
 
     def can_be_user_setting(self, fact: KeyFact, config: Config, release: str) -> bool:
-        """Return whether a key that the release does not have yet may belong to the user's own program."""
+        """Return whether a key that the release does not have yet may be a setting of the user's own program."""
         return False
 
     def can_accept_more(self, name: str, config: Config) -> bool:
-        """Return whether a program of the user's own may accept other values of a setting than the framework."""
+        """Return whether a user's program may accept more values of a setting than the framework does."""
         return False

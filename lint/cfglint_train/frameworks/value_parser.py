@@ -1,4 +1,4 @@
-"""Values of a framework's keys: which it accepts, and which stop it."""
+"""Values of a framework's keys: those that it accepts, and those that stop it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from cfglint_train.foundation.typed import Any
 
 
 def extract_enumeration(schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the enumeration in a schema, if it alone is enforced, or None if there is none."""
+    """Return a schema's enumeration without its other constraints, or None if it has no enumeration."""
     return {"enum": schema["enum"]} if "enum" in schema else None
 
 
 class ValueParser:
-    """Values that settings accept; those of their schemas unless stated otherwise."""
+    """The values that settings accept: by default, those that their schemas allow."""
 
     placeholders: tuple[str, ...] = ()
     """Values that are replaced before the framework reads them."""
     forwarded_settings: Mapping[str, tuple[str, tuple[str, ...]]] = {}
-    """Settings that accept any text and pass it on, each with the enumeration (by its Python name) that must have it in
-    the end, and further accepted words (`*` matches anything).
+    """Settings that accept any text and pass it on to another library.
+
+    Setting -> the enumeration that must contain the text in the end (by its Python name), and further accepted words
+    (`*` matches anything).
     """
     forward_target: str = "the HF Trainer"
-    """Program that refuses other words."""
+    """Library that receives the forwarded settings and refuses other words."""
     fatal_settings: frozenset[str] | None = None
-    """Settings whose wrong values stop the framework while it reads them; None: all."""
+    """Settings whose wrong values stop the framework while it reads them, or None if all do."""
 
     def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
         """Return the part of a setting's schema that the framework enforces, or None if it enforces none."""
@@ -36,7 +38,7 @@ class ValueParser:
         return None
 
     def is_fatal(self, route: Route) -> bool:
-        """Return whether a wrong value at a place stops the framework."""
+        """Return whether a wrong value at a route stops the framework while it reads the value."""
         return self.fatal_settings is None or str(route[0]) in self.fatal_settings
 
     def describe_values(self, schema: Mapping[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""Keys of a framework by release: which exist, what they indicate, and what happens to a missing one."""
+"""Keys of a framework by release: existing keys, the releases that they indicate, and effects of unknown keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class KeyRewrite(Frozen):
-    """Changes of keys that need the user's consent, with a description of their effect."""
+    """A fix that changes keys, with its applicability and a description of its effect."""
 
     applicability: Literal["safe", "unsafe", "display"]
     message: str
@@ -32,7 +32,7 @@ class KeyRewrite(Frozen):
 
 
 class OutdatedConfig(Frozen):
-    """A whole configuration that the release it is checked against does not accept."""
+    """A report that the target release does not accept a configuration as a whole."""
 
     message: str
     place: Place
@@ -52,14 +52,16 @@ class Words(Frozen):
     gone: Mapping[str, str] = {}
     """A name that a release removed -> its replacement."""
     earlier: Mapping[str, str] = {}
-    """A name (dotted if nested) that only releases before the oldest known one have -> the last of these, by the tags
-    of the source. Names that upstream's later examples still set are left out.
+    """A name (dotted if nested) that only releases before the oldest known one have -> the last release that has it.
+
+    The releases follow from the tags of the source. Names that upstream's later examples still set are left out.
     """
     formerly: tuple[str, ...] | None = None
-    """Further names that those releases read or show, by the tags of the source; None if unknown."""
+    """Further names that those releases read or show, according to the tags of the source, or None if unknown."""
     dated: Mapping[str, str] = {}
-    """A name that later releases also accept, but that upstream's examples lost before the oldest known one -> the last
-    release whose examples have it.
+    """A name that upstream dropped from its examples -> the last release whose examples have it.
+
+    That release is older than the oldest known one; later releases still accept the name.
     """
     former_values: Mapping[str, tuple[str, ...]] = {}
     """A setting -> the values that only releases before the oldest known one accepted."""
@@ -72,17 +74,21 @@ class Words(Frozen):
 
 
 class VocabularyAccess:
-    """Queries of a configuration to the vocabulary of its framework."""
+    """Queries about the keys of configurations, answered from the vocabulary of their framework."""
 
     is_checked = True
-    """True if its keys are checked against the vocabulary; False if the framework's files are programs."""
+    """True if keys are checked against the vocabulary; False if the framework's files are programs."""
     is_library = False
-    """True if users' own scripts read its files and call it, so that a program of another name is no fork."""
+    """True if users' own scripts read the framework's files and call it.
+
+    A program with another name is then not evidence of a fork.
+    """
     migrates_idle_files = False
     """True if files that train nothing (servers, converters) have the same keys and are migrated as well."""
     rewrites: Mapping[Route, Any] = {}
-    """Removed settings that no rename replaces: route -> function of the configuration that returns a `KeyRewrite` or
-    None.
+    """Route of a removed setting that needs more than a rename -> function that builds the rewrite.
+
+    The function takes the configuration and returns a `KeyRewrite` or None.
     """
 
     def __init__(self, manifest: FrameworkManifest) -> None:
@@ -92,7 +98,7 @@ class VocabularyAccess:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Every key by release."""
+        """The framework's vocabulary, which knows every key by release."""
         return load(self.name)
 
     def get_vocabulary(self, config: Config) -> Vocabulary:
@@ -101,7 +107,7 @@ class VocabularyAccess:
 
     @cached_property
     def words(self) -> Words:
-        """Contents of `words.json`; empty without that file."""
+        """The contents of the framework's `words.json`, or empty ones if it has no such file."""
         path = os.path.join(self.manifest.folder, "words.json")
         if not os.path.exists(path):
             return Words()
@@ -109,7 +115,7 @@ class VocabularyAccess:
             return Words(**parse(file))
 
     def find_entry(self, document: Document, root: Route) -> str | None:
-        """Return the entry point of the vocabulary that a configuration is for, or None for the usual one."""
+        """Return the entry point in the vocabulary that a configuration is for, or None for the default one."""
         return self.manifest.default_entry
 
     def build_context(self, config: Config) -> Context:
@@ -117,11 +123,11 @@ class VocabularyAccess:
         return Context(entry=self.find_entry(config.document, config.root))
 
     def find_started_entry(self, config: Config) -> str | None:
-        """Return the entry point at which a copy of the framework would be started, or None if it has none."""
+        """Return the entry point at which a copy of the framework is started: the configuration's, or the first."""
         return self.build_context(config).entry or next(iter(self.vocabulary.entries))
 
     def find_traces(self, config: Config) -> Iterator[tuple[str, ForkTrace]]:
-        """Yield the evidence of a fork in the configuration itself, each with its kind."""
+        """Yield each piece of evidence in the configuration itself that it is for a fork, with its kind."""
         node, forks = config.document.find_node(config.root), self.words.forks
         entries = node.index if isinstance(node, MappingNode) else {}
         for key in forks:
@@ -129,20 +135,20 @@ class VocabularyAccess:
                 yield "key", ForkTrace(forks[key], key, config.format_location(key), "config", frozenset((key,)))
 
     def get_release(self, config: Config) -> str:
-        """Return the release that applies if none is stated."""
+        """Return the release whose settings a configuration uses: the target release, unless its keys show another."""
         return config.release
 
     def find_entry_assumption(self, config: Config, route: Route) -> Ground | None:
         """Return the assumption behind the choice of the entry point, or None if nothing is assumed.
 
-        It concerns settings that another entry point has.
+        The assumption matters only for settings that another entry point has.
         """
         return None
 
     def infer_release(
         self, document: Document, root: Route, release: str, package: str | None = None
     ) -> ReleaseHint | None:
-        """Return the releases that the keys are written for, or None if `get_release` refuses none of the keys.
+        """Return the releases that the keys are written for, or None if `release` accepts all keys.
 
         `package`: another package that the vocabulary depends on; if set, all releases are that package's.
         """
@@ -162,7 +168,7 @@ class VocabularyAccess:
         return find_used_keys(self.vocabulary, context, self.is_fixed_place, document, root, package)
 
     def is_fixed_place(self, route: Route) -> bool:
-        """Return whether a place has the same settings in every file."""
+        """Return whether a route means the same setting in every file."""
         return True
 
     def has_earlier_keys(self, document: Document, root: Route) -> bool:
@@ -179,7 +185,7 @@ class VocabularyAccess:
         return former_names is None or len(route) > 1 or route[0] in former_names or route[0] in self.words.earlier
 
     def has_dated_keys(self, document: Document, root: Route) -> bool:
-        """Return whether it sets keys that only examples of releases before the oldest known one had."""
+        """Return whether a configuration sets keys that only examples of releases before the oldest known one set."""
         return self._has_value(document, root, self.words.dated)
 
     def _has_value(self, document: Document, root: Route, names: Iterable[str]) -> bool:
@@ -190,16 +196,16 @@ class VocabularyAccess:
         return any(document.get_value((*root, *route)) not in (None, MISSING) for route in routes)
 
     def report_outdated(self, config: Config) -> OutdatedConfig | None:
-        """Return a report if the whole configuration is for other releases than the one it is checked against."""
+        """Return a report if the target release does not accept the configuration as a whole, or None."""
         return None
 
     def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
-        """Return the effect of a key that the release lacks, from its value and the config's launch.
+        """Return the effect of a key that the release lacks, which may depend on its value and the launch.
 
-        `determine_effect` is the vocabulary's.
+        `effect`: the effect that the vocabulary states.
         """
         return effect
 
     def load_plugin(self, config: Config, route: Route, plugins: tuple[str, ...]) -> KeyRewrite | None:
-        """Return the change that loads one of the plugins because a key needs it."""
+        """Return the change that loads one of `plugins`, which a key needs, or None if no change can."""
         return None

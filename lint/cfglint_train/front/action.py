@@ -1,6 +1,6 @@
-"""The GitHub Action: inputs from the environment, one lint; then annotations, a job summary, files and outputs.
+"""The GitHub Action: it reads inputs from the environment and writes annotations, a summary, files and outputs.
 
-Started by `action.yml`. It needs no token, so it works on pull requests from forks.
+`action.yml` starts this module. It needs no token, so it works on pull requests from forks.
 """
 
 from __future__ import annotations
@@ -190,9 +190,9 @@ def _parse_bool(name: str, value: str) -> bool:
 def _find_changes(
     environment: Mapping[str, str], temporary: str, notify: bool, is_required: bool
 ) -> ChangedFiles | None:
-    """Return the changes, or None if they are unknown, with a notice if `notify`.
+    """Return the changes under test, or None if they are unknown.
 
-    Raise UsageError if they are unknown and required.
+    If they are unknown, print a notice if `notify`, and raise UsageError if `is_required`.
     """
     from cfglint_train.front import git, git_changes
 
@@ -277,7 +277,10 @@ def _match_changed_lines(result: Result, changes: ChangedFiles | None) -> Callab
 def _filter_by_changes(
     result: Result, changes: ChangedFiles, used_settings: set[str], paths: list[str], options: Options, budget: Budget
 ) -> Result:
-    """Return the part of a result that a change affects: findings in changed files, in changed runs, or new ones."""
+    """Return the part of a result that a change affects: findings in changed files, in changed runs, or new findings.
+
+    Return the whole result if the change affects settings, or if the commit before the change cannot be linted.
+    """
     from cfglint_train.front import base_result, git
 
     if changes.has_indirect_changes or _find_removed_settings(changes) or any(map(changes.has, used_settings)):

@@ -13,11 +13,11 @@ from cfglint_train.version import VERSION
 
 _INSTALLED: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _PLACEHOLDER: Final = "OWNER"
-"""Owner in the URLs until the project has a real one."""
+"""Owner in the URLs until the project has a real owner."""
 
 
 def find_address(label: str, folder: str = _INSTALLED) -> str | None:
-    """Return the URL with a label, or None if the package is not installed or the URL is a placeholder."""
+    """Return the project URL with a label, or None if the installed metadata lacks it or it is a placeholder."""
     path = os.path.join(folder, f"cfglint_train-{VERSION}.dist-info", "METADATA")
     field = f"Project-URL: {label}, "
     try:

@@ -51,7 +51,7 @@ class BaseResult(Frozen):
         return _build_trouble_key(trouble) in self.troubles
 
     def has_run(self, run: Run) -> bool:
-        """Return whether there was a run with the same plan, model, hardware and releases."""
+        """Return whether the same run, with the same plan, model, hardware and releases, existed before the change."""
         return _build_run_key(run) in self.runs
 
 
@@ -167,7 +167,7 @@ def _check_budget(budget: Budget) -> None:
 
 
 def _write_content(repository: Repository, content: str, path: str) -> None:
-    """Write an object of the repository, or a file of its size if it is too large to be read."""
+    """Write an object of the repository, or a sparse file of its size if cfglint would not read so large a file."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     size = int(repository.run_git("cat-file", "-s", content))
     with open(path, "xb") as file:
@@ -202,7 +202,7 @@ def _link_unchanged(root: str, folder: str, changed: set[str], budget: Budget) -
 
 
 def _link_or_copy(path: str, target: str) -> None:
-    """Link a file. If the file system refuses, copy it, or create an empty file of its size if it is large."""
+    """Link a file. If the file system refuses, copy it, or create a sparse file of its size if it is large."""
     try:
         os.link(path, target, follow_symlinks=False)
         return

@@ -49,7 +49,7 @@ class CommitFiles(Frozen):
 
 
 def list_commit_files(repository: Repository, commit: str) -> CommitFiles:
-    """Return the files of a commit of a checkout. Raise GitError."""
+    """Return the regular files of a commit of a checkout. Raise GitError."""
     objects = {}
     for entry in repository.run_git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
         facts, _, name = os.fsdecode(entry).partition("\t")

@@ -17,7 +17,7 @@ from cfglint_train.front.commands.output import sanitize
 
 Command = Callable[[list[str]], int]
 
-# Each command's module below `cfglint_train.front`, which has a function of the command's name.
+# Command -> its module below `cfglint_train.front`, which has a function with the command's name.
 COMMANDS: Final = {
     "calibrate": "commands.calibrate",
     "check": "commands.check",
@@ -41,7 +41,7 @@ _OTHER_TOOLS: Final = {
     "explain": "rule",
     "list": "rules",
 }
-"""Commands of other tools, with the equivalent here."""
+"""Commands of other tools -> the equivalent in cfglint."""
 
 
 def load_command(name: str) -> Command:
@@ -63,7 +63,7 @@ def _guess_command(word: str) -> str:
 
 
 def _find_misplaced_command(arguments: list[str]) -> str | None:
-    """Return the command that follows the options, or None if there is none or a file has its name."""
+    """Return the command that follows the options, or None if no command does, or if a file has its name."""
     indexes = range(1, len(arguments))
     matches = (index for index in indexes if arguments[index] in COMMANDS and not os.path.exists(arguments[index]))
     index = next(matches, None)
@@ -113,7 +113,7 @@ def _run_command(command: Command, argv: list[str]) -> int:
     except BrokenPipeError:
         raise
     except OptionError as error:
-        message = f"{FLAGS[error.option]} {error.given}: {error.problem}"
+        message = f"{FLAGS[error.option]} {error.value}: {error.problem}"
     except SettingsError as error:
         message, frame = str(error), error.frame
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""Run git on a checkout that is only read and cannot influence what git executes.
+"""Git commands on a checkout, which is only read and cannot influence what git executes.
 
 git obeys the configuration of its repository, which can start programs in many ways: an ssh command, a file system
 monitor, hooks, filters, helpers. So it runs in a repository of our own in a temporary folder, which borrows the objects
@@ -44,7 +44,7 @@ _LOCATION_VARIABLES: Final = (
 
 
 class GitError(Exception):
-    """Failure of a git command; the message is git's."""
+    """Failure of a git command; the message quotes git or states the reason."""
 
 
 class Repository(Frozen):
@@ -106,10 +106,11 @@ def open_repository(folder: str, workspace: str, temporary: str) -> Repository:
 
 
 def _find_root(folder: str, workspace: str) -> str:
-    """Return the nearest folder with a `.git`, up to the workspace. Raise GitError.
+    """Return the nearest folder with a `.git` folder, or else the outermost with a `.git` file. Raise GitError.
 
-    A git tree cannot contain `.git`, so a change cannot add one, except for a submodule. There `.git` is a file, so the
-    repository around it counts. A folder that merely looks like a bare repository does not count.
+    The search ends at the workspace. A git tree cannot contain `.git`, so a change cannot add one, except for a
+    submodule. There `.git` is a file, so the repository around it counts. A folder that merely looks like a bare
+    repository does not count.
     """
     if folder != workspace and not regular_files.is_below(folder, workspace):
         raise GitError("the working directory is outside of GITHUB_WORKSPACE")

@@ -18,7 +18,7 @@ from cfglint_train.foundation.typed import Any, Final
 from cfglint_train.front.git import GitError, Repository, open_repository
 
 _NO_COMMIT: Final = "0" * 40
-"""Hash that a push event gives as the commit before the first one."""
+"""Hash that a push event states as the previous commit if the push creates the branch."""
 
 
 class UnknownChange(GitError):
@@ -36,7 +36,7 @@ class ChangedFiles:
         deleted: Mapping[str, str | None],
         has_indirect_changes: bool,
     ) -> None:
-        """Store the changed files, `deleted` ones separately."""
+        """Store the changed files; `deleted` holds the deleted ones."""
         self.repository = repository
         self.base = base
         self.files = files
@@ -47,7 +47,7 @@ class ChangedFiles:
         """True if a link or a submodule differs; the files that it leads to are not listed."""
 
     def has(self, path: str) -> bool:
-        """Return whether a file differs."""
+        """Return whether an existing file differs from the commit before the change."""
         return os.path.realpath(path) in self.files
 
     def find_changed_lines(self, paths: Iterable[str]) -> dict[str, list[range]]:
@@ -120,7 +120,7 @@ class _Event(Frozen):
     sha: str
 
     def get_text(self, *keys: str) -> str | None:
-        """Return a text of the payload, or None if it is missing."""
+        """Return a string from the payload, or None if it is missing or not a string."""
         value: Any = self.payload
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
@@ -128,7 +128,7 @@ class _Event(Frozen):
 
 
 def find_changes(folder: str, environment: Mapping[str, str], temporary: str) -> ChangedFiles:
-    """Return the changes of a workflow event in the repository of a folder; `temporary` is an empty folder for git.
+    """Return the files that a workflow event changed in a folder's repository; `temporary` is an empty folder for git.
 
     Raise GitError; raise UnknownChange if the event has no determinable change.
     """
@@ -159,7 +159,7 @@ def _list_differences(repository: Repository, base: str) -> list[_TreeDifference
 def check_name(path: str) -> str:
     """Return a path from a git tree. Raise UnknownChange if it could lead outside its folder.
 
-    git creates no such trees, but it stores those that other programs created.
+    git itself does not create trees with these names, but it stores trees that other programs created.
     """
     if any(_is_special(part) for part in path.split("/")):
         raise UnknownChange(f"a git tree contains the name {path!r}, which git would not check out")

@@ -1,4 +1,4 @@
-"""Entry point of the console scripts: the command line in a process that ends afterwards.
+"""Entry point of the console scripts, which runs the command line in a process that ends afterwards.
 
 A lint takes a fraction of a second, so the garbage collector is practically off (scanning all imported objects takes 3
 % of the time), and the process ends without interpreter shutdown (another 13 %; mypy does the same). `cli.main` called
@@ -29,7 +29,7 @@ def _open_streams() -> None:
 
 
 def _exit_on_interrupt(unraisable: sys.UnraisableHookArgs) -> None:
-    """End the process on an interruption inside a callback of Python, which would otherwise be dropped.
+    """End the process on a KeyboardInterrupt inside a callback of Python, which would otherwise drop it.
 
     Files are replaced atomically, so nothing is left half-written.
     """

@@ -13,7 +13,7 @@ _WHEEL: Final = "|/-\\"
 
 
 class show_progress:  # noqa: N801 (used like a function; `contextlib` would cost 2 % of a one-file lint)
-    """Show the current work and the elapsed time on the last line of a terminal while the body runs."""
+    """Context manager that shows the current work and the elapsed time on the last line of a terminal."""
 
     def __init__(self, stream: TextIO, work: str) -> None:
         """Store the stream and the description of the work."""

@@ -1,4 +1,4 @@
-"""`cfglint estimate --model NAME`: a question without a file, answered with a minimal configuration."""
+"""`cfglint estimate --model NAME`: the estimate of a run that flags describe, made from a minimal configuration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PREFERRED: Final = "axolotl"
 
 
 class Question(Frozen):
-    """A question, with assumptions for flags that are not given."""
+    """The run that the flags of `cfglint estimate` describe, with assumptions for flags that are not set."""
 
     framework: str
     path: str
@@ -150,7 +150,7 @@ def _choose_framework(options: Any, method: str) -> tuple[str, str]:
 
 
 def lint_question(question: Question, lint_options: Options, full: bool = False) -> tuple[bytes, Result]:
-    """Return the configuration of a question and its run; with `full`, also the findings of all rules.
+    """Return the configuration of a question and the result of its lint, which has findings only with `full`.
 
     Raise UsageError.
     """
@@ -167,7 +167,7 @@ def lint_question(question: Question, lint_options: Options, full: bool = False)
 
 
 def save_config(path: str, text: bytes, result: Result) -> Iterator[str]:
-    """Write a new file, and yield what is left to do. Raise OSError, also if the file exists."""
+    """Write a new file, and yield lines about the work that is left. Raise OSError, also if the file exists."""
     from cfglint_train.foundation import atomic
 
     atomic.commit(atomic.stage_new(path, text))
@@ -209,13 +209,13 @@ def _collect_facts(path: str, lint_options: Options) -> dict[str, str]:
 
 
 def _choose_precision(gpu: str | None) -> str:
-    """Return the number format that a GPU computes in by default."""
+    """Return the default precision on a GPU: fp16 if its compute capability is below 8.0, or else bf16."""
     card = None if gpu is None else gpus.find_gpu(gpu)
     return "fp16" if card is not None and card.capability is not None and card.capability < (8, 0) else "bf16"
 
 
 def _choose_length(model: str) -> int:
-    """Return the default tokens per sequence, limited by the positions of the model."""
+    """Return the default number of tokens per sequence, at most the context length of the model."""
     architecture = lookup.find_entry(model)
     return min(LENGTH, architecture.context or LENGTH) if architecture is not None else LENGTH
 

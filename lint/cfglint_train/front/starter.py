@@ -1,6 +1,6 @@
-"""Minimal configurations that state what a question asks.
+"""Minimal configurations for `cfglint estimate --model`.
 
-The text is the framework's `starter.txt`; a line may end in the words that it applies to (`  #? lora qlora`;
+The text comes from the framework's `starter.txt`. A line may end with the words that it is for (`  #? lora qlora`;
 `zero&bf16` requires both). The framework's lenses then write the plan fields.
 """
 
@@ -40,7 +40,7 @@ def list_methods(framework: str) -> tuple[str, ...]:
 
 
 def can_write(framework: str, field: Field) -> bool:
-    """Return whether a framework has a key for a plan field."""
+    """Return whether a framework has a writable key for a plan field."""
     definition = load(framework)
     return any(field in lens.fields for lens in definition.lenses) and definition.explain_unwritable(field) is None
 
@@ -59,7 +59,7 @@ def build_skeleton(framework: str, words: Set[str], path: str, facts: Mapping[st
 
 
 def fill_plan_fields(workspace: Workspace, path: str, changes: Mapping[Field, Any]) -> bytes:
-    """Return the text of a file with new plan fields. Raise UsageError if the framework has no key for one."""
+    """Return the text of a file with new plan fields. Raise UsageError if the framework cannot express a field."""
     (config,) = workspace.read_configs(path)
     run = workspace.resolve_run(config)
     try:

@@ -11,14 +11,14 @@ from cfglint_train.hardware.sizes import SizeError, parse_stated_size
 from cfglint_train.plan.origin import FieldValue, Origin
 
 ASSUMED_GPU: Final = "A100-80GB"
-"""Card that is assumed if none is stated. Its size is the least that any 80 GB card reports."""
+"""GPU that is assumed if none is stated. Of all 80 GB cards, it reports the least memory."""
 
 ASSUMPTION: Final = Origin("assumed", note="an 80 GB GPU; set `gpu` to be sure")
 UNKNOWN: Final = Origin("assumed", note="unknown")
 
 
 class UnknownHardware(Exception):
-    """A stated GPU or size that is invalid. The message lists valid values, `origin` is the place of the statement."""
+    """A stated GPU or size that is invalid. The message lists valid values; `origin` says where it is stated."""
 
     def __init__(self, message: str, origin: Origin) -> None:
         """Store the message and the origin."""
@@ -27,10 +27,10 @@ class UnknownHardware(Exception):
 
 
 class Hardware(Frozen):
-    """One node of the cluster. Sizes are bytes; None is unknown."""
+    """The hardware of one node. Sizes are in bytes; None means unknown."""
 
     gpu: str | None = ASSUMED_GPU
-    """Name of the card; None if only its memory is stated."""
+    """Name of the card, or None if only its memory is stated."""
     gpu_bytes: int | None = None
     """Memory of one GPU as the driver reports it."""
     host_bytes: int | None = None
@@ -39,7 +39,7 @@ class Hardware(Frozen):
     """Space for checkpoints."""
     gpu_origin: Origin = ASSUMPTION
     gpu_others: tuple[str, ...] = ()
-    """Other cards with the same name as an assumed one; empty if it may be any card."""
+    """Other cards that an assumed GPU's name may mean; empty if the GPU is certain, or assumed without any name."""
     host_origin: Origin = UNKNOWN
     disk_origin: Origin = UNKNOWN
 
@@ -49,16 +49,16 @@ class Hardware(Frozen):
 
     @property
     def compute_capability(self) -> float | None:
-        """CUDA compute capability as a number (9.0); None for an unknown card or another vendor's."""
+        """CUDA compute capability as a number (9.0), or None for an unknown card or another vendor's."""
         gpu = find_gpu(self.gpu) if self.gpu else None
         return float(f"{gpu.capability[0]}.{gpu.capability[1]}") if gpu and gpu.capability else None
 
 
 def build_hardware(facts: Mapping[str, FieldValue]) -> Hardware:
-    """Return the hardware that stated facts describe, with an 80 GB GPU if none is stated.
+    """Return the hardware that stated facts describe, with an assumed 80 GB GPU if none is stated.
 
-    `gpu` is a card's name or a size, `gpu-memory` a size (which overrides the card's), `host-memory` and `disk` are
-    sizes. Raise UnknownHardware if one is invalid.
+    `gpu` is a card's name or a size; `gpu-memory` is a size that overrides the card's; `host-memory` and `disk` are
+    sizes. Raise UnknownHardware if a fact is invalid.
     """
     hardware = Hardware(gpu_bytes=_require_gpu(ASSUMED_GPU).bytes)
     name, memory = facts.get("gpu"), facts.get("gpu-memory")
@@ -95,7 +95,7 @@ def _mark_assumed(origin: Origin) -> Origin:
 
 
 def _find_card(name: str, memory: str) -> Gpu | None:
-    """Return the card with a name; if it is sold in two sizes, the one of the stated memory (`H100` and `96GB`)."""
+    """Return the card with a name; if it is sold in two sizes, the stated memory selects one (`H100` and `96GB`)."""
     return find_gpu(f"{name}-{memory}") or find_gpu(name)
 
 

@@ -1,6 +1,6 @@
-"""GPUs by the names that users write, and the memory that their driver reports.
+"""GPUs by the names that users write, with the memory that the driver reports.
 
-A card sold as "80 GB" shows 79.1 to 79.3 GiB. `gpus.json` records the range that was published for each card.
+A card sold as "80 GB" reports 79.1 to 79.3 GiB. `gpus.json` records the published range of each card.
 `Gpu.bytes` is its lower end, so that a run that fits this size fits every such card.
 """
 
@@ -17,8 +17,8 @@ from cfglint_train.hardware.sizes import SizeError, parse_stated_size, split_siz
 
 DATA: Final = os.path.join(os.path.dirname(__file__), "gpus.json")
 
-# Words of a product name that do not state its memory.
-DECORATION: Final = ("nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "gpu")
+# Vendor and brand words, which `normalize_name` removes.
+VENDOR_WORDS: Final = ("nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "gpu")
 
 
 class Gpu(Frozen):
@@ -30,7 +30,7 @@ class Gpu(Frozen):
     max_bytes: int
     """Highest memory that a driver was observed to report."""
     marketed_gb: int
-    """Size in its name, in units of 10**9 bytes."""
+    """Advertised size in GB (10**9 bytes)."""
     capability: tuple[int, int] | None
     """CUDA compute capability; None for other vendors."""
     source: str
@@ -67,10 +67,10 @@ def parse_capacity(text: str) -> tuple[str | None, int]:
 
 
 def parse_marketed_size(text: str, gpu: Gpu | None = None) -> int:
-    """Return the bytes of a GPU's stated memory. Raise SizeError if the text is no size.
+    """Return the bytes of a GPU's stated memory. Raise `SizeError` if the text is not a size.
 
-    A size in GB (or G) that cards are sold with is converted to the memory that the card reports: `gpu`, else the least
-    of all cards of that size. GiB, and any other size, are taken literally.
+    An advertised size in GB (or G) becomes the memory that `gpu` reports or, without `gpu`, the lowest memory that any
+    card of that size reports. Any other size, such as one in GiB, is used as it is.
     """
     size = parse_stated_size(text)
     scale = {"gb": 10**9, "g": 2**30}.get(split_size(text)[1])
@@ -86,12 +86,12 @@ def get_family(gpu: Gpu) -> str:
 
 
 def find_roomiest(cards: Iterable[str | None]) -> str:
-    """Return the card of the table with the most memory. None, a size without a card, is skipped."""
+    """Return the name of the card with the most memory; skip None entries (sizes without a card)."""
     return max((gpu for name in cards if name and (gpu := find_gpu(name))), key=lambda gpu: gpu.bytes).name
 
 
 def find_smaller(text: str, gpu: Gpu) -> str | None:
-    """Return a card with less memory that the same text may mean: `a100` has 80 GB, or 40 GB."""
+    """Return a smaller card that the same text may also mean, or None: `a100` can have 80 GB or 40 GB."""
     if re.search(r"\d\s*g", text, re.IGNORECASE) or normalize_name(text) != normalize_name(get_family(gpu)):
         return None
     variants = (find_gpu(name) for name in list_names() if name.startswith(f"{get_family(gpu)}-"))
@@ -99,9 +99,9 @@ def find_smaller(text: str, gpu: Gpu) -> str | None:
 
 
 def normalize_name(name: str) -> str:
-    """Return a name in lower case, without vendor and separators."""
+    """Return a name in lower case, without vendor words and separators."""
     text = name.lower()
-    for word in DECORATION:
+    for word in VENDOR_WORDS:
         text = text.replace(word, "")
     return "".join(filter(str.isalnum, text))
 

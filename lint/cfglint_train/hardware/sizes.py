@@ -1,4 +1,4 @@
-"""Sizes of memory as people write them: `80GB`, `480GiB`, `1.5TB`."""
+"""Memory sizes as people write them: `80GB`, `480GiB`, `1.5TB`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SizeError(ValueError):
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of a size: GB is 10**9, GiB (and a single G) 2**30. Raise SizeError if it is none."""
+    """Return the bytes of a size: GB is 10**9, GiB (and a single G) is 2**30. Raise SizeError if it is not a size."""
     size, _ = split_size(text)
     return size
 
@@ -44,7 +44,7 @@ def parse_stated_size(text: str) -> int:
 
 
 def split_size(text: str) -> tuple[int, str]:
-    """Return the bytes of a size, and its unit in lower case (empty without one). Raise SizeError if it is no size."""
+    """Return the bytes of a size and its unit in lower case, empty if it has no unit. Raise SizeError."""
     match = re.fullmatch(_SIZE, text)
     unit = match[2].lower() if match else ""
     if match is None or unit not in UNITS:
@@ -52,6 +52,6 @@ def split_size(text: str) -> tuple[int, str]:
     whole, _, fraction = match[1].partition(".")
     if len(match[1]) > 20:
         raise SizeError(f"{text!r} is larger than any memory")
-    # integers, because a float is exact up to 2**53 bytes only
+    # Use integers, because a float is exact only up to 2**53 bytes.
     digits = int((whole or "0") + fraction)
     return (digits * UNITS[unit] + 10 ** len(fraction) // 2) // 10 ** len(fraction), unit

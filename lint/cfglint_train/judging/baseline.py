@@ -1,8 +1,8 @@
 """The baseline: findings that a repository has accepted for now, in a file next to its settings.
 
 An entry matches a finding by rule, file and the text of the line, not by line number, so the line may move within the
-file. If the file was renamed, rule and line are enough. Entries are only ever dropped: rewriting the baseline removes
-those without a finding and adds none.
+file. If the file was renamed, rule and line are enough. Rewriting a baseline removes the entries without a finding and
+adds none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BaselineError(UsageError):
 
 
 class StaleEntry(Frozen):
-    """An entry that accepts more findings than there are."""
+    """An entry that accepts more findings than the lint reports."""
 
     path: str
     code: str
@@ -183,7 +183,7 @@ def compare_with_baseline(
 
 
 def _list_entries_without_file(unmatched: Mapping[EntryKey, int], root: str) -> dict[tuple[str, str], list[EntryKey]]:
-    """Return the unmatched entries whose file no longer exists, by rule and line."""
+    """Return the unmatched entries whose file no longer exists, by rule code and text of the line."""
     is_missing: dict[str, bool] = {}
     entries: dict[tuple[str, str], list[EntryKey]] = {}
     for key, count in unmatched.items():
@@ -209,7 +209,7 @@ def _normalize_line(finding: Finding, redact: Redact) -> str:
 
 
 def accept_all(findings: tuple[Finding, ...], path: str, secrets: Collection[str]) -> BaselineComparison:
-    """Return a first baseline, which accepts all findings."""
+    """Return the comparison of findings with a new baseline that accepts them all."""
     absolute = os.path.abspath(path)
     redact = build_redaction(secrets)
     entries = Counter(_build_key(finding, os.path.dirname(absolute), redact) for finding in findings)
@@ -217,7 +217,7 @@ def accept_all(findings: tuple[Finding, ...], path: str, secrets: Collection[str
 
 
 def render_baseline(accepted: Mapping[EntryKey, int]) -> bytes:
-    """Render a baseline: one sorted entry per line, so that changes merge."""
+    """Render a baseline with sorted entries, one per line, so that changes merge."""
     return "".join(_render_lines(accepted)).encode("utf-8", "backslashreplace")
 
 

@@ -1,9 +1,9 @@
 """Certainty of reports: the only place that decides how sure a report is (design.md, section 7).
 
 A rule states the consequence (its severity) for the run as it was read, assumptions included. This module runs the same
-rule again with other values of the assumed facts. A report that holds for all of them is certain. One that does not
-rests on the facts that refute it, and becomes a warning at most, with a note. A memory verdict that two guesses could
-each flip alone is an info.
+rule again with other values of the assumed facts. A report that holds for all of them is certain. A report that fails
+for some rests on the facts that refute it, and becomes a warning at most, with a note. A memory verdict that two
+guesses could each flip alone is an info.
 """
 
 from __future__ import annotations
@@ -49,18 +49,21 @@ from cfglint_train.runs.assumptions import (
 from cfglint_train.runs.run import GPU, Run
 
 MIN_GUESSES_FOR_INFO: Final = 2
-"""Minimum number of unstated facts that make a memory verdict an info, if each of them alone could flip it.
+"""Minimum number of unstated facts that turn a memory verdict into an info, if each of them alone could flip it.
 
-On public configurations, none of 21 such warnings could be confirmed; both warnings that rest on the GPU alone were.
+On public configurations, none of 21 warnings of this kind could be confirmed. Both warnings that rest on the GPU alone
+were confirmed.
 """
 MAX_ASSUMED_LENGTH: Final = 2048
-"""Length limit in tokens (`cutoff_len` of unpacked data) that the longest sample is assumed to reach; a longer one is a
-guess.
+"""Largest limit in tokens (`cutoff_len` of unpacked data) that the longest sample is assumed to reach.
 
-A run with 2,048 did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392). None of the warnings on public files that rest
-on a longer limit could be confirmed: one of 4,096 tokens trains on questions of a few hundred, in micro batches of 32
-that would need 298 GiB at the full length (modal-labs/llm-finetuning, config/llama-3.yml); published runs with 30,024
-would need 116 GiB (RUCAIBox/R1-Searcher); 122 had limits of 8,192 and 65,536.
+For a longer limit, the length of the longest sample is a guess.
+
+A run with 2,048 tokens did run out of memory on 80 GB (OpenRLHF/OpenRLHF#392). None of the warnings on public files
+that rest on a longer limit could be confirmed. A file with 4,096 tokens trains on questions of a few hundred tokens, in
+micro batches of 32 that would need 298 GiB at the full length (modal-labs/llm-finetuning, config/llama-3.yml).
+Published runs with 30,024 tokens would need 116 GiB (RUCAIBox/R1-Searcher). 122 warnings had limits of 8,192 and
+65,536.
 """
 
 _CERTAIN: Final[tuple[Certainty, ...]] = ("stated", "followed")
@@ -87,9 +90,9 @@ class GradedReport(Frozen):
 def grade_report(
     rule: Rule, report: Report, main: Config, run: Run | None, check: Check, reads: Iterable[Field] = ()
 ) -> GradedReport | None:
-    """Return the graded report on a run (None: on `main` alone), or None if it must not be reported.
+    """Grade a report on a run, or on `main` alone if `run` is None; return None if it must not be reported.
 
-    `check` is the rule's function; `fields_read` are the plan fields that it has read so far.
+    `check` is the rule's function; `reads` are the plan fields that it has read so far.
     """
     fields_read = tuple(reads) if report.fields_read is None else report.fields_read
     severity = report.severity or rule.severity
@@ -106,7 +109,7 @@ def grade_report(
             and report.min_certainty in _CERTAIN
             and _find_refuting_assumptions(rule, report, run, assumptions, check)[0]
         ):
-            return None  # the releases need not be tried, which would read the configuration once per candidate
+            return None  # skip the releases: trying them would read the configuration once per candidate
         assumptions = (*assumptions, *find_release_assumptions(run, fields))
         if assumptions:
             refuting, scenarios = _find_refuting_assumptions(rule, report, run, assumptions, check)
@@ -118,7 +121,7 @@ def grade_report(
     rewritten = (
         () if run is None or severity == "info" else tuple(_list_rewritten_settings(rule, report, run, fields_read))
     )
-    if severity != "info" and not rewritten and not rule.rests_on_vocabulary:  # such rules do this themselves
+    if severity != "info" and not rewritten and not rule.rests_on_vocabulary:  # vocabulary rules do this themselves
         rewritten = tuple(_list_changed_settings(report, (main,) if run is None else run.configs))
     certain_grounds = () if run is None or refuting or rewritten else _list_certain_grounds(rule, run, fields_read)
     refuting_facts = {assumption.fact for assumption in refuting}
@@ -165,9 +168,9 @@ def grade_report(
 
 
 def _count_decisive_facts(scenarios: tuple[Scenario, ...], refuting: tuple[Assumption, ...], run: Run) -> int:
-    """Return how many unstated facts could each refute a report alone, with all others as assumed.
+    """Return the number of unstated facts that could each refute a report alone, with all others as assumed.
 
-    The behaviour of a fork counts if the report rests on it. A length limit counts unless it is short.
+    The behaviour of a fork counts if the report rests on it. A length limit counts if it exceeds `MAX_ASSUMED_LENGTH`.
     """
     decisive = {scenario.facts[0][0] for scenario in scenarios if len(scenario.facts) == 1 and not scenario.holds}
     decisive.update(assumption.fact for assumption in refuting if assumption.fact == FORK)
@@ -177,7 +180,7 @@ def _count_decisive_facts(scenarios: tuple[Scenario, ...], refuting: tuple[Assum
 
 
 def cap_severity(severity: Severity, certainty: Certainty) -> Severity:
-    """Return the severity, lowered to what the certainty allows."""
+    """Return the severity, lowered to a warning if the certainty is not among `_CERTAIN`."""
     return severity if certainty in _CERTAIN else max(severity, "warning", key=SEVERITIES.index)
 
 
@@ -192,7 +195,7 @@ def _is_behind_release_guard(place: Place) -> bool:
 
 
 def _build_vocabulary_grounds(rule: Rule, main: Config, fork_evidence: ForkEvidence | None) -> tuple[Ground, ...]:
-    """Return a ground if a fork may be in use or may have the keys of the report."""
+    """Return a ground if a fork may be in use, or may have the keys of the report."""
     fork = main.evidence.fork
     if fork_evidence is not None:
         return (
@@ -220,7 +223,7 @@ def _find_fork_evidence(rule: Rule, report: Report, main: Config) -> ForkEvidenc
 
 
 def lower_severity(severity: Severity) -> Severity:
-    """Return the next lower severity."""
+    """Return the next lower severity, or "info" for an info."""
     return SEVERITIES[min(SEVERITIES.index(severity) + 1, len(SEVERITIES) - 1)]
 
 
@@ -251,9 +254,10 @@ def _build_unseen_flag_grounds(rule: Rule, report: Report, run: Run) -> tuple[Gr
 
 
 def _list_rewritten_settings(rule: Rule, report: Report, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
-    """Yield the settings that a script of the repository changes in their file before the run.
+    """Yield a ground for each setting that a script of the repository changes in its file before the run.
 
-    Covers the settings behind an estimate and those that the report names, in the main config and its companions.
+    This covers the settings behind an estimate and those that the report depends on, in the main config and its
+    companions.
     """
     fields = {*(report.fields_read or ()), *(("model.id", *reads, *run.estimate.fields) if rule.estimates else ())}
     for field in map(get_field, sorted(fields)):
@@ -271,9 +275,9 @@ def _list_rewritten_settings(rule: Rule, report: Report, run: Run, reads: tuple[
 
 
 def _list_changed_settings(report: Report, configs: Iterable[Config]) -> Iterable[Ground]:
-    """Yield the settings at the report's places, or named in its message, that a script of the repository changes.
+    """Yield a ground for each setting that a script of the repository changes before the framework reads the file.
 
-    The script changes them in the file before the framework reads it.
+    Only settings at the report's places or named in its message count.
     """
     names = {*re.findall(r"`([\w.]+)", report.message)}
     places = (report.place, *(related_place.place for related_place in report.related))
@@ -296,8 +300,8 @@ def _find_refuting_assumptions(
 ) -> tuple[tuple[Assumption, ...], tuple[Scenario, ...]]:
     """Return the assumptions whose other values refute the report, and the scenarios that were tried.
 
-    No assumption is returned if the report holds in all scenarios. For a report that needs certain facts, the search
-    stops at the first refuting assumption.
+    An assumption without known other values always counts as refuting. No other assumption is returned if the report
+    holds in all scenarios. For a report that needs certain facts, the search stops at the first refuting assumption.
     """
     open_assumptions = tuple(assumption for assumption in assumptions if not assumption.others)
     enough = 1 if report.min_certainty in _CERTAIN else len(assumptions)
@@ -342,7 +346,7 @@ def _find_refuting_assumptions(
 def _list_dependencies(
     rule: Rule, report: Report, run: Run, reads: tuple[Field, ...]
 ) -> tuple[frozenset[Field], tuple[str, ...]]:
-    """Return the plan fields that the rule or the estimate read for a report, and the other facts it depends on."""
+    """Return the plan fields that the rule or the estimate read for a report, and other facts that it depends on."""
     if not rule.estimates:
         return frozenset((*reads, *_list_derived_sources(run, report.fields_read or ()))), ()
     card = (GPU,) if "gpu" in rule.estimates else ()
@@ -350,7 +354,7 @@ def _list_dependencies(
 
 
 def _list_related_companions(report: Report, run: Run) -> Iterable[str]:
-    """Yield the companions whose settings the report names together with those of another file."""
+    """Yield the facts of the companions whose settings the report names together with settings of another file."""
     places = {report.place.document.path, *(related.place.document.path for related in report.related)}
     if len(places) > 1:
         yield from (
@@ -370,10 +374,10 @@ def _list_derived_sources(run: Run, fields: Iterable[Field]) -> Iterable[Field]:
 
 
 def _is_same_report(rule: Rule, report: Report, other: Report) -> bool:
-    """Return whether a report of another scenario claims at least as much as this one.
+    """Return whether a report from another scenario claims at least as much as this report.
 
-    Reports of an estimate are compared by severity, because their figures differ in every scenario; others by place and
-    claim (or message).
+    Reports of an estimate are compared by severity, because their figures differ in every scenario. Other reports are
+    compared by place and claim (or message).
     """
     if not rule.estimates:
         return (other.place, other.claim or other.message) == (report.place, report.claim or report.message)
@@ -382,7 +386,7 @@ def _is_same_report(rule: Rule, report: Report, other: Report) -> bool:
 
 
 def _list_certain_grounds(rule: Rule, run: Run, reads: tuple[Field, ...]) -> Iterable[Ground]:
-    """Yield the facts that a certain report rests on: the plan fields read for it, and the GPU."""
+    """Yield the certain facts that a report rests on: the plan fields read for it, and the GPU."""
     for field in reads:
         origin, value = run.get_origin(field), run.plan.get(field)
         if origin is not None and value is not None:

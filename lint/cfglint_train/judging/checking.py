@@ -1,6 +1,6 @@
-"""Run the rules over one subject, a config or a run. Nothing is stored, so a subject can be checked again.
+"""Checks of one subject, a config or a run, with the enabled rules. A subject can be checked any number of times.
 
-To find out what a verdict rests on, the same run is checked with another fact: `check(changed, selection)`.
+To find out which facts a verdict rests on, check the same run with another fact: `check(changed, selection)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Report = tuple[Report, Run | None, Mapping[Field, None]]
 """A report, the run that it is about, and the plan fields that its rule has read."""
 
 MAX_FINDINGS: Final = 200
-"""Limit per subject. A file with more was written for another purpose, or to attack cfglint."""
+"""Maximum number of findings per subject. A file with more was written for another purpose, or to attack cfglint."""
 
 
 class CheckResult(Frozen):
@@ -86,10 +86,10 @@ def check(subject: Config | Run, selection: Selection) -> CheckResult:
 
 
 def _run_rule(rule: Rule, checker: Checker, main: Config, run: Run | None) -> Iterator[_Report]:
-    """Yield a rule's reports on a run (None: on `main` alone), with the plan fields that it has read by then.
+    """Yield a rule's reports on a run, or on `main` alone if `run` is None, with the plan fields read so far.
 
-    The fields of vocabulary rules are not recorded: such a rule tests many clauses with other fields, and its reports
-    state their grounds.
+    The fields that vocabulary rules read are not recorded: these rules test many clauses with different fields, and
+    their reports state their own grounds.
     """
     reads: dict[Field, None] = dict.fromkeys(rule.needs)
     subject: Config | Run = main if run is None else run if rule.rests_on_vocabulary else RecordedRun(run, reads)
@@ -102,7 +102,7 @@ def _run_rule_on_corrected(
 ) -> Iterator[_Report]:
     """Yield a rule's reports on a run with its misspelt keys corrected.
 
-    Notes name the corrections in every report that the run as written does not have.
+    Reports that the run as written does not have get notes that name the corrections.
     """
     unchanged = {report.message for report, *_ in reports}
     notes = tuple(key.description for key in corrected_run.inputs.corrected_keys)

@@ -1,4 +1,4 @@
-"""Collected results of a lint, without duplicates. Processes that share files exchange their ledgers."""
+"""Collected results of a lint, without duplicates. Worker processes send their ledgers to the first process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FindingKey = tuple[Any, ...]
 
 
 class Ledger:
-    """Findings and everything else that a lint collects. A **turn** is the number of the file whose run came first."""
+    """Findings and everything else that a lint collects. A **turn** is the position of a file in the list of paths."""
 
     def __init__(self) -> None:
         """Start with an empty ledger."""
@@ -34,10 +34,10 @@ class Ledger:
         self._occurrences: dict[_FindingKey, dict[Job, Occurrence]] = {}
         """Identity of a finding -> its occurrence in each job."""
         self._jobs_by_companion: dict[str, set[Job]] = {}
-        """Path of a companion -> the jobs that it shapes."""
+        """Path of a companion -> the jobs whose runs read it."""
         self.troubles: list[Trouble] = []
         self.unread_paths: set[str] = set()
-        """Files not read, or not completely, when the CPU time of the call was used up."""
+        """Files that were not read completely before the CPU time of the call was used up."""
         self.incomplete_repositories: set[tuple[str, str]] = set()
         """Roots of repositories that were not searched completely, with the bound that was reached."""
         self.skipped: list[SkippedFile] = []
@@ -67,7 +67,7 @@ class Ledger:
             self._occurrences.setdefault(key, {}).setdefault(job, Occurrence(turn, finding))
 
     def add_run(self, run: Run) -> None:
-        """Count a run and record the companions that shape it."""
+        """Count a run and record the companions that it reads."""
         self.run_count += is_training_run(run)
         for companion in run.companions:
             self._jobs_by_companion.setdefault(companion.document.path, set()).add(get_job(run))
@@ -79,7 +79,8 @@ class Ledger:
     def list_findings(self) -> Iterator[Finding]:
         """Yield every finding once.
 
-        A finding of several runs has the worst run's grade. Its fix does not touch files that other runs read too.
+        A finding of several runs has the worst run's grade. A fix is demoted if it changes a file of other runs that do
+        not need the fix.
         """
         shared = {path: jobs for path, jobs in self._jobs_by_companion.items() if len(jobs) > 1}
         agreeing_jobs = self._find_agreeing_jobs(shared) if shared else {}

@@ -1,4 +1,4 @@
-"""Lint files: assemble their runs, check them, and share many files among processes."""
+"""The lint of files: it assembles their runs, checks them, and shares many files among processes."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 MALFORMED_PRAGMA: Final = registry.ENGINE_RULES["pragma"]
 SECRETS: Final = registry.ENGINE_RULES["secret"]
 
-# Fewer files do not pay for a process: copying one and reading its result takes as long as a few dozen files.
+# Fewer files are not worth a process: copying it and reading its result takes as long as checking a few dozen files.
 FILES_PER_JOB: Final = 32
 MAX_FILES_BEFORE_FORK: Final = 8
 """Files that the first process checks before it starts others. If none of them has a run, few of the rest do."""
 
 MAX_SECONDS: Final = 10.0
-"""CPU time for one file. The slowest file of the corpus takes less than two seconds."""
+"""Maximum CPU seconds for one file. The slowest file of the corpus takes less than two seconds."""
 MAX_CONFIGS: Final = 100
-"""Configs of one file, or launches of one script."""
+"""Maximum number of configs in one file, or of launches in one script."""
 MAX_SUPPRESSIONS: Final = 200
-"""Suppression comments of one file."""
+"""Maximum number of suppression comments in one file."""
 
 Subject = TypeVar("Subject")
 Product = TypeVar("Product")
@@ -57,7 +57,10 @@ def list_enabled_rules(workspace: Workspace, path: str, options: LintOptions) ->
 
 
 def lint(workspace: Workspace, paths: Iterable[str], options: LintOptions) -> Result:
-    """Check the files. Writes nothing."""
+    """Check files and return the result. Nothing is written.
+
+    The result contains the runs only if a single process checked the files.
+    """
     lint_run = LintRun(workspace, options)
     numbered_paths = list(enumerate(paths))
     process_count = _count_processes(options.jobs, len(numbered_paths) // FILES_PER_JOB)
@@ -100,7 +103,7 @@ def _count_processes(requested: int, useful: int) -> int:
 
 
 class LintRun:
-    """Lint of some files: checks every config and every run once."""
+    """The lint of some files, which checks every config and every run once."""
 
     def __init__(self, workspace: Workspace, options: LintOptions) -> None:
         """Prepare a lint without checking anything yet."""
@@ -114,7 +117,10 @@ class LintRun:
         """Remaining CPU seconds by file; a file without any left is not processed further."""
 
     def check_files(self, numbered_paths: Iterable[tuple[int, str]]) -> None:
-        """Check the main configs in some files, together with what they name."""
+        """Check the main configs in some files, together with their companions and scripts.
+
+        Other configs wait for `check_unnamed_companions`.
+        """
         for turn, path in numbered_paths:
             runs: list[tuple[int, Run]] = []
             configs = self._read_configs(path)
@@ -215,7 +221,10 @@ class LintRun:
         return [run]
 
     def _try(self, path: str, function: Callable[[Subject], Product], argument: Subject) -> Product | None:
-        """Call a function on a file within its CPU time; return None and record the trouble if it fails."""
+        """Call a function on a file within its CPU time; return None and record the trouble if it fails.
+
+        Raise SettingsError, which concerns the whole lint.
+        """
         seconds = self._seconds_left.setdefault(path, MAX_SECONDS)
         if seconds <= 0 or self._is_budget_spent(path):
             return None
@@ -275,7 +284,7 @@ class LintRun:
                 self.ledger.digests.append((turn, self.options.digest(run)))
 
     def _check(self, subject: Config | Run, turn: int) -> None:
-        """Collect what the rules find in a config or a run."""
+        """Run the rules over a config or a run, and collect their findings."""
         path = (subject if isinstance(subject, Config) else subject.main).document.path
         checked = self._try(path, partial(check, selection=self.selection), subject)
         if checked is None:
@@ -325,7 +334,7 @@ class LintRun:
         )
 
     def _build_findings(self, rule: Rule, reports: Iterable[Report]) -> list[Finding]:
-        """Return the findings of a rule that needs only a text."""
+        """Return the findings of a rule that needs only a document."""
         findings = (build_finding(rule, report, self.selection) for report in reports)
         return [finding for finding in findings if finding is not None]
 
@@ -344,9 +353,9 @@ class LintRun:
         )
 
     def _check_fixes(self, findings: list[Finding]) -> list[Finding]:
-        """Return the findings with rejected fixes demoted to display only.
+        """Return the findings with the applicability "display" for fixes that the framework would reject.
 
-        A fix that could not be checked is removed.
+        A fix that could not be checked in time is removed.
         """
         from cfglint_train.judging.fix_preconditions import drop_rejected_fixes
 

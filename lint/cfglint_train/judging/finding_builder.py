@@ -1,4 +1,4 @@
-"""Build findings from reports: add the rule's code, the place, and the fix that the settings allow."""
+"""Findings from reports, with the rule's code, the place, and the fix that the settings allow."""
 
 from __future__ import annotations
 

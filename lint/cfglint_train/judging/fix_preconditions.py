@@ -28,10 +28,10 @@ _EDITABLE_SYNTAXES: tuple[str, ...] = ("yaml", "json")
 
 
 def drop_rejected_fixes(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings, with key fixes demoted to display only if the framework would reject the fixed file.
+    """Return the findings; a key fix after which the framework would reject the file is only displayed.
 
-    A config is read once more for all of its fixes together. Only if that is rejected, or cannot be written, is it read
-    once for each fix.
+    A config is read once more with all of its fixes together. If this version is rejected or cannot be written, the
+    config is read once for each fix.
     """
     checked = list(findings)
     numbers_by_config: dict[int, list[int]] = {}
@@ -68,7 +68,7 @@ def find_refusals(workspace: Workspace, run: Run, texts: Mapping[str, bytes]) ->
 
 
 def drop_conflicting_fixes(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings, with fixes that conflict with another fix or that a rule would undo demoted to display only.
+    """Return the findings; a fix that conflicts with another fix, or that a rule would undo, is only displayed.
 
     If two fixes set one setting to different values, the safe one wins, then the more severe one, then the first.
     """
@@ -108,7 +108,7 @@ def _get_priority(finding: Finding) -> tuple[object, ...]:
 
 
 def _get_location(finding: Finding) -> tuple[object, ...]:
-    """Return code and place: conflicts between fixes of several runs at one place are resolved elsewhere."""
+    """Return the code and place of a finding: fixes of several runs at one place are merged elsewhere."""
     return finding.code, finding.path, finding.start
 
 
@@ -119,7 +119,7 @@ def _demote_fix(finding: Finding, reason: str) -> Finding:
 
 
 def _list_targets(finding: Finding) -> dict[tuple[str, Route | str], str]:
-    """Return what a fix sets, with the new values: plan fields, by the file that states them, and keys."""
+    """Return the plan fields and keys that a fix sets, each with its file, and their new values."""
     fix, run = finding.intent, finding.run
     assert fix is not None
     targets: dict[tuple[str, Route | str], str] = {}
@@ -134,7 +134,7 @@ def _list_targets(finding: Finding) -> dict[tuple[str, Route | str], str]:
 
 
 def _find_undoing_rules_for_fix(finding: Finding) -> frozenset[str]:
-    """Return the reasons for which a rule would ask for the former values after a finding's fix."""
+    """Return the reasons why a rule would ask for the former values after a finding's fix."""
     fix, run = finding.intent, finding.run
     if fix is None or run is None or not any(map(_list_writing_rules, fix.changes)):
         return frozenset()
@@ -142,7 +142,7 @@ def _find_undoing_rules_for_fix(finding: Finding) -> frozenset[str]:
 
 
 def _find_undoing_rules(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]:
-    """Return the reasons for which rules would ask for the former values. Rules that need an estimate are not run."""
+    """Return the reasons why rules would ask for the former values. Rules that need an estimate are not run."""
     framework_names = [config.framework for config in after.configs]
     return frozenset(
         f"{rule.code} would require the old value of `{before.spell_key(field)}`"
@@ -157,9 +157,9 @@ def _find_undoing_rules(before: Run, after: Run, fields: Iterable[Field]) -> fro
 
 
 def _find_ineffective_changes(before: Run, after: Run, fields: Iterable[Field]) -> frozenset[str]:
-    """Return the new values that have no effect.
+    """Return a message for each changed field whose new value has no effect.
 
-    The framework leaves those fields as they were (for example Liger kernels for a model without any).
+    The framework leaves the field as it was, for example Liger kernels for a model that has none.
     """
     return frozenset(
         f"`{before.spell_key(field)}` would have no effect"
@@ -203,7 +203,7 @@ def _is_accepted_together(fixes: list[Fix]) -> bool:
 
 
 def _check_single_fix(fix: Fix) -> Fix:
-    """Return the fix, demoted to display only if the framework would reject it."""
+    """Return the fix; if the framework would reject its result, its applicability becomes "display"."""
     ((config, changes),) = fix.keys
     edited = _apply_changes(config, changes)
     reasons = None if edited is None else _find_new_refusals(config, edited)
@@ -213,13 +213,13 @@ def _check_single_fix(fix: Fix) -> Fix:
 
 
 def _find_new_refusals(before: Config, after: Config) -> frozenset[str]:
-    """Return the reasons for which the framework rejects `after` that do not hold for `before`."""
+    """Return the reasons why the framework rejects `after` that do not hold for `before`."""
     reasons = find_config_refusals(after)
     return reasons - find_config_refusals(before) if reasons else reasons
 
 
 def find_config_refusals(config: Config) -> frozenset[str]:
-    """Return the reasons for which the framework rejects a config, as far as one file shows; empty if it accepts it."""
+    """Return the reasons why the framework rejects a config, as far as one file shows; empty if it is accepted."""
     return config.compute_once(_find_config_refusals)
 
 

@@ -22,23 +22,27 @@ class LintOptions(Frozen):
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     require_checked: bool | None = None
-    """Keep the rules that report unchecked runs (CHK) on, whatever is selected; None: as the settings of each file
-    say.
+    """True to keep the rules that report unchecked runs (CHK) on, whatever is selected.
+
+    None to follow the settings of each file.
     """
     command_line: CommandLine = CommandLine()
     settings: Settings | None = None
-    """Settings for every file (`--config`, `--isolated`); None: the nearest ones for each file."""
+    """Settings for every file (`--config`, `--isolated`), or None to use the nearest settings of each file."""
     settings_files: Files = DISK
     """Source of the settings files."""
     jobs: int = 1
-    """Processes among which many files are shared. With more than one, findings have their edits but no runs."""
+    """Number of processes that share many files, or 0 for one per core.
+
+    With more than one process, findings have edits but no runs.
+    """
     budget: Budget = Budget()
-    """CPU time of the whole call."""
+    """CPU-time budget of the whole call."""
     suppressions: bool = True
-    """Apply the suppression comments in the files."""
+    """True to apply the suppression comments in the files."""
     baseline: Baseline | None = None
     """Findings that the repository has accepted: they are neither reported nor fixed."""
     folders: tuple[str, ...] = ()
     """Absolute paths of folders that are checked completely: only entries of the baseline below them can be stale."""
     digest: Callable[[Run], Any] | None = None
-    """Computes a digest of every run, in the process that assembled it; the digest must be picklable."""
+    """Function that computes a digest of a run, in the process that assembled it. The digest must be picklable."""

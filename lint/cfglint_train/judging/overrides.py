@@ -1,6 +1,6 @@
-"""Validate overrides (`--set`): reject a key that no framework in the files has, or a value that none accepts.
+"""Validation of overrides (`--set`): a key must exist in a framework of the files, which must accept the value.
 
-A mistyped override would be ignored silently, the very mistake that cfglint is for.
+Otherwise, a mistyped override would be ignored silently, which is the mistake that cfglint is meant to find.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from cfglint_train.runs.statements import CommandLine
 from cfglint_train.runs.workspace import Workspace
 
 ReadOverride = Callable[[Framework], Mapping[Route, Any]]
-"""Reads one override the way a framework does."""
+"""Function that reads an override the way a framework does."""
 
 
 def validate_overrides(workspace: Workspace, files: Iterable[str], command_line: CommandLine) -> tuple[str, str] | None:
-    """Return the first override that no config in the files can take, with the reason, or None if all can be taken."""
+    """Return the first override that every config in the files rejects, with the reason, or None if there is none."""
     unmatched: dict[str, ReadOverride] = dict(_list_overrides(command_line))
     problems: dict[str, str] = {}
     frameworks_seen: list[str] = []
@@ -74,7 +74,10 @@ def _read_configs(workspace: Workspace, path: str) -> list[Config]:
 
 
 def _find_refusal(config: Config, read: ReadOverride) -> str | None:
-    """Return the reason for which a config rejects an override: empty if it has no such key; None if it accepts it."""
+    """Return why a config rejects an override, or None if it accepts it or cannot be judged.
+
+    The reason is empty if the config's framework does not have the key.
+    """
     framework = frameworks.load(config.framework)
     keys = framework.keys
     if keys is None or not keys.is_checked or not config.evidence.is_upstream:
@@ -87,7 +90,7 @@ def _find_refusal(config: Config, read: ReadOverride) -> str | None:
     except ValueError:
         return None  # the lint reports it
     if any(str(part).isdigit() for part in route):
-        return None  # it addresses an item of a list
+        return None  # the route addresses an item of a list
     facts = find_facts(vocabulary, format_route(route), context)
     if not facts:
         return ""
@@ -96,7 +99,7 @@ def _find_refusal(config: Config, read: ReadOverride) -> str | None:
 
 
 def _find_unfit_value(framework: Framework, fact: KeyFact, value: Any) -> str | None:
-    """Return the values that a key accepts if `value` is not among them, else None."""
+    """Return a message with the values that a key accepts if `value` is not among them, or None."""
     assert framework.keys is not None
     if fact.is_open or fact.alternatives or fact.resolve_status().kind != PRESENT:
         return None

@@ -1,4 +1,4 @@
-"""Write fixes out as edits."""
+"""Fixes written out as edits."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ def attach_edits(result: Result) -> Result:
 def add_edits(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with their fixes written out as edits.
 
-    A fix that does not read back as intended is shown only. Whether the plan is the intended one is checked when the
-    fix is applied.
+    A fix that does not read back as intended is only displayed. The resulting plan is checked when the fix is applied.
     """
     originals = list(findings)
     drafts = [None if finding.intent is None else _try_draft(finding, finding.intent) for finding in originals]
@@ -53,7 +52,7 @@ def _build_remedy(fix: Fix, drafted: draft.DraftedEdits | str) -> Remedy:
 
 
 def _try_draft(finding: Finding, fix: Fix) -> draft.DraftedEdits | str:
-    """Return the edits of a fix, or the reason for which it cannot be written."""
+    """Return the edits of a fix, or the reason why it cannot be written."""
     if fix.applicability == "display":
         return []
     try:

@@ -28,7 +28,7 @@ class Trouble(Frozen):
     is_internal: bool = False
     """True if cfglint itself failed; the file may be fine."""
     is_global: bool = False
-    """True if it concerns the whole call, not only the file at which it is reported."""
+    """True if the problem concerns the whole call, not only the file at which it is reported."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -49,7 +49,7 @@ class UnsupportedFiles:
 
 
 class Result(Frozen):
-    """Outcome of a lint."""
+    """The outcome of a lint."""
 
     files: tuple[CheckedFile, ...]
     findings: tuple[Finding, ...]
@@ -62,9 +62,9 @@ class Result(Frozen):
     digests: tuple[Any, ...] = ()
     """Result of `LintOptions.digest` for every run, in the order of `runs`."""
     run_count: int = 0
-    """Number of runs, including those assembled in other processes."""
+    """Number of training runs, including those assembled in other processes."""
     file_count: int = 0
-    """Number of files that were read, configs or not."""
+    """Number of files that the lint was given, whether they are configs or not."""
     accepted: BaselineComparison | None = None
     """Comparison with the baseline, or None without one."""
 

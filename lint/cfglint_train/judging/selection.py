@@ -16,9 +16,10 @@ from cfglint_train.settings.settings import Settings, discover, measure_precisio
 
 
 def build_settings_resolver(fixed: Settings | None, files: Files = DISK) -> Callable[[str], Settings]:
-    """Return a function that finds the settings of a file: always `fixed`, or the nearest ones.
+    """Return a function that finds the settings of a file: always `fixed` if set, or else the nearest settings.
 
-    Raises `SettingsError` if they cannot be read, or name a rule or key that does not exist.
+    Raise `SettingsError` if settings cannot be read, or name a rule or key that does not exist. The returned function
+    raises it too.
     """
     if fixed is not None:
         settings = _validate_settings(fixed, files)
@@ -56,7 +57,7 @@ _RuleSettings = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], bool]
 
 
 class Selection:
-    """Rules that are enabled by the settings of a file and the flags, and apply to its frameworks."""
+    """The rules that flags and a file's settings enable, and that apply to its frameworks."""
 
     def __init__(self, settings_for: Callable[[str], Settings], options: LintOptions) -> None:
         """Prepare a selection; the settings of a file are found on first use."""
@@ -84,13 +85,13 @@ class Selection:
         return self._applicable[key]
 
     def is_ignored(self, rule: Rule, path: str) -> bool:
-        """Return whether settings or flags explicitly ignore a rule for a file."""
+        """Return whether a rule is off for a file and settings or flags explicitly ignore it."""
         settings = self.settings_for(path)
         ignore = (*settings.disabled_selectors, *settings.list_ignored(path), *self._ignore)
         return measure_precision(ignore, rule.code, rule.name) > 0 and rule.code not in self.list_enabled(path)
 
     def find_severity(self, rule: Rule, path: str) -> Severity | None:
-        """Return the severity that the settings give a rule's findings in a file, or None if they give none."""
+        """Return the severity that the settings assign to a rule's findings in a file, or None if they assign none."""
         severity = self.settings_for(path).find_level(rule.code, rule.name)
         return None if severity == "off" else severity
 
@@ -113,7 +114,8 @@ class Selection:
     def _is_selected(self, select: tuple[str, ...], ignore: tuple[str, ...], code: str, name: str) -> bool:
         """Return whether a rule is selected: the more precise selector wins; on a tie, the rule is ignored.
 
-        Flags override the settings: `--select` replaces their `select` and wins a tie, `--ignore` always wins.
+        Flags override the settings: `--select` replaces their `select` and wins a tie with their `ignore`. `--ignore`
+        wins unless `--select` is more precise.
         """
         selected = measure_precision(select if self._select is None else self._select, code, name)
         ignored, ignored_by_flag = measure_precision(ignore, code, name), measure_precision(self._ignore, code, name)

@@ -12,10 +12,10 @@ from cfglint_train.judging.finding_builder import OF_RUN
 from cfglint_train.runs.run import Run
 
 Job = tuple[str, Route] | None
-"""A run, by the path and root of its main config; None for a finding about no run."""
+"""The path and root of a run's main config, which identify the run, or None for a finding without a run."""
 
 MAX_LISTED_RUNS: Final = 5
-"""Runs that a finding lists by place; the others are counted."""
+"""Maximum number of other runs that a finding lists by place; the rest are counted."""
 
 
 class Occurrence(Frozen):
@@ -26,14 +26,14 @@ class Occurrence(Frozen):
 
 
 def get_job(run: Run | None) -> Job:
-    """Return the picklable identity of a run."""
+    """Return the picklable identity of a run, or None without a run."""
     return None if run is None else (run.main.document.path, run.main.root)
 
 
 def merge_occurrences(occurrences: Mapping[Job, Occurrence], jobs: Collection[Job]) -> Finding:
     """Merge the findings of several runs at one place; `jobs` are the runs that name the file.
 
-    The fix is safe only if it is safe for each of them.
+    The fix stays safe only if every one of these runs has the finding with a safe fix.
     """
     ordered = sorted(
         occurrences.values(), key=lambda occurrence: (SEVERITIES.index(occurrence.finding.severity), occurrence.turn)
@@ -64,7 +64,7 @@ def list_changed_files(finding: Finding) -> frozenset[str]:
 
 
 def is_run_specific(finding: Finding) -> bool:
-    """Return whether a fix is advice with values from the estimate of its own run, which may not fit other runs."""
+    """Return whether a finding's fix is advice with values from its run's estimate, which may not suit other runs."""
     fix = finding.intent or finding.fix
     return finding.severity == "info" and fix is not None and fix.uses_estimate
 

@@ -17,9 +17,9 @@ UNUSED_SUPPRESSION: Final = registry.ENGINE_RULES["suppression"]
 
 
 def filter_suppressed(findings: Collection[Finding], ledger: Ledger, selection: Selection) -> list[Finding]:
-    """Return the unsuppressed findings and one for every unused suppression, in order.
+    """Return the unsuppressed findings and a finding for every unused suppression, in order.
 
-    Also removes the troubles that belong to suppressed findings. In files that were not checked completely, unused
+    Remove the troubles of suppressed findings from the ledger. In files that were not checked completely, unused
     suppressions cannot be identified and are not reported.
     """
     used: set[tuple[str, Span]] = set()

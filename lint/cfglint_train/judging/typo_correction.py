@@ -19,7 +19,7 @@ from cfglint_train.runs.run import CorrectedKey, Run, build_run
 
 
 def correct_typos(run: Run, selection: Selection) -> Run:
-    """Return the run with misspelt keys corrected; the same run if there are none or no enabled rule reports them."""
+    """Return the run with misspelt keys corrected, or the same run if there are none or the rule is off."""
     main, corrections = _correct_config(run.main, selection)
     companions = dict(run.inputs.companions)
     for name, config in run.inputs.companions.items():
@@ -33,7 +33,7 @@ def correct_typos(run: Run, selection: Selection) -> Run:
 def build_rewritable_run(run: Run, changes: Mapping[Field, Any], selection: Selection) -> Run:
     """Return the run with misspelt keys corrected, for rewriting.
 
-    Raises `CannotEdit` if a change would add a key next to a possible misspelling of it.
+    Raise `CannotEdit` if a change would add a key next to a possible misspelling of it.
     """
     from cfglint_rules.vocabulary.unknown_key import list_nearest_keys
 

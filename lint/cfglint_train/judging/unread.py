@@ -1,4 +1,4 @@
-"""Report files that were not read completely, or list them as skipped if the rule is ignored."""
+"""Reports of files that were not read completely; if the rule is ignored, the files are listed as skipped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REMEDIES: Final[Mapping[Cause, str]] = {
 """Remedies for causes outside the file itself."""
 
 _MAX_LISTED_FILES: Final = 3
-"""Files that one message lists."""
+"""Maximum number of files that one message lists."""
 
 
 def report_unread(documents: Documents, selection: Selection, ledger: Ledger) -> None:

@@ -1,8 +1,8 @@
 """Replacements for a file that a repository does not have.
 
-These are a file that a script writes, a DeepSpeed file that a framework ships, found by name, and the options that a
-launcher receives instead of a file. The data are beside the framework (`shipped.json`): the contents by path in the
-framework's repository, each with the first release that has it.
+The replacement is a file that a script writes, a DeepSpeed file that a framework ships under the same name, or the
+options that a launcher receives instead of a file. The `shipped.json` of a framework maps paths in its repository to
+their contents, each with the first release that has them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FILE: Final = "shipped.json"
 
 
 class BundledDocument(JsonDocument):
-    """A file that a framework ships. It is not in the repository and cannot be edited."""
+    """A file that a framework ships; it is not in the repository, so it cannot be edited."""
 
     is_placeholder: ClassVar[bool] = True
 
@@ -38,7 +38,7 @@ class BundledDocument(JsonDocument):
 
 
 class LauncherOptionsDocument(JsonDocument):
-    """An empty document for a launcher that receives options only, which override it."""
+    """An empty document in place of the config file of a launcher that receives only options; they override it."""
 
     is_placeholder: ClassVar[bool] = True
 
@@ -48,7 +48,7 @@ class LauncherOptionsDocument(JsonDocument):
 
 
 class WrittenDocument(JsonDocument):
-    """A file that a script of the repository writes."""
+    """A file that a script of the repository writes when it runs; only the script can be edited."""
 
     is_placeholder: ClassVar[bool] = True
 
@@ -57,20 +57,20 @@ class WrittenDocument(JsonDocument):
         raise CannotEdit(f"a script writes {self.path}")
 
 
-# `cat > PATH << 'EOF'`: the path, the quote that prevents expansion, and the line that ends the file.
+# `cat > PATH << 'EOF'`: the path, the quote that prevents expansion, and the delimiter that ends the file.
 _HERE_DOCUMENT: Final = re.compile(
     rb"(?m)^[^\n#]*?(?:>|\btee\b)[ \t]*(?P<path>[^\s<>|&;]+)[ \t]*"
     rb"<<-?[ \t]*(?P<quote>['\"\\]?)(?P<end>\w+)['\"]?[^\n]*\n"
 )
 _MAX_FILES: Final = 100
-"""Maximum number of files of one script to read."""
+"""Maximum number of here-documents to read from one script."""
 
 
 def find_written_file(scripts: Iterable[ShellDocument], stated_path: str) -> tuple[str, Document | None]:
     """Return the place where a script writes the file at `stated_path`, and the file.
 
-    The place is empty if no script writes it. The file is None if its text is only known at run time, or if scripts
-    write different texts.
+    The place (`script:line`) is empty if no script writes the file. The file is None if its text is only known at run
+    time or does not parse, or if scripts write different texts; in the last case the place is the first of them.
     """
     places: dict[bytes, str] = {}
     for script in scripts:
@@ -91,16 +91,17 @@ def find_written_file(scripts: Iterable[ShellDocument], stated_path: str) -> tup
 
 
 def _extract_text(source: bytes, match: re.Match[bytes]) -> bytes:
-    """Return the text that a script writes, or empty bytes if it is only known at run time."""
+    """Return the text of a here-document, or empty bytes if the shell expands a variable or command in it."""
     end = re.compile(rb"(?m)^[ \t]*%s[ \t]*$" % re.escape(match["end"])).search(source, match.end())
     text = source[match.end() : len(source) if end is None else end.start()]
     return text if match["quote"] or not re.search(rb"[$`]", text) else b""
 
 
 def find_bundled_file(framework: Framework, stated_path: str, release: str) -> Document | None:
-    """Return the file that a release of a framework ships under a path with any leading folders, or None.
+    """Return the file that a release of a framework ships under the end of `stated_path`, or None.
 
-    A release older than the first row gets the contents of that row.
+    Leading folders of `stated_path` are ignored. A release older than the first row of `shipped.json` gets the contents
+    of that row.
     """
     path = os.path.join(framework.manifest.folder, _FILE)
     if not os.path.exists(path):

@@ -7,9 +7,10 @@ from cfglint_train.launches.launch_scripts import LaunchScripts
 
 
 def find_consumers(path: str, scripts: LaunchScripts) -> tuple[tuple[Document | None, str], ...]:
-    """Return the program of each invocation that receives a file, and the word before the file's path.
+    """Return, for each invocation that receives a file, its Python program and the word before the file's path.
 
-    The program is None if the repository does not have it, the word empty if the path comes first.
+    The program is None if the repository does not have it. The word, usually an option, is empty if the path comes
+    first.
     """
     consumers = []
     for script, invocation, trailing in scripts.find_uses(path):

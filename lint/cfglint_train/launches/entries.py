@@ -1,4 +1,4 @@
-"""Entry points: distinguish a framework's own programs from others that launch scripts pass a config to."""
+"""Entry points: distinguish a framework's own programs from other programs to which launch scripts pass a config."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cfglint_train.repository.sources import Sources
 _PYTHON: Final = re.compile(r"python[\d.]*|torchrun|accelerate launch|deepspeed|torch\.distributed\.(?:run|launch)")
 _SCRIPT: Final = re.compile(r"\.(?:sh|bash|slurm|sbatch|job)$")
 _TRAINING: Final = re.compile(r"train|tune|sft", re.IGNORECASE)
-# Python programs that are named after another task that uses a config.
+# Names of Python programs that use a config for something other than training.
 _OTHER_TASK: Final = re.compile(
     r"check|chat|convert|copy|diff|download|eval|export|gen|infer|lint|merge|plot|prep|print|push|render|serve|show|submit"
     r"|sync|test|tokeni|upload|valid|view",
@@ -31,7 +31,7 @@ class Program(Frozen):
 
     name: str
     is_python: bool
-    """True for a Python script or module."""
+    """True for a Python script, or a module that Python or a launcher starts."""
 
 
 def get_program(document: ShellDocument, invocation: Invocation) -> Program:
@@ -42,7 +42,10 @@ def get_program(document: ShellDocument, invocation: Invocation) -> Program:
 
 
 def find_foreign_program(programs: Iterable[Program], entry_patterns: Iterable[str]) -> str | None:
-    """Return a training program outside the framework, or None if any program matches `entry_patterns`."""
+    """Return the first program that may train, or None if there is none or any program matches `entry_patterns`.
+
+    The patterns are those of the framework's own programs, so the result is a program outside the framework.
+    """
     started_programs, patterns = list(programs), tuple(entry_patterns)
     if any(re.fullmatch(pattern, item.name) for item in started_programs for pattern in patterns):
         return None
@@ -50,7 +53,7 @@ def find_foreign_program(programs: Iterable[Program], entry_patterns: Iterable[s
 
 
 def can_train(program: Program) -> bool:
-    """Return whether a program may train; tools that only read or copy the file do not."""
+    """Return whether a program may train, judging by its name; shell scripts and tools that only read files do not."""
     last = program.name.removesuffix(".py").rpartition("/")[2]
     if _SCRIPT.search(program.name):
         return False
@@ -72,7 +75,10 @@ def is_only_reading(document: ShellDocument, invocation: Invocation) -> bool:
 
 
 def get_program_name(invocation: Invocation) -> str:
-    """Return the program of an invocation; for a path in an unknown folder the part below that, or an empty string."""
+    """Return the program of an invocation, or an empty string if its name cannot be determined.
+
+    If only the folder is unknown (`$ROOT/scripts/train.py`), return the path below it (`scripts/train.py`).
+    """
     if invocation.head[-1].is_known:
         return invocation.program
     *before, last = invocation.head[-1].fragments or (None,)
@@ -85,7 +91,7 @@ def get_program_name(invocation: Invocation) -> str:
 def resolve_program(
     document: ShellDocument, invocation: Invocation, sources: Sources, index: RepositoryIndex
 ) -> str | None:
-    """Return the Python file that an invocation starts by path or as a module, or None if the repository has none."""
+    """Return the Python file that an invocation starts by path or as a module, or None if there is none."""
     module = invocation.program.replace(".", "/")
     names = (
         (get_program_name(invocation),)

@@ -1,7 +1,7 @@
 """Example launches: find commands in READMEs, Makefiles, justfiles, YAML jobs, docstrings and Python programs.
 
 Everything that is not a command is blanked, so that the commands parse as a script with the line numbers of the file.
-`exit` is replaced, too: it leaves a container or ends the shell of one recipe line, not the script.
+`exit` is replaced by `true` because it leaves a container or ends the shell of one recipe line, not the script.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMMAND: Final = re.compile(
     r"(?m)^[ \t]*(?:\w+=\S+ )*(?:accelerate|deepspeed|python3?|torchrun|uv)\b(?:[^\n\\]|\\.|\\\n)*"
 )
 _UNCONTINUED: Final = re.compile(r"(?m)^([ \t]*accelerate launch)[ \t]*\n(?=[ \t]*--)")
-"""A launcher alone on its line with its options on the next, because the backslash is often missing in docstrings."""
+"""Launcher alone on its line with its options on the next line: docstrings often lack the backslash."""
 _NO_NEWLINE: Final = re.compile(r"[^\n]")
 _PROMPT: Final = re.compile(r"(?m)^([ \t]*)\$ ")
 _EXIT: Final = re.compile(r"(?<![\w./$-])exit(?![\w./=-])")
@@ -38,9 +38,9 @@ _FILE: Final = re.compile(_ENDING)
 
 
 def list_examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
-    """Return the files of a repository that contain such commands, each with everything else blanked.
+    """Return the files of a repository that contain launch commands, each with everything else blanked.
 
-    A Markdown file with job scripts is returned several times because `#SBATCH` applies to its own block only.
+    A Markdown file with job scripts is returned once per job script because `#SBATCH` applies only to its own block.
     """
     parts = []
     for path, text in index.read_texts("commands"):
@@ -53,7 +53,7 @@ def list_examples(index: RepositoryIndex) -> list[tuple[str, bytes]]:
 
 
 def extract_scripts(path: str, text: str, index: RepositoryIndex) -> Iterator[str]:
-    """Yield the commands of a file that contains little else, as scripts."""
+    """Yield the commands in a Python program, Makefile, justfile or YAML job as shell scripts."""
     name = os.path.basename(path)
     if path.endswith(".py"):
         from cfglint_train.launches.python_launches import extract_commands  # Few programs start others.
@@ -68,12 +68,12 @@ def extract_scripts(path: str, text: str, index: RepositoryIndex) -> Iterator[st
 
 
 def is_job(path: str) -> bool:
-    """Return whether an example is a job, that is the launch itself and not only an illustration."""
+    """Return whether an example is a YAML job, which is the launch itself rather than an illustration."""
     return path.endswith((".yaml", ".yml"))
 
 
 def extract_docstring_commands(script: PythonScript) -> bytes:
-    """Return the commands in the docstring of a script, with the lines of the file, or empty bytes."""
+    """Return the commands in the docstring of a script at their lines in the file, or empty bytes."""
     import ast
 
     if ast.get_docstring(script.module, clean=False) is None:
@@ -86,7 +86,7 @@ def extract_docstring_commands(script: PythonScript) -> bytes:
 
 
 def _list_make_variables(index: RepositoryIndex) -> frozenset[str]:
-    """Return the variables that commands of a repository set when they call make."""
+    """Return the variables that commands in the repository set when they call make (`make train GPUS=8`)."""
     texts = (text for _, text in index.read_texts("make"))
     calls = (call[1] for text in texts for call in makefiles.MAKE_COMMAND.finditer(text))
     return frozenset(name for call in calls for name in makefiles.MAKE_VARIABLE.findall(call))
@@ -103,7 +103,7 @@ def _extract_fenced(text: str) -> Iterator[str]:
 
 
 def _blank_outside(text: str, spans: list[tuple[int, int]]) -> str:
-    """Return a text with everything outside `spans` blanked, and without the prompts inside them."""
+    """Return a text with everything outside `spans` blanked, and prompts and `exit` replaced inside them."""
     parts, end = [], 0
     for start, stop in spans:
         parts += [_blank_text(text[end:start]), _replace_exits(_PROMPT.sub(r"\1  ", text[start:stop]))]

@@ -18,10 +18,11 @@ def identify_framework(
     uses: Iterable[tuple[ShellDocument, Invocation, tuple[Word, ...]]],
     read_program: Callable[[Document, str], Document | None],
 ) -> tuple[str, str]:
-    """Return the first of `names` whose command receives a file, and that command, or two empty strings.
+    """Return the framework whose command receives a file, and that command, or two empty strings.
 
-    `uses` are the invocations that receive the file: script, invocation and words after the path. `read_program` parses
-    a Python program that a script names and that may use the framework's parser.
+    The first use that matches decides, then the first framework in `names`. `uses` are the invocations that receive the
+    file: script, invocation and words after the path. `read_program` parses a Python program that a script starts; the
+    program counts if it reads the file with the framework's parser.
     """
     for script, invocation, trailing in uses:
         command = " ".join(

@@ -1,7 +1,7 @@
 """Job files: GPUs that SkyPilot, dstack, Kubernetes and Modal files request.
 
-A file counts for the configs that it names; the nearest file wins. It describes its own job and the config may also be
-started elsewhere, so everything read here is an assumption.
+A job file applies to the configs that it names; the nearest file wins. It describes only its own job, and the config
+may also be started elsewhere, so everything read here is an assumption.
 """
 
 from __future__ import annotations
@@ -24,11 +24,14 @@ class JobFile(Frozen):
     path: str
     text: str
     facts: Mapping[str, tuple[str | int, int]]
-    """Facts (gpu, gpus-per-node, nodes) with value and line."""
+    """Fact (gpu, gpus-per-node, nodes) -> its value and line."""
 
 
 def read_requested_gpus(index: RepositoryIndex, path: str) -> Mapping[str, FieldValue]:
-    """Return the cluster facts in the nearest file that names a config."""
+    """Return the cluster facts in the nearest job file that names a config, all assumed.
+
+    Return nothing if no job file names it, or if equally near files request different GPUs.
+    """
     name, folder = os.path.basename(path), os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
     naming = [job for job in index.compute_once(_list_jobs) if name in job.text and _is_named_in(name, job.text)]
     distances = {job.path: measure_distance(folder, os.path.dirname(job.path)) for job in naming}
@@ -40,7 +43,7 @@ def read_requested_gpus(index: RepositoryIndex, path: str) -> Mapping[str, Field
 
 
 def _is_named_in(name: str, text: str) -> bool:
-    """Return whether a text contains a file's name, not only as a part of a longer name."""
+    """Return whether a text contains a file's name other than as a part of a longer name."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", text) is not None
 
 
@@ -61,8 +64,8 @@ def _list_jobs(index: RepositoryIndex) -> list[JobFile]:
 
 # --- YAML ------------------------------------------------------------------------------------------------------------
 
-# Key of a line and its value -> the fact it states (`card`: a name with an optional count), and a text that the file
-# must also contain.
+# Pattern of a line that captures a value -> the fact that it states (`card`: a GPU with an optional count), and a text
+# that the file must also contain.
 _END: Final = r"[\"']?\}?[ \t]*(?:#.*)?$"
 _BEFORE: Final = r"(?:[^#\n]*[ \t{,])[\"']?"
 _MORE: Final = r"(?:[\"']?[ \t]*[},][^#\n]*)?"
@@ -73,7 +76,7 @@ _LINES: Final[Mapping[str, tuple[str, str]]] = {
     # dstack: `resources: gpu: H100:80GB:8` and `nodes: 2` of a task.
     r"[ \t]+gpu:[ \t]*[\"']?([A-Za-z0-9][\w-]*(?::\d+GB)?(?::\d+)?)": ("card", "type: task"),
     r"nodes:[ \t]*(\d+)": ("nodes", "type: task"),
-    # Kubernetes: limits of a container, and the label of a node; in lines of their own, or in braces.
+    # Kubernetes: limits of a container, and the label of a node, each on its own line or in braces.
     rf"{_BEFORE}nvidia\.com/gpu[\"']?:[ \t]*[\"']?(\d+){_MORE}": ("gpus-per-node", "nvidia.com/gpu"),
     rf"{_BEFORE}nvidia\.com/gpu\.product[\"']?:[ \t]*[\"']?([\w-]+){_MORE}": ("name", "nvidia.com/gpu"),
     rf"{_BEFORE}cloud\.google\.com/gke-accelerator[\"']?:[ \t]*[\"']?([\w-]+){_MORE}": ("name", "nvidia.com/gpu"),
@@ -96,7 +99,7 @@ def _read_yaml_job(text: str) -> dict[str, tuple[str | int, int]]:
 
 
 def _parse_gpu(text: str, has_count: bool) -> dict[str, str | int]:
-    """Return the GPU and the count (default 1) in `A100-80GB:8`, `A100:80GB:8`, `H100` or `80GB:4`."""
+    """Return the GPU and (if `has_count`) the count, default 1, of `A100-80GB:8`, `A100:80GB:8`, `H100` or `80GB:4`."""
     parts = [part.strip() for part in text.split(":")]
     count = int(parts.pop()) if len(parts) > 1 and parts[-1].isdigit() else 1
     name = "-".join(parts)
@@ -114,7 +117,7 @@ def _parse_gpu(text: str, has_count: bool) -> dict[str, str | int]:
 
 
 def _read_modal_job(text: str) -> dict[str, tuple[str | int, int]]:
-    """Return the GPUs of the functions that train, if they are the same for all of them."""
+    """Return the GPUs that a file's training functions request, or nothing if their requests differ."""
     if "gpu=" not in text:
         return {}
     from cfglint_train.releases.pins.modal import find_gpu_requests

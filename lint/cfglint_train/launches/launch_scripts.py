@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     ScriptUse = tuple[ShellDocument, Invocation, tuple[Word, ...]]
 
 MAX_SIBLINGS: Final = 500
-"""Maximum number of files of a config's folder to search for in scripts."""
+"""Maximum number of files in a config's folder that are looked up in scripts."""
 
 _ASSIGNED: Final = re.compile(r"[A-Za-z_][\w.]*=(?:.*[)}]/)?(?:\./)?([\w.-]+(?:/[\w.-]+)*)")
-"""`name=FILE`; the part up to the last variable of a path may be any folder."""
+"""`name=FILE`; the path up to its last variable may be any folder."""
 _MODULE: Final = r"\w+(?:\.\w+)+"
 
 
 class LaunchScripts:
-    """Shell scripts of the repositories in use, parsed on demand."""
+    """The shell scripts of the repositories in use, parsed on demand and cached."""
 
     def __init__(self, documents: Documents, repositories: Repositories) -> None:
         """Create an empty cache of the scripts in `repositories`."""
@@ -45,7 +45,7 @@ class LaunchScripts:
         self.sources = documents.sources
         self.repositories = repositories
         self._parsed: dict[tuple[str, str | bytes], Document | None] = {}
-        """By path and text, or by path and syntax of the file."""
+        """Parsed files by path and text (examples) or by path and syntax (files on disk); None if unparsable."""
         self._uses: dict[str, tuple[ScriptUse, ...]] = {}
         self._uses_by_script: dict[tuple[ShellDocument, str], tuple[FileUse, ...]] = {}
         self._naming_scripts: dict[str, tuple[ShellDocument, ...]] = {}
@@ -55,7 +55,7 @@ class LaunchScripts:
         self._sharded_siblings: dict[tuple[str, str], tuple[str, str] | None] = {}
 
     def replace_files(self, documents: Documents, changed: Collection[str]) -> LaunchScripts:
-        """Return a copy in which the `changed` files are parsed again."""
+        """Return a copy that uses `documents` and parses the `changed` files again."""
         result = LaunchScripts(documents, self.repositories)
         result._parsed = {key: document for key, document in self._parsed.items() if key[0] not in changed}
         return result
@@ -92,7 +92,10 @@ class LaunchScripts:
         )
 
     def find_caller_launches(self, main: Config) -> list[Launch]:
-        """Return the options that callers add to the command that is the config, if it forwards its arguments."""
+        """Return the launches by callers of a script whose command is the config and forwards the script's arguments.
+
+        Their overrides are the options that the callers add.
+        """
         from cfglint_train.documents.shell.document import ShellDocument
 
         document = main.document
@@ -134,7 +137,7 @@ class LaunchScripts:
                 yield mark_assumed(launch, reason)
 
     def _find_uses_elsewhere(self, path: str) -> Iterator[ScriptUse]:
-        """Yield the invocations that receive a file by a path outside the repository."""
+        """Yield the invocations that receive a file by a missing absolute path or a path in an unknown folder."""
         for document in self._find_scripts(path):
             from cfglint_train.launches.launches import find_trailing_words_elsewhere
 
@@ -170,7 +173,7 @@ class LaunchScripts:
                 yield document, invocation, words
 
     def _find_variable_scripts(self, path: str) -> Iterator[ShellDocument]:
-        """Yield the scripts with a name that matches the file for some values of its variables."""
+        """Yield the scripts that contain a path with variables that may be the path of the file."""
         repository = self.repositories.get_index(path)
         if repository.has_scripts:
             from cfglint_train.launches.named_by_variables import find_variable_scripts
@@ -178,9 +181,9 @@ class LaunchScripts:
             yield from self._read_scripts(find_variable_scripts(repository, path), path)
 
     def _find_argument_launches(self, main: Config) -> Iterator[Launch]:
-        """Yield the launches by scripts that pass an argument to a program of the framework.
+        """Yield the launches by scripts that pass one of their own arguments to the framework as its file, all assumed.
 
-        Only scripts in the config's folder, or in the nearest parent that has any, are used.
+        Only the scripts in the config's folder are used, or those in the nearest parent folder that has any.
         """
         framework, path = frameworks.load(main.framework), main.document.path
         config_folder = os.path.dirname(os.path.abspath(path)).replace(os.sep, "/")
@@ -195,7 +198,7 @@ class LaunchScripts:
                 yield mark_assumed(launch, "which takes its file as an argument")
 
     def _find_docstring_launches(self, main: Config) -> Iterator[Launch]:
-        """Yield the launches by the first command in the docstring of a Python script."""
+        """Yield the launches by the first command in a Python script's docstring that starts the script itself."""
         program = main.document
         if program.syntax != "python":
             return
@@ -261,10 +264,10 @@ class LaunchScripts:
         return document if isinstance(document, ShellDocument) else None
 
     def find_sharded_sibling(self, main: Config) -> tuple[str, str] | None:
-        """Return a script and the sibling of the config that it starts, or None.
+        """Return a script and the sibling of the config that it starts with a sharding launcher, or None.
 
-        None if a launcher of any started sibling does not shard the model. Users often keep the name of one file in the
-        script and replace it by hand.
+        Return None if a launcher of any started sibling does not shard the model. Siblings count because users often
+        keep one file's name in the script and edit it by hand.
         """
         path = main.document.path
         kind = (os.path.dirname(path), os.path.splitext(path)[1])
@@ -273,7 +276,7 @@ class LaunchScripts:
         return self._sharded_siblings[kind]
 
     def find_sharding_script(self, main: Config) -> str | None:
-        """Return a script that names the config and whose launcher may shard files it does not name, or None."""
+        """Return a script that names the config and may shard the models of files named by variables, or None."""
         for script in self._find_scripts(main.document.path):
             from cfglint_train.launches.launches import can_shard_variable_files
 
@@ -282,7 +285,7 @@ class LaunchScripts:
         return None
 
     def _find_sharded_file(self, folder: str, extension: str, path: str) -> tuple[str, str] | None:
-        """Return a script and a file in `folder` that it starts, or None if any started file cannot be sharded."""
+        """Return a script and the file in `folder` that it starts, or None if any file is started without sharding."""
         repository = self.repositories.get_index(path)
         try:
             with os.scandir(folder or ".") as entries:
@@ -303,7 +306,7 @@ class LaunchScripts:
         return first
 
     def _find_argument_scripts(self, manifest: FrameworkManifest, path: str) -> tuple[str, ...]:
-        """Return the shell scripts that use their arguments and name a program of the framework."""
+        """Return the shell scripts that use their own arguments and contain the name of a program of the framework."""
         index = self.repositories.get_index(path)
         key = (manifest.name, index.root)
         if key not in self._argument_scripts:
@@ -318,8 +321,8 @@ class LaunchScripts:
     def can_add_option(self, companion: Config, option: str) -> bool:
         """Return whether a launch may pass an option to a companion's launcher.
 
-        True if a script that names the companion contains the option, even in an assembled string, or if no script
-        names the companion, so that its launch is not visible.
+        The result is true if a script that names the companion contains the option anywhere, even in a string, or if no
+        script names the companion, so that its launch is not visible. It is false for a main config.
         """
         if companion.role == "main":
             return False
@@ -345,7 +348,7 @@ class LaunchScripts:
         return ignored
 
     def find_foreign_program(self, main: Config) -> str | None:
-        """Return the program that receives the config in scripts if none belongs to its framework, else None."""
+        """Return a training program that scripts pass the config to, or None if any belongs to its framework."""
         program_patterns = frameworks.load(main.framework).manifest.program_patterns
         if not program_patterns or main.document.syntax == "shell":
             return None
@@ -359,7 +362,7 @@ class LaunchScripts:
         )
 
     def find_invocations(self, main: Config) -> tuple[tuple[ShellDocument, Invocation], ...]:
-        """Return the invocations that receive the config's file, or that are the config."""
+        """Return the invocations that receive the config's file, or the invocation that is itself the config."""
         document = main.document
         if document.syntax == "shell":
             from cfglint_train.documents.shell.document import ShellDocument
@@ -375,10 +378,10 @@ class LaunchScripts:
         return tuple((script, invocation) for script, invocation, _ in self.find_uses(path))
 
     def describe_hidden_options(self, main: Config) -> str:
-        """Return the source of options that every launch of the config may add unseen, or an empty string.
+        """Return the source of the options that cfglint cannot see in any launch of the config, or an empty string.
 
-        It is empty if all options of some launch are visible, and for Python scripts, whose constants no option
-        changes.
+        The result is empty if at least one launch shows all its options, if there is no launch, and for Python scripts,
+        whose constants no option can change.
         """
         reason = "" if main.document.syntax == "python" else None
         for script, invocation in self.find_invocations(main) if reason is None else ():
@@ -389,7 +392,7 @@ class LaunchScripts:
         return reason or ""
 
     def list_commands(self, main: Config) -> tuple[str, ...]:
-        """Return the programs that receive the config or may do so, each with its subcommand if there is one."""
+        """Return the programs that receive, or may receive, the config, each with its subcommand if there is one."""
         uses = self.find_invocations(main) or self.find_likely_uses(main.document.path)
         return _format_commands(invocation for _, invocation, *_ in uses)
 
@@ -398,10 +401,10 @@ class LaunchScripts:
         yield from self.find_uses(path) or tuple(self._find_uses_elsewhere(path)) or self._find_variable_uses(path)
 
     def find_assigning_program(self, path: str) -> str:
-        """Return the program that receives a file as `name=FILE`, or an empty string.
+        """Return the Python program that receives a file as `name=FILE`, or an empty string.
 
-        Option parsers do not accept this form, so the program reads the file in its own way. The result is empty if a
-        launch passes the file in another form.
+        Option parsers do not accept this form, so the program parses the file itself. The result is empty if any launch
+        passes the file in another form.
         """
         invocations = (
             ()
@@ -444,7 +447,7 @@ class LaunchScripts:
         return self._uses_by_script[key]
 
     def _list_invocations(self, script: ShellDocument, path: str) -> Sequence[Invocation]:
-        """Return the invocations with a word that ends in the file's name. Each script is searched once."""
+        """Return the invocations that have a word ending in the file's name; each script is searched only once."""
         if script not in self._invocations_by_name:
             from cfglint_train.launches.launches import group_by_file_name
 
@@ -484,11 +487,11 @@ class LaunchScripts:
         return self._calls_by_script[job.path]
 
     def read_script(self, path: str, referring_file: str) -> ShellDocument | None:
-        """Return the parsed script at `path`, which is relative to `referring_file`, or None."""
+        """Return the parsed shell script at `path` as seen from `referring_file`, or None if it is unreadable."""
         return next(self._read_scripts((path,), referring_file), None)
 
     def find_scripts_naming(self, stated_path: str, referring_file: str) -> tuple[ShellDocument, ...]:
-        """Return the scripts that name a file as another file states it, whether or not it exists."""
+        """Return the scripts that contain the file name of `stated_path`, whether or not that file exists."""
         scripts = self.repositories.get_index(referring_file).find_scripts_naming(os.path.basename(stated_path))
         return tuple(self._read_scripts(scripts, referring_file)) if scripts else ()
 
@@ -508,7 +511,7 @@ class LaunchScripts:
                 yield document
 
     def list_started_files(self, path: str) -> Iterator[str]:
-        """Yield the programs of the repository that a script starts, and the configs that it passes to programs."""
+        """Yield the repository's Python programs that a script starts, and the configuration files that it passes."""
         from cfglint_train.documents.shell.folders import resolve_working_folder
         from cfglint_train.launches.entries import resolve_program
 
@@ -528,11 +531,11 @@ class LaunchScripts:
                 yield from (file for file in candidates if file is not None)
 
     def read_program(self, path: str) -> Document | None:
-        """Return a parsed Python program that receives a config, or None. It may hold no config itself."""
+        """Return the parsed Python program at `path`, or None if it cannot be read or parsed."""
         return self._parse_script(path, "python")
 
     def _parse_script(self, path: str, syntax: str = "shell") -> Document | None:
-        """Return a parsed script, or None if it cannot be read or parsed. It may hold no config itself."""
+        """Return the parsed file at `path`, or None if it cannot be read or parsed; it need not hold a config."""
         loaded = self.documents.get_parsed(path)
         if loaded is not None:
             return loaded
@@ -546,7 +549,7 @@ class LaunchScripts:
 
 
 def _format_commands(invocations: Iterable[Invocation]) -> tuple[str, ...]:
-    """Return the started programs, each with its subcommand if there is one."""
+    """Return the distinct programs of invocations, each with its subcommand if there is one."""
     words = (
         " ".join(
             (
@@ -560,5 +563,5 @@ def _format_commands(invocations: Iterable[Invocation]) -> tuple[str, ...]:
 
 
 def _list_argument_scripts(index: RepositoryIndex) -> list[tuple[str, bytes]]:
-    """Return the shell scripts of a repository that use their arguments, with their texts."""
+    """Return the path and text of each shell script in a repository that uses its arguments."""
     return [(path, text.encode()) for path, text in index.read_texts("arguments")]

@@ -24,13 +24,13 @@ from cfglint_train.plan.origin import FieldValue, Origin, Place
 from cfglint_train.repository.index import RepositoryIndex
 
 ScriptCall = tuple[ShellDocument, Invocation]
-"""A script and the invocation in it that starts another script."""
+"""A script, and its invocation that starts another script."""
 
 _CONFIG_FILE: Final = ("--config_file", "--config-file")
 
 
 class LauncherInput(Frozen):
-    """Config file and options that a framework's launcher receives; the options override the file."""
+    """The config file and options that a framework's launcher receives; the options override the file."""
 
     framework: str
     path: str | None
@@ -39,7 +39,7 @@ class LauncherInput(Frozen):
     place: Place | None = None
     """Position of the path in the command."""
     assumption: str = ""
-    """Assumption to report if only an example shows this input, and how to confirm it."""
+    """Assumption to report, with the way to confirm it, if only an example shows this input; else empty."""
 
     @property
     def sort_key(self) -> tuple[str, str, str]:
@@ -48,23 +48,23 @@ class LauncherInput(Frozen):
 
 
 class Launch(Frozen):
-    """A place in a script that starts a config."""
+    """An invocation that starts a config, with the cluster facts and overrides that it states."""
 
     document: ShellDocument
     number: int
     """Number of the invocation that starts the config."""
     facts: Mapping[str, FieldValue]
-    """Cluster facts by name (nodes, gpus-per-node, gpu, host-memory). A value of None: set, but undetermined."""
+    """Cluster facts by name (nodes, gpus-per-node, gpu, host-memory). A value of None means set but undetermined."""
     overrides: Mapping[Route, Override]
     launcher: LauncherInput | None
     sharding: FieldValue | None = None
     """Launcher options that shard the model in a way that cfglint does not read; the value is None."""
     is_sharding_known: bool = False
-    """True if everything that could shard the model is visible; options that are not named are not used."""
+    """True if the launch shows every option that could shard the model, so that an absent option is not used."""
     environment: Mapping[str, str] = {}
     """Environment variables set for the launch."""
     rendezvous: FieldValue | None = None
-    """True if the processes of several nodes get a rendezvous address."""
+    """True if the processes of several nodes get a rendezvous address; None if the launch does not say."""
 
 
 def find_launches(
@@ -76,11 +76,12 @@ def find_launches(
     find_callers: Callable[[bool], Collection[ScriptCall]],
     read_job: Callable[[str | None], ShellDocument | None],
 ) -> list[Launch]:
-    """Return the launches of `config` by `document`, one for each place that submits or forwards arguments to it.
+    """Return the launches of `config` in `document`, one for each caller that submits or passes arguments to it.
 
-    `uses` are the invocations that receive the config, each with the words after its path. `find_callers` returns the
-    places that start the script, or only those that submit it if its argument is false. `read_job` reads a job script
-    that receives the file from an invocation; its directives have lower precedence than the options of that invocation.
+    A script without callers has one launch per invocation. `uses` are the invocations that receive the config, each
+    with the words after its path. `find_callers` returns the calls that start the script, or only those that submit it
+    if its argument is false. `read_job` reads a script to which an invocation passes the file; if that
+    script is submitted, its directives have lower precedence than the options of the invocation.
     """
     launches = []
     for invocation, words in uses:
@@ -110,9 +111,9 @@ def find_launches(
 
 
 def _get_leading_words(invocation: Invocation, trailing: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Return the words before an option whose value is the config path (`--config FILE`), else nothing.
+    """Return the words before the option whose value is the config path (`--config FILE`), or nothing for other forms.
 
-    Further options may be on either side of such an option.
+    Overrides may stand on either side of that option.
     """
     option = len(invocation.words) - len(trailing) - 2
     is_option_value = (
@@ -122,7 +123,7 @@ def _get_leading_words(invocation: Invocation, trailing: tuple[Word, ...]) -> tu
 
 
 def find_argument_launches(document: ShellDocument, config: Config, framework: Framework) -> list[Launch]:
-    """Return the launches of a framework's program with a file that the script receives as an argument (`$1`)."""
+    """Return the launches in which a script passes its own argument (`$1`) to a framework's program as its file."""
     launches = []
     assignments = dict(_ASSIGNMENT.findall(document.source.decode("utf-8", "replace")))
     for invocation in document.invocations:
@@ -150,9 +151,10 @@ def _is_argument(document: ShellDocument, word: Word, assignments: Mapping[str, 
 
 
 def _combine_nested(outer: Launch, inner: Launch, ignored_directives: Mapping[str, FieldValue]) -> Launch:
-    """Return the launch by an inner script that `outer` starts; facts and overrides of `outer` win.
+    """Return the launch in an inner script that `outer` starts; facts and overrides of `outer` win.
 
-    `ignored_directives` are those of a script that is not submitted: they are only comments.
+    Environment variables of `inner` win. Facts that come from `ignored_directives` are dropped: these are directives of
+    a script that is not submitted, hence only comments.
     """
     inner_facts = {
         name: value
@@ -164,7 +166,7 @@ def _combine_nested(outer: Launch, inner: Launch, ignored_directives: Mapping[st
 
 
 def _collect_directive_facts(job: ShellDocument) -> dict[str, FieldValue]:
-    """Return the facts that the directives of a job script request, unless a program in it is started differently."""
+    """Return the facts that a job script's directives request and with which every program in it is started."""
     program_facts = [
         _collect_facts(read_launch(job, item), job, item) for item in job.invocations if not item.is_directive
     ]
@@ -180,7 +182,7 @@ def _is_submitted(document: ShellDocument, invocation: Invocation) -> bool:
 
 
 def resolve_script(document: ShellDocument, invocation: Invocation, repository: RepositoryIndex) -> str | None:
-    """Return the path of the script that an invocation starts or submits, or None."""
+    """Return the path of the repository's script that an invocation starts or submits, or None."""
     if not invocation.head or not invocation.head[-1].is_known or invocation.program in launchers.LAUNCHER_NAMES:
         return None
     script = invocation.head[-1].text
@@ -193,9 +195,9 @@ _FILE_COMMANDS: Final = frozenset((":", "[", "cat", "cp", "echo", "grep", "ls", 
 
 
 def detect_sharding(document: ShellDocument, path: str, repository: RepositoryIndex) -> list[bool]:
-    """Return, for each place where a script starts a file, whether its launcher may shard the model.
+    """Return, for each invocation in a script that receives a file, whether its launcher may shard the model.
 
-    The launcher's own config, which may be among these files, does not count as started.
+    Invocations of launchers do not count: the file may be the launcher's own config. Nor do `echo`, `cp` and the like.
     """
     launching = {invocation.parent for invocation in document.invocations}
     invocations = [
@@ -209,7 +211,7 @@ def detect_sharding(document: ShellDocument, path: str, repository: RepositoryIn
 
 
 def can_shard_variable_files(document: ShellDocument) -> bool:
-    """Return whether a script starts files named by a variable (`for c in ...`) and may shard their model."""
+    """Return whether a script starts files that it names by a variable (`for c in ...`) and may shard their models."""
     launches = (
         _build_launch(document, item, {})
         for item in document.invocations
@@ -219,10 +221,10 @@ def can_shard_variable_files(document: ShellDocument) -> bool:
 
 
 def find_command_launches(config: Config, submissions: Collection[Submission] = ()) -> list[Launch]:
-    """Return the launches of a config that is itself a command, whose options are the settings; else nothing.
+    """Return the launches of a config that is itself a command with options as settings, or nothing for other configs.
 
-    If the framework reads how its commands are started, only submissions of the script count, and none if the commands'
-    own options set the number of GPUs.
+    There is one launch per submission of the script, or one if the script is not submitted. If the options are not read
+    as keys, only submissions count, and none if the command's own options set the number of GPUs.
     """
     document, (number, *_) = config.document, config.root
     if not isinstance(document, ShellDocument):
@@ -237,7 +239,7 @@ def find_command_launches(config: Config, submissions: Collection[Submission] = 
 
 
 def find_caller_launches(config: Config, calls: Iterable[ScriptCall]) -> list[Launch]:
-    """Return the options that callers of a script add to the command in it that is the config, one launch per call."""
+    """Return one launch per call of the config's script, with the options that the call adds as overrides."""
     document, (number, *_) = config.document, config.root
     assert isinstance(document, ShellDocument)
     keyed_invocation, launches = document.translators.get(int(number)), list[Launch]()
@@ -255,7 +257,7 @@ def find_caller_launches(config: Config, calls: Iterable[ScriptCall]) -> list[La
 
 
 def find_calls(document: ShellDocument, script: str, repository: RepositoryIndex) -> Iterator[ScriptCall]:
-    """Yield the places of `document` that start `script` or submit it to Slurm."""
+    """Yield the invocations of `document` that start `script` or submit it to Slurm."""
     path = os.path.abspath(script).replace(os.sep, "/")
     for invocation in document.invocations:
         if resolve_script(document, invocation, repository) == path:
@@ -263,14 +265,14 @@ def find_calls(document: ShellDocument, script: str, repository: RepositoryIndex
 
 
 def find_submission(document: ShellDocument, call: Invocation) -> Submission | None:
-    """Return the `sbatch` invocation that submits a script at `call`, or None if it is started directly."""
+    """Return the `sbatch` invocation that submits the script of `call`, or None if the script is started directly."""
     if call.parent is None or not _is_submitted(document, call):
         return None
     return document, document.invocations[call.parent]
 
 
 def can_have_ignored_files(repository: RepositoryIndex) -> bool:
-    """Return whether any script has an option whose file a launcher reads only together with another option."""
+    """Return whether any script uses an option whose file a launcher reads only together with another option."""
     spellings = (
         word for option in launchers.REQUIRED_SWITCHES for word in (option, f"--{option[2:].replace('_', '-')}")
     )
@@ -303,7 +305,10 @@ def _get_file_name(path: str) -> str:
 def find_trailing_words(
     document: ShellDocument, invocation: Invocation, config: str, repository: RepositoryIndex
 ) -> tuple[Word, ...] | None:
-    """Return the words after the config's path in an invocation (its program may be the path), or None."""
+    """Return the words after the config's path in an invocation, or None if it does not receive the config.
+
+    The path may also be the program itself.
+    """
     name = os.path.basename(config)
     words = (*invocation.head[-1:], *invocation.words)
     for index, word in enumerate(words):
@@ -315,9 +320,9 @@ def find_trailing_words(
 def find_trailing_words_elsewhere(
     document: ShellDocument, invocation: Invocation, config: str, repository: RepositoryIndex
 ) -> tuple[Word, ...] | None:
-    """Return the words after a path outside the repository whose end matches only the config, or None.
+    """Return the words after a path whose end matches only the config in the repository, or None.
 
-    The path is absolute and missing on this machine, or its folder cannot be determined (`$ROOT/configs/sft.yaml`).
+    The path is absolute and missing on this machine, or its folder is undetermined (`$ROOT/configs/sft.yaml`).
     """
     path = os.path.abspath(config).replace(os.sep, "/")
     words = (*invocation.head[-1:], *invocation.words)
@@ -331,7 +336,7 @@ def find_trailing_words_elsewhere(
 
 
 def find_trailing_words_by_name(invocation: Invocation, name: str) -> tuple[Word, ...] | None:
-    """Return the words after the first path with a given file name, or None."""
+    """Return the words after the first path whose file name is `name`, or None."""
     words = (*invocation.head[-1:], *invocation.words)
     positions = (index for index, word in enumerate(words) if word.is_known and os.path.basename(word.text) == name)
     return next((words[index + 1 :] for index in positions), None)
@@ -342,10 +347,10 @@ def _is_config_path(
 ) -> bool:
     """Return whether a path written in a script is the config's path.
 
-    The first folder in which the path exists decides. If there is none, the script changes its folder or runs on
-    another machine. Then the end of the path must match, including a folder (many folders have a `config.yaml`), and no
-    other file of the repository may have the same end. The name alone suffices if the script changes to an absolute
-    folder (`cd /fsx/axolotl`).
+    The first working folder in which the path exists decides. If the path exists in none, the script changes its folder
+    or runs on another machine. Then the end of the path must match, including a folder (many folders have a
+    `config.yaml`), and no other file of the repository may have the same end. The file name alone suffices if the
+    script changes to an absolute folder (`cd /fsx/axolotl`).
     """
     text = os.path.normpath(written).replace(os.sep, "/")
     path = os.path.abspath(config).replace(os.sep, "/")
@@ -372,8 +377,8 @@ def _is_config_path(
 def list_working_folders(document: ShellDocument, invocation: Invocation, root: str) -> list[str]:
     """Return the folders in which an invocation may run, most likely first.
 
-    The folder from which a script is started is unknown: its own folder or any parent up to the repository root. The
-    folder that the script changes to counts if it exists below one of these.
+    A script may be started from its own folder or from any parent up to the repository root. If it changes to a folder
+    that exists below any of these, only the existing folders are returned.
     """
     parents = list(_list_parents(document.path, root))
     changed = resolve_working_folder(document, invocation)
@@ -421,7 +426,7 @@ def _build_launch(
 def _collect_facts(
     launch: LaunchFacts, document: ShellDocument, invocation: Invocation | None = None
 ) -> dict[str, FieldValue]:
-    """Return the cluster facts of a launch; a launcher's default is attributed to the line that starts it."""
+    """Return the cluster facts of a launch; a launcher's default is attributed to the line of `invocation`."""
     script = os.path.basename(document.path)
     start = script if invocation is None else f"{script}:{document.locate(invocation.span.start).line}"
     values = (
@@ -438,7 +443,7 @@ def _collect_facts(
 
 
 def _read_launcher_input(document: ShellDocument, launcher: Invocation) -> LauncherInput | None:
-    """Return the input of a framework's launcher, or None if it is no such launcher or gets no input."""
+    """Return the input of a framework's launcher, or None for other launchers and without a readable input."""
     name = find_launcher_framework(launcher.program)
     if name is None or not launcher.entries:
         return None
@@ -462,7 +467,7 @@ def _read_launcher_input(document: ShellDocument, launcher: Invocation) -> Launc
 
 
 def _mark_as_user_value(value: FieldValue, script: str) -> FieldValue:
-    """Return a launcher's fact as a user's value; a default counts too because the launcher will use it."""
+    """Return a launcher's fact as a value that the user set; defaults are included because the launcher uses them."""
     place = value.origin.place
     if place is not None:
         script = os.path.basename(place.document.path)
@@ -472,7 +477,10 @@ def _mark_as_user_value(value: FieldValue, script: str) -> FieldValue:
 def _parse_overrides(
     document: ShellDocument, invocation: Invocation, words: Iterable[Word], config: Config, framework: Framework
 ) -> Mapping[Route, Override]:
-    """Return the settings that words override; a value that cannot be determined (`--lr=$LR`) is `Unknown`."""
+    """Return the settings that `words` override, or nothing if the framework cannot parse the words.
+
+    A value that cannot be determined (`--lr=$LR`) is `Unknown`.
+    """
     texts = [(_render_word(word), word) for word in words if not word.spreads and not document.is_lost_blank(word)]
     try:
         settings = framework.launch_interface.parse_trailing(config, [text for text, _ in texts])
@@ -494,7 +502,10 @@ def _parse_overrides(
 
 
 def _find_argument(document: ShellDocument, invocation: Invocation, word: Word, route: Route) -> LaunchArgument | None:
-    """Return the argument that a fix edits to change a setting: an option's value, or the word itself (`a.b=1`)."""
+    """Return the argument that a fix edits to change a setting, or None if there is no single place to edit.
+
+    The argument is an option's value, or the word itself (`a.b=1`).
+    """
     index = next((index for index, item in enumerate(invocation.words) if item is word), None)
     if index is None or len(_split_setting_name(word.text)) != len(route):
         return None
@@ -507,7 +518,7 @@ def _find_argument(document: ShellDocument, invocation: Invocation, word: Word, 
 
 
 _UNDETERMINED: Final = "cfglint-untold"
-"""Placeholder for a value that cannot be determined while the words are parsed."""
+"""Placeholder for an undetermined value while the framework parses the words."""
 
 
 def _render_word(word: Word) -> str:
@@ -528,9 +539,9 @@ def _find_setting_words(words: list[str], route: Route) -> range:
 
 
 def _is_setting_word(text: str, route: Route) -> bool:
-    """Return whether a word sets `route` or a route that contains it.
+    """Return whether a word sets `route` or a parent of it.
 
-    A route that begins with dashes is an option that the framework does not treat as a setting.
+    A route that begins with a dash is an option that the framework does not treat as a setting.
     """
     if str(route[0]).startswith("-"):
         return text.partition("=")[0] == route[0]
@@ -540,5 +551,5 @@ def _is_setting_word(text: str, route: Route) -> bool:
 
 
 def _split_setting_name(text: str) -> tuple[str, ...]:
-    """Return the name of the setting in a word as the steps of a route."""
+    """Return the setting that a word names as the steps of a route, with `-` replaced by `_`."""
     return tuple(text.partition("=")[0].lstrip("-").replace("-", "_").split("."))

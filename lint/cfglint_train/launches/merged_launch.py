@@ -1,4 +1,4 @@
-"""Merged launches: combine all launches of one config, and mark what is assumed."""
+"""Merged launches: combine all launches of a config and mark assumed values."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from cfglint_train.plan.origin import FieldValue, Origin
 
 
 class MergedLaunch(Frozen):
-    """All launches of a config combined."""
+    """The launches of a config combined into one."""
 
     documents: tuple[ShellDocument, ...]
     facts: Mapping[str, FieldValue]
     """Cluster facts: nodes, gpus-per-node, gpu, host-memory.
 
-    None if two launches differ or one cannot be determined; assumed if only some launches state it.
+    A value is None if launches differ or one is undetermined; it is assumed if only some launches state it.
     """
     conflicts: Mapping[str, tuple[str | int, ...]]
-    """Sorted values of the facts in which launches differ."""
+    """Fact in which launches differ -> its sorted values; without facts that are undetermined in any launch."""
     overrides: Mapping[Route, Override]
-    """Overrides that all launches set; the value is unknown if they differ."""
+    """Overrides that every launch sets; the value is unknown if they differ."""
     launch_overrides: tuple[tuple[Route, Override], ...]
-    """Overrides of each launch, unmerged."""
+    """All overrides of all launches, unmerged."""
     invocations: tuple[tuple[ShellDocument, int], ...]
-    """Scripts and numbers of the invocations that receive the file."""
+    """Script and number of each invocation that starts the config."""
     launchers: tuple[LauncherInput | None, ...]
-    """Distinct launcher inputs in order; None for a launcher that receives nothing."""
+    """Distinct launcher inputs, sorted; None, which comes last, stands for launches without an input."""
     sharding: FieldValue | None
-    """Options of a launcher that shard the model in a way that cfglint does not read; the value is None."""
+    """Launcher options of any launch that shard the model in a way that cfglint does not read; the value is None."""
     is_sharding_known: bool
-    """True if every launch shows how it shards the model."""
+    """True if every launch shows each option that could shard the model."""
     environment: Mapping[str, str]
-    """Variables that every launch sets to the same value."""
+    """Environment variables that every launch sets to the same value."""
     rendezvous: FieldValue | None = None
     """True if several nodes get a rendezvous address; the value is None if launches differ."""
 
 
 def merge_launches(launches: Iterable[Launch]) -> MergedLaunch | None:
-    """Return all launches of a config combined, in any order, or None if there are none.
+    """Return all launches of a config combined, or None if there are none.
 
-    Two scripts may start the same file on different clusters: facts in which they differ stay unknown. A setting that
-    only some launches override keeps the value of the file, which the others use.
+    Two scripts may start the same file on different clusters: facts in which they differ become None. A setting that
+    only some launches override keeps the file's value, which the other launches use.
     """
     sorted_launches = sorted(launches, key=lambda item: item.document.path)
     if not sorted_launches:
@@ -96,14 +96,17 @@ def merge_launches(launches: Iterable[Launch]) -> MergedLaunch | None:
 
 
 def _merge_rendezvous(launches: list[Launch]) -> FieldValue | None:
-    """Return the rendezvous of all launches; its value is None if they differ."""
+    """Return the rendezvous that launches state, with the value None if they differ; None if no launch states it."""
     stated = next((launch.rendezvous for launch in launches if launch.rendezvous is not None), None)
     same = len({None if launch.rendezvous is None else launch.rendezvous.value for launch in launches}) == 1
     return stated if stated is None or same else stated._replace(value=None)
 
 
 def _merge_fact(name: str, values: list[FieldValue], launch_count: int) -> FieldValue:
-    """Return a fact that some launches state: their value if they agree and all are determined."""
+    """Return the merged value of a fact that launches state: None if they differ or one is undetermined.
+
+    The value is assumed if fewer than `launch_count` launches state it.
+    """
     first = next((value for value in values if value.value is None), values[0])
     if first.value is None:
         return first
@@ -123,7 +126,7 @@ def _merge_fact(name: str, values: list[FieldValue], launch_count: int) -> Field
 
 
 def mark_assumed(launch: Launch, reason: str) -> Launch:
-    """Return a launch with all cluster facts assumed, because its script may be for another file."""
+    """Return a launch with all cluster facts assumed, because its script may start another file."""
     return launch._replace(
         facts={name: _mark_value_assumed(name, value, reason) for name, value in launch.facts.items()}
     )
@@ -143,10 +146,10 @@ _EXAMPLE: Final = "which is an example of how to start it"
 
 
 def convert_example(launch: Launch) -> Launch | None:
-    """Return an example as a launch with assumptions, or None if it shows nothing of use.
+    """Return an example as a launch with assumed values, or None if it shows no facts and no sharding.
 
-    The assumptions are the cluster, the launcher's input, the settings that shard the model, the rendezvous, and that
-    the model may be sharded. Other overrides apply to the example only.
+    The launch keeps the cluster facts, the launcher's input, the overrides that shard the model, the rendezvous, and
+    the assumption that the launcher may shard the model. Other overrides apply only to the example.
     """
     facts = mark_assumed(launch, _EXAMPLE).facts
     overrides = {
@@ -165,7 +168,7 @@ def convert_example(launch: Launch) -> Launch | None:
 
 
 def _describe_assumption(launcher: LauncherInput, name: str) -> str:
-    """Return the assumption to report if only an example shows a launcher's input."""
+    """Return the assumption to report for a launcher's input that only an example shows."""
     input_text = f"`{launcher.path}`" if launcher.path is not None else "its options"
     return (
         f"{launcher.framework} is given {input_text}, as an example in `{name}` shows; "
@@ -174,7 +177,7 @@ def _describe_assumption(launcher: LauncherInput, name: str) -> str:
 
 
 def convert_full_example(launch: Launch, reason: str = _EXAMPLE) -> Launch:
-    """Return an example in the script itself, or a job, as a launch with all options as assumptions."""
+    """Return a launch with all facts and overrides assumed, for an example of a Python script or a YAML job."""
     facts = mark_assumed(launch, reason).facts
     return launch._replace(
         facts=facts, overrides={route: _mark_override_assumed(override) for route, override in launch.overrides.items()}
@@ -184,19 +187,19 @@ def convert_full_example(launch: Launch, reason: str = _EXAMPLE) -> Launch:
 def _mark_override_assumed(override: Override) -> Override:
     origin = override.origin
     line = "" if origin.place is None else f":{origin.place.document.locate(origin.place.span.start).line}"
-    note = f"`{origin.key}` as {origin.note}{line} sets it; another launch may set something else"
+    note = f"the value of `{origin.key}` from {origin.note}{line}; another launch may set a different one"
     return Override(override.value, origin._replace(assumption=origin.assumption or note))
 
 
 def _describe_fact(name: str, value: Any) -> str:
-    """Return a cluster fact in words."""
+    """Return a cluster fact as text."""
     if name in ("nodes", "gpus-per-node"):
         return format_count(value, "node") if name == "nodes" else f"{format_count(value, 'GPU')} per node"
     return f"the GPU {value}" if name == "gpu" else f"{value} of host memory"
 
 
 def _format_source(value: FieldValue, folder: bool = False) -> str:
-    """Return the script and line of a fact, with the script's folder if `folder` is true."""
+    """Return the script and line that state a fact, with the script's folder if `folder` is true."""
     place = value.origin.place
     if place is None:
         return value.origin.note

@@ -17,15 +17,15 @@ _VARIABLE: Final = re.compile(r"\$(?:\{\w+\}|\w+)")
 _VARIABLE_NAME: Final = re.compile(r"\$\{?(\w+)\}?")
 _ASSIGNMENT: Final = re.compile(r"(?m)^[ \t]*(?:export[ \t]+)?(\w+)=([^\s;#]+)")
 _MIN_LITERAL: Final = 3
-"""Minimum number of literal characters in a path besides its ending: `$1.yaml` may be any file."""
+"""Minimum number of literal characters in a path besides its ending: `$1.yaml` could be any file."""
 _MAX_VARIABLE_FOLDERS: Final = 3
 """Maximum number of variable folders in a path; each may match several folders."""
 _MAX_PATHS: Final = 100
-"""Maximum number of paths of one script to examine."""
+"""Maximum number of paths to examine in one script."""
 
 
 def find_variable_scripts(index: RepositoryIndex, path: str) -> tuple[str, ...]:
-    """Return the scripts with a path that matches a file for some values of its variables."""
+    """Return the scripts that contain a path with variables that may be the path of the file."""
     tail = _get_relative_path(index, path)
     return tuple(
         script
@@ -37,7 +37,7 @@ def find_variable_scripts(index: RepositoryIndex, path: str) -> tuple[str, ...]:
 def find_variable_uses(
     document: ShellDocument, path: str, index: RepositoryIndex
 ) -> Iterator[tuple[Invocation, tuple[Word, ...]]]:
-    """Yield the invocations of a script that receive a matching path, each with the words after it."""
+    """Yield the invocations whose path with variables may be `path`, each with the words after it."""
     tail, text = _get_relative_path(index, path), document.source.decode("utf-8", "replace")
     assignments = dict(_ASSIGNMENT.findall(text))
     for invocation in document.invocations:
@@ -55,7 +55,7 @@ def find_variable_uses(
 
 
 def _list_patterns(index: RepositoryIndex) -> list[tuple[str, tuple[re.Pattern[str], ...]]]:
-    """Return the scripts of a repository that name files by variables, each with the patterns of their paths."""
+    """Return the scripts that name files by variables, each with patterns that these paths match."""
     scripts = []
     for path, text in index.read_texts("variables"):
         paths = dict.fromkeys(_PATH.findall(re.sub(r"(?m)^\s*#.*$", "", text))[:_MAX_PATHS])
@@ -66,9 +66,9 @@ def _list_patterns(index: RepositoryIndex) -> list[tuple[str, tuple[re.Pattern[s
 
 
 def _compile_pattern(text: str) -> re.Pattern[str] | None:
-    """Return a pattern for the paths that a text with variables may be, or None.
+    """Return a pattern of the paths that a text with variables may expand to, or None if it is too general.
 
-    None if the file name has no variable, or if nearly any path would match.
+    Return None also if the text is not a YAML path or its file name has no variable.
     """
     text = text.strip("\"'")
     if _PATH.fullmatch(text) is None or "$" not in os.path.basename(text):

@@ -1,6 +1,6 @@
-"""GPUs named in a file's path (`runs/8xMI300/sft.yaml`, `scripts/train_h100.sh`) and its comments.
+"""GPUs named in a file's path (`runs/8xMI300/sft.yaml`, `scripts/train_h100.sh`) or in its comments.
 
-Users name a file after its machine. That is not a statement, but a better assumption than any default GPU.
+Users name files after machines. A name is not a statement, but it is a better assumption than any default GPU.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _GPU_NAME: Final = (
     r"(?i)(?<![a-z0-9])(?:(\d{1,2})x)?((?:rtx[-_]?)?[a-z]{0,3}\d{2,4}[a-z]{0,2}(?:[-_]\d{2,3}gb)?)(?![a-z0-9])"
 )
 _CLUE: Final = r"\d\d"
-"""Cheap test that all names pass; compiling the full pattern takes 1 ms and most paths have no GPU."""
+"""Cheap test that every GPU name passes; compiling the full pattern takes 1 ms, and most paths name no GPU."""
 _UNAMBIGUOUS: Final = r"(?i)(?=.{4})[a-z].*"
-"""Name that means a GPU without a count before it: `4090` and `t4` may be anything."""
+"""Name that means a GPU even without a count before it; `4090` or `l40` alone may be anything."""
 _FAMILY: Final = r"(?:\d{1,2}[ \t]?[x×*][ \t]?)?((?:rtx|gtx)[ -]?\d{4}|[a-z]{1,2}\d{1,3}s?)"
 _WORD: Final = rf"(?i)(?<![\w.-]){_FAMILY}(?![\w.])"
 """GPU in a comment: `2×T4`, `RTX 2080`."""
@@ -29,7 +29,10 @@ _PART: Final = rf"(?i)(?<![a-z0-9]){_FAMILY}(?![a-z0-9])"
 
 
 def read_path_gpus(path: str) -> Mapping[str, FieldValue]:
-    """Return `gpu` and `gpus-per-node` as named in a path below the repository root; the file's own name wins."""
+    """Return `gpu` and `gpus-per-node` as a path below the repository root names them, both assumed.
+
+    The part nearest to the file name that names exactly one GPU decides.
+    """
     for part in reversed(path.replace("\\", "/").split("/")):
         if re.search(_CLUE, part) is None:
             continue
@@ -64,12 +67,12 @@ def _find_matches(document: Document) -> Iterator[re.Match[str]]:
 
 
 def _get_family(name: str) -> str:
-    """Return a GPU's usual name without its memory (`v100`, `rtx2080`)."""
+    """Return a GPU's short name, in lower case and without memory size and `Ti` (`v100`, `rtx2080`)."""
     return name.partition("-")[0].replace(" ", "").lower().removesuffix("ti")
 
 
 def _resolve_gpu_name(text: str, count: str | None) -> str | None:
-    """Return the name of the GPU in `text`, or None. A shortened name (`mi300`) must have one completion."""
+    """Return the name of the GPU that `text` means, or None; a shortened name (`mi300`) must have one completion."""
     if count is None and re.fullmatch(_UNAMBIGUOUS, text) is None:
         return None
     gpu = find_gpu(text)

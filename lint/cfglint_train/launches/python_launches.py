@@ -1,6 +1,6 @@
 """Commands that a Python program starts (`subprocess.run(["torchrun", "train.py"])`), as a script.
 
-The script has the lines of the program. Values that are not constant become variables without a value.
+Commands keep their line numbers in the program. Values that are not constant become unset variables.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from cfglint_train.foundation.typed import Final
 _MODULES: Final = ("subprocess", "os")
 _STARTS: Final = re.compile(r"run|call|check_call|check_output|Popen|getoutput|getstatusoutput|system|popen|execv[pe]*")
 _LISTS: Final = re.compile(r"execl[pe]*")
-"""Functions that take each word as an argument."""
+"""Functions that take each word of the command as a separate argument, after the program."""
 _REPLACES: Final = re.compile(r"exec[vlpe]+")
-"""Functions that take the program, then its words (the first word is its name)."""
+"""Functions that take the program, then its words, starting with its name."""
 MAX_CALLS: Final = 100
-"""Maximum number of calls of one function that receives commands."""
+"""Maximum number of calls to examine of one function that receives a command as a parameter."""
 _MAX_DEPTH: Final = 2
-"""Maximum number of functions of the program that forward a command to each other."""
+"""Maximum number of nested functions through which a command passed as a parameter is followed."""
 
 
 def extract_commands(text: str) -> str:
@@ -52,7 +52,7 @@ def _list_commands(tree: ast.Module) -> Iterator[list[ProgramWord]]:
 def _follow_command(
     arguments: list[ast.expr], other_calls: dict[str, list[ast.Call]], values: NameValues, depth: int
 ) -> Iterator[list[ProgramWord]]:
-    """Yield the words of a command; if a function receives it, those that the calls of that function pass."""
+    """Yield the words of a command, or those that each caller passes if the command is a function's parameter."""
     parameter_match = values.find_parameter(arguments[0]) if len(arguments) == 1 and depth else None
     if parameter_match is None:
         words = [word for item in arguments for word in _read_words(item, len(arguments) == 1, values)]
@@ -75,7 +75,7 @@ def _read_words(node: ast.expr, alone: bool, values: NameValues) -> list[Program
 
 
 def _get_command_arguments(call: ast.Call, names: dict[str, str]) -> list[ast.expr]:
-    """Return the arguments of a call that are a command, or nothing for other calls."""
+    """Return the arguments of a call that form a command, or nothing if the call starts none."""
     owner, _, name = resolve_dotted_name(call.func, names).rpartition(".")
     if owner not in _MODULES:
         return []
@@ -88,7 +88,10 @@ def _get_command_arguments(call: ast.Call, names: dict[str, str]) -> list[ast.ex
 
 
 def _render_script(commands: list[list[ProgramWord]]) -> str:
-    """Return a script with each word on its line unless another command is there; long commands are continued."""
+    """Return a script with each word at its line and column; commands of several lines are continued with backslashes.
+
+    If a line already has a command, the next command follows it after a semicolon.
+    """
     lines = [""]
     for words in commands:
         first = True

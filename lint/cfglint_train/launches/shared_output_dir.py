@@ -22,20 +22,23 @@ from cfglint_train.plan.origin import Place
 from cfglint_train.repository.index import RepositoryIndex
 
 MAX_LAUNCHES: Final = 50
-"""Maximum number of launches of a script to compare, as each of their files is read. Others are not checked."""
+"""Maximum number of launches of a script to compare, because each reads a file. The others are not checked."""
 
 _OUTPUT: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 _RESUMING: Final[tuple[Field, ...]] = ("checkpoint.load_path", "checkpoint.resume_latest")
 _SEQUENTIAL_SCOPES: Final = frozenset(("loop", "and", "subshell"))
 """Scopes whose commands always run if the commands before them succeed; other scopes are alternatives."""
 _TRAINING: Final = re.compile(r"(?:^|[^a-zA-Z])(?:train|sft|dpo|grpo|kto|rloo)(?:$|[^a-zA-Z])")
-"""Program, module or subcommand that trains, by its verb or a method; evaluation and conversion take the same file."""
+"""Program, module or subcommand that trains, recognised by a verb or method in its name.
+
+Evaluation and conversion programs take the same file.
+"""
 _OTHER_TASK: Final = re.compile(r"\bdo_(?:train|eval|predict)\b")
 _EXPANDED: Final = re.compile(r"\$\{?(\w+)")
 # A loop over one plain word has one iteration.
 _LOOP: Final = re.compile(rb"\bfor\s+(\w+)\s+in\b(?![ \t]+[\w./:@%+-]+[ \t]*(?:;|$))", re.M)
 # Commands that end the script, try an alternative, or move the output.
-_OTHERWISE: Final = re.compile(rb"\|\||(?:^|[;&\s])(?:exit|exec|cd|pushd|mv|rsync)\s", re.M)
+_UNCERTAIN_COMMANDS: Final = re.compile(rb"\|\||(?:^|[;&\s])(?:exit|exec|cd|pushd|mv|rsync)\s", re.M)
 
 _LENIENT_PARSER: Final = re.compile(rb"HfArgumentParser|TrlParser|parse_known_args|\badd_dataclass\b")
 """Parsers whose options are declared elsewhere, or that skip unknown options."""
@@ -62,21 +65,21 @@ class SharedOutputDirs:
         """Return the launches that write into a config's output folder before its own launch, each once."""
         launches = {
             (launch.place.document.path, launch.place.span): launch
-            for launch in self._search_previous(main, repository)
+            for launch in self._find_previous_launches(main, repository)
         }
         return tuple(launches.values())
 
-    def _search_previous(self, main: Config, repository: RepositoryIndex) -> Iterator[PreviousLaunch]:
+    def _find_previous_launches(self, main: Config, repository: RepositoryIndex) -> Iterator[PreviousLaunch]:
         """Yield the earlier launches that write into a config's output folder with other settings.
 
-        Only launches of one script that run in any case count: two scripts, or the branches of a condition, are
+        Only launches of one script that always run count: two scripts, or the branches of a condition, are
         alternatives.
         """
         invocations = {
             (script, invocation.number): invocation for script, invocation in self.scripts.find_invocations(main)
         }
         for (script, number), invocation in invocations.items():
-            if _OTHERWISE.search(script.source) or (
+            if _UNCERTAIN_COMMANDS.search(script.source) or (
                 main.document is not script and _is_only_training(script, invocation)
             ):
                 continue
@@ -159,7 +162,7 @@ class _Launch:
     @property
     def is_comparable(self) -> bool:
         """True if the launch trains and its output folder is certain."""
-        return bool(self.is_training and self.folder and not self.is_moved and not self.is_refused)
+        return bool(self.is_training and self.folder and not self.may_change_folder and not self.is_refused)
 
     @property
     def is_refused(self) -> bool:
@@ -195,8 +198,8 @@ class _Launch:
         return any(variables.intersection(_EXPANDED.findall(word.text)) for word in self.words if not word.is_known)
 
     @property
-    def is_moved(self) -> bool:
-        """True if the words may change the output folder, or resume an earlier run."""
+    def may_change_folder(self) -> bool:
+        """True if the command may get another output folder, or resume an earlier run."""
         if self.invocation.forwards:
             return True
         texts = ["", *(word.text for word in self.words)]
@@ -206,7 +209,7 @@ class _Launch:
 
     @property
     def is_continuation(self) -> bool:
-        """True if the launch starts from the contents of its folder, which it may replace on purpose."""
+        """True if the launch starts from the contents of its output folder, which it may overwrite on purpose."""
         pairs = ((before.text, word) for before, word in pairwise(self.words))
         other_words = (
             word for before, word in pairs if not {_get_last_part(before), _get_setting_name(word)} & self._outputs
@@ -217,7 +220,7 @@ class _Launch:
 
 @cache
 def _list_key_names(framework: str, fields: tuple[Field, ...]) -> Mapping[Field, frozenset[str]]:
-    """Return the last parts of a framework's keys for each of the fields."""
+    """Return, for each field, the last parts of the framework's keys."""
     lenses = frameworks.load(framework).lenses
     return {
         field: frozenset(

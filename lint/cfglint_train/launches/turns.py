@@ -1,4 +1,4 @@
-"""Loops of scripts over files: `for c in configs/*.yaml; do axolotl train $c`."""
+"""Loops over files in scripts: `for c in configs/*.yaml; do axolotl train $c`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cfglint_train.launches.launches import list_working_folders
 from cfglint_train.repository.index import RepositoryIndex
 
 MAX_WORDS: Final = 200
-"""Maximum number of words of one loop to expand in each use of its variable."""
+"""Maximum number of words of one loop that are substituted into each use of its variable."""
 
 _HEAD: Final = re.compile(r"(?m)^[ \t]*for[ \t]+(\w+)[ \t]+in[ \t]+([^;\n]+)")
 _LS_CALL: Final = re.compile(
@@ -44,7 +44,7 @@ def _expand_variables(word: str, assignments: dict[str, str]) -> str:
 
 
 def list_loop_patterns(index: RepositoryIndex) -> list[tuple[str, frozenset[str]]]:
-    """Return the scripts of a repository that have loops, with the patterns of the file names they iterate over."""
+    """Return the scripts that loop over files, each with the patterns of the file names in its loops."""
     scripts = []
     for path, text in index.read_texts("loops"):
         names = {
@@ -62,7 +62,7 @@ def list_loop_patterns(index: RepositoryIndex) -> list[tuple[str, frozenset[str]
 def find_loop_uses(
     document: ShellDocument, config: str, repository: RepositoryIndex
 ) -> Iterator[tuple[Invocation, tuple[Word, ...]]]:
-    """Yield the invocations that receive a file in an iteration of a loop, each with the words after it."""
+    """Yield the invocations in a loop that receive a file in some iteration, each with the words after the path."""
     loops = list(_find_loops(document.source.decode("utf-8", "replace")))
     for invocation in document.invocations if loops else ():
         if invocation.scope is None or not any(kind == "loop" for kind, _ in invocation.scope.chain):
@@ -82,7 +82,7 @@ def find_loop_uses(
 def _is_match(
     pattern: str, config: str, document: ShellDocument, invocation: Invocation, repository: RepositoryIndex
 ) -> bool:
-    """Return whether a path pattern matches a file from one of the folders in which an invocation may run."""
+    """Return whether a path pattern matches the config from any folder in which the invocation may run."""
     steps = os.path.abspath(config).replace(os.sep, "/").split("/")
     for base in list_working_folders(document, invocation, repository.root):
         wanted = os.path.normpath(os.path.join(base, pattern)).replace(os.sep, "/").split("/")

@@ -1,8 +1,9 @@
-"""Unread launches: report the runs that a script, Python program or notebook starts and that cfglint does not read.
+"""Unread launches: report runs that a script, Python program or notebook starts and that cfglint does not read.
 
-Each is reported at its start or at its program. A command of an unknown program counts as training if an option
-(`--learning_rate`) or the program's name shows it. It counts as language model training if the command or program has
-an option that names or adapts a model, uses a file of DeepSpeed or accelerate, or names a class of such models.
+Each run is reported at the command that starts it or at its program. A command with an unknown program counts as
+training if an option (`--learning_rate`) or its name suggests it. It counts as language model training if it has an
+option that names or adapts a model, an option or launcher that shards the model, or a program that names a class of
+causal language models.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from cfglint_train.repository.lookalikes import identify_tool
 from cfglint_train.repository.sources import Sources
 
 _CONTAINERS: Final = (".ipynb", ".mk", ".py", ".yaml", ".yml")
-"""Endings of files that contain commands among other things."""
+"""Endings of files that contain commands among other text."""
 _TESTS: Final = ("test", "tests")
-"""Folders of programs that start other programs to test them."""
+"""Folders whose programs start other programs only to test them."""
 
 
 def note_unread_runs(
@@ -52,8 +53,8 @@ def note_unread_runs(
 ) -> None:
     """Record the runs that a file starts and that cfglint does not read.
 
-    `configs` are those of the file itself. `is_read` returns whether a file is the main config of a run or is already
-    reported as unread.
+    `configs` are the configs in the file itself. `is_read` returns whether a file is the main config of a run or is
+    already reported as unread.
     """
     name = os.path.basename(path)
     sources, is_script = documents.sources, not path.endswith(_CONTAINERS) and name not in files.RECIPES
@@ -107,7 +108,7 @@ def _read_commands(
 
 
 def _read_notebook(path: str, documents: Documents) -> Iterator[str]:
-    """Yield the commands of a notebook. Record the run of its Python code."""
+    """Yield the commands of a notebook, and record the training run of its Python code as unread."""
     notebook = parse_notebook(documents.sources.read(path).decode("utf-8", "replace"))
     if notebook is None:
         return
@@ -132,7 +133,10 @@ def _read_notebook(path: str, documents: Documents) -> Iterator[str]:
 
 
 def _find_option_runs(script: ShellDocument) -> Iterator[tuple[Span, str]]:
-    """Yield the commands of a program or notebook that train without a config file, with a reason."""
+    """Yield the span of each command that trains by options alone, and the reason why cfglint does not read it.
+
+    `script` holds commands from a file that is not a shell script.
+    """
     for name in find_candidates(script.source, "shell"):
         for config in frameworks.recognise(name, script):
             if config.role != "other" and config.root:
@@ -145,26 +149,26 @@ def _find_option_runs(script: ShellDocument) -> Iterator[tuple[Span, str]]:
 _CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
 _FILE: Final = re.compile(r"\.(?:ya?ml|json|py)$")
 _YAML: Final = re.compile(r"\.ya?ml$")
-"""Settings file of a program that cfglint does not know: JSON may as well be data."""
+"""Settings file of a program that cfglint does not know; its JSON files may be data."""
 _TRAINS: Final = re.compile(r"(?<!s)(?:train|tune|sft|dpo|grpo)(?!_?data)")
-"""Name of a program that trains, and does not prepare data for training."""
+"""Name of a program that trains rather than prepares training data."""
 _LAUNCHERS: Final = ("accelerate launch", "deepspeed", "torchrun")
 _REDIRECTION: Final = rb"(?:>|\btee\b(?:[ \t]+-a)?)[ \t]*[\"']?[^\s\"'<>|;&]*(?<![\w.-])"
-"""Bash writes to the file that follows."""
+"""Shell redirection; the name of the file that it writes follows."""
 _OPTION: Final = "--config"
 _SUBCOMMAND: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
 MissingFiles = Mapping[str, list[tuple[Invocation, Word, str]]]
-"""Files missing from the repository, by name: the commands that train with them, the word and the program's title."""
+"""Missing file -> each command that trains with it, the word that names the file, and the program's title."""
 
 
 def describe_missing_files(
     document: ShellDocument, missing: MissingFiles, sources: Sources
 ) -> Iterator[tuple[Position, str]]:
-    """Yield position and message for each missing file that a script trains with, once per file.
+    """Yield the position and message of each missing file that a script trains with, once per file.
 
-    A file that the script also names elsewhere is left out because the script may create it there.
+    Files that the script also names elsewhere are left out because the script may create them there.
     """
     for file, places in missing.items():
         invocation, word, title = places[0]
@@ -176,7 +180,7 @@ def describe_missing_files(
 
 
 def describe_written_files(document: ShellDocument, missing: MissingFiles) -> Iterator[tuple[Span, str]]:
-    """Yield span and reason for each file that a script writes itself (`cat > c.yaml <<EOF`) and trains with."""
+    """Yield the span and reason of each file that a script writes (`cat > c.yaml <<EOF`) and trains with."""
     for file, places in missing.items():
         _, word, title = places[0]
         name = re.escape(os.fsencode(os.path.basename(file)))
@@ -188,10 +192,10 @@ def describe_written_files(document: ShellDocument, missing: MissingFiles) -> It
 def describe_undetermined_files(
     document: ShellDocument, config_numbers: Container[int], index: RepositoryIndex, is_read: Callable[[str], bool]
 ) -> Iterator[tuple[Span, str]]:
-    """Yield span and reason for each training file whose name is unknown (`llamafactory-cli train $1`).
+    """Yield the span and reason of each settings file whose name is undetermined (`llamafactory-cli train $1`).
 
-    Each name is reported once. Nothing is reported if the repository has files of the framework, which are checked.
-    `is_read` returns whether a file is a config of a run.
+    Each name is reported once per framework. Nothing is reported if the repository has configs of the framework
+    because those are checked. `is_read` returns whether a file is the config of a run.
     """
     seen = set[tuple[str, str]]()
     for invocation in document.invocations:
@@ -215,9 +219,9 @@ def describe_undetermined_files(
 def describe_miscased_files(
     document: ShellDocument, sources: Sources, index: RepositoryIndex, is_read: Callable[[str], bool]
 ) -> Iterator[tuple[Position, str]]:
-    """Yield position and message for files that the repository has in another case (`Scripts/train.py`).
+    """Yield the position and message of files that exist only with different letter case (`Scripts/train.py`).
 
-    Each file is reported once. `is_read` returns whether a file is a config of a run.
+    Each file is reported once. `is_read` returns whether a file is the config of a run.
     """
     seen = set[str]()
     for invocation in document.invocations:
@@ -252,7 +256,7 @@ def _is_miscased(path: str, name: str) -> bool:
 
 
 def _find_file_word(invocation: Invocation) -> Word | None:
-    """Return the word that names the settings file: the value of `--config`, else the first positional."""
+    """Return the word that names the settings file: the value of `--config`, else the first word after a subcommand."""
     for flag, entry in zip(invocation.flags, invocation.entries, strict=True):
         if entry.name == _OPTION:
             return invocation.words[flag.values[0] if flag.values else flag.word]
@@ -262,7 +266,7 @@ def _find_file_word(invocation: Invocation) -> Word | None:
 def collect_missing_files(
     document: ShellDocument, config_numbers: Container[int], sources: Sources, index: RepositoryIndex
 ) -> MissingFiles:
-    """Return the missing files that a script trains with. `config_numbers`: the invocations that are configs."""
+    """Return the missing files that a script trains with; `config_numbers` are invocations that are configs."""
     missing: dict[str, list[tuple[Invocation, Word, str]]] = {}
     for invocation in document.invocations:
         if invocation.number in config_numbers:
@@ -277,7 +281,7 @@ def collect_missing_files(
 
 
 def _find_framework(invocation: Invocation) -> FrameworkManifest | None:
-    """Return the framework that a command or module trains with, or None for scripts and non-training commands."""
+    """Return the framework that a command or module trains with, or None for Python files and other commands."""
     name = invocation.program
     first = next((word.text for word in invocation.arguments[:1] if word.is_known), "")
     if "/" in name or name.endswith(".py"):
@@ -293,9 +297,9 @@ def _find_framework(invocation: Invocation) -> FrameworkManifest | None:
 def _format_missing_program(
     document: ShellDocument, invocation: Invocation, sources: Sources, index: RepositoryIndex
 ) -> str:
-    """Return a multi-process training program that the repository lacks, quoted, or an empty string.
+    """Return a launched training program that is not in the repository, quoted, or an empty string.
 
-    A program that the repository has is checked at its own file.
+    Programs in the repository are checked at their own files.
     """
     is_launched = invocation.parent is not None and document.invocations[invocation.parent].program in _LAUNCHERS
     name = get_program_name(invocation)
@@ -310,30 +314,30 @@ _MODEL: Final = re.compile(
     r"(?:\w+_)?(?:base_model|model_(?:id|name|name_or_id|name_or_path|path))|(?:language|llama|llm|lm)_model"
     r"|lora_(?:alpha|r|rank)"
 )
-"""Options that name a model or adapt one."""
+"""Options that name a model or adapt it."""
 _TRAINING: Final = frozenset((
     "deepspeed", "deepspeed_config", "epochs", "gradient_accumulation_steps", "learning_rate", "lr",
     "lr_scheduler_type", "max_steps", "micro_batch_size", "num_epochs", "num_train_epochs",
     "per_device_train_batch_size", "train_batch_size", "warmup_ratio", "warmup_steps", "weight_decay",
 ))  # fmt: skip
 _GENERATION_OPTIONS: Final = frozenset(("micro_batch_size",))
-"""Training options that generation and evaluation programs have, too."""
+"""Training options that generation and evaluation programs also have."""
 _SHARDING_OPTIONS: Final = frozenset((
     "deepspeed", "deepspeed_config", "deepspeed_config_file", "ds_config", "fsdp", "fsdp_config",
     "fsdp_transformer_layer_cls_to_wrap", "micro_train_batch_size", "zero_stage",
 ))  # fmt: skip
-"""Options that shard a model: DeepSpeed's file, programs built on it (DeepSpeed-Chat, OpenRLHF), and the HF Trainer."""
+"""Options that shard a model: those of DeepSpeed, programs built on it (DeepSpeed-Chat, OpenRLHF), HF Trainer."""
 _CAUSAL: Final = re.compile(rb"\w+ForCausalLM\b")
 _SETTINGS: Final = re.compile(r"conf|cfg|arg|param|setting|recipe")
-"""Name of an option that takes settings; a JSON file of any other option may be data."""
+"""Name of an option that takes settings; the JSON file of any other option may be data."""
 
 
 def describe_unread_launches(
     document: ShellDocument, sources: Sources, index: RepositoryIndex, is_read: Callable[[str], bool]
 ) -> Iterator[tuple[Span, str]]:
-    """Yield span and reason for each program that a script trains with and that cfglint does not read, once.
+    """Yield the span and reason of each program that trains a language model and that cfglint does not read.
 
-    `is_read` returns whether a file is a config or is already reported as unread.
+    Each program is reported once. `is_read` returns whether a file is a config or is already reported as unread.
     """
     launching = {invocation.parent for invocation in document.invocations}
     seen = set()
@@ -366,10 +370,10 @@ def describe_unread_launches(
 
 
 def _is_framework_program(name: str, file: str | None, sources: Sources) -> bool:
-    """Return whether a framework's program is started.
+    """Return whether `name` is a program of a framework.
 
-    A file of that name may belong to the repository itself (`scripts/train.py`): it counts only if it names the
-    framework's package.
+    The repository may have its own file of that name (`scripts/train.py`). Then it must also mention a package of the
+    framework.
     """
     framework = find_framework_of_program(name)
     if framework is None or framework.layout is None or file is None:
@@ -379,9 +383,9 @@ def _is_framework_program(name: str, file: str | None, sources: Sources) -> bool
 
 
 def _is_training(document: ShellDocument, invocation: Invocation) -> bool:
-    """Return whether an invocation shows that it trains.
+    """Return whether an invocation shows that it trains, by its options or its program's name.
 
-    DeepSpeed's file or a batch size alone is not enough because generation programs use them, too.
+    Sharding options or a micro batch size are not enough because generation programs use them too.
     """
     started_program = get_program(document, invocation)
     if not invocation.head or not get_program_name(invocation) or not started_program.is_python:
@@ -392,7 +396,7 @@ def _is_training(document: ShellDocument, invocation: Invocation) -> bool:
 
 
 def _is_model_training(document: ShellDocument, invocation: Invocation) -> bool:
-    """Return whether a training invocation shows that it trains a language model."""
+    """Return whether the options or launchers of a training invocation show that it trains a language model."""
     options = _list_option_names(invocation)
     names_model = any(_MODEL.fullmatch(option) for option in options)
     return bool(
@@ -412,7 +416,7 @@ def _has_causal_model(invocation: Invocation, file: str | None, sources: Sources
 
 
 _SETTING: Final = re.compile(r"\+{0,2}(?:[\w/@-]+\.)*([a-z]\w*)=(?!=)")
-"""Setting of Hydra or OmegaConf, captured by its last name (`optim.lr=1e-5`)."""
+"""Hydra or OmegaConf setting (`optim.lr=1e-5`); the group is the last part of its name."""
 
 
 def _list_option_names(invocation: Invocation) -> frozenset[str]:
@@ -422,11 +426,11 @@ def _list_option_names(invocation: Invocation) -> frozenset[str]:
 
 _IMPORT: Final = re.compile(rb"(?m)^[ \t]*(?:from|import)[ \t]+([\w.]+)")
 _SMALL: Final = 4 * 2**10
-"""Maximum size in bytes of a program that may only call another program."""
+"""Maximum size in bytes of a program whose imports are searched because it may only call another program."""
 
 
 def _list_training_files(file: str | None, sources: Sources, index: RepositoryIndex) -> Iterator[str]:
-    """Yield the Python files that may contain the training: the program, and the imports of a small program."""
+    """Yield the Python files that may contain the training code: the program and, if it is small, its imports."""
     if file is None:
         return
     yield file
@@ -442,7 +446,7 @@ _TRAINER: Final = re.compile(rb"\b[A-Z]\w*Trainer\b")
 
 
 def _find_imported_trainer(file: str | None, sources: Sources, index: RepositoryIndex) -> tuple[str, str] | None:
-    """Return the trainer class that a program imports from the repository and calls, and its file, or None."""
+    """Return the trainer class that a program imports from the repository and instantiates, and its file, or None."""
     if file is None:
         return None
     text = sources.read(file)
@@ -455,9 +459,9 @@ def _find_imported_trainer(file: str | None, sources: Sources, index: Repository
 
 
 def _find_settings_files(document: ShellDocument, invocation: Invocation, sources: Sources) -> Iterator[str | None]:
-    """Yield the settings files of an invocation, except those of DeepSpeed and data (`--train_file`).
+    """Yield the settings files of an invocation, or None for each file that is not found.
 
-    None stands for a file that the repository does not have.
+    Files of sharding options (DeepSpeed) and JSON data (`--train_file`) are left out.
     """
     flags = list(zip(invocation.flags, invocation.entries, strict=True))
     deepspeed_words = {value for flag, entry in flags if _is_sharding_option(entry.name) for value in flag.values}
@@ -478,16 +482,16 @@ def _is_sharding_option(option: str | None) -> bool:
 # --- programs that a framework reads ----------------------------------------------------------------------------------
 
 MAX_IMPORTERS: Final = 20
-"""Maximum number of Python files that may import a module and are read for the arguments they pass."""
+"""Maximum number of importing Python files that are read for the arguments that they pass to a module."""
 
 
 def is_reported_at_program(
     role: str, path: str, index: RepositoryIndex, framework: Framework, scripts: LaunchScripts
 ) -> bool:
-    """Return whether a run is reported at its program.
+    """Return whether a run is reported at its program rather than at a launch.
 
-    A program that gets its settings from a launch is reported if no launch is visible. A program that receives its
-    model as an argument is reported if some file passes a model of the framework's kind.
+    A program that gets its settings from a launch is reported if no launch is visible. Any other program receives its
+    model as an argument; it is reported if a file that imports it passes a model of the framework's kind.
     """
     if role == "program":
         return not is_started(path, index, lambda name: scripts.read_script(name, path))
@@ -510,7 +514,8 @@ def _read_python_script(path: str) -> PythonScript | None:
 def is_started(path: str, index: RepositoryIndex, read_script: Callable[[str], ShellDocument | None]) -> bool:
     """Return whether a script starts a Python file, or an example starts it with a settings file.
 
-    Its settings are checked there. `read_script` returns a parsed script.
+    The settings are then checked at that launch. A script that names the file but does not parse counts as starting it.
+    `read_script` returns a parsed script, or None.
     """
     name = os.path.basename(path)
     for script in index.find_scripts_naming(name):
@@ -524,7 +529,7 @@ def is_started(path: str, index: RepositoryIndex, read_script: Callable[[str], S
 def _can_start(document: ShellDocument, invocation: Invocation, name: str) -> bool:
     """Return whether an invocation may start a Python file.
 
-    Another Python program that receives the name starts the file in its own way and does not count.
+    A Python program that receives the file's name as an argument does not count: it starts the file in its own way.
     """
     if os.path.basename(invocation.program) == name:
         return True

@@ -1,4 +1,4 @@
-"""Activations: the tensors decoder layers keep between forward and backward pass, and the peak of each layer."""
+"""Activations: tensors that decoder layers keep from the forward to the backward pass, and the peak of each layer."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 VISION: Final = "the vision tower"
 
-# Checkpoints that are being copied to the host: OffloadActivations of torchtune and TRL lets five tensors wait.
+# Checkpoints in flight to the host: OffloadActivations of torchtune and TRL keeps up to five tensors waiting.
 _COPIES_IN_FLIGHT: Final = 5
 
 
 class Stack(Frozen):
-    """The decoder layers of one architecture in one mode, from the first on."""
+    """The decoder layers of one architecture in one mode, in order."""
 
     runs: tuple[tuple[Cost, int], ...]
-    """Runs of equal layers: the cost of one, and the number of consecutive ones."""
+    """Runs of equal layers: the cost of one layer, and the number of consecutive layers."""
 
     def compute_inference(self, tokens: int) -> float:
-        """Return the bytes at the peak of a layer's forward pass without gradients."""
+        """Return the peak bytes of a forward pass without gradients, in the layer that needs most."""
         return max([compute_peak(cost.inference, tokens) for cost, _ in self.runs])
 
 
@@ -41,8 +41,8 @@ class Stack(Frozen):
 def build_stack(architecture: Architecture, mode: Mode, input_needs: bool) -> Stack | None:
     """Return the costs of the layers, or None for a family without a formula.
 
-    `input_needs`: autograd follows the embedding's output. It does not if only adapters are trained and nothing is
-    checkpointed; the first layer then keeps less.
+    `input_needs`: whether the embedding's output needs a gradient. It needs none if only adapters are trained and
+    nothing is checkpointed; the first layer then keeps less.
     """
     runs: list[tuple[Cost, int]] = []
     for kind, count in list_layer_runs(architecture):
@@ -65,43 +65,43 @@ class LayerMoment(Frozen):
 
     layer: int
     kept: float
-    """Activations or checkpoints that earlier layers (and this one's checkpoint) still hold."""
+    """Activations or checkpoints that earlier layers still hold, and this layer's own checkpoint, if any."""
     copies: float
-    """Copied or made weights (`Cost.copies`) that earlier layers still hold."""
+    """Weight copies (`Cost.copies`) that earlier layers still hold."""
     peak: float
-    """Peak of this layer: its activations, their gradients, and the gradients of its weights made so far."""
+    """Peak of this layer: its activations, their gradients, and the weight gradients computed so far."""
     later_gradients: float
-    """Weight gradients of the layers after it."""
+    """Weight gradients of all later layers, which run backward first."""
     forward: float
-    """Peak of its first forward pass; 0 if a later layer of the same kind needs more."""
+    """Peak of its forward pass before any recomputation; 0 if a later layer of the same kind needs more."""
     name: str = ""
-    """Name of a part that is not a decoder layer."""
+    """Name, if the part is not a decoder layer (`VISION`)."""
 
 
 class Activations(Frozen):
     """Activation memory of one micro batch on one GPU, in bytes."""
 
     kept: float
-    """Kept between forward and backward pass, in all layers."""
+    """Bytes that all layers keep from the forward to the backward pass."""
     copies: float
-    """Copied or made weights (`Cost.copies`) that are kept with them."""
+    """Weight copies (`Cost.copies`) kept until the backward pass or, checkpointed, until the forward pass ends."""
     layer: float
-    """Kept by the last layer alone."""
+    """Bytes that the last layer alone keeps."""
     moments: tuple[LayerMoment, ...]
-    """Backward passes that can be the highest: the last and the first of each run of equal layers and, under FSDP, the
-    last but one, because gradients are still being reduced beside it.
+    """Layers whose backward pass can be the peak: the first and last of each run of equal layers and, under FSDP, the
+    second to last, because gradients are still being reduced beside it.
     """
     stack: Stack
-    """The layers, for passes with other batches."""
+    """The layers, for passes with other batches such as evaluation."""
 
 
 def compute_activations(setup: Setup) -> Activations | None:
-    """Return the decoder's activations, or None for a family without a formula."""
+    """Return the activations of the decoder and the vision tower, or None for a decoder family without a formula."""
     ranks, weights, checkpointing, mode = setup.ranks, setup.weights, setup.checkpointing, setup.mode
     checkpointed = checkpointing.method != "none"
     input_needs = (
         mode.trained or checkpointed or not weights.trains_decoder
-    )  # else autograd starts at the first adapter
+    )  # otherwise autograd starts at the first adapter
     costs = build_stack(setup.architecture, mode, input_needs)
     if costs is None:
         return None
@@ -118,7 +118,8 @@ def compute_activations(setup: Setup) -> Activations | None:
         )
     runs = costs.runs
     frozen = setup.architecture.layers - weights.layers
-    # Per run: bytes that one layer keeps, its weight copies, its peaks, its weight gradients.
+    # Per run: first and end layer; then of one layer: kept bytes, weight copies, backward peak, weight gradients and
+    # forward peak.
     rows: list[tuple[int, int, float, float, float, float, float]] = []
     kept_total = copies_total = cached_total = gradients_total = 0.0
     start = 0
@@ -143,7 +144,7 @@ def compute_activations(setup: Setup) -> Activations | None:
                 # Compiled code does not keep unused tensors.
                 kept += (selected.kept - (selected.unused if setup.compiled.layers else 0)) * tokens
                 if checkpointing.method == "selective_ops" and ranks.sequence_split > 1:
-                    kept += 2 * checkpoint  # both reduced sums of a layer are in the list, too
+                    kept += 2 * checkpoint  # the list also has both reduced sums of a layer
                 # The selected tensors are a part of the saved ones.
                 selection_overhead = (selected.unsaved - selected.kept) * tokens
             if setup.offload.activations:
@@ -159,7 +160,7 @@ def compute_activations(setup: Setup) -> Activations | None:
         cached_total += (end - first) * cost.fixed_saved
         gradients_total += (end - first) * gradients
     moments: list[LayerMoment] = []
-    # Micro batches waiting in a pipeline stage keep as much as this one.
+    # Each micro batch that waits in a pipeline stage keeps as much as this one.
     leaf = (setup.part.in_flight - 1) * kept_total
     if checkpointed and weights.adapters:
         leaf += _compute_embedding_output(setup)
@@ -234,13 +235,14 @@ def _compute_encoder(setup: Setup) -> EncoderMemory | None:
 def _compute_embedding_output(setup: Setup) -> float:
     """Return the bytes of the embedding's output that checkpointed layers with adapters keep besides their inputs.
 
-    Below frozen weights the output is made a leaf of the graph, and kept. It is a separate tensor if learned positions
-    are added to it (GPT-2, OPT), if a factor scales it (Granite), or if its format differs from the layers' inputs.
+    If the base weights are frozen, the output is made a leaf of the graph and is kept. It is a separate tensor if
+    learned positions are added to it (GPT-2, OPT), if a factor scales it (Granite), or if its format differs from that
+    of the layers' inputs.
     """
     formats, mode = setup.formats, setup.mode
     family = FAMILIES[setup.architecture.formula]
     width = setup.batch.tokens * setup.architecture.hidden
-    if setup.architecture.streams > 1:  # the layers' inputs are made from it
+    if setup.architecture.streams > 1:  # the layers' inputs are computed from it
         return width * mode.weight
     if formats.residual != mode.weight:
         return width * (mode.weight - formats.residual)
@@ -249,7 +251,7 @@ def _compute_embedding_output(setup: Setup) -> float:
 
 
 def _compute_recompute_peak(cost: Cost, setup: Setup) -> float:
-    """Return the peak of a checkpointed layer: its forward pass again, then its backward pass."""
+    """Return the peak of a checkpointed layer: that of its recomputation or of its backward pass."""
     tokens = setup.batch.tokens
     if setup.checkpointing.reentrant:
         width = setup.architecture.hidden * setup.architecture.streams

@@ -1,6 +1,6 @@
-"""Sizes of PEFT's methods other than LoRA: trained elements per adapted matrix, and the equivalent LoRA rank.
+"""Sizes of PEFT methods other than LoRA: trained elements per adapted matrix, and the equivalent LoRA rank.
 
-Sources: peft 0.21.2 (tuners/*/layer.py); `tests/memory/adapters.jsonl` holds the counts of its models.
+Source: peft 0.21.2 (tuners/*/layer.py). `tests/memory/adapters.jsonl` holds the element counts of PEFT's own models.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class AdapterSize(Frozen):
     block: int = 0
     """Width of an orthogonal block (OFT)."""
     blocks: int = 0
-    """Number of blocks of a matrix, if the block's width is 0."""
+    """Number of OFT blocks per matrix; used if `block` is 0."""
     tokens: int = 0
     """Virtual tokens of prompt and prefix tuning."""
 
@@ -29,7 +29,7 @@ class AdapterSize(Frozen):
 KINDS: Final = frozenset(
     ("adalora", "fourierft", "hra", "ia3", "ln_tuning", "loha", "miss", "oft", "prefix_tuning", "prompt_tuning", "vera")
 )
-"""Methods that have a formula."""
+"""Methods with a formula in this module."""
 
 # Methods that multiply the matrix's input (or output) by thin matrices, like LoRA, or rotate its input.
 _LIKE_LORA: Final = frozenset(("adalora", "hra", "loha", "miss", "oft", "vera"))
@@ -43,7 +43,8 @@ def needs_rank(kind: str) -> bool:
 def find_equivalent_rank(kind: str, size: AdapterSize) -> int:
     """Return the rank of a LoRA with about the same activations: both keep the input in the adapter's format.
 
-    0 for methods that only scale, or that add tokens.
+    The rank is 1 for OFT, and 0 for methods that do not multiply or rotate the matrix's input, such as (IA)3 and prompt
+    tuning.
     """
     if kind not in _LIKE_LORA:
         return 0
@@ -60,7 +61,7 @@ def find_block(inputs: int, stated: int) -> int:
 
 
 def _count_matrix_elements(kind: str, item: Linear, size: AdapterSize) -> int:
-    """Return the trained elements beside one matrix."""
+    """Return the number of trained elements that a method adds to one matrix."""
     rank, inputs, outputs = size.rank, item.inputs, item.outputs
     if kind == "oft":
         block = find_block(inputs, size.block) if size.block else inputs // find_block(inputs, max(1, size.blocks))
@@ -77,7 +78,7 @@ def _count_matrix_elements(kind: str, item: Linear, size: AdapterSize) -> int:
 
 
 def count_elements(kind: str, architecture: Architecture, linears: tuple[Linear, ...], size: AdapterSize) -> int:
-    """Return the trained elements of the whole model."""
+    """Return the number of elements that a method trains in the whole model; `linears` are the adapted matrices."""
     if kind == "prompt_tuning":
         return size.tokens * architecture.hidden
     if kind == "prefix_tuning":
@@ -88,7 +89,7 @@ def count_elements(kind: str, architecture: Architecture, linears: tuple[Linear,
 
 
 def count_frozen_elements(kind: str, linears: tuple[Linear, ...], size: AdapterSize) -> int:
-    """Return the elements that a method adds without training them: VeRA's two matrices, shared by all layers."""
+    """Return the number of frozen elements that a method adds: VeRA's two matrices, which all layers share."""
     if kind != "vera" or not linears:
         return 0
     return size.rank * (max(item.inputs for item in linears) + max(item.outputs for item in linears))

@@ -1,4 +1,4 @@
-"""The choice of the attention kernel."""
+"""Choice of the attention kernel."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from cfglint_train.memory.plan_reader import Reader
 from cfglint_train.memory.setup import Setup
 from cfglint_train.models.architecture import Architecture
 
-# transformers uses no kernel with grouped queries for wider heads (integrations/sdpa_attention.py).
+# For wider heads, transformers does not use sdpa's grouped queries (integrations/sdpa_attention.py).
 _MAX_GROUPED_WIDTH = 256
 
 
 def choose_attention_kernel(reader: Reader, job: Setup, sequences: int, length: int) -> tuple[str, int]:
     """Return the values of `Mode.attention` and `Mode.sequence`.
 
-    Before torch 2.14 transformers makes a mask for sdpa whenever it is compiled (masking_utils.py,
-    `_ignore_causal_mask_sdpa`), which selects the kernel that accepts one; all layers share the mask (compiled-1b).
+    Before torch 2.14, transformers creates a mask for sdpa whenever the model is compiled (masking_utils.py,
+    `_ignore_causal_mask_sdpa`). sdpa then uses the memory-efficient kernel, which accepts a mask; all layers share the
+    mask (measured: compiled-1b).
     """
-    fp32 = job.mode.weight == 4 and not job.mode.autocast  # queries have 32 bits when attention gets them
+    fp32 = job.mode.weight == 4 and not job.mode.autocast  # attention receives 32-bit queries
     kernel = _choose_uncompiled(reader, job.architecture, sequences, length, fp32)
     if job.compiled.model and reader.assume("activations.attention", "sdpa") == "sdpa" and kernel[0] != "eager":
         return "efficient", 0
@@ -45,9 +46,9 @@ def _choose_uncompiled(
 
 
 def _choose_for_fp32(architecture: Architecture, length: int) -> tuple[str, int]:
-    """Return the kernel of sdpa for 32-bit queries without padding.
+    """Return sdpa's kernel for 32-bit queries without padding, and `Mode.sequence`.
 
-    torch's flash and cuDNN kernels accept 16 bits only, and its memory-efficient one accepts no grouped queries
+    torch's flash and cuDNN kernels accept only 16 bits, and its memory-efficient kernel accepts no grouped queries
     (sdp_utils.cpp, `can_use_flash_attention`, `can_use_cudnn_attention`, `can_use_mem_efficient_attention`).
     transformers repeats keys and values if there is a mask (a window), and otherwise leaves that to torch
     (`use_gqa_in_sdpa`). Measured: precision-1b-fp32 and precision-1b-fp32-1024x1.

@@ -8,7 +8,7 @@ from cfglint_train.memory.ranks import Ranks
 
 
 class Batch(Frozen):
-    """One micro batch on one GPU. The default is for a job whose batch is not known yet."""
+    """A micro batch on one GPU; the defaults stand for a batch that is not known yet."""
 
     sequences: int = 1
     length: int = 1
@@ -18,17 +18,18 @@ class Batch(Frozen):
     image_tokens: int = 0
     """Image tokens among `tokens`."""
     scored: float = 1.0
-    """Share of the tokens that have logits."""
+    """Share of the tokens whose logits are computed."""
     records: float | None = None
-    """Sum of the earlier record batches, as multiples of the longest one, which is not included: 0 if all have one
-    length; None if lengths differ, in an unknown order.
+    """Total size of the batches that each set a length record, without the longest, as a multiple of the longest.
+
+    0 if all batches have the same length; None if their lengths differ and the order is unknown.
     """
 
 
 def count_filled_tokens(reader: Reader, budget: int, length: int, ranks: Ranks) -> int:
-    """Return the tokens that the samples of a step can fill.
+    """Return the smaller of the token budget and the tokens that a rank's samples of one step can fill.
 
-    Each rank has its part of the global batch (OpenRLHF 0.11.2 trainer/ppo_utils/replay_buffer.py,
+    Each rank gets its part of the global batch (OpenRLHF 0.11.2 trainer/ppo_utils/replay_buffer.py,
     setup_dynamic_batch).
     """
     samples = reader.get_number("batch.global_")
@@ -41,7 +42,7 @@ def compute_flow(
 ) -> tuple[int, int, int | None, int]:
     """Return the sequences, tokens and evaluation tokens of a micro batch, and the length with virtual tokens.
 
-    `flow`: tokens per GPU, 0 if a number of sequences is stated instead; sequences (or pairs of them), and their
+    `flow`: tokens per GPU, or 0 if a number of sequences is stated instead; the sequences (or pairs of them); their
     length.
     """
     budget, micro, length = flow

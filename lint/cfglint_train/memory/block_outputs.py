@@ -15,27 +15,27 @@ from cfglint_train.models.architecture import Architecture
 
 
 class BlockOutputs(Frozen):
-    """Bytes of one micro batch on one GPU."""
+    """Memory of the tensors that layers pass to each other, for one micro batch on one GPU, in bytes."""
 
     kept: float
-    """Kept between forward and backward pass."""
+    """Bytes kept from the forward to the backward pass."""
     freed: float
-    """The part of it that is freed before the layers run backward."""
+    """Part of `kept` that is freed before the layers run backward."""
     gradients: float
-    """Gradients, from the last layer's backward pass on."""
+    """Gradients, which exist from the last layer's backward pass on."""
     before: int
-    """Number of first layers that run backward after the layers with reused keys are recomputed."""
+    """Number of leading layers, which run backward after the layers whose keys are reused were recomputed."""
     recomputed: float
-    """Tensors that this recomputation leaves."""
+    """Tensors that this recomputation leaves behind."""
 
 
 _NOTHING: Final = BlockOutputs(0.0, 0.0, 0.0, 0, 0.0)
 
 
 def compute_block_outputs(setup: Setup) -> BlockOutputs:
-    """Return the memory of a second embedding of each token, and of shared keys and values.
+    """Return the memory of tensors that layers share: a second embedding of each token, and reused keys and values.
 
-    In Gemma 3n and 4 every layer reads a part of the second embedding.
+    In Gemma 3n and 4, every layer reads a part of the second embedding. Gemma 3n also splits and joins its streams.
     """
     batch, mode = setup.batch, setup.mode
     shape = setup.architecture
@@ -45,9 +45,9 @@ def compute_block_outputs(setup: Setup) -> BlockOutputs:
         return _NOTHING
     weight, checkpointed = mode.weight, setup.checkpointing.method != "none"
     embedding = batch.tokens * shape.layers * width
-    # Its norm, the projection's input and, if layers are checkpointed, the sum with the projected first embedding,
-    # whose parts they hold as arguments; other layers count the part that they keep. The gradient of one part is as
-    # large as the whole.
+    # Kept: the norm of the second embedding, its projection's input and, if layers are checkpointed, its sum with the
+    # projected first embedding, since layers hold parts of the sum as arguments. Without checkpointing, each layer
+    # counts the part that it keeps. The gradient of one part is as large as the whole.
     spread, gathered, copies = _compute_stream_costs(shape, mode) if shape.streams > 1 else (0.0, 0.0, 0.0)
     freed = batch.tokens * gathered
     kept = batch.tokens * spread + freed + copies
@@ -61,7 +61,7 @@ def compute_block_outputs(setup: Setup) -> BlockOutputs:
     if attention is None or not attention.reusing_layers:
         return BlockOutputs(kept, freed, gradients, 0, 0.0)
     reused, made = compute_reused_keys(shape, mode)
-    if not checkpointed:  # the layers' own activations include it
+    if not checkpointed:  # the layers' own activations include the reused keys
         return BlockOutputs(kept, freed, gradients, 0, 0.0)
     before = shape.layers - attention.reusing_layers - 2
     return BlockOutputs(kept + reused * batch.tokens, freed, gradients, before, made * batch.tokens)
@@ -69,12 +69,12 @@ def compute_block_outputs(setup: Setup) -> BlockOutputs:
 
 @lru_cache(maxsize=64)
 def _compute_width(architecture: Architecture) -> int:
-    """Return the width of the second embedding, with the parts of all layers; 0 without one."""
+    """Return the width of the second embedding over the parts of all layers; 0 if the model has no second embedding."""
     return sum([item.outputs for item in architecture.linears if item.name == PER_LAYER])
 
 
 def _compute_adapter_inputs(setup: Setup) -> float:
-    """Return the bytes per token of the two matrices' inputs in the adapter of the second embedding's projection."""
+    """Return the bytes per token that the adapter of the second embedding's projection keeps: its matrices' inputs."""
     mode, hidden = setup.mode, setup.architecture.hidden
     if not mode.rank or not mode.targets & {ALL_LINEAR, "per_layer_model_projection"}:
         return 0.0
@@ -83,9 +83,9 @@ def _compute_adapter_inputs(setup: Setup) -> float:
 
 @lru_cache(maxsize=64)
 def _compute_stream_costs(architecture: Architecture, mode: Mode) -> tuple[float, float, float]:
-    """Return the bytes per token that splitting into streams keeps, and that joining them keeps, and of weight copies.
+    """Return the bytes per token kept by splitting into streams and by joining them, and the bytes of weight copies.
 
-    The layers' inputs are not included. The copies are autocast's, of the matrices used for this.
+    The layers' inputs are not included. The copies are autocast's 16-bit copies of the matrices that split and join.
     """
     family, hidden = FAMILIES[architecture.formula], architecture.hidden
     first, last = (PROGRAMS[family.program](architecture, family, mode) for _ in range(2))
@@ -98,11 +98,11 @@ def _compute_stream_costs(architecture: Architecture, mode: Mode) -> tuple[float
 
 @lru_cache(maxsize=64)
 def compute_reused_keys(architecture: Architecture, mode: Mode) -> tuple[float, float]:
-    """Return the bytes per token of the keys and values that are reused, and of the tensors that making them keeps.
+    """Return the bytes per token of the reused keys and values, and of the tensors saved while they are computed.
 
-    The last layer with a window that makes its own keys passes them on, and the last one without, in a dictionary
-    (`shared_kv_states`). When a checkpointed layer runs again it replaces them by new ones, whose graph is never run
-    and stays until the step ends.
+    The last layer with a window and the last layer without one that compute their own keys pass them on in a dictionary
+    (`shared_kv_states`). A recomputed layer replaces them by new keys and values, whose graph never runs backward and
+    stays until the step ends.
     """
     family, attention = FAMILIES[architecture.formula], architecture.attention
     reused = saved = 0.0

@@ -1,4 +1,4 @@
-"""An estimate: phases with a budget per place, each a list of components with an expected total and an interval."""
+"""Estimates: phases with a budget per place; a budget lists components, with an expected total and an interval."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Resource = Literal["gpu", "host", "disk"]
 class Budget(Frozen):
     """The peak on one GPU, on one host or on disk, in bytes.
 
-    `expected` is the sum of the components. The true value is expected in `low`..`high`; the bounds come from the
-    calibration's residuals for comparable rows.
+    `expected` is the sum of the components. The true value should lie in `low`..`high`; the bounds come from
+    the calibration's residuals of comparable rows.
     """
 
     place: Resource
@@ -30,21 +30,21 @@ class Budget(Frozen):
     low: int
     high: int
     extra_fields: frozenset[Field] = frozenset()
-    """Plan fields that this budget depends on, besides those that every number of the estimate depends on."""
+    """Plan fields that this budget depends on, in addition to those of all numbers (`Estimate.read`)."""
     spans: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
-    """For a GPU: low and high bound of the bytes that torch counts as allocated, the high bound of its reserved bytes,
-    and the minimum difference between reserved and allocated bytes at the low bound. Until an allocation would fail,
-    blocks of one stream's pool serve no other, and some blocks of a step are never shared.
+    """For a GPU: low and high bound of torch's allocated bytes, high bound of its reserved bytes, and the minimum of
+    reserved minus allocated bytes at the low bound. The minimum is not 0 because, until an allocation would fail,
+    blocks in one stream's pool are not used by other streams, and some blocks of a step are never shared.
     """
     cached: int = 0
-    """Blocks that torch may hold beyond the step's needs because none fits a later length. `expected` omits them: torch
-    frees them before an allocation fails.
+    """Bytes of blocks that torch may cache beyond the step's needs because later batches are too long for them.
+    `expected` omits them because torch frees them before an allocation fails.
     """
     phase: str = ""
-    """Phase that the budget was computed for."""
+    """Name of the phase that the budget belongs to."""
     basis: tuple[Setup, Plan, int | None] | None = None
-    """Setup, plan, and the GPU's capacity if known, from which it was computed. Between steps, setup and plan have no
-    batch.
+    """Setup, plan, and GPU capacity (None if unknown) that the budget was computed from. Between steps, setup and
+    plan have no batch.
     """
 
     @property
@@ -69,7 +69,7 @@ class Budget(Frozen):
         return sum(size for component, size in self.sizes if component.counter != "driver")
 
     def get_bounds(self, counter: str) -> tuple[float, float]:
-        """Return the interval of one counter: allocated, reserved (with cached blocks), or the whole card."""
+        """Return the interval of one counter: allocated, reserved (with cached blocks), or else the whole GPU."""
         low, high, reserved, least = self.spans
         if counter.startswith("allocated"):
             return low, high
@@ -84,10 +84,10 @@ class Budget(Frozen):
 
 
 class Phase(Frozen):
-    """One phase of the run, for its worst rank and its worst host."""
+    """A phase of the run, for the worst rank and the worst host."""
 
     name: str
-    """load, forward, backward, optimizer step, eval, save, resume or rollout."""
+    """load, forward, backward, optimizer step, eval, save, resume, rollout, or a model's role."""
     event: str
     """Moment of the peak within the phase, in words."""
     gpu: Budget | None = None
@@ -111,15 +111,15 @@ _TITLES: Final = {
 
 
 class Estimate(Frozen):
-    """Peaks of all phases that could be computed, and the inputs that are missing for the others."""
+    """Peaks of all phases that could be computed, and the missing inputs of the others."""
 
     phases: tuple[Phase, ...]
     missing: tuple[Missing, ...] = ()
-    """Inputs that a phase could not be computed without: plan fields, and `plan_reader.MODEL`."""
+    """Unknown inputs that a phase needs: plan fields, or `plan_reader.MODEL`."""
     read: Sequence[Field] = ()
     """Plan fields that every number depends on."""
     assumed: tuple[Field, ...] = ()
-    """Unstated plan fields that were replaced by the default or taken as off."""
+    """Unstated plan fields for which a default was used, or that were taken as off."""
 
     @property
     def fields(self) -> frozenset[Field]:
@@ -128,12 +128,12 @@ class Estimate(Frozen):
         return frozenset(self.read).union(*(budget.extra_fields for budget in budgets if budget is not None))
 
     def find_peak(self, place: Resource) -> Phase | None:
-        """Return the phase with the highest expected peak at a place."""
+        """Return the phase with the highest expected peak at a place, or None without a budget there."""
         candidates = [phase for phase in self.phases if getattr(phase, place) is not None]
         return max(candidates, key=lambda phase: getattr(phase, place).expected, default=None)
 
     def find_phase(self, name: str) -> Phase | None:
-        """Return a phase by name."""
+        """Return the first phase named `name`, or None."""
         return next((phase for phase in self.phases if phase.name == name), None)
 
 
@@ -145,10 +145,12 @@ VERDICTS: Final[tuple[Verdict, ...]] = ("fits", "tight", "probably does not fit"
 def compute_verdict(budget: Budget, capacity: int) -> Verdict:
     """Return the verdict on a budget.
 
+    The first condition that holds decides:
+
     - fits: the upper bound is at most the capacity
-    - tight: the expected value is at most the capacity
-    - probably does not fit: the expected value is above the capacity
     - does not fit: the lower bound is above the capacity
+    - probably does not fit: the expected value is above the capacity
+    - tight: the expected value is at most the capacity
     """
     if budget.high <= capacity:
         return "fits"

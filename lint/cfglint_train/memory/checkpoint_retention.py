@@ -1,4 +1,4 @@
-"""The number of checkpoints that a run writes, and that are on disk at once."""
+"""Numbers of checkpoints that a run writes and that are on disk at the same time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _SINGLE_LIMIT: Final[tuple[Field, ...]] = ("checkpoint.keep",)
 
 
 def has_sharded_checkpoints(plan: Plan) -> bool:
-    """Return whether the run writes other checkpoints than those that rank 0 writes as a whole.
+    """Return whether the run writes any checkpoint other than unsharded checkpoints from rank 0.
 
-    OLMo has both kinds. Under DDP it writes no sharded one (ai2-olmo 0.6.0, train.py). Under FSDP it writes one before
-    the first step (v0.6.0, scripts/train.py), unless that is off or a checkpoint is loaded, and then one at each
-    interval.
+    Only OLMo has both kinds; the result is true for other frameworks. Under DDP, OLMo writes no sharded checkpoint
+    (ai2-olmo 0.6.0, train.py). Under FSDP it writes one before the first step (v0.6.0, scripts/train.py), unless that
+    is off or a checkpoint is loaded, and then one at each interval.
     """
     settings = plan.checkpoint
     if settings.checkpointer is None:
@@ -29,29 +29,30 @@ def has_sharded_checkpoints(plan: Plan) -> bool:
 
 
 def list_limits(plan: Plan) -> tuple[Field, ...]:
-    """Return the fields that limit the checkpoints on disk, one for each kind that is written."""
+    """Return the plan fields that limit the checkpoints on disk, one for each kind that the run writes."""
     if not has_sharded_checkpoints(plan):
-        # scripts/train.py uses the limit of the sharded ones if DDP should keep no unsharded one.
+        # Under DDP, scripts/train.py applies the limit of sharded checkpoints if that of unsharded checkpoints is 0.
         replaced = plan.parallel.strategy == "ddp" and plan.checkpoint.keep_unsharded == 0
         return ("checkpoint.keep",) if replaced else ("checkpoint.keep_unsharded",)
     return ("checkpoint.keep", "checkpoint.keep_unsharded") if plan.checkpoint.interval_unsharded else _SINGLE_LIMIT
 
 
 def count_ephemeral(plan: Plan) -> int:
-    """Return the checkpoints of which only the newest is kept, besides the others: 1, or 0 without any.
+    """Return the number of ephemeral checkpoints kept beside permanent checkpoints: 1, or 0 if none is written.
 
-    OLMo deletes it when a permanent one is written, OLMo-core keeps it until the next ephemeral one; both write the
-    next before they delete the last (ai2-olmo 0.6.0, train.py; ai2-olmo-core 3.0.0, train/callbacks/checkpointer.py).
+    Only the newest is kept. OLMo deletes it when a permanent checkpoint is written; OLMo-core keeps it until the next
+    ephemeral one. Both write the next checkpoint before they delete the last (ai2-olmo 0.6.0, train.py; ai2-olmo-core
+    3.0.0, train/callbacks/checkpointer.py).
     """
     return 1 if plan.checkpoint.interval_ephemeral and has_sharded_checkpoints(plan) else 0
 
 
 def count_saves(plan: Plan) -> int | None:
-    """Return the maximum number of checkpoints at the end of a run that deletes none, or None if it is unlimited.
+    """Return the number of checkpoints at the end of a run that deletes none, or None if it is not known.
 
-    The last one counts, even if it is a model alone. OLMo and OLMo-core write none at the end of a run whose last step
-    is a multiple of all intervals, but one before the first step, and ephemeral ones, of which one exists besides the
-    others.
+    The number is an upper limit. The checkpoint at the end of training counts, even if it holds only the model. OLMo
+    and OLMo-core write none at the end if the last step is a multiple of all intervals. They may write one before the
+    first step, and ephemeral checkpoints; one ephemeral checkpoint exists beside the others.
     """
     settings, epochs, steps = plan.checkpoint, plan.batch.epochs, compute_max_steps(plan)
     if settings.strategy == "steps" and settings.interval and steps is not None:
@@ -66,10 +67,10 @@ def count_saves(plan: Plan) -> int | None:
 
 
 def count_allowed(plan: Plan, kinds: tuple[Field, ...]) -> int:
-    """Return the checkpoints that the limits of `kinds` allow at once: retained ones, and the one being written.
+    """Return the number of checkpoints that the limits of `kinds` allow at once.
 
-    If the best one is loaded at the end, a limit of one keeps two: the best and the last. A kind of which all are kept
-    counts as one, and so does one with an unknown limit.
+    The checkpoint being written counts too. A limit of one keeps two, the best and the last, if the best checkpoint is
+    loaded at the end. A kind without a limit, or with an unknown limit, counts as one.
     """
     stated = [plan.get(field) for field in kinds]
     loads_best = bool(plan.checkpoint.load_best_at_end)
@@ -80,16 +81,17 @@ def count_allowed(plan: Plan, kinds: tuple[Field, ...]) -> int:
 
 
 def _count_saves_of_kind(plan: Plan, kind: Field) -> int:
-    """Return the checkpoints of a kind that a run of known length writes at its intervals."""
+    """Return the number of checkpoints of a kind that a run writes at its intervals, or 1 if it is not known."""
     settings, steps = plan.checkpoint, compute_max_steps(plan)
     interval = settings.interval if kind == "checkpoint.keep" else settings.interval_unsharded
     return steps // interval if steps and interval else 1
 
 
 def count_copies(plan: Plan, kinds: tuple[Field, ...] | None = None) -> int:
-    """Return the checkpoints of all kinds (or of some) on disk at once.
+    """Return the number of checkpoints on disk at once, of `kinds` or, by default, of all kinds.
 
-    If the length of the run is known, no more than it writes; if all of a kind are kept, all that it writes.
+    If the length of the run is known, the result is at most the number that the run writes, and a kind without a limit
+    counts with all its checkpoints.
     """
     kinds = list_limits(plan) if kinds is None else kinds
     total = count_saves(plan)

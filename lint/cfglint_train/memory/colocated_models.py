@@ -19,15 +19,16 @@ class ColocatedModel(Frozen):
     """Elements of the whole model."""
     trained: bool = False
     offloaded: bool = False
-    """Its shards wait on the host until they are used."""
+    """True if its shards stay on the host until they are used."""
 
 
 def find_colocated_models(
     reader: Reader, architecture: Architecture, ranks: Ranks, formats: Formats, optimizer: float | None
 ) -> tuple[ColocatedModel, ...]:
-    """Return the models beside the actor; empty if roles or pools are unknown.
+    """Return the other models on the actor's GPUs, or nothing if the roles or the actor's pool are unknown.
 
-    `optimizer`: bytes of state per element.
+    A model of unknown size is left out, and `model.roles` is added to `reader.missing`. `optimizer`: bytes of optimizer
+    state per element.
     """
     roles = reader.get("model.roles")
     if not roles:
@@ -52,13 +53,13 @@ def find_colocated_models(
                 element_bytes += formats.gradient / ranks.gradient_shards
             size = elements * element_bytes
             if reader.get("rollout.train_sleep"):
-                # One of the two is awake at a time (OpenRLHF 0.9.0, ppo_trainer.py ppo_train): both keep the 16-bit
-                # weights, beside the states of the larger one (deepspeed_utils.py, offload_deepspeed_states).
+                # Only one of the two is awake at a time (OpenRLHF 0.9.0, ppo_trainer.py ppo_train): both keep their
+                # 16-bit weights, beside the states of the larger model (deepspeed_utils.py, offload_deepspeed_states).
                 asleep = formats.held / ranks.parameter_shards
                 size = elements * asleep + max(0, elements - architecture.parameters) * (element_bytes - asleep)
             models.append(ColocatedModel(role.name, size, elements, trained=True))
         else:
-            # Offload works under ZeRO-3 only; other stages put the whole model on every GPU.
+            # Offload works only under ZeRO-3; other stages put the whole model on every GPU.
             offload = reader.get("method.reference_offload") if role.name == "reference" else role.offload
             offloaded = ranks.zero_stage == 3 and bool(offload)
             size = 0.0 if offloaded else elements * formats.unquantized / (ranks.parameter_shards or 1)
@@ -73,7 +74,7 @@ def count_role_elements(actor: str | None, model: str | None, architecture: Arch
 
 
 def find_role_model(actor: str | None, model: str | None, architecture: Architecture) -> Architecture | None:
-    """Return the model of a role, or None if it is unknown. `architecture` is the actor's."""
+    """Return the architecture of a role's model, or None if unstated or unknown; `architecture` is the actor's."""
     if model is None:
         return None
     if model == actor:

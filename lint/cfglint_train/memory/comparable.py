@@ -1,7 +1,7 @@
-"""Classes of measured jobs that a job can be compared with: its strategy, and the kind of training.
+"""Classes of measured jobs to compare a job with: by its strategy and its kind of training.
 
-The interval of an estimate uses the residuals of such jobs (`calibration/fit.py`). If fewer than three setups of a
-class were measured, those of the wider class count: one GPU or several, then all.
+The interval of an estimate uses the residuals of such jobs (`calibration/fit.py`). If a class has fewer
+than three measured setups or only one framework, the next wider class is used: one GPU or several, then all.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cfglint_train.plan.choices import FSDP
 
 PREFIX = "published-"
 ANY_CLASS = PREFIX + "any"
-"""Class of all rows, for jobs that are like none of them."""
+"""Class of all measurements, for jobs whose narrower classes have too few."""
 
 
 def classify(setup: Setup) -> str:
@@ -32,5 +32,5 @@ def list_classes(kind: str) -> tuple[str, str, str]:
 
 
 def find_residual(setup: Setup, residuals: Mapping[str, Residual]) -> Residual:
-    """Return the observed error of comparable jobs."""
+    """Return the residual of the narrowest class of comparable jobs that has one."""
     return next(residuals[kind] for kind in list_classes(classify(setup)) if kind in residuals)

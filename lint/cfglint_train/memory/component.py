@@ -14,7 +14,7 @@ Counter = Literal["allocated", "reserved", "driver"]
 
 
 class Component:
-    """A component of an estimate. Compared by identity, because every part of an estimate looks one up."""
+    """A component of an estimate, compared by identity because estimates look components up all the time."""
 
     __slots__ = (
         "coefficient", "counter", "evidence", "flows", "kind", "name", "passes", "spread", "state", "weights", "words",
@@ -24,24 +24,24 @@ class Component:
     """Unique at its place (GPU, host or disk)."""
     kind: Kind
     words: str
-    """Remark on the computation of the bytes; the only description of bytes that are a coefficient."""
+    """Remark on how the bytes are computed; if they are a coefficient, the only description."""
     evidence: tuple[str, ...]
     """Ids of coefficients and kinds of evidence rows."""
     flows: bool
-    """Proportional to the tokens: its interval is that of traced activations. The others have the interval of
-    states.
+    """True if the bytes are proportional to the tokens. The interval is then that of traced activations, otherwise that
+    of states.
     """
     passes: bool
-    """Allocated and freed within a step, which leaves gaps in the allocator's pool. The others last."""
+    """True if allocated and freed within a step, which leaves gaps in the allocator's pool; other components last."""
     counter: Counter
     state: bool
-    """Counted as `states` in messages: sharded and offloaded together."""
+    """True if messages count it among the `states`, which are sharded and offloaded together."""
     weights: bool
-    """Weights that a forward pass reads; messages add them up."""
+    """True for weights that a forward pass reads; messages show their sum."""
     spread: bool
-    """Determined by the sharding of states over ranks rather than by the batch."""
+    """True if the size depends on how states are sharded over ranks rather than on the batch."""
     coefficient: str
-    """For a host component: coefficient that scales its interval."""
+    """For a host component: id of the coefficient that scales its interval."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The components of an estimate; all other code refers to these objects.
 
-Sizes are bytes. `explanation.py` shows how they are computed; `words` describes the rest.
+Sizes are bytes. `explanation.py` shows how they are computed; `words` describes sizes that it does not explain.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PARAMETERS: Final = Component("parameters", "state", state=True, weights=True, s
 FROZEN: Final = Component("frozen parameters", "state", weights=True, spread=True)
 MASTER: Final = Component("master weights", "state", state=True, spread=True)
 OPTIMIZER: Final = Component("optimizer state", "state", state=True, spread=True)
-# The driver moves managed memory to the host if the card is full, and torch's counters omit it.
+# The driver moves managed memory to the host if the GPU is full, and torch's counters omit it.
 PAGED: Final = Component("paged optimizer state", "state", "in managed memory", counter="driver", spread=True)
 REFERENCE: Final = Component("reference model", "state", weights=True)
 OTHERS: Final = Component("other models", "state")
@@ -40,7 +40,7 @@ FORWARD: Final = Component("forward transients", "transient", "", evidence=(), f
 METADATA: Final = Component("checkpoint metadata", "transient", evidence=("shard-metadata",), flows=True)
 
 WORKSPACES: Final = Component(
-    "workspaces", "runtime", "cuBLAS workspaces of two threads", evidence=("workspace-sm90", "workspace-sm80")
+    "workspaces", "runtime", "cuBLAS workspaces for two threads", evidence=("workspace-sm90", "workspace-sm80")
 )
 RESERVE: Final = Component(
     "allocator reserve",
@@ -78,7 +78,7 @@ OFFLOADED: Final = (
     OFFLOADED_OPTIMIZER,
     OFFLOADED_ACTIVATIONS,
 )
-"""Components that were moved from the GPUs to the host."""
+"""Components that offloading moves from the GPUs to the host."""
 HOST_EXPERTS: Final = Component("experts on the host", "host")
 WORKERS: Final = Component("data loader workers", "host", coefficient="worker")
 WAITING: Final = Component("prefetched batches", "host")

@@ -1,7 +1,7 @@
 """Peak memory of each phase of a plan, with an interval.
 
 The expected value of a phase is its highest event (`events.py`) plus the overhead of torch's allocator and the driver.
-The bounds put every part at the edge of the range that the calibration measurements allow.
+For the bounds, every part is at the edge of the range that the calibration measurements allow.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def estimate(
     hardware: Hardware | None = None,
     unreadable: frozenset[Field] = frozenset(),
 ) -> Estimate:
-    """Estimate the peak of every phase, and list the missing inputs of the others.
+    """Estimate the peak of every phase that can be computed, and list the missing inputs of the others.
 
-    `hardware` may be None. `unreadable`: fields that are set to a value that cannot be determined; no default replaces
-    them.
+    `architecture` and `hardware` are None if unknown. `unreadable`: fields whose value is undetermined; no default
+    replaces them.
     """
     if architecture is None:
         missing = read_setup(plan, _PLACEHOLDER_MODEL, unreadable=unreadable)[1].missing
@@ -100,7 +100,7 @@ def estimate(
 def _estimate_groups(
     plan: Plan, architecture: Architecture, hardware: Hardware | None, unreadable: frozenset[Field]
 ) -> Iterator[Phase]:
-    """Yield the highest phase of each model that has its own GPUs."""
+    """Yield one phase per model with its own GPUs: the highest step phase if it is trained, else its scoring pass."""
     from cfglint_train.memory.groups import generate_groups
 
     for role, role_plan, model in generate_groups(plan, architecture):
@@ -126,7 +126,7 @@ SCORED: Final = "scored"
 
 
 def _build_scoring_phase(budgets: PhaseBudget) -> Phase | None:
-    """Return the forward pass of a model that only scores, or None if its size is unknown."""
+    """Return the forward pass of a model that only scores, or None without a layer formula or number of tokens."""
     parts = _compute_scoring_parts(budgets)
     if parts is None:
         return None
@@ -135,7 +135,10 @@ def _build_scoring_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _compute_scoring_parts(budgets: PhaseBudget) -> dict[Component, float] | None:
-    """Return the temporaries of a pass without gradients: a layer's tensors, or the logits with log-probabilities."""
+    """Return the temporaries of a pass without gradients, or None if they cannot be computed.
+
+    These are gathered weights, and the larger of a layer's tensors and the logits with log-probabilities.
+    """
     from cfglint_train.memory.groups import SCORING_BYTES, count_scoring_tokens
 
     setup, flow = budgets.setup, budgets.flow
@@ -151,7 +154,7 @@ def _compute_scoring_parts(budgets: PhaseBudget) -> dict[Component, float] | Non
 def merge_stages(last_stage: Estimate, first_stage: Estimate) -> Estimate:
     """Return, for each phase, the GPU budget of the pipeline stage that needs more.
 
-    The budgets of host and disk are taken from `last_stage`. Both bounds are the higher ones of the two stages.
+    The host and disk budgets are those of `last_stage`. Each bound is the higher of the two stages' bounds.
     """
     phases = []
     for phase in last_stage.phases:
@@ -178,8 +181,8 @@ def estimate_setup(
 ) -> Estimate:
     """Estimate a setup that was read from a plan, possibly with changes that no plan can express.
 
-    `residual`: the observed error of comparable jobs, if it differs from the calibration table. `job`: the setup's job,
-    if nothing was changed.
+    `residual`: observed error of comparable jobs, in place of the calibration table's. `job`: the job of an unchanged
+    setup; without it, a new job is derived.
     """
     budgets = PhaseBudget(setup, reader, build_uncertainty(job or Job(setup, reader.plan), hardware, residual))
     missing = list(reader.missing)
@@ -198,7 +201,7 @@ def estimate_setup(
 
 
 def build_phases(budgets: PhaseBudget, name: str) -> Iterable[Phase | None]:
-    """Return the phases that are computed together with the named one."""
+    """Return the phase called `name` and those that are computed together with it."""
     if name in _STEP_PHASES:
         return _build_step_phases(budgets)
     computed = {
@@ -213,7 +216,7 @@ def build_phases(budgets: PhaseBudget, name: str) -> Iterable[Phase | None]:
 
 
 def _build_phases_between_steps(uncertainty: Uncertainty) -> tuple[Phase, list[Phase]]:
-    """Return the load phase, and the phases of saving and resuming. They do not depend on the batch."""
+    """Return the load phase, and the save and resume phases, which do not depend on the batch and are cached."""
     if uncertainty.phases_between_steps is None:
         budgets = PhaseBudget(uncertainty.job.setup, Reader(uncertainty.job.plan), uncertainty)
         later = (_build_save_phase(budgets), _build_resume_phase(budgets))
@@ -224,7 +227,7 @@ def _build_phases_between_steps(uncertainty: Uncertainty) -> tuple[Phase, list[P
 def _compute_engine_bytes(budgets: PhaseBudget, woken: bool = False) -> float:
     """Return the bytes that a rollout engine holds on the GPU while the job trains.
 
-    `woken`: the engine's weights are back on the GPU, as while a checkpoint is written.
+    `woken`: whether a sleeping engine's weights are back on the GPU, for example while a checkpoint is written.
     """
     plan = budgets.plan
     if plan.rollout.mode != "colocate" or plan.rollout.engine in (None, "none", "hf"):
@@ -235,10 +238,9 @@ def _compute_engine_bytes(budgets: PhaseBudget, woken: bool = False) -> float:
 
 
 def _build_load_phase(budgets: PhaseBudget) -> Phase:
-    """Return the load phase: the weights as they are read or cast, with the copies that creating the optimizer needs.
+    """Return the load phase: the weights as they are read or cast, and the copies made to create the optimizer.
 
-    DeepSpeed casts the weights in place, one tensor after the other, before it flattens them: the embedding is the
-    first.
+    DeepSpeed casts the weights in place, tensor by tensor and starting with the embedding, before it flattens them.
     """
     setup, held, uncertainty = budgets.setup, budgets.job.held, budgets.uncertainty
     weights, formats = setup.weights, setup.formats
@@ -280,8 +282,8 @@ def _build_load_phase(budgets: PhaseBudget) -> Phase:
 def _compute_flattened_bytes(budgets: PhaseBudget) -> float:
     """Return the bytes that DeepSpeed needs beside the weights while it creates its optimizer.
 
-    This is the flat copy of the weights, or a rank's fp32 partition if the GPU has no room for the copy: DeepSpeed then
-    makes it on the CPU (stage_1_and_2.py, flatten_on_accelerator).
+    This is the larger of the flat copy of the weights and the rank's fp32 partition. If the GPU has no room for the
+    copy, DeepSpeed makes it on the CPU (stage_1_and_2.py, flatten_on_accelerator), and only the partition counts.
     """
     setup, held = budgets.setup, budgets.job.held
     flat, local = setup.weights.trained * setup.formats.gathered, count_partition_elements(setup) * 8
@@ -341,12 +343,15 @@ def _build_step_phases(budgets: PhaseBudget) -> list[Phase]:
 
 
 def _build_eval_phase(budgets: PhaseBudget) -> Phase | None:
-    """Return the evaluation phase, or None if the run has none: no gradients, nothing is kept, but whole logits."""
+    """Return the evaluation phase, or None if the run has none or its batch or layers are unknown.
+
+    It computes no gradients and keeps no activations, but its logits are whole.
+    """
     setup, plan, flow = budgets.setup, budgets.plan, budgets.flow
     if setup.batch.evaluation_tokens is None or flow is None:
         return None
     if not plan.eval.enabled and (plan.eval.enabled is False or plan.eval.strategy == "no"):
-        return None  # enabled without a strategy: once, when training is over
+        return None  # an evaluation enabled without a strategy still runs once, after training
     if setup.loss.policy or setup.loss.scores:
         return None
     tokens = setup.batch.evaluation_tokens
@@ -363,7 +368,7 @@ def _build_eval_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _build_save_phase(budgets: PhaseBudget) -> Phase | None:
-    """Return the phase in which a checkpoint is saved, between steps, when the gradients are gone."""
+    """Return the phase that saves a checkpoint between steps, without gradients, or None if none is estimated."""
     setup, plan = budgets.setup, budgets.plan
     if setup.optimizer.state is None:
         return None
@@ -389,7 +394,7 @@ def _build_save_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _build_resume_phase(budgets: PhaseBudget) -> Phase | None:
-    """Return the phase in which a checkpoint is loaded, beside offloaded states."""
+    """Return the phase that loads a checkpoint on the host, beside offloaded states, or None if the run has none."""
     loaded = estimate_resume(budgets.setup, budgets.plan)
     if loaded is None:
         return None
@@ -398,7 +403,10 @@ def _build_resume_phase(budgets: PhaseBudget) -> Phase | None:
 
 
 def _build_rollout_phase(budgets: PhaseBudget, missing: list[Missing]) -> Phase | None:
-    """Return the phase of generation on the training GPUs, or of the passes that score the generated text."""
+    """Return the rollout phase on the training GPUs: generation or scoring, whichever needs more, or None.
+
+    `missing` gets `rollout.utilization` if the engine's memory is unknown.
+    """
     plan = budgets.plan
     if plan.rollout.engine in (None, "none") and not plan.model.roles:
         return None

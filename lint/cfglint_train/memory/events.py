@@ -1,12 +1,12 @@
 """The moments of a training step at which GPU memory can be highest.
 
 A training step is a sequence of **events**. Each event is a sum of named parts; the peak of a phase is the *maximum
-over its events*, never a sum over phases. The highest event decides what helps: for the loss a fused loss or a smaller
-micro batch, for a layer activation checkpointing, for the reduction or the optimizer step sharding or a fused
-optimizer.
+over its events*, never a sum over phases. The remedy depends on the highest event: a fused loss or a smaller micro
+batch if it is the loss, activation checkpointing if it is a layer, sharding or a fused optimizer if it is the reduction
+or the optimizer step.
 
-The step is a steady one: optimizer states and gradients of earlier micro batches exist, and sharded weights are
-gathered ahead as from the second step on. Sizes are bytes on one GPU.
+The step is not the first: optimizer states and gradients of earlier micro batches exist, and sharded weights are
+prefetched as they are from the second step on. Sizes are bytes on one GPU.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from cfglint_train.memory.tape import compute_peak
 from cfglint_train.plan.choices import FSDP
 
 Event = tuple[str, str, dict[Component, float]]
-"""One moment at which memory can be highest: its phase, its name, and its bytes beyond the lasting ones
+"""A moment at which memory can be highest: its phase, its name, and its parts in addition to the lasting ones
 (`Job.lasting`).
 """
 
@@ -52,7 +52,7 @@ Event = tuple[str, str, dict[Component, float]]
 def compute_mask_bytes(setup: Setup) -> float:
     """Return the bytes of the attention masks of the whole model.
 
-    They are 16-bit numbers for eager and compiled attention, booleans for sdpa.
+    Masks hold numbers for eager and compiled attention (4 bytes in fp32, else 2), and booleans for sdpa.
     """
     batch, mode = setup.batch, setup.mode
     if setup.compiled.loss and mode.attention == "efficient":
@@ -65,7 +65,7 @@ def compute_mask_bytes(setup: Setup) -> float:
 
 
 def count_mask_kinds(setup: Setup) -> int:
-    """Return the number of masks: layers with and without a window have one each."""
+    """Return the number of masks: 2 if the model has layers with and without a window, else 1."""
     return 2 if setup.architecture.window and setup.architecture.full_attention_layers is not None else 1
 
 
@@ -77,11 +77,11 @@ class _StepAmounts(Frozen):
     masks: float
     """Masks while the layers run forward."""
     kept_masks: float
-    """Masks after the forward pass: checkpointed layers hold the mask as one of their arguments, compiled ones share
-    it; others have separate copies at most.
+    """Masks after the forward pass: checkpointed layers hold the mask as an argument, compiled layers share it, and
+    other layers keep at most separate copies.
     """
     waiting: dict[Component, float]
-    """Bytes of the loss that stay until the backward pass ends."""
+    """Bytes of the loss that are held until the backward pass ends."""
 
 
 def generate_step_events(job: Job, setup: Setup, flow: Activations | None, end: Head) -> Iterator[Event]:
@@ -121,7 +121,7 @@ def _generate_loss_events(step: _StepAmounts, flow: Activations, end: Head) -> I
             with_unused_logits[WEIGHT_COPIES] = copies
         yield "forward", name, with_unused_logits
     if setup.ranks.strategy == "fsdp2" and setup.sharding.reshard:
-        # Gathered weights arrive in a buffer and are copied from it; the first layer is already being gathered.
+        # Gathered weights arrive in a buffer and are copied out of it; the first layer is already being gathered.
         root, unit = transients.count_root_elements(setup), transients.count_unit_elements(setup)
         buffers = {**job.base, GATHERED: 2 * (setup.formats.gathered * root + setup.formats.unit_bytes * unit)}
         yield "forward", "the first gather", buffers
@@ -132,7 +132,7 @@ def _generate_loss_events(step: _StepAmounts, flow: Activations, end: Head) -> I
         parts |= step.waiting
         held = cost.saved * tokens + copies
         parts[BACKWARD] = compute_peak(cost.backward, tokens) - held + end.added
-        if setup.weights.head_trained:  # its gradient exists by then, and the weight may be updated at once
+        if setup.weights.head_trained:  # its gradient exists by then, and the matrix may be updated at once
             parts[BACKWARD] += job.updating_head
         yield "backward", "the output matrix", parts
 
@@ -151,7 +151,7 @@ def _generate_layer_events(step: _StepAmounts, flow: Activations) -> Iterator[Ev
                 {**base, GATHERED: gathered, ACTIVATIONS: kept + masks, WEIGHT_COPIES: copies, FORWARD: forward_peak},
             )
         later = _compute_later_gradients(setup, gradients) if job.keeps_gradients else 0.0
-        # The first layers are of one kind: the other kind's mask was freed with its last layer.
+        # Layer 0 is reached when only layers of its kind are left: the other kind's mask is freed already.
         remaining_masks = kept_masks if layer or not kept_masks else kept_masks / count_mask_kinds(setup)
         yield (
             "backward",
@@ -170,7 +170,7 @@ def _generate_layer_events(step: _StepAmounts, flow: Activations) -> Iterator[Ev
 
 
 def _compute_later_gradients(setup: Setup, gradients: float) -> float:
-    """Return the bytes that are still held for the gradients of the later layers."""
+    """Return the bytes of later layers' gradients that are still held; `gradients` are their whole bytes."""
     later = gradients * setup.weights.share
     if setup.ranks.gradient_shards == 1:
         return later
@@ -178,7 +178,7 @@ def _compute_later_gradients(setup: Setup, gradients: float) -> float:
 
 
 def _generate_root_events(step: _StepAmounts) -> Iterator[Event]:
-    """Yield the reduction of the gradients of embedding and head, which FSDP does last, as one unit."""
+    """Yield the events of the embedding and head, which FSDP reduces last, as one unit."""
     setup, job = step.setup, step.job
     weights, formats = setup.weights, setup.formats
     root = transients.count_root_elements(setup)
@@ -200,8 +200,8 @@ def _generate_root_events(step: _StepAmounts) -> Iterator[Event]:
 def _build_end_event(step: _StepAmounts) -> Event:
     """Return the event at which all gradients exist.
 
-    A tied matrix has two gradients and, unless they are summed in place, their sum. One of them is already counted
-    among the gradients, unless gradients of earlier micro batches are.
+    A tied matrix has two gradients and, unless they are summed in place, their sum. One of these is already counted
+    among the gradients, unless that place is taken by the gradient of earlier micro batches.
     """
     setup, job = step.setup, step.job
     weights = setup.weights
@@ -211,9 +211,7 @@ def _build_end_event(step: _StepAmounts) -> Event:
     elif weights.head_trained and setup.architecture.tied and setup.ranks.gradient_shards == 1:
         extra_copies = (1.0 if is_summed_in_place(setup) else 2.0) + (1.0 if job.accumulates else 0.0)
         tied = extra_copies * job.head_elements * setup.mode.weight
-        if is_summed_in_place(
-            setup
-        ):  # no later sum is higher than the moment at which the embedding's gradient is made
+        if is_summed_in_place(setup):  # the peak is the moment at which the embedding's gradient is computed
             tied += setup.batch.tokens * setup.architecture.hidden * setup.formats.residual
     unreduced = setup.ranks.zero_stage == 1 and setup.batch.accumulation == 1 and not has_whole_fp32_gradients(setup)
     # One compiled graph returns all gradients before any is added to those of earlier micro batches.
@@ -230,8 +228,8 @@ def _build_end_event(step: _StepAmounts) -> Event:
 def _compute_compiled_embedding(setup: Setup, elements: int) -> float:
     """Return the bytes at the end of a compiled graph beyond one gradient of the embedding.
 
-    inductor sums rows in fp32. For a tied matrix it adds the product, which needs the head's input, or (autocast of
-    fp32 weights) its 16-bit result.
+    inductor sums the embedding's rows in fp32. For a tied matrix it adds the head's product, which needs the head's
+    input, or (under autocast with fp32 weights) the product's 16-bit result.
     """
     if not setup.architecture.tied:
         return 4.0 * elements if setup.mode.weight == 2 else 0.0
@@ -245,8 +243,8 @@ def _build_update_event(step: _StepAmounts) -> Event:
     setup = step.setup
     parts = {**step.job.base, GRADIENTS: step.job.left, UPDATE: step.job.update}
     if setup.weights.adapters and setup.checkpointing.method != "none":
-        # The embedding's output is made a leaf so that autograd follows checkpointed layers: it stays, with its
-        # gradient, until the next forward pass.
+        # The embedding's output is made a leaf so that autograd follows checkpointed layers. The output and its
+        # gradient stay until the next forward pass.
         parts[ACTIVATIONS] = 2.0 * setup.batch.tokens * setup.architecture.hidden * setup.mode.weight
     if setup.loss.keeps_logits and not setup.loss.scores:
         parts[LOGITS] = 2.0 * setup.batch.tokens * setup.architecture.vocab

@@ -1,4 +1,4 @@
-"""Explanation of an estimate: rerun its functions with sizes instead of numbers, to show how bytes are computed."""
+"""Explanation of an estimate: rerun its functions with `Size` objects to show how the bytes are computed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _UNITS: Final = {
     "sequence_split": "ranks per sequence",
     "shards": "ranks",
 }  # fmt: skip
-"""Units of the fields of `Setup` and of the records in it. Other fields are not factors of any size."""
+"""Units of the fields of `Setup` and its records; other fields are not factors of a size."""
 
 _PLAN_UNITS: Final = {
     "data": {"prefetch": "batches", "workers": "workers"},
@@ -128,7 +128,7 @@ class ExplainedComponent(Frozen):
     component: Component
     bytes: int
     formula: str
-    """Computation of the bytes, with values; a description if they are a coefficient."""
+    """Computation of the bytes, with values; only a description if the bytes are a coefficient."""
 
     @property
     def name(self) -> str:
@@ -137,7 +137,7 @@ class ExplainedComponent(Frozen):
 
 
 def explain(budget: Budget) -> tuple[ExplainedComponent, ...]:
-    """Return the components of a budget with their computations."""
+    """Return the components of a budget, each with its bytes and their formula."""
     sizes = compute_sizes(budget)
     return tuple(
         ExplainedComponent(part, size, _format_formula(budget, part, sizes.get(part))) for part, size in budget.sizes
@@ -172,7 +172,7 @@ def _format_remark(budget: Budget, component: Component) -> str:
 
 
 def compute_sizes(budget: Budget) -> Mapping[Component, Size | float]:
-    """Return the computation of each component whose bytes follow from the setup."""
+    """Return, for each component whose bytes follow from the setup, its traced size."""
     assert budget.basis is not None
     computed = _compute_budgets(budget.phase, *budget.basis)
     return dict(
@@ -186,10 +186,10 @@ def compute_sizes(budget: Budget) -> Mapping[Component, Size | float]:
 
 @lru_cache(maxsize=16)
 def _compute_budgets(phase: str, setup: Setup, plan: Plan, capacity: int | None) -> list[Budget]:
-    """Return the budgets of a phase, and of those computed with it, with sizes instead of numbers.
+    """Return the budgets of a phase, and of phases computed with it, with `Size` objects in place of numbers.
 
-    Plain numbers are computed first: costs that depend on a layer's shape alone are cached, and sizes, which hash like
-    their numbers, must not be cached.
+    Plain numbers are computed first to fill the caches of layer costs. A `Size` hashes like its number, so it would
+    otherwise end up in these caches.
     """
     _build_budgets(phase, setup, plan, capacity)
     capacity_size = None if capacity is None else Size.create(capacity, "B of the GPU")
@@ -210,7 +210,7 @@ def _build_budgets(phase: str, setup: Setup, plan: Plan, capacity: Any) -> list[
 
 
 def trace(record: Any) -> Any:
-    """Return a record with a size for each number that has a unit, including those in nested records."""
+    """Return a record with a `Size` in place of each number that has a unit, also in nested records."""
     changes: dict[str, Any] = {}
     for name, value in record._asdict().items():
         if name == "neighbours":
@@ -242,7 +242,7 @@ def _trace_plan(plan: Plan) -> Plan:
 
 
 class _UnboundedBudget(PhaseBudget):
-    """Budgets of the components alone, without bounds and allocator overhead."""
+    """Budgets with only the computed components, without bounds and allocator overhead."""
 
     def build_gpu_budget(
         self, phase: str, parts: dict[Component, float], fields: Any = None, steady: bool = True

@@ -42,7 +42,7 @@ class FrozenWeights(Frozen):
     quantized_bytes: float = 0.0
     """Bytes of one quantised element, with its scales."""
     fp32: int = 0
-    """Elements that are kept in 32 bits beside others."""
+    """Number of elements kept in 32 bits."""
     plain: int = 0
     plain_bytes: float = 0.0
     scale_bytes: float = 0.0
@@ -52,7 +52,7 @@ class FrozenWeights(Frozen):
 
     @property
     def scales(self) -> float:
-        """Bytes that every rank holds unsharded."""
+        """Bytes of scales, which every rank holds unsharded."""
         return self.quantized * self.scale_bytes
 
     @property
@@ -65,27 +65,27 @@ _NOTHING: Final = FrozenWeights()
 
 
 class Formats(Frozen):
-    """Bytes of one element, by use."""
+    """Bytes per element of weights, gradients and the residual stream, by use."""
 
     held: float
     """Trained weight as stored between steps (a shard or the whole)."""
     gathered: float
     """Weight as the forward pass reads it."""
     master: float
-    """Further copy of a trained weight; 0 without one."""
+    """Separate master copy of a trained weight; 0 without one."""
     gradient: float
-    """Gradient as the backward pass makes it."""
+    """Gradient as the backward pass computes it."""
     accumulated: float
-    """Gradient between micro batches."""
+    """Gradient as accumulated between micro batches."""
     unquantized: float
     """Frozen weight that is not quantised."""
     autocast: bool
     loaded: float = 0.0
-    """Weight of the whole model while it waits on every GPU to be sharded; 0 if it does not."""
+    """Weight of a model that waits whole on every GPU to be sharded or cast; 0 if the model does not."""
     residual: int = 2
     """Residual stream."""
     reference: float = 0.0
-    """Weight of a second whole model; 0 without one."""
+    """Weight of the reference model, a second whole model; 0 without one."""
     host_experts: float = 0.0
     """Weight of routed experts that stay on the host; 0 if there are none."""
     communication: float = 4.0
@@ -93,7 +93,7 @@ class Formats(Frozen):
     unit_bytes: float = 0.0
     """Weight of a gathered decoder layer, quantised or not."""
     quantized_gather: float = 0.0
-    """Overhead of gathering in 8 bits, besides the weights themselves; 0 if it is off."""
+    """Overhead of gathering in 8 bits, in addition to the gathered weights; 0 if this is off."""
 
 
 def get_element_bytes(dtype: str) -> float:
@@ -102,10 +102,10 @@ def get_element_bytes(dtype: str) -> float:
 
 
 def read_formats(reader: Reader, adapter: bool, fsdp: bool) -> Formats | None:
-    """Return the formats of a job, or None if that of the weights is unknown.
+    """Return the formats of a job, or None if the format of the weights is unknown.
 
-    FSDP keeps its shards in the format of the master weights if there are any, else in that of the weights. Its gathers
-    have the format of the computation if that is smaller.
+    FSDP keeps its shards in the wider of the master weights' and the weights' formats. It gathers in the compute format
+    if that is smaller.
     """
     get = reader.get
     compute = get("precision.compute") or "bf16"
@@ -128,7 +128,7 @@ def read_formats(reader: Reader, adapter: bool, fsdp: bool) -> Formats | None:
 
 
 def count_quantized_elements(architecture: Architecture, kind: str, experts: bool) -> int:
-    """Return the elements that a quantiser changes: those of linear layers, but no embedding, head or norm.
+    """Return the number of elements that a quantiser changes: linear layers without embedding, head and norms.
 
     A quantiser of `nn.Linear` modules leaves fused experts out unless `experts` is set; MXFP4 (gpt-oss) changes only
     experts.
@@ -147,7 +147,7 @@ def count_quantized_elements(architecture: Architecture, kind: str, experts: boo
 
 
 def read_frozen_weights(reader: Reader, architecture: Architecture, elements: int, zero_stage: int) -> FrozenWeights:
-    """Return the formats of `elements` frozen elements. ZeRO++ stores in 8 bits those that have more."""
+    """Return the formats of `elements` frozen elements; under ZeRO++ all of them have 8 bits if that is smaller."""
     if not elements:
         return _NOTHING
     weights = _read_loaded_weights(reader, architecture, elements)
@@ -173,7 +173,7 @@ def _read_loaded_weights(reader: Reader, architecture: Architecture, elements: i
         if reader.get("method.double_quantization"):
             each = DOUBLE_QUANTIZED_BYTES
         scales = each - 0.5
-    # A checkpoint that is published quantised has quantised experts, too.
+    # A checkpoint that is published quantised also has quantised experts.
     experts = bool(reader.get("method.quantized_experts")) or kind in ("fp8", "nvfp4", architecture.quantization)
     quantized = min(elements, count_quantized_elements(architecture, kind, experts))
     upcast = 0
@@ -188,7 +188,7 @@ def _read_loaded_weights(reader: Reader, architecture: Architecture, elements: i
 def read_quantized_gather(reader: Reader) -> float:
     """Return the bytes per element that gathering in 8 bits needs; 0 if it is off.
 
-    These are the 8-bit weights and, under bf16, the fp16 weights that they are converted to first.
+    These are the 8-bit weights and, under bf16, the fp16 weights to which they are first converted.
     """
     if not reader.get("parallel.quantized_gather"):
         return 0.0
@@ -196,6 +196,6 @@ def read_quantized_gather(reader: Reader) -> float:
 
 
 def read_loaded_bytes(reader: Reader) -> float:
-    """Return the bytes of an element of a whole model that waits on every GPU to be sharded or cast; 0 if none does."""
+    """Return the bytes per element of a model that waits whole on every GPU to be sharded or cast; 0 if none does."""
     dtype = reader.get("precision.loaded")
     return 0.0 if dtype in (None, "none") else get_element_bytes(dtype)

@@ -15,15 +15,16 @@ from cfglint_train.plan.fields import Plan, Role
 from cfglint_train.plan.names import Field
 
 SCORING_BYTES: Final = 6.0
-"""Bytes per token and word while log-probabilities are computed without gradients: 16-bit logits and their fp32 copy
-(models/actor.py, forward). The kernel or the chunks of the logarithm need less.
+"""Bytes per logit while log-probabilities are computed without gradients: the 16-bit logits and their
+fp32 copy (models/actor.py, forward). A kernel for log-probabilities, or computing them in chunks, needs less.
 """
 
 
 def generate_groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Role, Plan, Architecture]]:
-    """Yield each model with GPUs apart from the actor's, the plan of those GPUs, and its architecture.
+    """Yield each model that does not run on the actor's GPUs, with the plan of its GPUs and its architecture.
 
-    A trained model includes the models that share its GPUs; frozen ones are placed one by one.
+    The plan of a trained model includes the other trained models on its GPUs. Frozen models are yielded one by one, but
+    not if they share GPUs with a trained model. Models of unknown architecture are left out.
     """
     roles = plan.model.roles or ()
     actor = next((role for role in roles if role.name == "actor"), None)
@@ -59,14 +60,14 @@ def generate_groups(plan: Plan, architecture: Architecture) -> Iterator[tuple[Ro
 
 
 def _replace_head(model: Architecture) -> Architecture:
-    """Return the model with one value instead of the output matrix."""
+    """Return the model with a head of one output in place of the output matrix."""
     head = 0 if model.tied else sum(item.elements for item in model.linears if item.part == "head")
     linears = tuple(item for item in model.linears if item.part != "head")
     return model._replace(parameters=model.parameters - head + model.hidden, linears=linears)
 
 
 def count_scoring_tokens(reader: Reader) -> int | None:
-    """Return the tokens of one micro batch of a pass that only scores, or None if they are unknown."""
+    """Return the number of tokens in a micro batch of a scoring pass, or None if it is unknown."""
     budget = reader.get("rollout.tokens_per_gpu")
     micro, length = reader.get("rollout.micro"), reader.get("sequence.length")
     if budget:

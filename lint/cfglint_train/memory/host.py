@@ -28,13 +28,13 @@ PINNED: Final = "B of pinned blocks"
 
 
 def round_to_pinned_block(size: float) -> float:
-    """Return the bytes of a pinned block for `size` bytes."""
+    """Return the bytes of the pinned block that holds `size` bytes: the next power of two, or 0 for nothing."""
     block = 0 if size <= 0 else 1 << (max(1, int(size)) - 1).bit_length()
     return label_count(block, PINNED, size)
 
 
 def choose_block_rounding(setup: Setup) -> Callable[[float], float]:
-    """Return the function that maps the bytes of a buffer to the host memory it needs, pinned or not."""
+    """Return the function from a buffer's bytes to the host memory that it takes: rounded if pinned, else unchanged."""
     return round_to_pinned_block if setup.offload.pinned else lambda size: size
 
 
@@ -46,9 +46,9 @@ def compute_partition_bytes(setup: Setup) -> float:
 
 
 def split_into_sub_groups(setup: Setup, share: float) -> tuple[int, float, float]:
-    """Return how many full sub-groups a rank's partition has under ZeRO-3, their elements, and those of the last one.
+    """Return the number of full sub-groups in a ZeRO-3 partition, the elements of each, and those of the rest.
 
-    `share`: elements of the partition.
+    `share`: elements of the rank's partition.
     """
     piece = min(setup.sharding.sub_group or share, share)
     full_groups = label_count(int(share / piece) if piece else 0, "sub-groups", share)
@@ -56,13 +56,13 @@ def split_into_sub_groups(setup: Setup, share: float) -> tuple[int, float, float
 
 
 def _compute_sub_group_bytes(setup: Setup, share: float, block: Callable[[float], float]) -> float:
-    """Return the bytes of a partition's fp32 numbers, with a block for each sub-group."""
+    """Return the host bytes of a partition's fp32 values, allocated sub-group by sub-group."""
     full_groups, piece, last = split_into_sub_groups(setup, share)
     return full_groups * block(piece * 4) + block(last * 4)
 
 
 def compute_offloaded(setup: Setup) -> dict[Component, float]:
-    """Return the offloaded parts that the ranks of a node keep on their host, for every trained model."""
+    """Return the bytes that the ranks of a node offload to their host, for every trained model."""
     parts = _compute_model_offload(setup, count_partition_elements(setup))
     for other in setup.neighbours:
         if other.trained:
@@ -75,7 +75,7 @@ def compute_offloaded(setup: Setup) -> dict[Component, float]:
 
 
 def _compute_model_offload(setup: Setup, share: float) -> dict[Component, float]:
-    """Return the offloaded parts of one model, of which a rank has `share` trained elements."""
+    """Return the bytes that the ranks of a node offload for one model; a rank holds `share` of its trained elements."""
     ranks, formats, offload = setup.ranks, setup.formats, setup.offload
     if not offload.parameters and not offload.optimizer:
         return {}
@@ -92,7 +92,7 @@ def _compute_model_offload(setup: Setup, share: float) -> dict[Component, float]
         master = 4.0 if formats.master else formats.held
         parts[OFFLOADED_OPTIMIZER] = local * share * setup.optimizer.known_state
         if ranks.zero_stage == 3:
-            # The master copy is made sub-group by sub-group in unpinned memory; its gradients are pinned.
+            # The master copy is allocated sub-group by sub-group in unpinned memory; its gradients are pinned.
             parts[OFFLOADED_MASTER] = local * share * master
             parts[OFFLOADED_GRADIENTS] = local * (
                 _compute_sub_group_bytes(setup, share, block) + block(share * formats.gradient)
@@ -111,7 +111,7 @@ def _compute_model_offload(setup: Setup, share: float) -> dict[Component, float]
 
 
 def compute_idle_models(setup: Setup) -> float:
-    """Return the bytes of offloaded shards of models that are not trained, for all ranks of a node.
+    """Return the bytes of the offloaded shards of frozen models, for all ranks of a node.
 
     Each tensor's shard is a separate pinned block (deepspeed 0.19.8 partition_parameters.py, _partition_param).
     """
@@ -135,9 +135,9 @@ def compute_idle_models(setup: Setup) -> float:
 def compute_sleeping_states(setup: Setup, plan: Plan) -> float:
     """Return the bytes of sleeping training states on a node (DeepSpeed 0.19.8, stage3.py offload_states).
 
-    For each trained model, the master weights and both states of Adam are in pinned blocks, sub-group by sub-group, and
-    under ZeRO-3 also the flat gradients (OpenRLHF 0.11.2 deepspeed_utils.py, offload_deepspeed_states: nothing if the
-    optimizer is offloaded). The pinned buffers of weights and gradients are never freed.
+    For each trained model, pinned blocks hold the master weights and the optimizer states (two for Adam) and, under
+    ZeRO-3, which has a block per sub-group, the flat gradients. Nothing sleeps if the optimizer is offloaded (OpenRLHF
+    0.11.2 deepspeed_utils.py, offload_deepspeed_states). The pinned buffers of weights and gradients are never freed.
     """
     ranks = setup.ranks
     if not plan.rollout.train_sleep or ranks.strategy != "zero" or setup.offload.optimizer:
@@ -157,13 +157,13 @@ def compute_sleeping_states(setup: Setup, plan: Plan) -> float:
 
 
 def compute_worker_memory(setup: Setup, plan: Plan) -> float:
-    """Return the private memory of the data loader processes of a node, in bytes."""
+    """Return the private memory of a node's data loader workers, in bytes."""
     count = plan.data.workers
     return setup.ranks.local * count * load_table().coefficients["worker"].expected if count else 0.0
 
 
 def compute_waiting_batches(setup: Setup, plan: Plan) -> float:
-    """Return the bytes of the batches that the data loader processes of a node keep ready.
+    """Return the bytes of the batches that a node's data loader workers keep ready.
 
     A batch has `input_ids`, `attention_mask` and `labels` in int64, and the pixels of images in fp32.
     """
@@ -183,7 +183,7 @@ _DEFAULT_PREFETCH: Final = 2
 
 
 def compute_offloaded_activations(setup: Setup) -> float:
-    """Return the bytes of activation checkpoints that wait on the host, for all ranks of a node."""
+    """Return the bytes of offloaded activation checkpoints on the host, for all ranks of a node."""
     if not setup.offload.activations:
         return 0.0
     kept = setup.batch.tokens * setup.architecture.hidden * setup.formats.residual * setup.layers * setup.part.in_flight
@@ -192,7 +192,7 @@ def compute_offloaded_activations(setup: Setup) -> float:
 
 
 def compute_loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:
-    """Return the copies of the weights on a node during loading, or None if the way of loading is unknown."""
+    """Return the bytes of weights on a node's host during loading, or None if it is unknown how they are loaded."""
     ranks = setup.ranks
     model_bytes = setup.whole.parameters * setup.formats.gathered
     if ranks.strategy in FSDP:
@@ -207,7 +207,7 @@ def compute_loading(setup: Setup, plan: Plan) -> dict[Component, float] | None:
         return {LOADED_WEIGHTS: model_bytes * (1 if efficient else ranks.local)}
     if plan.model.init_device == "cpu":
         return {LOADED_WEIGHTS: ranks.local * model_bytes}
-    if ranks.zero_stage == 3:  # every rank reads file by file, and keeps its shards
+    if ranks.zero_stage == 3:  # every rank reads file by file and keeps its own shards
         return {LOADED_WEIGHTS: ranks.local * min(model_bytes, FILE_BYTES)}
     return {LOADED_WEIGHTS: 0.0}  # read from mapped files directly onto the GPU
 

@@ -1,4 +1,4 @@
-"""Amounts of a job that do not depend on its batch, derived once for all estimates that differ in the batch alone."""
+"""Amounts of a job that do not depend on the size of its batch, derived once for all estimates that vary it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from cfglint_train.plan.fields import Plan
 
 
 class Job:
-    """Bytes on one GPU, unless stated otherwise.
+    """Amounts of a job that its batch does not change: bytes on one GPU, unless stated otherwise.
 
-    Not a record, because most attributes are read several times in an estimate.
+    The class is not a record because most attributes are read several times per estimate.
     """
 
     __slots__ = (
@@ -48,49 +48,49 @@ class Job:
         "streams", "update", "updating_head", "updating_layer",
     )  # fmt: skip
     accumulates: bool
-    """Whole gradients of earlier micro batches exist; new ones are added to them."""
+    """True if unsharded gradients of earlier micro batches exist, to which new gradients are added."""
     base: dict[Component, float]
-    """Gradients of earlier micro batches, and lasting buckets."""
+    """Gradients of earlier micro batches, and buckets that last."""
     bucket: float
-    """Buckets that live during the backward pass, lasting ones included."""
+    """Buckets during the backward pass, including lasting buckets."""
     defers: bool
-    """FSDP keeps whole gradients until the last micro batch. The peak is in a micro batch before it, because the last
-    one turns whole gradients into shards.
+    """True if FSDP keeps unsharded gradients until the last micro batch. The peak is then in an earlier micro batch,
+    because the last one turns unsharded gradients into shards.
     """
     gathered: tuple[float, float]
-    """Gathered weights while a layer runs, and while the loss runs."""
+    """Gathered weights while a layer runs, and while the loss is computed."""
     head_elements: int
     """Elements of the output matrix (and of the embedding)."""
     head_gradient: float
-    """Gradient of the output matrix while the layers run."""
+    """Gradient of the output matrix while the layers run backward."""
     held: States
     keeps_gradients: bool
-    """A layer's gradients still exist while the layers before it run backward."""
+    """True if a layer's gradients still exist while the layers before it run backward."""
     lasting: dict[Component, float]
-    """The parts that exist all the time."""
+    """Components that exist all the time."""
     left: float
     """Gradients that exist when the optimizer step starts."""
     made: float
-    """Gradients that the last micro batch adds to the existing ones."""
+    """Gradients that the last micro batch creates beside the existing gradients."""
     norm: float
     """Temporary bytes of the gradient norm."""
     on_the_host: dict[Component, float]
-    """Bytes of one node while the job trains. Parts of 0 bytes are omitted; those that depend on the tokens are 0
-    here.
+    """Host bytes of one node while the job trains. Components of 0 bytes are omitted, except those that depend on the
+    tokens, which are 0 here.
     """
     plan: Plan
     reducing: float
-    """Gradients that are still being reduced while a layer (but not the last one) runs backward."""
+    """Gradients that are still being reduced while a layer other than the last runs backward."""
     setup: Setup
-    """Setup with any batch."""
+    """Setup of the job; the number of tokens has no effect."""
     streams: tuple[float, Component | None]
-    """Size of the pools of other streams, and the component of an event that is in them."""
+    """Bytes of the pools of other streams, and the component that is allocated in them."""
     update: float
-    """Temporary bytes of the optimizer step, on top of states and gradients."""
+    """Temporary bytes of the optimizer step, beside states and gradients."""
     updating_head: float
-    """Temporary bytes of updating the output matrix while the backward pass runs."""
+    """Temporary bytes of updating the output matrix during the backward pass."""
     updating_layer: float
-    """Temporary bytes of updating a layer's largest matrix then."""
+    """Temporary bytes of updating a layer's largest matrix during the backward pass."""
 
     def __init__(self, setup: Setup, plan: Plan) -> None:
         """Derive the amounts from a setup and its plan."""
@@ -129,7 +129,7 @@ class Job:
 
 
 def list_lasting_parts(setup: Setup, held: States) -> dict[Component, float]:
-    """Return the parts that exist all the time, without those of 0 bytes."""
+    """Return the components that exist all the time, without those of 0 bytes."""
     parts = {
         PARAMETERS: held.parameters,
         FROZEN: held.frozen,
@@ -143,22 +143,22 @@ def list_lasting_parts(setup: Setup, held: States) -> dict[Component, float]:
 
 
 def _has_layer_gradients(setup: Setup) -> bool:
-    """Return whether a layer's gradients stay, given that they are not added to others at once."""
+    """Return whether a layer's gradients stay, if they are not immediately added to existing gradients."""
     ranks = setup.ranks
     if ranks.zero_stage == 3 or (ranks.zero_stage and setup.offload.optimizer):
         return False
     if has_gradient_offload(setup) or setup.optimizer.updates != "after":
         return False
-    # FSDP adds each reduced gradient in place to that of the earlier micro batches, and frees it (_fsdp_collectives.py
+    # FSDP adds each reduced gradient in place to the earlier micro batches' gradient and frees it (_fsdp_collectives.py
     # foreach_reduce, _runtime_utils.py _accumulate_sharded_grad).
     return setup.batch.accumulation <= 1 or ranks.strategy not in FSDP
 
 
 def _compute_head_gradient(setup: Setup, adds_at_once: bool) -> float:
-    """Return the bytes of the gradient of the output matrix while the layers run.
+    """Return the bytes of the output matrix's gradient while the layers run backward.
 
-    The gradient of a tied matrix waits for that of the embedding; otherwise it is added or reduced at once if that
-    happens at all.
+    The gradient of a tied matrix waits for that of the embedding. Any other is reduced, added or applied at once if the
+    job does so.
     """
     ranks = setup.ranks
     if not setup.weights.head_trained or has_fused_tied_gradient(setup):

@@ -1,7 +1,7 @@
 """The loss head: final norm, output matrix, logits and loss.
 
-If the logits exist as a whole, they often decide the peak: for each token and each word of the vocabulary the usual
-head holds 10 bytes at the end of the forward pass and 12 in the backward pass of the loss.
+If all logits exist at once, they often determine the peak: the usual head holds 10 bytes per logit (token and
+vocabulary entry) at the end of the forward pass, and 12 in the backward pass of the loss.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Head(Frozen):
     saved: float
     backward: float
     fixed_forward: float
-    """Bytes at the peak of the forward pass that do not depend on the tokens: a fused loss makes its weight gradient
+    """Bytes at the peak of the forward pass that do not depend on the tokens: a fused loss computes its weight gradient
     there.
     """
     fixed_backward: float
@@ -60,16 +60,17 @@ class Head(Frozen):
     added: float = 0
     """Bytes of a second gradient of the output matrix while the matrix runs backward in pieces."""
     logits: float = 0
-    """Bytes of whole logits as the model returns them: their block is not shared with the loss's other tensors."""
+    """Bytes of whole logits as the model returns them; their block does not share memory with the loss's tensors."""
     waiting: float = 0
-    """Bytes of the loss that stay until the backward pass ends."""
+    """Bytes of the loss that are held until the backward pass ends."""
 
 
 @lru_cache(maxsize=1024)
 def compute_head_cost(architecture: Architecture, mode: Mode, trained: bool, weight: int) -> Cost:
     """Return the cost of the final norm and the output matrix.
 
-    `weight`: bytes of an element of the output matrix. The output is as wide as the vocabulary.
+    `trained`: whether the output matrix is trained. `weight`: bytes per element of it. The output is as wide as the
+    vocabulary.
     """
     family = FAMILIES.get(architecture.formula, FAMILIES["llama"])
     layer = Layer(architecture, family, mode)
@@ -83,16 +84,16 @@ def compute_head_cost(architecture: Architecture, mode: Mode, trained: bool, wei
 
 
 def compute_head_element_bytes(setup: Setup) -> int:
-    """Return the bytes of an element of the output matrix as the forward pass reads it.
+    """Return the bytes per element of the output matrix as the forward pass reads it.
 
-    A frozen output matrix may have 16 bits beside trained layers in fp32; autocast then makes no copy.
+    A frozen output matrix may have 16 bits although trained layers are in fp32; autocast then makes no copy of it.
     """
     frozen, weight = setup.frozen_weights, setup.mode.weight
     return 2 if not setup.weights.head_trained and frozen.plain and frozen.plain_bytes == 2 else weight
 
 
 def find_loss(setup: Setup) -> Loss:
-    """Return the tensors of the loss, in bytes per token and word of the vocabulary."""
+    """Return the memory of the loss, in bytes per logit."""
     loss, mode = setup.loss, setup.mode
     if loss.kind == "chunked":
         return _build_chunked_loss(setup)
@@ -114,9 +115,9 @@ def find_loss(setup: Setup) -> Loss:
 def _build_chunked_loss(setup: Setup) -> Loss:
     """Return axolotl's compiled loss of 8 chunks (0.16.1 monkeypatch/loss/chunked.py).
 
-    As run on a CPU (`tests/memory/chunked_losses.jsonl`), it makes nothing in fp32, but copies the chunks if there are
-    several sequences, because each chunk then has a piece of every sequence. Logits that leave autocast also exist in
-    fp32. In the backward pass the gradients of the chunks are concatenated.
+    Measured on a CPU (`tests/memory/chunked_losses.jsonl`), the loss creates nothing in fp32, but copies the chunks if
+    there are several sequences, because each chunk then has a piece of every sequence. Logits that leave autocast also
+    exist in fp32. The backward pass concatenates the gradients of the chunks.
     """
     each = _compute_logit_bytes(setup)
     copies = each if setup.batch.sequences > 1 else 0.0
@@ -124,12 +125,12 @@ def _build_chunked_loss(setup: Setup) -> Loss:
 
 
 def _compute_logit_bytes(setup: Setup) -> float:
-    """Return the bytes of an element of the logits as the model computes them."""
+    """Return the bytes per logit in the format in which the model computes logits."""
     return 4.0 if setup.mode.weight == 4 and not setup.mode.autocast else 2.0
 
 
 def _compute_returned_bytes(setup: Setup) -> float:
-    """Return the bytes of an element of the fp32 logits that the Trainer's autocast returns.
+    """Return the bytes per logit of the fp32 logits that the Trainer's autocast returns, or 0 without them.
 
     Source: accelerate 1.15, utils/operations.py. DeepSpeed's engine does not use accelerate's autocast.
     """
@@ -137,7 +138,7 @@ def _compute_returned_bytes(setup: Setup) -> float:
 
 
 def _find_whole_loss(setup: Setup) -> Loss:
-    """Return the model's own loss of whole logits."""
+    """Return the memory of the model's own loss on whole logits."""
     mode = setup.mode
     if setup.compiled.loss:
         if mode.autocast:
@@ -149,8 +150,8 @@ def _find_whole_loss(setup: Setup) -> Loss:
 def has_compiled_model(setup: Setup) -> bool:
     """Return whether the model is one compiled graph, which returns all gradients when its backward pass ends.
 
-    DDP cuts the graph by buckets (torch, _dynamo/backends/distributed.py). Hooks of FSDP and ZeRO-3 and the calls of
-    quantised layers break it.
+    DDP splits the graph by buckets (torch, _dynamo/backends/distributed.py). Hooks of FSDP and ZeRO-3, and the calls of
+    quantised layers, break the graph.
     """
     if not setup.compiled.model:
         return False
@@ -160,7 +161,7 @@ def has_compiled_model(setup: Setup) -> bool:
 def has_compiled_model_and_loss(setup: Setup) -> bool:
     """Return whether model and loss are one compiled graph.
 
-    The inputs of this graph also live until its backward pass ends.
+    The inputs of this graph stay alive until its backward pass ends.
     """
     return setup.compiled.loss and setup.loss.kind == "none" and has_compiled_model(setup)
 
@@ -168,14 +169,14 @@ def has_compiled_model_and_loss(setup: Setup) -> bool:
 def has_fused_tied_gradient(setup: Setup) -> bool:
     """Return whether a tied matrix's gradient is one product, added to the embedding's at the end of the graph.
 
-    inductor fuses the two if both have the same format. The gradient of the logits then stays until the end.
+    inductor fuses the two gradients if they have the same format. The gradient of the logits then stays until the end.
     """
     cast = setup.mode.autocast and setup.mode.weight == 4
     return has_compiled_model_and_loss(setup) and setup.architecture.tied and setup.weights.head_trained and not cast
 
 
 def _compute_waiting_bytes(setup: Setup) -> float:
-    """Return the bytes per token and word of a compiled loss that stay until the backward pass ends.
+    """Return the bytes per logit of a compiled loss that stay until the backward pass ends.
 
     These are zeros for the logits that the model returned, and possibly the gradient of the logits.
     """
@@ -190,18 +191,18 @@ def _compute_waiting_bytes(setup: Setup) -> float:
 _CHUNK: Final = "tokens of a chunk"
 
 EVALUATION_LOSSES: Final = frozenset(("chunked", *COMPILED_HEADS))
-"""Losses that are used in evaluation, too, and that make whole logits."""
+"""Losses that are also used in evaluation and compute whole logits there."""
 _WITHOUT_LOGITS: Final = frozenset(("cce", "tiles", *RECOMPUTED_LOSSES, *CHUNKED_LOSSES))
-"""Losses that make no whole logits in evaluation."""
+"""Losses that compute no whole logits in evaluation."""
 
 
 def compute_evaluation_bytes(setup: Setup) -> float:
-    """Return the bytes per token and word of an evaluation's loss, or 0 if it makes no whole logits.
+    """Return the bytes per logit of an evaluation's loss, or 0 if it computes no whole logits.
 
-    Cut Cross-Entropy makes none in evaluation (ml-cross-entropy, PatchOptions.use_lce: `train_only` is off by default).
-    Neither do Liger's chunked losses, which trl and axolotl also call in evaluation (trl 0.24.0, dpo_trainer.py
-    get_batch_loss_metrics). Liger's fused cross-entropy makes whole logits unless the trainer asks for less: it skips
-    them only while the model trains (liger-kernel 0.8.5, model/llama.py).
+    Cut Cross-Entropy computes none (ml-cross-entropy, PatchOptions.use_lce: `train_only` is off by default). Neither do
+    Liger's chunked losses, which trl and axolotl also call in evaluation (trl 0.24.0, dpo_trainer.py
+    get_batch_loss_metrics). Liger's fused cross-entropy computes whole logits in evaluation unless the trainer
+    disables that: by default it skips them only while the model trains (liger-kernel 0.8.5, model/llama.py).
     """
     if setup.loss.kind in _WITHOUT_LOGITS or _has_fused_evaluation(setup):
         return 0.0
@@ -210,12 +211,12 @@ def compute_evaluation_bytes(setup: Setup) -> float:
 
 
 def _compute_evaluated_bytes(setup: Setup) -> float:
-    """Return the bytes per token and word of whole logits and their loss, without gradients."""
+    """Return the bytes per logit of whole logits and their loss, without gradients."""
     if setup.loss.kind in COMPILED_HEADS:
         return find_loss(setup).forward
     if setup.loss.kind != "chunked":
         return _find_whole_loss(setup).forward
-    logit_bytes = _compute_logit_bytes(setup)  # the copies of chunks are gone when the model returns
+    logit_bytes = _compute_logit_bytes(setup)  # the copies of chunks are freed when the model returns
     copies = logit_bytes if (setup.batch.evaluation_tokens or 0) > setup.batch.length else 0.0
     return logit_bytes + max(copies, _compute_returned_bytes(setup))
 
@@ -225,9 +226,9 @@ def _has_fused_evaluation(setup: Setup) -> bool:
 
 
 def compute_evaluation_chunk(setup: Setup) -> float:
-    """Return the bytes of one chunk of an evaluation's loss that is computed chunk by chunk.
+    """Return the bytes of one chunk of an evaluation's loss, or 0 if the loss is not computed in chunks.
 
-    A chunked loss makes gradients in evaluation, too; Liger's fused loss only the gradient of its input.
+    A chunked loss computes gradients even in evaluation; Liger's fused loss computes only the gradient of its input.
     """
     chunked = CHUNKED_LOSSES.get(setup.loss.kind)
     if _has_fused_evaluation(setup):
@@ -242,13 +243,13 @@ def compute_evaluation_chunk(setup: Setup) -> float:
 
 
 def count_scored_tokens(setup: Setup) -> float:
-    """Return the tokens of a micro batch that have logits."""
+    """Return the number of tokens in a micro batch whose logits are computed."""
     batch = setup.batch
     return batch.tokens if batch.scored == 1 else merge_terms(batch.tokens * batch.scored, "tokens")
 
 
 def _compute_dequantized_head(setup: Setup) -> float:
-    """Return the bytes of the output matrix that a chunked head dequantises beside the gradients of all chunks."""
+    """Return the bytes of the dequantised output matrix of a chunked head, or 0 if the matrix is not quantised."""
     family = FAMILIES.get(setup.architecture.formula)
     if family is None or not family.quantized_head or not setup.mode.quantized:
         return 0.0
@@ -256,16 +257,16 @@ def _compute_dequantized_head(setup: Setup) -> float:
 
 
 def count_liger_chunk_tokens(tokens: int, hidden: int, vocab: int) -> int:
-    """Return the tokens of Liger's chunk: the power of two at or above tokens / ceil(vocab / hidden)."""
+    """Return the tokens per chunk of Liger's loss: tokens / ceil(vocab / hidden), rounded up to a power of two."""
     parts = -(-int(vocab) // int(hidden))
     return label_count(1 << max(0, (-(-int(tokens) // parts) - 1)).bit_length(), _CHUNK, tokens)
 
 
 def find_chunk_peak(setup: Setup, chunked: Chunked) -> tuple[float, int]:
-    """Return the bytes per token and word, and the gradients of the output matrix, at the peak of a chunk.
+    """Return the bytes per logit of a chunk, and the number of output matrix gradients, at the chunk's peak.
 
-    The peak is the higher of two moments: while the logits of a chunk become their gradient, and while the chunk's
-    gradient of the matrix is added to that of all chunks.
+    The peak is the higher of two moments: while the chunk's logits are replaced by their gradient, and while the
+    chunk's gradient of the matrix is added to that of all chunks.
     """
     chunk_logits = count_chunk_tokens(setup, chunked)
     matrix = setup.architecture.hidden * setup.mode.weight if setup.weights.head_trained else 0
@@ -274,7 +275,7 @@ def find_chunk_peak(setup: Setup, chunked: Chunked) -> tuple[float, int]:
 
 
 def count_chunk_tokens(setup: Setup, chunked: Chunked) -> int:
-    """Return the tokens of one chunk of a chunked loss. torch.chunk makes the last one smaller."""
+    """Return the tokens per chunk of a chunked loss; torch.chunk makes the last chunk smaller."""
     batch = setup.batch
     if chunked.tokens:
         return merge_terms(-(-batch.tokens // max(1, batch.tokens // chunked.tokens)), _CHUNK)
@@ -284,10 +285,11 @@ def count_chunk_tokens(setup: Setup, chunked: Chunked) -> int:
 def is_summed_in_place(setup: Setup) -> bool:
     """Return whether autograd adds the embedding's gradient in place to that of a tied output matrix.
 
-    It does if nothing else uses the storage of the first gradient (torch, autograd/input_buffer.cpp,
-    `can_accumulate_inplace`). A linear layer's gradient is a view of the transposed product, whose base lives on. The
-    cast from autocast's 16 bits to fp32, a fused loss and the sum of several chunks produce a separate tensor
-    (measured: loss-1b-512x1 three tensors of the size; save-1b-amp, sft-1b-amp-ac, liger-1b-512x2 and liger-3b-ac two).
+    Autograd does so if nothing else uses the storage of the first gradient (torch, autograd/input_buffer.cpp,
+    `can_accumulate_inplace`). A linear layer's gradient is a view of the transposed product, whose base stays alive, so
+    the sum is a new tensor. The cast from autocast's 16 bits to fp32, a fused loss and the sum of several chunks
+    produce a separate tensor. Measured: three tensors of that size in loss-1b-512x1; two in save-1b-amp, sft-1b-amp-ac,
+    liger-1b-512x2 and liger-3b-ac.
     """
     if setup.mode.autocast and setup.mode.weight == 4:
         return True
@@ -296,7 +298,7 @@ def is_summed_in_place(setup: Setup) -> bool:
 
 
 def _compute_chunk_copies(setup: Setup, loss: Loss) -> float:
-    """Return the bytes of the copies that autocast makes of a frozen fp32 output matrix, for each chunk but the first.
+    """Return the bytes of autocast's copies of a frozen fp32 output matrix, one for each chunk but the first.
 
     Autocast caches a cast weight only if it has a gradient (torch, autocast_mode.cpp, `cached_cast`).
     """
@@ -311,7 +313,7 @@ def _compute_chunk_copies(setup: Setup, loss: Loss) -> float:
 
 
 def _build_tiled_head(setup: Setup, cost: Cost) -> Head:
-    """Return the head that makes only the logits of one tile at a time."""
+    """Return the head that computes the logits of only one tile at a time."""
     shape, tokens, weight = setup.architecture, count_scored_tokens(setup), compute_head_element_bytes(setup)
     rows, columns = min(tokens, TILE[0]), min(shape.vocab, TILE[1])
     cast = weight == 4 and setup.mode.autocast  # autocast also casts a tile of the matrix
@@ -323,7 +325,10 @@ def _build_tiled_head(setup: Setup, cost: Cost) -> Head:
 
 
 def _build_recomputed_head(setup: Setup, cost: Cost) -> Head:
-    """Return the head with recomputed chunks. Autocast caches no copy of the transposed matrix (no leaf)."""
+    """Return the head with recomputed chunks.
+
+    Autocast does not cache a copy of the transposed matrix because it is not a leaf.
+    """
     cost = cost._replace(fixed_saved=0.0)
     shape, tokens = setup.architecture, setup.batch.tokens
     loss = RECOMPUTED_LOSSES[setup.loss.kind][setup.mode.weight == 4, setup.mode.autocast]
@@ -343,9 +348,9 @@ def _build_recomputed_head(setup: Setup, cost: Cost) -> Head:
 def _build_liger_head(setup: Setup, cost: Cost, matrix: float) -> Head:
     """Return the head with Liger's fused loss (liger-kernel 0.8.5, ops/fused_linear_cross_entropy.py).
 
-    The forward pass makes the logits of a chunk, which become their gradient in place, the gradient of the input, and
-    that of the matrix, to which each chunk is added in place. Autocast casts the transposed fp32 matrix again for each
-    chunk.
+    The forward pass computes the logits of a chunk, which are replaced in place by their gradient, the gradient of the
+    input, and that of the matrix, to which each chunk is added in place. Autocast casts the transposed fp32 matrix
+    again for each chunk.
     """
     chunk_bytes, cast = _compute_liger_chunk(setup, setup.batch.tokens)
     gradient = setup.batch.tokens * setup.architecture.hidden * setup.formats.residual
@@ -357,7 +362,7 @@ def _build_liger_head(setup: Setup, cost: Cost, matrix: float) -> Head:
 
 
 def _compute_liger_chunk(setup: Setup, tokens: int) -> tuple[float, float]:
-    """Return the bytes of the input's gradient with the logits of a chunk, and of a cast output matrix."""
+    """Return the bytes of the input's gradient and a chunk's logits, and the bytes of a cast output matrix."""
     mode = setup.mode
     shape = setup.architecture
     element = 2 if mode.autocast else mode.weight
@@ -367,7 +372,7 @@ def _compute_liger_chunk(setup: Setup, tokens: int) -> tuple[float, float]:
 
 
 def build_head(setup: Setup) -> Head:
-    """Return the head of a setup."""
+    """Return the loss head of a setup; its loss is empty if the model only scores or the stage has no head."""
     weights, batch, mode = setup.weights, setup.batch, setup.mode
     shape, tokens = setup.architecture, batch.tokens
     cost, name = (
@@ -392,7 +397,7 @@ def build_head(setup: Setup) -> Head:
             each, matrices = find_chunk_peak(setup, chunked)
             transient = each * count_chunk_tokens(setup, chunked) * shape.vocab
             return Head(cost, NOTHING, gradient + transient, gradient, gradient, matrices * matrix, matrix)
-        if name == "cce":  # one number per token is kept; the matrix's gradient is accumulated in a copy
+        if name == "cce":  # one value per token is saved; the matrix's gradient is accumulated in a copy
             return Head(cost, NOTHING, 8.0 * tokens, 8.0 * tokens, gradient + 8.0 * tokens, 0, 2 * matrix)
         transient = 10.0 * tokens / UPCAST_CHUNKS * shape.vocab
         return Head(cost, NOTHING, gradient + transient, gradient, gradient + transient, 2 * matrix, 2 * matrix)

@@ -1,4 +1,4 @@
-"""Losses: bytes per token and word of the vocabulary, according to their code."""
+"""Memory of losses in bytes per logit (token and vocabulary entry), derived from their code."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from cfglint_train.foundation.typed import Final
 
 
 class Loss(Frozen):
-    """Memory of a loss, in bytes per token and word of the vocabulary."""
+    """Memory of a loss, in bytes per logit (token and vocabulary entry)."""
 
     forward: float
-    """At the peak of the forward pass, with the logits."""
+    """Bytes at the peak of the forward pass, including the logits."""
     saved: float
-    """From the end of the forward pass until the loss's backward pass."""
+    """Bytes held from the end of the forward pass until the loss's backward pass."""
     backward: float
-    """At the peak of the loss's backward pass."""
+    """Bytes at the peak of the loss's backward pass."""
     chunk: int = 0
-    """Tokens of a sequence whose loss is computed at once; 0 is all of them."""
+    """Tokens per sequence whose loss is computed at once; 0 stands for all."""
     chunk_forward: float = 0
-    """Further bytes per token and word of one chunk."""
+    """Further bytes per logit of one chunk."""
     chunk_backward: float = 0
-    """The same in the backward pass. The output matrix also runs chunk by chunk, beside the gradients of all chunks."""
+    """Same as `chunk_forward`, in the backward pass. The output matrix then also runs chunk by chunk."""
     head_backward: float = 0
-    """Bytes per token and word while the chunks of the output matrix run backward."""
+    """Bytes per logit while the output matrix runs backward chunk by chunk, beside the gradients of all chunks."""
     pieces: int = 1
-    """Pieces in which the output matrix runs: each makes a whole gradient, which is added to that of the others."""
+    """Pieces in which the output matrix runs. Each piece computes a whole gradient, which is added to the others."""
     capped: bool = True
-    """Logits pass the model's soft cap, if it has one."""
+    """True if logits pass through the model's soft cap, if it has one."""
 
 
 # The logits in 16 bits, their fp32 copy and the log-softmax; then the log-softmax and two gradients in fp32.
@@ -43,19 +43,19 @@ COMPILED: Final = Loss(2, 2, 6)
 COMPILED_FP32: Final = Loss(4, 4, 12)
 # The Trainer's autocast makes the model return fp32 logits (accelerate 1.15, utils/operations.py).
 COMPILED_AUTOCAST: Final = Loss(6, 2, 8)
-# A compiled loss that returns no logits: these are kept, and their gradient is made from them, in their format
+# A compiled loss that returns no logits: it saves them and computes their gradient from them, in their format
 # (`tests/memory/compiled_heads.jsonl`; OLMo-core 2.0.0 nn/lm_head.py). OLMo-core 1.8.0 train/trainer.py passes it a
-# copy without the last logits, and keeps both. Numbers, not bytes, per token and word.
+# copy without the last logits, and keeps both. The unit is elements per logit, not bytes.
 COMPILED_HEADS: Final[dict[str, Loss]] = {"compiled": Loss(1, 1, 2), "compiled_shifted": Loss(2, 2, 4)}
 NOTHING: Final = Loss(0, 0, 0)
 OTHER_LOSSES: Final[dict[str, Loss]] = {}
-"""Losses of other code, by their name in a plan (`calibration/foreign.py`)."""
+"""Losses of other code by their names in plans; `calibration/foreign.py` adds them."""
 
 UPCAST_CHUNKS: Final = 8
 
 # Log-probabilities of answers, for fp32 and for 16-bit logits, measured on a CPU with the functions of trl's wheels
-# (`tests/memory/trl_losses.jsonl`): fp32 logits, those cut to the answers or divided by the temperature, and their
-# gradients; log-softmax unless it is of one row at a time.
+# (`tests/memory/trl_losses.jsonl`): fp32 logits, the logits cut to the answers or divided by the temperature, and their
+# gradients; also the log-softmax, unless it is computed row by row.
 ANSWERS: Final[dict[str, tuple[Loss, Loss]]] = {
     "log_softmax": (Loss(10, 4, 12), Loss(7, 2, 8)),
     "rows": (Loss(6, 4, 12), Loss(4, 2, 4)),
@@ -66,30 +66,30 @@ ANSWERS: Final[dict[str, tuple[Loss, Loss]]] = {
     "odds_kernel": (Loss(8, 6, 10), Loss(5, 3, 5)),
 }
 
-# trl 1.16.0 kernels/chunked_logprob.py: logits of a tile at a time, in the format of the computation, forward and again
-# backward; eight numbers of each token; the gradients are summed in fp32 and cast at the end.
+# trl 1.16.0 kernels/chunked_logprob.py: logits of one tile at a time, in the compute format, in the forward and the
+# backward pass; eight values per token; gradients are summed in fp32 and cast at the end.
 TILE: Final = (4096, 32768)
 TILE_STATISTICS: Final = 32
 
 
 RECOMPUTED_TOKENS: Final = 256
-"""Tokens of a chunk of TRL's chunked SFT loss (`_CHUNKED_LM_HEAD_CHUNK_SIZE`)."""
+"""Tokens per chunk of TRL's chunked SFT loss (`_CHUNKED_LM_HEAD_CHUNK_SIZE`)."""
 Moments = tuple[tuple[int, int], ...]
 
 
 class Recomputed(Frozen):
-    """A loss with recomputed chunks: bytes per logit of a chunk and per element of the matrix, for each moment.
+    """A loss with recomputed chunks: bytes per logit of a chunk and per element of the output matrix at each moment.
 
-    The highest moment counts; which one that is depends on the model's width.
+    The highest moment counts; it depends on the model's width.
     """
 
     forward: Moments
     trained: Moments
-    """Moments of the backward pass if the output matrix is trained; its gradients of all chunks are summed."""
+    """Moments of the backward pass if the output matrix is trained and its gradients are summed over chunks."""
     frozen: Moments
 
 
-# trl trainer/sft_trainer.py, _chunk, by whether weights have 32 bits and whether autocast is on (profiler of torch 2.13
+# trl trainer/sft_trainer.py, _chunk. Keys: 32-bit weights and autocast (profiler of torch 2.13
 # on a CPU, widths 128 to 3,072, each moment within 6 %). 1.4.0 to 1.12.0 copy the matrix to fp32 for each chunk; 1.13
 # and 1.14 use the format of the hidden states.
 _FULL: Final = {
@@ -113,15 +113,15 @@ RECOMPUTED_LOSSES: Final[dict[str, dict[tuple[bool, bool], Recomputed]]] = {
 
 
 class Chunked(Frozen):
-    """A loss that computes logits, log-probabilities and gradients of one chunk at once."""
+    """A loss that computes the logits, log-probabilities and gradients of one chunk at a time."""
 
     each: float
-    """Bytes per token and word of a chunk, while its logits become their gradient."""
+    """Bytes per logit of a chunk while its logits are replaced by their gradient."""
     sequences: int = 0
-    """Sequences of a chunk; 0 if it is counted in tokens."""
+    """Sequences per chunk; 0 if chunks are counted in `tokens`."""
     tokens: int = 0
     matrices: int = 1
-    """Gradients of the output matrix at that moment, in the matrix's format."""
+    """Number of gradients of the output matrix at that moment, in the matrix's format."""
 
 
 # liger-kernel 0.8.5, chunked_loss/*.py, compiled by torch 2.13 (`tests/memory/losses.jsonl`). A chunk is one chosen and

@@ -1,4 +1,4 @@
-"""Full names of a model's modules in transformers' decoders, which patterns of names are matched against.
+"""Full names of modules in transformers' decoders, for matching against name patterns.
 
 `tests/memory/test_module_names.py` compares them with transformers' models.
 """
@@ -20,7 +20,7 @@ ENDS: Final = {
     "head": ("lm_head", "language_model.lm_head"),
 }
 
-# Families with different names for the parts of a layer: attention, and MLP.
+# Families whose names for attention and MLP differ from the usual names.
 _PARTS: Final = {
     "falcon_h1": ("self_attn", "feed_forward"),
     "jamba": ("self_attn", "feed_forward"),
@@ -30,12 +30,12 @@ _PARTS: Final = {
 
 
 def list_layer_roots(architecture: Architecture) -> tuple[str, ...]:
-    """Return the modules that may hold the layers. With a tower the language model is a part of the whole."""
+    """Return the modules that may hold the layers; with a tower, the language model is one module of the whole."""
     return _ROOTS[1:] if architecture.tower is not None else _ROOTS[:1]
 
 
 def find_part(architecture: Architecture, leaf: str) -> str:
-    """Return the part of a layer that has a matrix of this name; empty if unknown."""
+    """Return the part of a layer that has a matrix called `leaf`, or an empty string if the name is unknown."""
     attention, mlp = _PARTS.get(architecture.formula, ("self_attn", "mlp"))
     return attention if leaf in ATTENTION else mlp if leaf in MLP else ""
 
@@ -44,7 +44,7 @@ def find_part(architecture: Architecture, leaf: str) -> str:
 def compute_match_share(
     architecture: Architecture, leaf: str, part: ModelPart, count: int, targets: tuple[str, ...]
 ) -> float:
-    """Return the share of `count` modules of one leaf name, in the last layers, that one of `targets` matches.
+    """Return the share of the last `count` modules with a leaf name that any of `targets` matches.
 
     A target matches if the full name contains it, or fully matches it as a regular expression (transformers 5.23.0,
     trainer_utils.py, check_target_module_exists). A module with an unknown full name is matched by its leaf name.

@@ -1,10 +1,10 @@
-"""Optimizer memory: the states per trained tensor, and the temporaries of one update.
+"""Optimizer memory: the states of trained tensors, and the temporaries of one update.
 
 Most optimizers keep tensors of the parameter's shape, so one number per element describes them. Others depend on the
-shape: projected ones (GaLore, APOLLO) keep a matrix per weight and their states in its small space, factored ones
-(Adafactor, CAME, AdaLomo) a row and a column, Adam-mini one number per row or head, and Muon uses AdamW for embeddings,
-heads and vectors. If states are cut into flat pieces (ZeRO, FSDP1), the optimizer sees no shapes, and factored states
-have the full size.
+shape: projected optimizers (GaLore, APOLLO) keep a projector per weight and states in its low-rank space, factored
+optimizers (Adafactor, CAME, AdaLomo) keep a row and a column, Adam-mini keeps one number per row or head, and Muon uses
+AdamW for embeddings, heads and vectors. If states are cut into flat pieces (ZeRO, FSDP1), the optimizer sees no shapes,
+and factored states have the full size.
 
 Sources: the packages' code (galore_torch 1.0, apollo_torch 1.0.3, adam_mini 1.1.1, schedulefree 1.4.1, came_pytorch
 0.1.3, lomo_optim 0.1.1, torch_optimi 0.3.3, prodigyopt 1.1.2, badam 1.4, bitsandbytes 0.50.2, torchao 0.18.0, torch
@@ -20,26 +20,26 @@ from cfglint_train.models.architecture import Architecture, Linear, ModelPart
 
 
 class StateRule(Frozen):
-    """The memory of an optimizer in terms of the tensors it updates."""
+    """The memory of an optimizer relative to the tensors that it updates."""
 
     tensors: float = 0
-    """State tensors of the parameter's shape."""
+    """Number of state tensors with the parameter's shape."""
     kind: str = ""
-    """Dependence on shapes: factored, mini, muon, projected, projected_factored; empty for none."""
+    """Dependence on shapes: factored, mini, muon, projected or projected_factored; empty if there is none."""
     pairs: int = 0
-    """Pairs of a row and a column in a factored state."""
+    """Number of pairs of a row and a column in a factored state."""
     fp32: bool = False
-    """States have 32 bits, regardless of the weights' format."""
+    """True if states have 32 bits regardless of the weights' format."""
     low_precision: float = 0
-    """Further tensors of the parameter's shape if the weights have 16 bits (Kahan's compensation)."""
+    """Further tensors with the parameter's shape if the weights have 16 bits (Kahan compensation)."""
     foreach: float = 0
-    """Temporaries of one call over all tensors, in tensors of all weights (torch's `foreach` and similar)."""
+    """Temporaries of one call over all tensors (torch's `foreach` and similar), in multiples of all weights."""
     single: float = 0
-    """Temporaries of a call that updates one tensor at a time, in tensors of the largest."""
+    """Temporaries of a call that updates one tensor at a time, in multiples of the largest tensor."""
     single_fp32: tuple[float, float] = (0, 0)
-    """The same in bytes per element, for weights of 32 and of 16 bits, if the call computes in fp32."""
+    """Same as `single` but in bytes per element, for 32-bit and 16-bit weights, if the call computes in fp32."""
     in_backward: bool = False
-    """Weights are updated during the backward pass, and each gradient is freed at once."""
+    """True if weights are updated during the backward pass and each gradient is freed immediately."""
 
 
 RULES: Final[dict[str, StateRule]] = {
@@ -89,16 +89,16 @@ class Tensors(Frozen):
     part: ModelPart
     leaf: str
     stack: int = 1
-    """Matrices that one 3-D parameter holds; 1 for an ordinary matrix."""
+    """Number of matrices in one 3-D parameter; 1 for an ordinary matrix."""
 
     @property
     def elements(self) -> int:
-        """Elements of one parameter."""
+        """Number of elements in one parameter."""
         return self.rows * self.columns * self.stack
 
 
 def list_matrices(architecture: Architecture, tuning: str, layers: int) -> list[Tensors]:
-    """Return the matrices that full training updates, or `freeze` with `layers` trained decoder layers."""
+    """Return the matrices that full tuning trains, or that `freeze` tuning trains in `layers` decoder layers."""
     if not architecture.linears:
         width, vocab = architecture.hidden, architecture.vocab
         embeddings = [Tensors(vocab, width, 1 if architecture.tied else 2, "embedding", "embed_tokens")]
@@ -117,7 +117,7 @@ def list_matrices(architecture: Architecture, tuning: str, layers: int) -> list[
 
 
 def list_adapter_matrices(linears: tuple[Linear, ...], rank: int, saved: tuple[Linear, ...]) -> list[Tensors]:
-    """Return both matrices of every LoRA adapter, and the modules that are trained beside them."""
+    """Return both matrices of every LoRA adapter, and the matrices that are trained beside them (`saved`)."""
     matrices = [_build_tensors(item, item.count) for item in saved]
     for item in linears:
         matrices += build_adapter_pair(item, rank)
@@ -125,7 +125,7 @@ def list_adapter_matrices(linears: tuple[Linear, ...], rank: int, saved: tuple[L
 
 
 def build_adapter_pair(item: Linear, rank: int) -> list[Tensors]:
-    """Return both matrices of an adapter. For a parameter of experts, `rank` is the total rank of all experts."""
+    """Return both matrices of an adapter; for a fused experts parameter, `rank` is the total over all experts."""
     return [
         Tensors(rank, item.inputs, item.count, "decoder", "lora_A"),
         Tensors(item.outputs, rank, item.count, "decoder", "lora_B"),
@@ -144,27 +144,27 @@ class OptimizerChoice(Frozen):
 
     name: str
     bits: int | None
-    """Bits of an element of the state; None if it has the format of the weights."""
+    """Bits per element of the state; None if the state has the weights' format."""
     updated: float
-    """Bytes of an element of the weights that it updates."""
+    """Bytes per element of the weights that it updates."""
     scratch: str
-    """fused, foreach or single."""
+    """Kind of update, which determines temporaries: fused, foreach, single or custom."""
     flat: bool
-    """Updates flat pieces of many parameters."""
+    """True if the optimizer updates flat pieces of many parameters."""
     rank: int | None = None
     targets: tuple[str, ...] = ()
-    """Parts of the projected modules' full names, or regular expressions for them. Empty or all-linear is every linear
-    layer but the head.
+    """Substrings of the projected modules' full names, or regular expressions for them. Empty or all-linear stands for
+    every linear layer but the head.
     """
     projection: str = "std"
     embedding_bits: int | None = None
-    """Bits for embeddings, if different."""
+    """Bits per state element of embeddings, if different; else None."""
     fused_experts: bool = False
-    """Muon also updates parameters of more than two dimensions."""
+    """True if Muon also updates parameters with more than two dimensions."""
 
     @property
     def rule(self) -> StateRule | None:
-        """The optimizer's rule; None if it has no formula."""
+        """The optimizer's rule, or None if cfglint has no formula for it."""
         return RULES.get(self.name.removesuffix(_LAYERWISE))
 
     @property
@@ -175,12 +175,12 @@ class OptimizerChoice(Frozen):
 
     @property
     def is_blockwise(self) -> bool:
-        """True if only one decoder layer is trained at a time, from an fp32 copy."""
+        """True if only one decoder layer is trained at a time, on an fp32 copy (BAdam)."""
         return self.name == "badam"
 
 
 def compute_uniform_state(choice: OptimizerChoice) -> float | None:
-    """Return the bytes of state per element if they do not depend on shapes, else None."""
+    """Return the bytes of state per element, or None if they depend on shapes or the optimizer has no formula."""
     rule = choice.rule
     if rule is None or (rule.kind and not (choice.flat and rule.kind == "factored")):
         return None
@@ -199,10 +199,10 @@ def _compute_element_bytes(choice: OptimizerChoice, rule: StateRule) -> float:
 def compute_state_bytes(
     choice: OptimizerChoice, shapes: list[Tensors], vectors: int, architecture: Architecture
 ) -> float | None:
-    """Return the bytes of state of everything that is trained.
+    """Return the bytes of optimizer state of all trained parameters, or None if they are unknown.
 
-    This covers the matrices `shapes`, and `vectors` elements of norms and biases. None for an optimizer without a
-    formula, or a projected one of unknown rank.
+    These are the matrices `shapes`, and `vectors` elements of norms and biases. The bytes are unknown for an optimizer
+    without a formula and for a projected optimizer of unknown rank.
     """
     rule = choice.rule
     if rule is None or (rule.kind.startswith("projected") and choice.rank is None):
@@ -227,7 +227,7 @@ def _compute_matrix_state(
     kahan: float,
     architecture: Architecture,
 ) -> float:
-    """Return the bytes of state of one parameter."""
+    """Return the bytes of optimizer state of one parameter."""
     rows, columns, stack, elements = shape.rows, shape.columns, shape.stack, shape.elements
     if shape.part == "embedding" and choice.embedding_bits:
         element_bytes = choice.embedding_bits / 8
@@ -265,7 +265,7 @@ def _compute_matrix_state(
 def _compute_projected_share(choice: OptimizerChoice, shape: Tensors, architecture: Architecture) -> float:
     """Return the share of the matrices of a shape that GaLore and APOLLO project.
 
-    They project linear layers, and the head only if it is named.
+    They project linear layers, but the head only if a target matches it.
     """
     if shape.stack > 1 or shape.part == "embedding":
         return 0.0
@@ -278,10 +278,10 @@ def _compute_projected_share(choice: OptimizerChoice, shape: Tensors, architectu
 def _compute_low_rank_bytes(
     choice: OptimizerChoice, rule: StateRule, rows: int, columns: int, element_bytes: float
 ) -> float:
-    """Return the bytes of the projector and of the states in its space.
+    """Return the bytes of the projector and of the states in its low-rank space.
 
-    GaLore's projector is a part of an SVD's factor: for fp32 gradients it is a view that keeps the whole factor alive,
-    otherwise a copy. APOLLO's is random.
+    GaLore's projector is part of a factor of an SVD: for fp32 gradients it is a view that keeps the whole factor alive,
+    otherwise a copy. APOLLO's projector is random.
     """
     low, high = min(rows, columns), max(rows, columns)
     stated_rank = choice.rank or 0
@@ -300,9 +300,9 @@ def _compute_low_rank_bytes(
 
 
 def compute_projection_bytes(choice: OptimizerChoice, shapes: list[Tensors], architecture: Architecture) -> float:
-    """Return the bytes that GaLore's SVD of the largest projected gradient makes.
+    """Return the bytes that GaLore's SVD of the largest projected gradient allocates; 0 for other optimizers.
 
-    These are the gradient's fp32 copy, the solver's copy, and both factors. The solver's workspace is not counted.
+    These are the gradient's fp32 copy, the solver's copy, and both factors. The solver's workspace is not included.
     """
     if not choice.name.startswith("galore"):
         return 0.0
@@ -318,14 +318,15 @@ class Scratch(Frozen):
     """Temporary bytes of one update."""
 
     each: float = 0.0
-    """Per element of all updated tensors."""
+    """Bytes per element of all updated tensors."""
     largest: float = 0.0
-    """Per element of the largest tensor."""
+    """Bytes per element of the largest tensor."""
     besides: float = 0.0
+    """Bytes of projecting the largest matrix (GaLore's SVD)."""
 
 
 def compute_temporaries(choice: OptimizerChoice) -> tuple[float, float]:
-    """Return the temporary bytes of one update per updated element, and per element of the largest tensor."""
+    """Return the temporary bytes of an update per updated element, and per element of the largest tensor."""
     rule = choice.rule
     if rule is None:
         return 0.0, 0.0

@@ -1,6 +1,6 @@
-"""The budgets of one estimate: components, the overhead of torch's allocator and the driver, and the bounds of both.
+"""Budgets of an estimate: components, overheads of torch's allocator and the driver, and the bounds of both.
 
-A search makes thousands of estimates. Comparisons are therefore written out: a call of `max` costs ten times as much.
+A search makes thousands of estimates. Comparisons are therefore written out: calling `max` costs ten times as much.
 """
 
 from __future__ import annotations
@@ -27,27 +27,30 @@ if TYPE_CHECKING:
 
 
 Sized = tuple[float, float, dict[Component, float], str]
-"""A moment of a training step: bytes beyond the lasting ones, the part of them in the pools of other streams, the bytes
-by component, and the event's name.
+"""A moment of a training step: total bytes in addition to the lasting ones, the part of them in the pools of other
+streams, the bytes by component, and the event's name.
 """
 
 
 class Step(Frozen):
-    """Amounts that all moments of a training step share, in bytes."""
+    """Amounts of a training step that its moments share, in bytes."""
 
     highest_without_loss: float
-    """Highest moment without the loss, in the pool of the main stream."""
+    """Highest moment without whole logits, in the pool of the main stream."""
     highest_unshared: float
-    """The same moment if it and the loss shared no block."""
+    """Sum of that moment and the loss, as if they shared no block."""
     whole_logits: bool
     unshared: float
-    """Tensors in whose blocks nothing else fits."""
+    """Tensors whose blocks are used by nothing else."""
     engine: float
-    """Held by a rollout engine."""
+    """Bytes that a rollout engine holds."""
 
 
 def weigh_parts(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, int], ...], float, float, float]:
-    """Return the nonzero sizes, and the sums of the lasting, token-dependent and temporary ones."""
+    """Return the nonzero sizes, and the sums of lasting, token-dependent and temporary bytes.
+
+    Temporary bytes are also part of one of the other two sums.
+    """
     lasting = flowing = temporary = 0.0
     sizes: list[tuple[Component, int]] = []
     for component, size in parts.items():
@@ -63,14 +66,14 @@ def weigh_parts(parts: dict[Component, float]) -> tuple[tuple[tuple[Component, i
 
 
 class Uncertainty:
-    """Bounds of the budgets of a job on one GPU that do not depend on the batch."""
+    """Factors and amounts for the bounds of a job's GPU budgets that do not depend on the batch."""
 
     def __init__(self, job: Job, hardware: Hardware | None, residual: Residual | None) -> None:
         """Derive the factors and fixed amounts of a job on a GPU."""
         setup, coefficient_table, self.job = job.setup, load_table(), job
         ranks = setup.ranks
         self.phases_between_steps: tuple[Phase, list[Phase]] | None = None
-        """Load phase, and the other phases between steps, once they are estimated."""
+        """Load phase and the other phases between steps; None until they are estimated."""
         self.paged = job.lasting.get(PAGED, 0.0)
         self.held = weigh_parts(job.lasting)
         self.capacity: int | None = None if hardware is None else hardware.get_capacity("gpu")
@@ -82,14 +85,14 @@ class Uncertainty:
         held_high = coefficient_table.residuals["states"].high
         self.flow_factor, self.held_factor = 1 + flowing.high, 1 + held_high
         self.factors = (1 + flowing.low, self.flow_factor, self.held_factor, 1 + jobs.low, 1 + jobs.high)
-        """Factors on the expected value for the bounds of every moment: low and high for token-dependent parts, high
-        for lasting parts, and low and high for the total, according to comparable jobs.
+        """Factors from the expected value of a moment to its bounds: low and high for token-dependent parts, high for
+        lasting parts, and low and high for the total, according to comparable jobs.
         """
         self.highest_factor = 1 + max(flowing.high, held_high, jobs.high)
-        """Highest factor on the expected value of anything."""
+        """Highest factor from an expected value to its upper bound."""
         wider = held_high if flowing.high > jobs.high else max(held_high, jobs.high)
         self.held_high = (self.held[1] + self.held[2]) * (1 + wider)
-        """The lasting part of the upper bound that usually is the wider one (see `compute_bounds`)."""
+        """Contribution of `held` to the upper bound that is usually the wider one (see `compute_bounds`)."""
         self.other_streams, self.stream_part = job.streams
         self.streams_pass = self.stream_part is not None and self.stream_part.passes
         self.whole = ranks.parameter_shards > 1 and job.plan.model.init_device == "cuda"
@@ -97,17 +100,16 @@ class Uncertainty:
         self.ahead = transients.compute_read_ahead(setup) if job.plan.method.reads_ahead else 0.0
         self.pinned = transients.compute_pinned_pages(setup) if self.ahead else 0.0
         modern = hardware is None or (hardware.compute_capability or 9.0) >= 9.0
-        # DeepSpeed makes a process group for one rank, too, and NCCL loads its kernels regardless of the number of
-        # ranks.
+        # DeepSpeed creates a process group even for one rank, and NCCL loads its kernels for any number of ranks.
         group = "nccl" if ranks.world > 1 else "nccl-kernels" if ranks.strategy == "zero" else ""
         self.overheads, self.workspace_high, self.context_low, self.overheads_low, self.overheads_high = (
             reserve.compute_overheads(modern, group)
         )
 
     def compute_bounds(self, lasting: float, flowing: float, paged: float) -> tuple[float, float]:
-        """Return the bounds of a moment, from its parts or from comparable jobs, whichever is wider.
+        """Return the bounds of a moment: on each side the wider of those from its parts and from comparable jobs.
 
-        The lower bound leaves managed memory out.
+        The lower bound excludes managed memory (`paged`).
         """
         flow_low, flow_high, held_factor, jobs_low, jobs_high = self.factors
         lasting_low = lasting - paged
@@ -120,7 +122,7 @@ class Uncertainty:
 def build_uncertainty(job: Job, hardware: Hardware | None, residual: Residual | None) -> Uncertainty:
     """Return the uncertainty of a job on a GPU.
 
-    `residual`: the observed error of comparable jobs, if it differs from the calibration table.
+    `residual`: observed error of comparable jobs, in place of the calibration table's.
     """
     return Uncertainty(job, hardware, residual)
 
@@ -129,7 +131,7 @@ class PhaseBudget:
     """Builder of the budgets of one estimate."""
 
     def __init__(self, setup: Setup, reader: Reader, uncertainty: Uncertainty) -> None:
-        """Prepare the budgets of a setup; `reader` has read its plan."""
+        """Prepare the budgets of a setup that `reader` has read from its plan."""
         plan = reader.plan
         self.setup, self.reader, self.plan = setup, reader, plan
         self.uncertainty, self.job = uncertainty, uncertainty.job
@@ -140,9 +142,9 @@ class PhaseBudget:
     def build_gpu_budget(
         self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS, steady: bool = True
     ) -> Budget:
-        """Return the budget of one moment outside of steps.
+        """Return the GPU budget of a moment between steps.
 
-        `steady`: the lasting parts are added to `parts`.
+        `steady`: whether the lasting parts are added to `parts`.
         """
         uncertainty = self.uncertainty
         sizes, lasting, flowing, temporary = weigh_parts(parts)
@@ -156,10 +158,10 @@ class PhaseBudget:
         return self._bound_gpu_budget(phase, sizes, fields, paged, (low, high, high), spare, (0.0, 0.0))
 
     def build_step_budget(self, phase: str, step: Step, moments: list[Sized], highest_moment: Sized) -> Budget:
-        """Return the budget of the forward pass, the backward pass or the update.
+        """Return the GPU budget of the forward pass, the backward pass or the optimizer step.
 
-        `highest_moment` has the most bytes of the `moments`. Another moment may be less certain, or have less in the
-        pools of other streams: each bound is the highest of all.
+        `highest_moment` is the largest of `moments`. Because another moment may be less certain, or have less in the
+        pools of other streams, each bound is the highest over all moments.
         """
         uncertainty = self.uncertainty
         highest_without_loss, highest_unshared, whole_logits, unshared, engine = step
@@ -210,12 +212,12 @@ class PhaseBudget:
             )
             grown -= spare
             kept, kept_high = kept if kept > grown else grown, kept_high + highest_unshared
-        if sharded:  # cached memory left by steps has been verified on one rank only
+        if sharded:  # memory that steps leave cached was verified only on one rank
             left_bytes = gaps.estimate_between_steps(leaving)[2]
             spare_high = spare_high if spare_high > left_bytes else left_bytes
         if (
             uncertainty.leftovers or uncertainty.pinned
-        ):  # memory left by building the model that this moment does not use
+        ):  # memory that building the model left and that this moment does not use
             rest = (
                 lasts
                 + uncertainty.leftovers
@@ -245,11 +247,12 @@ class PhaseBudget:
         cached: tuple[float, float],
         pools: float = 0.0,
     ) -> Budget:
-        """Return a GPU's budget with the overheads of driver and allocator.
+        """Return a GPU budget with the overheads of the driver and the allocator.
 
-        `bounds`: low and high of the allocated bytes, and high with the pools of other streams, which exceed the
-        allocated bytes by `pools`. `spare`: low, expected and high of the further bytes that torch's allocator holds.
-        `cached`: expected and high bytes that it frees before an allocation fails.
+        `bounds`: low and high bound of the allocated bytes, and the high bound with the pools of other streams; `pools`
+        is the excess of these pools over their allocated bytes. `spare`: low, expected and high value of the further
+        bytes that torch's allocator holds. `cached`: expected and high value of the bytes that it frees before an
+        allocation fails.
         """
         uncertainty = self.uncertainty
         low, high, reserved = bounds
@@ -264,7 +267,7 @@ class PhaseBudget:
     def build_host_budget(
         self, phase: str, parts: dict[Component, float], fields: frozenset[Field] = NO_FIELDS
     ) -> Budget:
-        """Return a budget of one node."""
+        """Return the host budget of one node, with the range of each component's coefficient."""
         coefficients = load_table().coefficients
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         low = high = 0.0
@@ -275,21 +278,21 @@ class PhaseBudget:
         return Budget("host", sizes, int(low), int(high), fields, phase=phase, basis=self.basis)
 
     def build_disk_budget(self, phase: str, parts: dict[Component, float]) -> Budget:
-        """Return the budget of the job's checkpoints on disk, which is exact."""
+        """Return the disk budget of the job's checkpoints, whose bounds equal the expected value."""
         sizes = tuple([(component, int(size)) for component, size in parts.items() if size])
         total = sum([size for _, size in sizes])
         return Budget("disk", sizes, total, total, DISK_FIELDS, phase=phase, basis=self.basis)
 
 
 _PARTLY: Final = frozenset(("selective", "fine_grained", "budget", "every_n"))
-"""Checkpointing methods that recompute only some of the kept tensors."""
+"""Checkpointing methods that recompute only some of the saved tensors."""
 
 
 def find_flow_residual(setup: Setup, coefficient_table: CoefficientTable) -> Residual:
-    """Return the residual of the token-dependent parts."""
+    """Return the residual that applies to the token-dependent parts of a setup."""
     ranks = setup.ranks
     untraced = coefficient_table.residuals["untraced"]
-    if ranks.tensor > 1 and ranks.sequence_split == 1:  # between all of it on every rank and an even share
+    if ranks.tensor > 1 and ranks.sequence_split == 1:  # from an even share up to the whole on every rank
         return untraced._replace(low=(1 + untraced.low) / ranks.tensor - 1)
     if ranks.tensor * ranks.pipeline * ranks.context * ranks.expert > 1:
         return untraced

@@ -1,4 +1,4 @@
-"""Plan fields that only the budgets of some phases depend on."""
+"""Plan fields on which only the budgets of some phases depend."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DISK_FIELDS: Final[frozenset[Field]] = SAVE_FIELDS | frozenset(
         "rollout.batch",
     )
 )
-"""The number of checkpoints on disk also depends on the length of the run."""
+"""Fields of the disk budget. They include the length of the run because it limits the number of checkpoints."""
 SAVE_HOST_FIELDS: Final = HOST_FIELDS | SAVE_FIELDS
 RESUME_FIELDS: Final[frozenset[Field]] = frozenset(
     (

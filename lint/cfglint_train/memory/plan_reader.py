@@ -1,4 +1,4 @@
-"""A reader of plan fields that records which were read, which are missing and which were assumed."""
+"""A reader of plan fields that records the fields that were read, missing or assumed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     Missing = Field | Literal["model"]
 
 MODEL: Final = "model"
-"""Missing besides plan fields: the shape of the model, or a formula for its layers."""
+"""Missing input that is not a plan field: the shape of the model, or a formula for its layers."""
 
 _FETCH: Final[dict[Field, Callable[[Plan], Any]]] = {field: attrgetter(field) for field in FIELDS}
 
 
 class Reader:
-    """A reader of the fields of one plan. A value is None if the plan does not state it.
+    """A reader of the fields of one plan; the value of an unstated field is None.
 
-    `unreadable`: fields that are set to a value that cannot be determined. No default replaces them.
+    `unreadable`: fields that are set but undetermined. No default may replace them.
     """
 
     __slots__ = ("assumed", "fields", "get", "missing", "plan", "unreadable")
 
     def __init__(self, plan: Plan, unreadable: frozenset[Field] = frozenset()) -> None:
-        """Start reading a plan."""
+        """Start with empty records."""
         self.plan = plan
         self.unreadable = unreadable
         self.fields: list[Field] = []
@@ -43,42 +43,42 @@ class Reader:
             return fetch[field](plan)
 
         self.get: Callable[[Field], Any] = get
-        """Reader of one field, which returns None if it is unknown. A closure, because an estimate reads seventy
-        fields.
+        """Function that returns the value of a field, or None if it is unknown. It is a closure for speed, because an
+        estimate reads seventy fields.
         """
 
     @property
     def undetermined(self) -> list[Field]:
-        """Fields that were read although their value cannot be determined."""
+        """Fields that were read although their value is undetermined."""
         return [field for field in dict.fromkeys(self.fields) if field in self.unreadable] if self.unreadable else []
 
     def include(self, other: Reader) -> None:
-        """Add the records of another reader, which read the same values before."""
+        """Add the records of another reader that has read the same values before."""
         self.fields += other.fields
         self.missing += other.missing
         self.assumed += other.assumed
 
     def get_flag(self, field: Field) -> bool:
-        """Return whether a field is switched on; False if unknown."""
+        """Return whether a field is on, or False if it is unknown."""
         return bool(self.get(field))
 
     def get_number(self, field: Field) -> Any:
-        """Return a number, 0 if unknown."""
+        """Return the number in a field, or 0 if it is unknown."""
         return self.get(field) or 0
 
     def is_offloaded(self, field: Field) -> bool:
-        """Return whether a field names a place outside the GPU; False if unknown."""
+        """Return whether a field names a place outside the GPU, or False if it is unknown."""
         return (self.get(field) or "none") != "none"
 
     def require(self, field: Field) -> Any:
-        """Return the value, and record it as missing if unknown: there is no estimate without it."""
+        """Return the value of a field that every estimate needs, and record the field as missing if it is unknown."""
         value = self.get(field)
         if value is None:
             self.missing.append(field)
         return value
 
     def require_count(self, field: Field) -> Any:
-        """Return a number of at least 1, and record the field as missing otherwise."""
+        """Return a positive number; otherwise return None and record the field as missing."""
         value = self.get(field)
         if value is None or value <= 0:
             self.missing.append(field)

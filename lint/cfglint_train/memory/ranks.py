@@ -1,4 +1,4 @@
-"""The ranks of a job: how many share each kind of state, and the part of the model of each."""
+"""The ranks of a job: the number that share each kind of state, and the part of the model that a rank computes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Ranks(Frozen):
-    """Number of ranks, and number of shards of each kind of state."""
+    """Numbers of ranks, and of shards of each kind of state."""
 
     strategy: str
     fsdp: bool
     zero_stage: int
     nodes: int
     local: int
-    """Ranks of one node."""
+    """Ranks on one node."""
     shards: int
     """Ranks that share one copy of a sharded state."""
     parameter_shards: int
@@ -31,11 +31,11 @@ class Ranks(Frozen):
     context: int
     expert: int
     sequence_split: int
-    """Tensor-parallel ranks that share a sequence outside the matrices; 1 if each has all of it."""
+    """Tensor-parallel ranks that share a sequence outside the matrices; 1 if each rank has the whole sequence."""
 
     @property
     def world(self) -> int:
-        """Number of all ranks."""
+        """Total number of ranks."""
         return self.nodes * self.local
 
 
@@ -43,15 +43,15 @@ class ModelPart(Frozen):
     """The part of the model that one rank computes."""
 
     ends: bool = True
-    """Includes the output matrix and the loss."""
+    """True if the part includes the output matrix and the loss."""
     head_split: int = 1
-    """Ranks that share the output matrix, although each has all logits."""
+    """Ranks that share the output matrix although each computes all logits."""
     in_flight: float = 1.0
     """Micro batches whose activations a pipeline stage holds at once."""
 
 
 def read_ranks(reader: Reader, strategy: str) -> Ranks:
-    """Return the ranks of the job. A degree that is not stated is 1."""
+    """Return the ranks of the job; an unstated degree of parallelism is 1."""
     get = reader.get
     roles = get("model.roles")
     actor = next((role for role in roles if role.name == "actor" and role.gpus_per_node), None) if roles else None
@@ -94,7 +94,10 @@ def read_ranks(reader: Reader, strategy: str) -> Ranks:
 def read_model_part(
     reader: Reader, ranks: Ranks, whole: Architecture, accumulation: int, last: bool
 ) -> tuple[Architecture, ModelPart]:
-    """Return the rank's part of the model. `last`: on a pipeline's last stage, else on its first."""
+    """Return the architecture and properties of the part of the model that a rank computes.
+
+    `last`: whether the rank is on the last stage of a pipeline; otherwise it is on the first.
+    """
     if ranks.tensor * ranks.pipeline * ranks.expert == 1:
         return whole, ModelPart()
     from cfglint_train.memory import sharding
@@ -105,9 +108,9 @@ def read_model_part(
 
 
 def _read_slice(reader: Reader, ranks: Ranks, layers: int, accumulation: int, last: bool) -> tuple[Slice, float]:
-    """Return the slice of the model, and the micro batches it holds at once.
+    """Return the slice of the model, and the number of micro batches whose activations the rank holds at once.
 
-    `last`: on a pipeline's last stage, else on its first.
+    `last`: whether the rank is on the last stage of a pipeline; otherwise it is on the first.
     """
     from cfglint_train.memory import sharding
 

@@ -1,4 +1,4 @@
-"""GPU memory beyond the allocated bytes: torch's allocator and the driver (docs/memory/allocator.md)."""
+"""GPU memory beyond the allocated bytes, held by torch's allocator and the driver (docs/memory/allocator.md)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cfglint_train.memory.setup import Setup
 
 @lru_cache(maxsize=8)
 def compute_overheads(modern: bool, group: str) -> tuple[tuple[tuple[Component, int], ...], float, float, float, float]:
-    """Return the memory of the card outside torch's allocator, and the workspaces.
+    """Return the GPU memory outside torch's allocator, and the cuBLAS workspaces.
 
-    The result has the components, the highest workspaces, the lowest context, and both bounds of the sum. `modern`:
-    compute capability 9.0 and later; `group`: the coefficient of the process group, empty without one.
+    The result has the components, the high bound of the workspaces, the low bound of the context, and both bounds of
+    the sum. `modern`: compute capability 9.0 or later. `group`: coefficient of the process group, or empty.
     """
     coefficients = load_table().coefficients
     workspace, context = coefficients["workspace-sm90" if modern else "workspace-sm80"], coefficients["context"]
@@ -37,7 +37,7 @@ def _get_range(coefficient: Coefficient) -> Range:
 
 
 class Gaps(Frozen):
-    """Coefficients of the reserved bytes beyond the allocated ones, in the pool of the main stream."""
+    """Coefficients of the bytes reserved beyond the allocated bytes, in the pool of the main stream."""
 
     apart: Range
     split: Range
@@ -46,10 +46,11 @@ class Gaps(Frozen):
     def estimate_step(
         self, highest_without_loss: float, highest_unshared: float, total: float, highest: float
     ) -> Range:
-        """Return the reserved bytes at a moment of a step.
+        """Return the bytes reserved beyond the allocated bytes at a moment of a step.
 
-        `total`: temporary bytes of the moment, at most `highest`. `highest_without_loss`: the step's highest moment
-        without the loss. `highest_unshared`: the sum if that and the loss shared no block.
+        `total`: expected temporary bytes of the moment; `highest`: their upper bound. `highest_without_loss`: the
+        step's highest moment without the loss. `highest_unshared`: sum of that moment and the loss, as if they shared
+        no block.
         """
         room = highest_unshared - total if highest_unshared > total else 0.0
         room_high = highest_unshared - highest if highest_unshared > highest else 0.0
@@ -61,34 +62,34 @@ class Gaps(Frozen):
         )
 
     def estimate_between_steps(self, temporary: float) -> Range:
-        """Return the reserved bytes outside of steps for the `temporary` bytes."""
+        """Return the bytes reserved beyond the allocated bytes between steps, for `temporary` allocated bytes."""
         low, expected, high = self.fragmentation
         return temporary * low, temporary * expected, temporary * high
 
 
 @lru_cache(maxsize=2)
 def load_gaps(recomputes: bool) -> Gaps:
-    """Return the coefficients of a job that recomputes its layers, or keeps their activations."""
+    """Return the coefficients of a job that recomputes layers (`recomputes`) or keeps their activations."""
     coefficients, suffix = load_table().coefficients, "-checkpointed" if recomputes else ""
     return Gaps(*[_get_range(coefficients[f"{name}{suffix}"]) for name in ("apart", "split", "fragmentation")])
 
 
 class Lengths(Frozen):
-    """Cached blocks left by batches of other lengths.
+    """Coefficients of cached blocks that batches of other lengths leave.
 
-    A batch that is longer than all before it finds no block for its largest tensors, and those of the earlier batches
-    stay.
+    A batch that is longer than all before it finds no block for its largest tensors; the smaller blocks of earlier
+    batches stay cached.
     """
 
     records: tuple[float, float]
-    """The earlier record batches, as multiples of the longest one, which is not included: expected and highest sum."""
+    """Expected and highest sum of the batches that set a length record before the longest, in multiples of it."""
     pieces: Range
 
     def estimate_cached(self, loss: float, others: float) -> tuple[float, float]:
         """Return the expected and highest cached bytes.
 
-        `loss`: bytes of whole logits of a batch; `others`: its temporary bytes. The blocks of the loss have room for
-        the others, which are smaller.
+        `loss`: bytes of a batch's whole logits. `others`: its other temporary bytes, whose smaller tensors fit into the
+        blocks of the loss.
         """
         expected, high = self.records
         _, usual, most = self.pieces
@@ -97,7 +98,7 @@ class Lengths(Frozen):
 
 
 def list_length_coefficients(setup: Setup) -> tuple[str, ...]:
-    """Return the coefficients that `load_lengths` uses for a setup."""
+    """Return the ids of the coefficients that `load_lengths` uses for a setup."""
     if setup.batch.records == 0:
         return ()
     return ("cached", "records") if setup.batch.records is None else ("cached",)
@@ -105,17 +106,17 @@ def list_length_coefficients(setup: Setup) -> tuple[str, ...]:
 
 @lru_cache(maxsize=8)
 def load_lengths(records: float | None) -> Lengths:
-    """Return the coefficients for batches in a known order (`records`), or in any order (None)."""
+    """Return the coefficients for batches in a known order (`records`: see `Batch`) or an unknown order (None)."""
     coefficients = load_table().coefficients
     _, expected, high = _get_range(coefficients["records"]) if records is None else (0.0, records, records)
     return Lengths((expected, high), _get_range(coefficients["cached"]))
 
 
 def compute_unshared_activations(setup: Setup, flow: Activations | None) -> float:
-    """Return the bytes of activations in whose blocks no gradient fits.
+    """Return the bytes of activations whose blocks are too small for any gradient.
 
-    This happens if a matrix has more elements than a tensor of the micro batch. Such activations are whole segments of
-    large blocks: torch does not join them, and frees them before an allocation fails.
+    This happens if a matrix is larger than a tensor of the micro batch, but not with adapters or sharded gradients. The
+    activations then fill whole segments, which torch does not join, but frees before an allocation fails.
     """
     if flow is None or setup.weights.adapters or setup.ranks.gradient_shards > 1:
         return 0.0

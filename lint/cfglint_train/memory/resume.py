@@ -1,4 +1,4 @@
-"""Host memory of loading a checkpoint before the first step. All amounts are bytes of the worst node.
+"""Host memory of loading a checkpoint before the first step, in bytes of the worst node.
 
 Sources: transformers 5.23.0 (trainer.py, `_load_optimizer_and_scheduler`), deepspeed 0.19.8 (engine.py,
 `load_checkpoint`), accelerate 1.15.0 (utils/fsdp_utils.py), ai2-olmo 0.6.0 (checkpoint.py, `restore_checkpoint`);
@@ -17,14 +17,18 @@ from cfglint_train.plan.fields import Plan
 
 
 class Resume(Frozen):
-    """Cost of loading one checkpoint."""
+    """Cost of loading a checkpoint."""
 
     host: dict[Component, float]
     event: str
 
 
 def estimate_resume(setup: Setup, plan: Plan) -> Resume | None:
-    """Return the cost of loading a checkpoint with its optimizer, or None if none is loaded or the way is unknown."""
+    """Return the host memory of loading a checkpoint with its optimizer, or None if there is none to estimate.
+
+    That is, no checkpoint or no optimizer state is loaded, the states are loaded directly onto the GPUs, or it is not
+    known how they are loaded.
+    """
     ranks, formats = setup.ranks, setup.formats
     checkpoint = plan.checkpoint
     if not (checkpoint.load_path or checkpoint.resume_latest):
@@ -36,7 +40,7 @@ def estimate_resume(setup: Setup, plan: Plan) -> Resume | None:
     state_bytes = setup.optimizer.state
     if ranks.strategy == "zero" and ranks.zero_stage:
         shards = setup.weights.trained * (state_bytes + (formats.master or formats.held)) / ranks.optimizer_shards
-        # Below stage 3 every rank reads the whole module first, and frees it before it reads its states.
+        # Below stage 3, every rank first reads the whole module, and frees it before it reads its states.
         module = 0.0 if ranks.zero_stage == 3 else (setup.weights.trained + setup.weights.frozen) * formats.gathered
         if setup.weights.adapters:
             module = min(module, setup.weights.trained * formats.held)
@@ -62,7 +66,7 @@ def estimate_resume(setup: Setup, plan: Plan) -> Resume | None:
 def _estimate_olmo_resume(setup: Setup, plan: Plan) -> Resume | None:
     """Return the cost for OLMo under DDP: every rank holds all weights while it reads all states (`FullCheckpointer`).
 
-    Under FSDP it depends on the kind of the loaded checkpoint, which is not estimated.
+    Return None under FSDP, because the cost then depends on the kind of the loaded checkpoint.
     """
     if plan.parallel.strategy != "ddp":
         return None
@@ -73,8 +77,9 @@ def _estimate_olmo_resume(setup: Setup, plan: Plan) -> Resume | None:
 
 
 def count_readers(setup: Setup) -> int:
-    """Return the ranks of a node that read the whole weights.
+    """Return the number of ranks on a node that read the whole weights.
 
-    All ranks do under FSDP1, which reads only states on rank 0; FSDP2 reads both there.
+    Under FSDP1 all ranks do, unless adapters are trained; rank 0 alone reads the states. Under FSDP2
+    rank 0 alone reads both.
     """
     return setup.ranks.local if setup.ranks.strategy == "fsdp1" and not setup.weights.adapters else 1

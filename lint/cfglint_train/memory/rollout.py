@@ -9,9 +9,10 @@ from cfglint_train.plan.fields import Plan
 
 
 def compute_engine_pool(plan: Plan, capacity: int | None) -> float | None:
-    """Return the bytes of an awake engine on a shared GPU: its share of the whole card, or None if unknown.
+    """Return the bytes of an awake engine on a shared GPU, its share of the whole GPU, or None if unknown.
 
-    The engine is sized on an empty GPU, regardless of the memory that training uses.
+    The engine is sized for an empty GPU, regardless of the memory that training uses. The result is 0 without an engine
+    that shares the GPU.
     """
     rollout = plan.rollout
     if rollout.engine in (None, "none", "hf") or rollout.mode != "colocate":
@@ -22,9 +23,9 @@ def compute_engine_pool(plan: Plan, capacity: int | None) -> float | None:
 
 
 def compute_gathered_model(setup: Setup, plan: Plan) -> float:
-    """Return the bytes of the model that ZeRO-3 gathers on every GPU while the training code itself generates.
+    """Return the bytes of the model that ZeRO-3 gathers on every GPU while the training code generates; else 0.
 
-    These are trained and frozen weights (trl 1.5.0 models/utils.py, unwrap_model_for_generation).
+    These are the trained and the frozen weights (trl 1.5.0 models/utils.py, unwrap_model_for_generation).
     """
     rollout = plan.rollout
     if rollout.engine != "hf" or not rollout.gathers or setup.ranks.zero_stage != 3:
@@ -36,8 +37,8 @@ def compute_gathered_model(setup: Setup, plan: Plan) -> float:
 def compute_sleep_residue(setup: Setup, plan: Plan, woken: bool = False) -> float:
     """Return the bytes that a sleeping engine leaves on the GPU.
 
-    `woken`: its weights are back, because training has sent new ones. Level 1 of vLLM's sleep moves the weights to the
-    host, level 2 drops them.
+    `woken`: whether its weights are back on the GPU because training has sent new weights. Level 1 of vLLM's sleep
+    mode moves the weights to the host; level 2 discards them.
     """
     weights = setup.whole.parameters * 2.0 / (plan.rollout.tensor or 1) if woken else 0.0
     residue = load_table().coefficients["sleep-residue"].expected
@@ -45,7 +46,7 @@ def compute_sleep_residue(setup: Setup, plan: Plan, woken: bool = False) -> floa
 
 
 def compute_sleeping_engines(setup: Setup, plan: Plan) -> float:
-    """Return the pinned bytes of sleeping engines on a node: the weights of every engine of the node."""
+    """Return the pinned host bytes of a node's sleeping engines: the weights of every engine."""
     rollout = plan.rollout
     if not rollout.sleep or rollout.mode != "colocate":
         return 0.0

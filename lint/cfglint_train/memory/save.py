@@ -1,6 +1,6 @@
 """Memory of saving a checkpoint: on the GPU for gathering, on the host for staging, and on disk.
 
-All amounts are bytes: per GPU, per node (the worst one, which holds rank 0) and for the whole job on disk.
+Amounts are bytes per GPU, per node (the worst node, which has rank 0), and on disk for the whole job.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ from cfglint_train.plan.fields import Plan
 
 
 class Save(Frozen):
-    """Cost of one checkpoint."""
+    """Cost of a checkpoint."""
 
     gpu: dict[Component, float]
     host: dict[Component, float]
     disk: dict[Component, float]
     event: str
     copies: int = 1
-    """Checkpoints on disk at once: the retained ones, and the one being written."""
+    """Number of checkpoints on disk at once: those retained, and the checkpoint being written."""
 
 
-# Bytes per tensor and rank that olmo_core's plan needs besides those per shard.
+# Bytes of olmo_core's save plan per tensor and rank, in addition to those per shard.
 PLAN_BYTES = 1700
 
-# Pickled plan and metadata of one tensor and shard, staged on the GPU for the collective (ai2-olmo-core 0.1.0).
+# Bytes of pickled plan and metadata per tensor and shard, staged on the GPU for the collective (ai2-olmo-core 0.1.0).
 STAGED_BYTES = 75
 
 # Bytes per element of a unit that FSDP1 gathers in fp32 at save: weights, then both Adam states.
 _UNIT_BYTES = 12
 
-# transformers 5 writes files of up to 50 GB; safetensors before 0.8 holds a copy of the file that it writes.
+# transformers 5 writes files of up to 50 GB; safetensors before 0.8 keeps a copy of the file while it writes it.
 FILE_BYTES = 50e9
 
 _GATHERED: Final = (GATHERED_WEIGHTS, GATHERED_OPTIMIZER)
 
 
 def estimate_save(setup: Setup, plan: Plan) -> Save | None:
-    """Return the cost of one checkpoint, or None if nothing is saved or the way is unknown."""
+    """Return the cost of a checkpoint, or None if nothing is saved or it is unknown how."""
     checkpoint, part_count = plan.checkpoint, count_parts(setup)
     at_the_end = checkpoint.strategy == "no"
-    # A run that saves only at its end saves the model alone, once.
+    # A run that saves only at its end saves only the model, once.
     model_only = at_the_end or bool(checkpoint.model_only)
     checkpoint_cost = None if at_the_end and not checkpoint.final else _estimate_one(setup, plan, model_only)
     if checkpoint_cost is None:
@@ -81,13 +81,13 @@ def estimate_save(setup: Setup, plan: Plan) -> Save | None:
 
 
 def count_other_elements(setup: Setup, plan: Plan) -> int:
-    """Return the elements of the other trained models, which have separate checkpoints. Unknown ones count as 0."""
+    """Return the elements of the other trained models, which have separate checkpoints; unknown models count as 0."""
     trained = (role for role in plan.model.roles or () if role.trained and role.name != "actor")
     return sum(count_role_elements(plan.model.id, role.model, setup.whole) or 0 for role in trained)
 
 
 def count_parts(setup: Setup) -> float:
-    """Return the parts of the whole model under tensor and pipeline parallelism, each as large as this rank's."""
+    """Return the size of the whole model in multiples of this rank's part under tensor and pipeline parallelism."""
     return merge_terms(setup.whole.parameters / max(1, setup.architecture.parameters), "parts")
 
 
@@ -103,7 +103,7 @@ def _estimate_one(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
         if not checkpoint.interval_unsharded:
             return sharded
         whole = _estimate_unsharded(setup)
-        # Both kinds of checkpoint are written: the one that needs more host memory counts.
+        # Both kinds of checkpoint are written; the kind that needs more host memory counts.
         return whole if sharded is None or sum(whole.host.values()) > sum(sharded.host.values()) else sharded
     if setup.ranks.strategy == "zero":
         return _estimate_zero(setup, plan, model_only)
@@ -128,7 +128,7 @@ def _estimate_adapter(setup: Setup, model_only: bool) -> Save:
 
 
 def _compute_frozen_bytes(setup: Setup) -> float:
-    """Return the bytes of frozen weights in a full state dict."""
+    """Return the bytes of the frozen weights in a full state dict."""
     weights = setup.weights
     return setup.frozen_bytes if weights.adapters else weights.frozen * setup.formats.gathered
 
@@ -136,8 +136,8 @@ def _compute_frozen_bytes(setup: Setup) -> float:
 def _estimate_zero(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
     """Return the cost under DeepSpeed.
 
-    Stages 0 to 2 clone the whole model on every rank, stage 3 gathers it module by module on rank 0. Then every rank
-    writes its shards of the states. The larger of the two counts.
+    Under stages 0 to 2 every rank clones the whole model; under stage 3 rank 0 gathers it module by module. Then every
+    rank writes its shards of the states. The larger of the two counts.
     """
     ranks, weights, formats, gather = setup.ranks, setup.weights, setup.formats, plan.checkpoint.gather
     whole = weights.trained * formats.gathered + _compute_frozen_bytes(setup)
@@ -146,7 +146,7 @@ def _estimate_zero(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
     if ranks.zero_stage == 3 and not gather:  # transformers calls DeepSpeed's save_checkpoint in any case
         shards = Save({}, _compute_staging_excess(piece, 0.0), {DISK_OPTIMIZER: states}, "every rank writes its shards")
         return None if gather is None else shards
-    # transformers 5 omits frozen weights if PEFT trains; every module is gathered on the GPU anyway.
+    # With PEFT, transformers 5 omits frozen weights; every module is gathered on the GPU anyway.
     written = weights.trained * formats.held if weights.adapters else whole
     disk = _build_disk_sizes(written, states, model_only)
     if ranks.zero_stage < 3:
@@ -162,8 +162,9 @@ def _estimate_zero(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
 def _count_flat_elements(setup: Setup) -> float:
     """Return the elements of the largest fp32 tensor of a rank's states: torch.save copies one storage at a time.
 
-    DeepSpeed's stages 1 and 2 hold master weights and each state of a parameter group in one flat tensor of the rank's
-    share (0.19.8, zero/stage_1_and_2.py state_dict; zero1-1b and zero2-1b), stage 3 a sub-group in one.
+    Under stages 1 and 2, DeepSpeed holds the master weights and each state of a parameter group in one flat tensor of
+    the rank's share (0.19.8, zero/stage_1_and_2.py state_dict; measured: zero1-1b and zero2-1b). Under stage 3, it has
+    one tensor per sub-group.
     """
     ranks = setup.ranks
     if ranks.zero_stage == 3:
@@ -172,12 +173,12 @@ def _count_flat_elements(setup: Setup) -> float:
 
 
 def _compute_staging_excess(piece: float, before: float) -> dict[Component, float]:
-    """Return the bytes of staged shards of the states beyond those the weights needed before."""
+    """Return the bytes of staged optimizer shards in excess of the `before` bytes that the weights needed earlier."""
     return {STAGED_OPTIMIZER: piece - before} if piece > before else {}
 
 
 def count_module_elements(setup: Setup) -> float:
-    """Return the elements of the module with the most direct parameters: the embedding, or a layer's fused experts."""
+    """Return the elements of the module that directly holds most: a matrix, the embedding or fused experts."""
     shape = setup.architecture
     fused = 0
     if shape.experts is not None and shape.experts.fused:
@@ -214,7 +215,7 @@ def _estimate_fsdp(setup: Setup, plan: Plan, model_only: bool) -> Save | None:
 
 
 def _compute_olmo_sizes(setup: Setup) -> tuple[float, float]:
-    """Return the bytes of the weights and of the optimizer's states of the rank's part of the model."""
+    """Return the bytes of the weights and of the optimizer state for the rank's part of the model."""
     elements = setup.architecture.parameters
     return elements * setup.formats.held, elements * setup.optimizer.known_state
 
@@ -238,7 +239,7 @@ def _estimate_replicated(setup: Setup) -> Save:
 
 
 def count_wrapped_elements(setup: Setup) -> float:
-    """Return the elements of the largest unit that OLMo's FSDP wraps: a layer, or the whole model."""
+    """Return the elements of the largest FSDP unit in OLMo: a layer, or the whole model."""
     return setup.architecture.parameters if setup.sharding.wrapping == "root" else transients.count_unit_elements(setup)
 
 

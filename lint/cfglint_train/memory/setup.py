@@ -1,4 +1,4 @@
-"""The inputs of an estimate, without unknowns: sizes, shards and formats, grouped in records."""
+"""The inputs of an estimate, with no value unknown: sizes, shards and formats, grouped in records."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ class Offload(Frozen):
     parameters: bool
     optimizer: bool
     reference: bool
-    """Shards of the second model."""
+    """Shards of the reference model."""
     activations: bool
     pinned: bool
 
 
 class Checkpointing(Frozen):
-    """The activations that are recomputed."""
+    """Activation checkpointing of a job."""
 
     method: str
     recomputed: float
-    """Share of the layers that run their forward pass again."""
+    """Share of the layers that are recomputed."""
     kept: float
-    """Share of the activations that is kept, for a budget."""
+    """Share of the activations that is kept under a memory budget (method `budget`)."""
     reentrant: bool
     tower: bool
-    """Blocks of the vision tower are checkpointed."""
+    """True if the blocks of the vision tower are checkpointed."""
 
 
 class LossChoice(Frozen):
@@ -43,13 +43,13 @@ class LossChoice(Frozen):
     kind: str
     keeps_logits: bool
     passing_logits: int
-    """Bytes per token and word of further logits, besides those of the loss."""
+    """Bytes per logit of further logits, in addition to those of the loss."""
     fused_evaluation: bool
-    """Liger's loss makes no whole logits in an evaluation."""
+    """True if Liger's loss computes no whole logits in evaluation."""
     scores: bool
-    """The model ends in a score per sequence instead of logits."""
+    """True if the model outputs a score per sequence instead of logits."""
     policy: bool
-    """Log-probabilities of reinforcement learning instead of a mean loss."""
+    """True for log-probabilities of reinforcement learning instead of a mean loss."""
 
 
 class Compiled(Frozen):
@@ -57,13 +57,13 @@ class Compiled(Frozen):
 
     layers: bool
     model: bool
-    """Whole model, not one layer at a time."""
+    """True if the whole model is compiled, not layer by layer."""
     loss: bool
-    """Loss as a part of the compiled model."""
+    """True if the loss is part of the compiled model."""
 
 
 class Sharding(Frozen):
-    """Buckets and gathers, in elements."""
+    """Buckets, gathers and wrapping of sharded states; sizes are in elements."""
 
     reduce_bucket: int
     overlap: bool
@@ -76,13 +76,13 @@ class Sharding(Frozen):
     wrapping: str
     reshard: bool
     leaf_modules: bool
-    """The experts of a mixture are gathered as one unit."""
+    """True if the experts of a mixture are gathered as one unit."""
     defers_reduction: bool
-    """Micro batches before the last keep whole gradients."""
+    """True if micro batches before the last keep unsharded gradients."""
 
 
 class Setup(Frozen):
-    """One training job, for one rank unless stated otherwise. Elements are parameters, sizes are bytes."""
+    """A training job as seen from one rank, unless stated otherwise; sizes are bytes, elements are parameters."""
 
     architecture: Architecture
     """Architecture of the rank's part of the model under tensor, pipeline and expert parallelism."""
@@ -103,24 +103,24 @@ class Setup(Frozen):
     compiled: Compiled
     neighbours: tuple[ColocatedModel, ...]
     approximate: bool
-    """Kernels without traced rows are used (fused layers or adapters, tiled MLPs, fp8)."""
+    """True if the job uses kernels without traced rows (fused layers or adapters, tiled MLPs, fp8)."""
 
     @property
     def frozen_bytes(self) -> float:
-        """Bytes of the frozen weights of the whole model, quantised parts included."""
+        """Bytes of the model's frozen weights before sharding, including quantised weights and their scales."""
         return self.frozen_weights.bytes
 
     @property
     def frozen_sharded(self) -> float:
-        """Bytes of the frozen weights that are divided among the ranks: all but the scales of 4 bits."""
+        """Bytes of the frozen weights that sharding divides: all but the scales of 4-bit weights."""
         return self.frozen_bytes - self.frozen_weights.scales
 
     @property
     def reference_bytes(self) -> float:
-        """Bytes of a second whole model; 0 without one."""
+        """Bytes of the reference model before sharding; 0 without one."""
         return self.architecture.parameters * self.formats.reference
 
     @property
     def layers(self) -> int:
-        """Number of decoder layers."""
+        """Number of decoder layers on this rank."""
         return self.architecture.layers

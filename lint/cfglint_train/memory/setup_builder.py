@@ -1,7 +1,7 @@
-"""Build a `Setup`, the record that memory depends on, from a plan.
+"""Build a `Setup`, the input of the memory model, from a plan.
 
-`read_setup(plan, architecture)` returns a `Setup`, or records which plan fields are missing. If an unstated field has a
-neutral default (no packing, the default bucket), the default is used and the field is listed in `assumed`.
+`read_setup(plan, architecture)` returns a `Setup`, or None, and a reader that lists the missing plan fields. If an
+unstated field has a neutral default (no packing, the default bucket), the default is used and the field is `assumed`.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ SCORING_STAGES: Final = frozenset(("rm", "prm"))
 def read_setup(
     plan: Plan, architecture: Architecture, last_stage: bool = True, unreadable: frozenset[Field] = frozenset()
 ) -> tuple[Setup | None, Reader]:
-    """Return the setup, or None if essential fields are unknown (they are in the reader's `missing`).
+    """Return the setup, or None if essential fields are unknown, and the reader, which lists these in `missing`.
 
-    `last_stage`: read the last stage of a pipeline, else the first. `unreadable`: fields that are set to a value that
-    cannot be determined.
+    `last_stage`: build the setup of the pipeline's last stage instead of the first. `unreadable`: fields that are set
+    to a value that cannot be determined.
     """
     setup_and_job, reader = read_setup_and_job(plan, architecture, last_stage, unreadable)
     return None if setup_and_job is None else setup_and_job[0], reader
@@ -93,7 +93,8 @@ _NO_BATCH: Final = Plan()
 def _drop_batch(plan: Plan) -> Plan:
     """Return the plan with only the fields that `build_job` and checkpoints depend on.
 
-    Of the batch, only the length of the run remains. Stated model dimensions are already part of the architecture.
+    Drop the sequence, all of the batch except the length of the run, and stated model dimensions, which are already
+    part of the architecture.
     """
     model = plan.model
     if model.overrides is not None or model.architecture is not None:
@@ -111,12 +112,12 @@ def _drop_batch(plan: Plan) -> Plan:
 def build_job(
     plan: Plan, architecture: Architecture, last_stage: bool, accumulation: int
 ) -> tuple[Job | None, Ranks, Reader]:
-    """Return the job of a plan that states no batch, its ranks, and the reader."""
+    """Return the job of a plan without a batch (None if fields are missing), its ranks, and the reader."""
     reader = Reader(plan)
     strategy, tuning = reader.require("parallel.strategy"), reader.require("method.tuning")
     ranks = read_ranks(reader, strategy)
     if ranks.expert > 1 and not ranks.fsdp and strategy != "ddp":
-        reader.missing.append("parallel.expert")  # DeepSpeed's mixtures have no formula
+        reader.missing.append("parallel.expert")  # cfglint has no formula for DeepSpeed's mixture of experts
         return None, ranks, reader
     rank_architecture, part = read_model_part(reader, ranks, architecture, accumulation, last_stage)
     formats = read_formats(reader, tuning not in ("full", "freeze"), ranks.fsdp)
@@ -138,7 +139,7 @@ def build_job(
 
 
 def _add_batch(reader: Reader, job: Setup, length: int, flow: tuple[int, int, int | None, int]) -> Setup:
-    """Return the setup of a job with its batch. `length` is the length of a sequence."""
+    """Return the setup of a job, completed with its batch. `length` is the sequence length in tokens."""
     architecture, mode = job.architecture, job.mode
     sequences, tokens, evaluation_tokens, whole_length = flow
     kernel, keys = choose_attention_kernel(reader, job, sequences, length)
@@ -175,7 +176,7 @@ def _build_setup(
     """
     whole, architecture = models
     mode = _build_mode(reader, ranks, formats, trained, accumulation)
-    if optimizer.updates == "within" and not ranks.fsdp:  # a weight that is updated at once also frees its gradient
+    if optimizer.updates == "within" and not ranks.fsdp:  # updates during the backward pass free gradients
         mode = mode._replace(accumulates=True)
     frozen = read_frozen_weights(reader, architecture, trained.frozen, ranks.zero_stage)
     weights = _add_gradient_shares(reader, architecture, part, ranks, trained, optimizer)
@@ -205,7 +206,7 @@ def _build_setup(
 def _add_gradient_shares(
     reader: Reader, architecture: Architecture, part: ModelPart, ranks: Ranks, trained: Trained, optimizer: Optimizer
 ) -> Trained:
-    """Return the trained elements, with the shares of them that have gradients."""
+    """Return the trained weights, completed with the shares of them that get gradients."""
     tuning = reader.get("method.tuning")
     share, active = compute_shares(
         reader, architecture, tuning, trained, ranks.strategy == "zero" and ranks.zero_stage > 0
@@ -229,7 +230,7 @@ def _complete_formats(
     mode: Mode,
     family: Family | None,
 ) -> Formats:
-    """Return the formats, completed by those of the residual stream, of gathers and of further models."""
+    """Return the formats, completed with those of the residual stream, gathered weights and further models."""
     get = reader.get
     return formats._replace(
         loaded=read_loaded_bytes(reader),
@@ -289,7 +290,7 @@ def _read_checkpointing(reader: Reader) -> Checkpointing:
 
 
 def _compute_unit_bytes(formats: Formats, frozen: FrozenWeights, trained: Trained, mode: Mode) -> float:
-    """Return the bytes of an element of a gathered decoder layer: of the quantised weights if these are frozen."""
+    """Return the bytes per element of a gathered decoder layer; frozen quantised weights are gathered as stored."""
     if not mode.quantized or not trained.frozen:
         return formats.gathered
     return min(formats.gathered, (frozen.bytes - frozen.scales) / trained.frozen)
@@ -302,13 +303,13 @@ def _has_varying_lengths(reader: Reader) -> bool:
     return bool(reader.get("method.stage") != "pretrain")
 
 
-# Formats whose PEFT layers cast as described at `Mode.as_given`, and at `Mode.clones`.
+# Quantisation formats for which `Mode.as_given` and `Mode.clones` hold.
 _AS_GIVEN: Final = frozenset(("nf4", "fp4", "int8", "awq", "hqq", "eetq", "aqlm"))
 _CLONED: Final = frozenset(("nf4", "fp4"))
 
 
 def _build_mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained, accumulation: int) -> Mode:
-    """Return the properties that a layer's memory depends on, besides the architecture and the batch."""
+    """Return the properties other than architecture and batch that a layer's memory depends on."""
     get = reader.get
     quantization = get("method.quantization") or "none"
     adapter = bool(trained.leaves) or get("method.tuning") not in ("full", "freeze")
@@ -340,7 +341,10 @@ def _build_mode(reader: Reader, ranks: Ranks, formats: Formats, trained: Trained
 
 
 def _list_lora_kernels(reader: Reader) -> frozenset[str]:
-    """Return the parts of a layer that fused LoRA kernels run. With DoRA they keep the same tensors as plain code."""
+    """Return the parts of a layer that run in fused LoRA kernels.
+
+    None with DoRA: there the kernels keep the same tensors as unfused code.
+    """
     if not reader.get("method.lora_kernels") or reader.get("method.lora_dora"):
         return frozenset()
     parts = reader.get("method.lora_kernel_parts")
@@ -348,14 +352,14 @@ def _list_lora_kernels(reader: Reader) -> frozenset[str]:
 
 
 def _has_frozen_decoder(reader: Reader) -> bool:
-    """Return whether only the tower or the projector is trained. The gradient still passes through the decoder."""
+    """Return whether the decoder is frozen and only the tower or projector trains; gradients still pass through it."""
     return reader.get("method.tuning") == "full" and bool(reader.get("model.frozen_language"))
 
 
 def _has_trained_tower(reader: Reader, tuning: str) -> bool:
     """Return whether the vision tower is trained.
 
-    Only full training does so: adapters are added to the decoder's matrices, and `freeze` trains its last layers.
+    Only full fine-tuning trains it: adapters are added to the decoder's matrices, and `freeze` trains the last layers.
     """
     return tuning == "full" and not reader.get("model.frozen_vision")
 
@@ -363,7 +367,7 @@ def _has_trained_tower(reader: Reader, tuning: str) -> bool:
 def _count_image_tokens(reader: Reader, job: Setup) -> int:
     """Return the number of image tokens of a sequence.
 
-    If the number is unknown, the activations of a trained tower are unknown, too. A frozen tower keeps nothing.
+    If the number is unknown, so are the activations of a trained tower. A frozen tower keeps no activations.
     """
     tower, trained = job.architecture.tower, job.weights.trains_tower
     if tower is None:
@@ -394,7 +398,9 @@ _CHUNKED: Final = frozenset(("liger_pairs", "liger_unpaired", "liger_policy", "l
 
 
 _MEASURED_FUSED: Final = frozenset(("llama", "mistral", "qwen2"))
-"""Families with Llama's norm, rotation and gated unit, for which Liger 0.8.5's kernels were measured (liger-1b)."""
+"""Families with Llama's norm, rotary embedding and gated MLP; Liger 0.8.5's kernels were measured on these (row
+liger-1b).
+"""
 
 
 def _is_approximate(reader: Reader, architecture: Architecture, mode: Mode) -> bool:
@@ -404,6 +410,6 @@ def _is_approximate(reader: Reader, architecture: Architecture, mode: Mode) -> b
         return True
     if reader.get("precision.experts") == "fp32":  # the experts' matrix products run in fp32, too
         return True
-    if reader.plan.activations.fused_loss in _CHUNKED:  # these kernels fuse more or less, depending on the sizes
+    if reader.plan.activations.fused_loss in _CHUNKED:  # the sizes decide how much these kernels fuse
         return True
     return bool(reader.get("activations.tiled_mlp") or reader.get("method.lora_kernels"))

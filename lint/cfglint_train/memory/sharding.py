@@ -1,9 +1,9 @@
-"""The part of a model that one rank computes with under tensor, pipeline and expert parallelism.
+"""The part of a model that one rank computes under tensor, pipeline and expert parallelism.
 
-Tensor parallelism splits the matrices of attention and MLP by their inner width, and leaves norms, routers and the
-small matrices of latent attention unsplit; embedding and head are split if the framework does so. A pipeline stage has
-some of the layers, the first stage the embedding and the last the head. Expert parallelism gives a rank some of the
-experts.
+Tensor parallelism splits the matrices of attention and MLP along their inner width. It leaves norms, routers and the
+small matrices of latent attention whole, and splits embedding and head only if the framework does so. A pipeline stage
+has some of the layers; the first stage also has the embedding, the last stage the head. Expert parallelism gives each
+rank some of the experts.
 
 Sources: transformers 5.23.0 (`base_model_tp_plan` of the configurations, `_tp_plan` of the models), torch 2.13.0
 (distributed/pipelining), ai2-olmo-core 3.0.0 (nn/transformer/model.py apply_tp, pipeline config), torchtitan's
@@ -21,12 +21,12 @@ from cfglint_train.memory.layers.layer import PROGRAMS, compute_residual_bytes
 from cfglint_train.memory.layers.matrices import Mode
 from cfglint_train.models.architecture import Architecture, Linear
 
-# Matrices that are not split: every tensor-parallel rank holds them.
+# Matrices that every tensor-parallel rank holds whole.
 _UNSPLIT: Final = frozenset(("gate", "router", "q_a_proj", "kv_a_proj_with_mqa", "shared_expert_gate"))
 
 
 class Slice(Frozen):
-    """The part of a model that one rank has."""
+    """The part of a model on one rank."""
 
     tensor: int = 1
     embedding: int = 1
@@ -38,18 +38,18 @@ class Slice(Frozen):
     expert: int = 1
     """Ranks that share the experts of a layer."""
     sharded: bool = False
-    """FSDP shards the experts over the other ranks: each has its share of the states, regardless of `expert`."""
+    """True if FSDP shards the experts over the other ranks, so that states are shared regardless of `expert`."""
     layers: int = 0
-    """Layers of a pipeline stage; 0 is all."""
+    """Number of layers on the rank; 0 stands for all."""
     first: bool = True
-    """Has the embedding."""
+    """True if the part includes the embedding."""
     last: bool = True
-    """Has the final norm and the head."""
+    """True if the part includes the final norm and the head."""
 
 
 @lru_cache(maxsize=1024)
 def build_rank_architecture(architecture: Architecture, part: Slice) -> Architecture:
-    """Return the architecture of one rank's part: its widths, layers and parameters."""
+    """Return the architecture of one rank's part, with its own widths, layers and parameters."""
     tensor, share = part.tensor, (part.layers or architecture.layers) / architecture.layers
     linears = tuple(
         item._replace(
@@ -118,9 +118,9 @@ def build_rank_architecture(architecture: Architecture, part: Slice) -> Architec
 
 @lru_cache(maxsize=1024)
 def compute_norm_bytes(architecture: Architecture, mode: Mode) -> float:
-    """Return the bytes per token that the norms of one layer keep, without their outputs.
+    """Return the bytes per token that the norms of one layer save, without their outputs.
 
-    Sequence parallelism splits these bytes.
+    Sequence parallelism splits these bytes among ranks.
     """
     family = FAMILIES.get(architecture.formula)
     if family is None:
@@ -142,9 +142,9 @@ def _count_matrices(item: Linear, part: Slice, share: float) -> int:
 
 
 def _count_inputs(item: Linear, part: Slice) -> int:
-    """Return the inputs of the rank's part of a matrix.
+    """Return the number of inputs of the rank's part of a matrix.
 
-    Row-wise matrices (the last ones of attention and MLP) are split by their inputs, an embedding by its rows.
+    Row-wise matrices (the last of attention and of the MLP) are split by their inputs, and an embedding by its rows.
     """
     if item.part == "embedding":
         return item.inputs // part.embedding
@@ -167,23 +167,24 @@ _ROWWISE: Final = frozenset(
 
 
 class Pipeline(Frozen):
-    """The schedule of micro batches in a pipeline."""
+    """A pipeline and its schedule of micro batches."""
 
     stages: int
-    """Ranks of the pipeline."""
+    """Number of ranks in the pipeline."""
     schedule: str
     """1f1b, gpipe, interleaved_1f1b, looped_bfs, zero_bubble (interleaved) or zbv."""
     micro_batches: int
     per_rank: int = 1
-    """Stages of the model on each rank."""
+    """Number of stages of the model on each rank."""
 
 
 def count_in_flight(pipeline: Pipeline, rank: int) -> float:
-    """Return the micro batches whose activations `rank` holds at once, in units of all its layers.
+    """Return the number of micro batches whose activations `rank` holds at once, over all its layers.
 
-    Orders of torch.distributed.pipelining.schedules: 1F1B warms up with one micro batch per later stage; GPipe and
-    LoopedBFS run all forward passes first; Interleaved1F1B warms up with (v - 1) rounds of micro batches and two per
-    later rank; the zero-bubble ones hold one per rank, because they delay the weights' gradients.
+    The orders are those of torch.distributed.pipelining.schedules. 1F1B warms up with one micro batch per later stage.
+    GPipe and LoopedBFS run all forward passes first. Interleaved1F1B warms up with v - 1 rounds of micro batches (v
+    stages per rank) and two per later rank. Zero-bubble schedules hold one per rank because they delay the weights'
+    gradients.
     """
     count, stages, per_rank = pipeline.micro_batches, pipeline.stages, pipeline.per_rank
     if pipeline.schedule in ("gpipe", "looped_bfs"):

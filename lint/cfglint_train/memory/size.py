@@ -1,4 +1,4 @@
-"""Sizes that record their computation: numbers with units, and the arithmetic on them.
+"""Sizes that record their computation: numbers with units, and arithmetic on them.
 
 Estimates compute with plain numbers. `explanation.py` runs the same functions with a `Size` in place of each number of
 the setup, so that the text is the computation. A size is a sum of products: `8,030,261,248 trained elements x 4 B / 8
@@ -14,13 +14,13 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final, TypeVar
 
 Factor = tuple[float, str]
-"""A number and its unit. A `*` in the unit marks the position of the number, which otherwise comes first."""
+"""A number and its unit; a `*` in the unit marks the position of the number, which otherwise comes first."""
 
 BYTES: Final = "B"
 CHECKPOINTS: Final = "checkpoints"
 RANKS: Final = "ranks"
 
-# Longer sums are multiplied as one number.
+# If a product would have more terms, each sum is merged into one number before it is multiplied.
 _LONGEST: Final = 6
 
 
@@ -33,31 +33,31 @@ class Term(Frozen):
 
 
 class Size:
-    """A number with the sum of products it was computed from. It compares like the number."""
+    """A number with the sum of products that it was computed from; it compares and hashes like the number."""
 
     __slots__ = ("terms", "value")
 
     def __init__(self, value: Any, terms: tuple[Term, ...]) -> None:
-        """Store a value with the terms that it is the sum of."""
+        """Store a value and the terms whose sum it is."""
         self.value: Any = value
         self.terms = terms
 
     @classmethod
     def create(cls, value: Any, unit: str) -> Size:
-        """Return a number with its unit."""
+        """Return a size of one number with its unit."""
         if not value:
             return cls(value, ())
         return cls(value, (Term(1, ((value, unit),)) if unit else Term(value),))
 
     @property
     def unit(self) -> str:
-        """Unit of the whole: bytes if any factor counts them, else that of the first factor."""
+        """Unit of the sum: bytes if any factor is in bytes, else the unit of the first factor."""
         units = [unit for term in self.terms for _, unit in term.factors]
         return next((unit for unit in units if _is_bytes(unit)), units[0] if units else "")
 
     @property
     def text(self) -> str:
-        """Computation of a number of bytes, as text."""
+        """Computation as text; the value must be in bytes."""
         text = "".join(f" {'-' if term.number < 0 else '+'} {_format_term(term)}" for term in self.terms or (Term(0),))
         return f"-{text[3:]}" if text.startswith(" - ") else text[3:]
 
@@ -165,12 +165,12 @@ if TYPE_CHECKING:
 
 
 def merge_terms(size: Number, unit: str) -> Number:
-    """Return a size as one number with a new unit; a plain number is returned unchanged."""
+    """Return a size as a single number with a new unit, or a plain number unchanged."""
     return Size.create(size.value, unit) if size.__class__ is Size else size
 
 
 def label_count(number: Number, unit: str, other: float) -> Number:
-    """Return a number with its unit if `other`, which it is combined with, is a size; else the number unchanged."""
+    """Return a number with a unit if `other`, with which it will be combined, is a size; otherwise unchanged."""
     return Size.create(_get_value(number), unit) if other.__class__ is Size else number
 
 
@@ -193,7 +193,7 @@ def _negate(terms: Iterable[Term]) -> tuple[Term, ...]:
 
 
 def _invert(number: Any) -> Size:
-    """Return 1 over a number; a sum counts as one number."""
+    """Return the reciprocal of a number; a sum is first merged into one number."""
     value, terms = _get_value(number), _list_terms(number)
     if len(terms) != 1:
         terms = Size.create(value, number.unit).terms
@@ -202,7 +202,7 @@ def _invert(number: Any) -> Size:
 
 
 def _multiply(first: Any, second: Any) -> tuple[Term, ...]:
-    """Multiply two sums out."""
+    """Return the expanded product of two sums, which are merged into single numbers if it would be too long."""
     first_terms, second_terms = _list_terms(first), _list_terms(second)
     if len(first_terms) * len(second_terms) > _LONGEST:
         if len(first_terms) > 1:
@@ -218,14 +218,14 @@ def _multiply_terms(first: Term, second: Term) -> Term:
     ]
     divisors = [factor for factor in (*first.divisors, *second.divisors) if factor[0] != 1]
     for divisor in tuple(divisors):
-        if divisor in factors and divisor[1] != RANKS:  # the ranks of a node are not those that share a state
+        if divisor in factors and divisor[1] != RANKS:  # ranks on a node and ranks that share a state do not cancel
             factors.remove(divisor)
             divisors.remove(divisor)
     return Term(first.number * second.number, tuple(factors), tuple(divisors))
 
 
 def _add_up(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Add up terms that differ in one number only: bytes of the same elements, numbers of one unit, plain numbers."""
+    """Merge terms that differ in only one number: bytes of the same elements, counts of one unit, plain numbers."""
     merged: list[Term] = []
     for term in terms:
         for place, earlier in enumerate(merged):
@@ -261,7 +261,10 @@ def _join_terms(left: Term, right: Term) -> Term | None:
 
 
 def _join_counts(term: Term, counts: tuple[Factor, ...], other_counts: tuple[Factor, ...], sign: int) -> Term | None:
-    """Add two products that differ in the count of one unit. `sign`: of the second product, -1 if it is negative."""
+    """Return the sum of two products that differ in the count of one unit, or None for other products.
+
+    `sign`: -1 if the second product has the opposite sign of the first, else 1.
+    """
     first, second = (
         [item for item in source if item not in target]
         for source, target in ((counts, other_counts), (other_counts, counts))
@@ -278,19 +281,19 @@ def _join_counts(term: Term, counts: tuple[Factor, ...], other_counts: tuple[Fac
 
 
 def _build_signed_term(total: float, counts: tuple[Factor, ...], unit: str, divisors: tuple[Factor, ...] = ()) -> Term:
-    """Return a product of counts and a number with a unit, which may be negative."""
+    """Return a product of counts and a number with a unit; the number may be negative."""
     return Term((total > 0) - (total < 0), (*counts, (abs(total), unit)), divisors)
 
 
 def _is_number(term: Term) -> bool:
-    """Return whether a term is a plain number, or one with a unit."""
+    """Return whether a term is a plain number or a single count with a unit other than bytes."""
     if not term.factors:
         return True
     return len(term.factors) == 1 and abs(term.number) == 1 and not _is_bytes(term.factors[0][1])
 
 
 def _split_per_element(term: Term) -> tuple[tuple[Factor, ...], float, bool]:
-    """Return the counting factors, the number each is multiplied by, and whether that number is in bytes."""
+    """Return the factors that count, the number that multiplies them, and whether that number is in bytes."""
     each, factors = term.number, list(term.factors)
     for factor in term.factors:
         if factor[1] == BYTES:
@@ -301,7 +304,7 @@ def _split_per_element(term: Term) -> tuple[tuple[Factor, ...], float, bool]:
 
 
 def _format_term(term: Term) -> str:
-    """Format one term without its sign: counts, bytes of each, then the divisors."""
+    """Format a term without its sign: counts, then bytes per element, then divisors."""
     number = abs(term.number)
     counts = [_format_factor(factor) for factor in term.factors if not _is_bytes(factor[1])]
     each = [_format_factor(factor) for factor in term.factors if _is_bytes(factor[1])]
@@ -320,7 +323,7 @@ def _format_factor(factor: Factor) -> str:
 
 
 def format_number(number: float) -> str:
-    """Format a number with at least seven digits."""
+    """Format integers and numbers from a million on as integers, other numbers with up to seven significant digits."""
     if number == int(number) or abs(number) >= 1e6:
         return f"{round(number):,}"
     return f"{number:,.7g}"

@@ -1,7 +1,7 @@
 """States that a rank holds from step to step: weights, master copies, optimizer, frozen and reference models.
 
-All amounts are bytes: elements times bytes per element, divided by the ranks that share a copy. Offloaded states are on
-the host instead.
+All amounts are bytes: elements times bytes per element, divided by the number of ranks that share a copy. Offloaded
+states are on the host instead.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ class States(Frozen):
     optimizer: float
     reference: float
     neighbours: float
-    """Other models of the job on the same GPU."""
+    """Other models of the job on the same GPU (`Setup.neighbours`)."""
     accumulated: float
-    """Gradients between micro batches."""
+    """Gradients that exist between micro batches."""
     persistent: float
-    """Weights that ZeRO-3 does not shard (below the persistence threshold), or a second 16-bit copy (hpZ)."""
+    """Weights that ZeRO-3 does not shard (below the persistence threshold) and the second copy of hpZ."""
     host: float
-    """Offloaded states of one rank, on its host."""
+    """Bytes that one rank offloads to its host."""
 
 
 def count_small_elements(setup: Setup) -> int:
-    """Return the elements of parameters at or below ZeRO-3's persistence threshold.
+    """Return the number of elements in parameters at or below ZeRO-3's persistence threshold, or 0 if unknown.
 
     These are norms, biases and small matrices.
     """
@@ -45,9 +45,9 @@ def count_small_elements(setup: Setup) -> int:
 
 
 def compute_secondary_copy(setup: Setup) -> float:
-    """Return the bytes of hpZ's second copy of the weights on one rank.
+    """Return the bytes of hpZ's secondary copy of the weights on one rank, or 0 without hpZ.
 
-    It is stored in the same place as the partitions.
+    The copy is stored in the same place as the partitions.
     """
     if setup.sharding.secondary == 1:
         return 0.0
@@ -55,7 +55,7 @@ def compute_secondary_copy(setup: Setup) -> float:
 
 
 def compute_states(setup: Setup) -> States:
-    """Return the steady states of a rank."""
+    """Return the states that a rank holds from step to step."""
     ranks, formats, offload = setup.ranks, setup.formats, setup.offload
     trained, scales = setup.weights.trained, setup.frozen_weights.scales
     parameters = trained * formats.held / ranks.parameter_shards
@@ -87,14 +87,14 @@ def compute_states(setup: Setup) -> States:
 
 
 def count_partition_elements(setup: Setup) -> float:
-    """Return the trained elements whose optimizer states a rank has."""
+    """Return the number of trained elements whose optimizer state a rank holds."""
     return setup.weights.trained / setup.ranks.optimizer_shards
 
 
 def has_whole_fp32_gradients(setup: Setup) -> bool:
     """Return whether every rank permanently holds all gradients in fp32.
 
-    DeepSpeed's BF16_Optimizer, which runs for stage 1 with fp32 accumulation, does so.
+    DeepSpeed does so with BF16_Optimizer, which it uses for stage 1 with fp32 accumulation.
     """
     return (
         setup.ranks.zero_stage == 1
@@ -104,7 +104,7 @@ def has_whole_fp32_gradients(setup: Setup) -> bool:
 
 
 def _compute_accumulated(setup: Setup) -> float:
-    """Return the bytes of gradients that exist while the last micro batch runs."""
+    """Return the bytes of gradients that exist already when the last micro batch starts."""
     ranks, weights, formats = setup.ranks, setup.weights, setup.formats
     trained = weights.trained * weights.active
     if setup.optimizer.updates == "within":
@@ -131,7 +131,7 @@ def has_gradient_offload(setup: Setup) -> bool:
 
 
 def compute_new_gradients(setup: Setup) -> float:
-    """Return the bytes of gradients that the last micro batch adds to the existing ones."""
+    """Return the bytes of gradients that the last micro batch creates in addition to the accumulated gradients."""
     ranks, formats = setup.ranks, setup.formats
     trained = setup.weights.trained * setup.weights.active
     if has_gradient_offload(setup) or setup.optimizer.updates == "within":

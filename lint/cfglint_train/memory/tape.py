@@ -1,14 +1,14 @@
-"""A small autograd: the tensors a decoder layer keeps for its backward pass, and the memory this pass needs on top.
+"""A small autograd: the tensors that a layer saves for its backward pass, and the memory that this pass adds.
 
-A layer is written down once, as the operations of its forward pass (`memory/layers/`). Each tensor has a *width* in
+A layer is written once, as the operations of its forward pass (`memory/layers/`). Each tensor has a *width* in
 elements per token and a *size* in bytes per token. Each operation lists the tensors that PyTorch saves for its backward
 pass, according to `tools/autograd/derivatives.yaml` and the models' own code. This yields
 
-* the saved bytes per token, every storage counted once, and
-* the backward pass: gradients appear, saved tensors die, weight gradients stay. Its **moments** are pairs
+* the saved bytes per token, with each storage counted once, and
+* the backward pass: gradients are allocated, saved tensors are freed, weight gradients stay. Its **moments** are pairs
   (bytes per token, fixed bytes); the largest for a given number of tokens is the peak.
 
-Weights are not counted here (they are states), except for copies that autocast makes of them.
+Weights are not counted here (they are states), except for copies of them: autocast's, PEFT's and unpacked weights.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Mapping, Sequence
 from cfglint_train.foundation.frozen import Frozen
 
 Moment = tuple[float, float]
-"""Bytes per token, and bytes that do not depend on the tokens."""
+"""Bytes per token, and fixed bytes that do not depend on the tokens."""
 
 
 class Operation:
-    """One forward operation.
+    """An operation of the forward pass.
 
-    Not a record: each operation is read some twenty times, and a record's fields are slower to access.
+    The class is not a record because each operation is read about twenty times and a record's fields are slower.
     """
 
     __slots__ = (
@@ -35,35 +35,35 @@ class Operation:
     inputs: tuple[int, ...]
     saved: tuple[int, ...]
     alias: bool
-    """The gradient of the output is the gradient of every input, without new storage."""
+    """True if the output's gradient also serves as that of every input, without new storage."""
     scratch: float
-    """Bytes per token that only the backward pass of this operation needs."""
+    """Temporary bytes per token of the operation's backward pass."""
     fixed_scratch: float
-    """Temporary bytes of its backward pass that do not depend on the tokens (a dequantised weight)."""
+    """Temporary bytes of its forward and backward pass that do not depend on the tokens (a dequantised weight)."""
     weight_gradient: float
-    """Bytes of the weight gradients that it makes and that stay."""
+    """Bytes of the weight gradients that its backward pass computes and that stay."""
     weight_copy: float
-    """Bytes of weight copies that it saved and that its backward pass frees."""
+    """Bytes of weight copies that its forward pass saves and its backward pass frees."""
     made: float
-    """Bytes of a weight that the forward pass makes for this operation alone (PEFT's for fused experts). It is kept
-    like a saved tensor, and its gradient has the same size.
+    """Bytes of a weight that the forward pass creates only for this operation (PEFT's for fused experts). The weight is
+    kept like a saved tensor, and its gradient has the same size.
     """
     mark: str
-    """matrix, attention, or empty. Selective recomputation depends on it."""
+    """Kind of operation for selective recomputation: matrix, attention, or empty."""
     unpacked: float
-    """Bytes of a weight that the forward pass unpacks for this operation and keeps. It has no gradient."""
+    """Bytes of a weight without gradient that the forward pass unpacks or copies for this operation and keeps."""
     unpacking: float
-    """Bytes that only the unpacking needs."""
+    """Temporary bytes of unpacking the weight."""
 
 
 class SelectedOutputs(Frozen):
-    """Outputs of a layer that selective recomputation keeps beside its input, in bytes per token."""
+    """Outputs of a layer that selective recomputation keeps in addition to the layer's input, in bytes per token."""
 
     kept: float
     unsaved: float
-    """The part of `kept` that the backward pass does not need; the layer holds it on top of its saved tensors."""
+    """Part of `kept` that the backward pass does not need; the layer holds it in addition to its saved tensors."""
     unused: float
-    """The part of `unsaved` that recomputing the saved tensors does not need either. Compiled code drops it."""
+    """Part of `unsaved` that recomputing the saved tensors does not need either; compiled code drops it."""
 
 
 class Cost(Frozen):
@@ -72,33 +72,33 @@ class Cost(Frozen):
     saved: float
     """Bytes per token that the forward pass leaves for the backward pass."""
     fixed_saved: float
-    """Bytes of weight copies that it leaves (autocast caches them)."""
+    """Bytes of weight copies that the forward pass leaves (autocast caches them)."""
     made: float
-    """Bytes of weights that it makes and leaves."""
+    """Bytes of weights that the forward pass creates or unpacks and leaves."""
     saved_input: float
     """Bytes per token of the layer's input if it is one of the saved tensors, else 0."""
     forward: tuple[Moment, ...]
-    """Moments of the forward pass, with the tensors saved so far and without the input."""
+    """Moments of the forward pass, including the tensors saved so far, without the input."""
     backward: tuple[Moment, ...]
-    """Moments of the backward pass, with `saved`, `fixed_saved` and the weight gradients made so far, without the
-    input.
+    """Moments of the backward pass, including what is left of `saved`, `fixed_saved` and `made`, and the weight
+    gradients computed so far, without the input.
     """
     inference: tuple[Moment, ...]
-    """Moments of the forward pass without gradients, which saves nothing."""
+    """Moments of a forward pass without gradients, which saves nothing."""
     weight_gradients: float
     """Bytes of all weight gradients of the layer."""
     recompute: tuple[Moment, ...]
-    """Moments of the forward pass that a checkpointed layer repeats when its backward pass needs a saved tensor, with
-    the gradients that wait by then. It stops when the last tensor is saved (torch's early stop).
+    """Moments of the forward pass that a checkpointed layer repeats when its backward pass first needs a saved tensor,
+    including the gradients that are held by then. It stops when the last tensor is saved (torch's early stop).
     """
     attention: SelectedOutputs
-    """Outputs kept if those of attention are."""
+    """Outputs kept if selective recomputation keeps those of attention."""
     operations: SelectedOutputs
-    """Outputs kept if those of attention and of every second matrix product are (torchtitan, OLMo-core)."""
+    """Outputs kept if it keeps those of attention and of every second matrix product (torchtitan, OLMo-core)."""
 
     @property
     def copies(self) -> float:
-        """Bytes of weights, copied or made, that the forward pass leaves."""
+        """Bytes of weights that the forward pass copies, creates or unpacks, and leaves."""
         return self.fixed_saved + self.made
 
 
@@ -113,7 +113,7 @@ def compute_peak(moments: tuple[Moment, ...], tokens: int) -> float:
 
 
 class Tape:
-    """A recorded forward pass, whose cost `compute_cost` finds by walking it backwards. Tensors are small integers."""
+    """A recorded forward pass, which `compute_cost` replays forward and backward; tensors are small integers."""
 
     __slots__ = ("born", "element", "last_use", "needs", "operations", "storage_of", "width")
 
@@ -124,13 +124,13 @@ class Tape:
         self.needs: list[bool] = []
         self.operations: list[Operation] = []
         self.storage_of: dict[int, int] = {}
-        """The tensor whose storage a view shares."""
+        """View -> the tensor whose storage it shares; also external tensors, which have no storage here."""
         self.born: list[int] = []
         self.last_use: list[int] = []
-        """Per tensor, the operation after which the forward pass drops it unless it is saved."""
+        """Index, per tensor, of the operation after which the forward pass frees it unless it is saved."""
 
     def add_tensor(self, width: float, element: int, needs: bool = True) -> int:
-        """Add a tensor of `width` elements per token of `element` bytes. `needs`: autograd follows it."""
+        """Add a tensor of `width` elements per token, each of `element` bytes; `needs`: whether it needs a gradient."""
         self.width.append(width)
         self.element.append(element)
         self.needs.append(needs)
@@ -139,13 +139,13 @@ class Tape:
         return len(self.width) - 1
 
     def add_external_tensor(self, width: float, element: int) -> int:
-        """Add a tensor that another layer made and holds: saving it costs nothing, but it has a gradient."""
+        """Add a tensor that another layer computed and holds: saving it costs nothing, but it has a gradient."""
         tensor = self.add_tensor(width, element)
         self.storage_of[tensor] = tensor
         return tensor
 
     def hold(self, *tensors: int) -> None:
-        """Record that a caller still holds these tensors when the latest operation runs."""
+        """Record that a local variable of some function still holds these tensors when the latest operation runs."""
         latest, last_use, storage_of = len(self.operations) - 1, self.last_use, self.storage_of
         for item in tensors:
             if last_use[item] < latest:
@@ -171,7 +171,7 @@ class Tape:
         unpacked: float = 0,
         unpacking: float = 0,
     ) -> int:
-        """Record an operation and return its output."""
+        """Record an operation and return its output, of `width` elements per token; see `Operation` for the options."""
         needs, storage_of = self.needs, self.storage_of
         output = self.add_tensor(width, element, weight_gradient > 0 or True in [needs[item] for item in inputs])
         saved = (*saves, output) if saves_output else tuple(saves)
@@ -189,7 +189,7 @@ class Tape:
     def recast(self, x: int, element: int) -> int:
         """Return `x` as read by an operation that computes in another format.
 
-        Nothing is copied, but the gradient is cast back.
+        The forward pass copies nothing, but the gradient is cast back.
         """
         if self.element[x] == element:
             return x
@@ -207,9 +207,9 @@ class Tape:
         return output
 
     def compute_cost(self, source: int, output: int, accumulates: bool = False) -> Cost:
-        """Run the layer from its input `source` to its `output`, and walk back.
+        """Return the cost of the layer from its input `source` to its `output`.
 
-        `accumulates`: each weight gradient is added to an existing one and then freed.
+        `accumulates`: whether each weight gradient is added to an existing gradient and then freed.
         """
         size = [width * element for width, element in zip(self.width, self.element)]
         storage = size.copy()
@@ -248,8 +248,8 @@ class Tape:
     ) -> SelectedOutputs:
         """Return the outputs that selective recomputation keeps.
 
-        These are the outputs of attention with its row statistics and, if `matrices`, those of the first, third, ...
-        matrix product.
+        These are the outputs of attention with its row statistics and, if `matrices`, the outputs of the first, third,
+        fifth, ... matrix product.
         """
         kept = unsaved = products = 0.0
         chosen: set[int] = set()
@@ -301,7 +301,7 @@ class Tape:
         live, gradients, whole = saved + size[output], 0.0, 0.0
         waiting: float | None = None
         moments: list[Moment] = [(live, fixed)]
-        # A gradient is [bytes per token, number of holders]. Aliases share one.
+        # A gradient is [bytes per token, number of holders]; aliases share a gradient.
         pending: dict[int, list[float]] = {output: [size[output], 1]}
         needs = self.needs
         for operation, items in zip(reversed(self.operations), reversed(saves)):
@@ -323,7 +323,7 @@ class Tape:
                     pending[item] = new
                 elif old[1] == 1:  # accumulated in place
                     live -= 0 if operation.alias else size[item]
-                else:  # another operation reads the old one: the sum is a third tensor
+                else:  # another operation reads the old gradient: the sum is a third tensor
                     moments.append((live + size[item], fixed + gradients))
                     old[1] -= 1
                     live += size[item] if operation.alias else 0
@@ -340,7 +340,7 @@ class Tape:
 
 
 def _find_hull(moments: list[Moment]) -> tuple[Moment, ...]:
-    """Return the moments that are the highest for some number of tokens, dropping those that another one dominates."""
+    """Return the moments that no other moment dominates, both in bytes per token and in fixed bytes."""
     kept: list[Moment] = []
     for per_token, fixed in sorted(moments, reverse=True):
         if not kept or fixed > kept[-1][1]:

@@ -1,7 +1,7 @@
-"""The matrices with an adapter: by leaf name, by the end of a path, by a pattern of full paths, or by PEFT's default.
+"""Matrices that get an adapter, selected by leaf name, path suffix, full-path pattern or PEFT's default targets.
 
 Source: peft 0.21.2, tuners/tuners_utils.py (check_target_module_exists): a name in a list matches the whole path or its
-end after a full stop; a single string must match the whole path.
+end after a dot; a single string is a pattern that must match the whole path.
 """
 
 from __future__ import annotations
@@ -17,26 +17,29 @@ from cfglint_train.models.modules import get_module_paths
 from cfglint_train.plan.fields import ALL
 from cfglint_train.plan.names import Field
 
-# PEFT's default targets, in the order in which they are tried for a family.
+# PEFT's default targets, in the order in which cfglint tries them.
 _DEFAULT_TARGETS: Final = (("q_proj", "v_proj"), ("query_key_value",), ("qkv_proj",), ("c_attn",))
 
-# Path of the decoder in a model with a tower, now and before transformers 4.52.
+# Paths of the decoder in a model with a tower: since transformers 4.52, and before.
 _ROOT: Final = "model.language_model."
 _OLD_ROOT: Final = "language_model.model."
 
-# Modules that may hold the experts of a layer, and the present and former names of their matrices.
+# Modules that may hold a layer's experts, and the current and former names of the experts' matrices.
 _BLOCKS: Final = ("mlp", "block_sparse_moe", "feed_forward")
 _EXPERTS: Final = ("gate_proj", "up_proj", "down_proj", "gate_up_proj", "w1", "w2", "w3")
 
 NO_MATRIX: Final = ("none",)
-"""Targets of a run that trains something too small to be counted (litgpt's LLaMA-Adapter)."""
+"""Targets of a run whose only trained parameters are too few to count (litgpt's LLaMA-Adapter)."""
 
 PathPredicate = Callable[[str], bool]
-"""Predicate that selects paths."""
+"""A predicate that selects module paths."""
 
 
 def find_targets(reader: Reader, architecture: Architecture) -> tuple[Linear, ...] | None:
-    """Return the matrices with an adapter, or None if unknown; the reader then has the field as missing."""
+    """Return the matrices that get an adapter, or None if they are unknown.
+
+    If a pattern or path cannot be resolved, the reader records the field as missing.
+    """
     pattern = reader.get("method.lora_target_pattern")
     targets = reader.get("method.lora_targets") or ()
     if not pattern and (ALL_LINEAR in targets or ALL in targets):
@@ -50,7 +53,7 @@ def find_targets(reader: Reader, architecture: Architecture) -> tuple[Linear, ..
 
 
 def get_target_field(reader: Reader) -> Field:
-    """Return the field that chooses the matrices."""
+    """Return the field that selects the matrices with an adapter."""
     return "method.lora_target_pattern" if reader.get("method.lora_target_pattern") else "method.lora_targets"
 
 
@@ -72,16 +75,18 @@ def _find_by_path(
 ) -> tuple[Linear, ...] | None:
     """Return the matrices whose paths match, or None if they cannot be determined.
 
-    None if paths or the pattern are unknown, or if only some of the matrices of a name get an adapter. As with names,
-    the matrices of a tower are not counted.
+    They cannot be determined if the model's module paths are unknown, if the pattern is unsupported, if it selects
+    routed experts, or if only some matrices of a name get an adapter. As in selection by name, the matrices of a
+    tower are not counted.
     """
     paths = get_module_paths(architecture.outer_type)
     if paths is None or not architecture.linears:
         return None
     if pattern is None:
         if architecture.experts is not None:
-            # Adapters of shared experts alone are not counted: their matrices have the names of the routed ones. Four
-            # published rows with them are 4 % too low to 1 % too high (axolotl's examples of Qwen3-Next and Llama 4).
+            # Adapters on shared experts only are not counted, because routed experts have matrices of the same names.
+            # The estimates of four published rows with them are between 4 % too low and 1 % too high (axolotl's
+            # examples of Qwen3-Next and Llama 4).
             targets = tuple(name for name in targets if "." not in name or name.rpartition(".")[2] not in _EXPERTS)
         return _select_matrices(
             architecture, paths, lambda path: any(f".{path}".endswith(f".{target}") for target in targets)
@@ -94,7 +99,7 @@ def _find_by_path(
         return None
     matches = _select_matrices(architecture, paths, fits)
     if matches == () and any(path.startswith(_ROOT) for path in paths):
-        # PEFT fails if nothing matches, so the pattern must be for a release with the other path.
+        # PEFT fails if nothing matches, so the pattern must be meant for a release with the old path.
         return _select_matrices(architecture, paths, lambda path: fits(path.replace(_ROOT, _OLD_ROOT, 1)))
     return matches
 
@@ -118,14 +123,17 @@ def _select_matrices(
 
 
 def _number_paths(paths: Iterable[str], layers: int) -> Iterator[str]:
-    """Yield the paths in every layer. Indices below the layer are replaced by 0."""
+    """Yield each path once per layer, with the layer's index inserted.
+
+    The first `*` stands for the layer; every further `*` becomes 0.
+    """
     for path in paths:
         for layer in range(layers) if "*" in path else (0,):
             yield path.replace("*", str(layer), 1).replace("*", "0")
 
 
 def _list_expert_paths(paths: tuple[str, ...]) -> Iterator[str]:
-    """Yield the present and former paths of routed experts, fused or separate."""
+    """Yield the current and former paths of routed experts, fused or separate."""
     for layer in sorted({path.partition("*")[0] + "*" for path in paths if "*" in path}):
         for block in _BLOCKS:
             for name in _EXPERTS:

@@ -1,4 +1,4 @@
-"""The trained elements: all, some layers, or adapters beside frozen weights."""
+"""Trained elements of a model: all of them, those of some layers, or adapters on frozen weights."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from cfglint_train.memory.ranks import Ranks
 from cfglint_train.memory.targets import NO_MATRIX, find_targets, get_target_field
 from cfglint_train.models.architecture import Architecture, Linear
 
-# PEFT 0.19 (utils/transformers_weight_conversion.py): for these families, the names that the experts' matrices had
-# before transformers 5 fused them denote the fused parameters, and no longer a module.
+# PEFT 0.19 (utils/transformers_weight_conversion.py): in these families, the names that the experts' matrices had
+# before transformers 5 fused them now select the fused parameters instead of modules.
 _EXPERT_NAMES: Final[dict[tuple[str, ...], tuple[str, str, str]]] = {
     ("minimax", "minimax_m2", "mixtral"): ("w1", "w3", "w2"),
     (
@@ -23,42 +23,42 @@ _EXPERT_NAMES: Final[dict[tuple[str, ...], tuple[str, str, str]]] = {
 
 
 class Trained(Frozen):
-    """The trained elements of a model."""
+    """Trained and frozen elements of a model, with the facts that their gradients and activations depend on."""
 
     trained: int
-    """Elements with a gradient, of the whole model."""
+    """Elements with a gradient; without FSDP, adapters of experts on other ranks are excluded."""
     frozen: int
     adapters: int
-    """Elements of adapters among the trained ones."""
+    """Trained elements that belong to adapters."""
     leaves: frozenset[str]
     experts: tuple[int, int]
-    """Ranks of the adapters of the fused experts: of gate and up, and of down; 0 without adapters."""
+    """Ranks of the fused experts' adapters: that of `gate_up_proj`, then that of `down_proj`; 0 without an adapter."""
     layers: int
-    """Decoder layers that autograd follows."""
+    """Number of decoder layers that the backward pass runs through."""
     rank: int = 0
-    """Rank of the adapters that determines their activations."""
+    """Rank that determines the adapters' activations; for methods other than LoRA, an equivalent rank."""
     remote: int = 0
-    """Trained elements of routed experts that are on other ranks."""
+    """Trained elements of routed experts on other ranks, as far as `trained` includes them."""
     share: float = 1.0
-    """Share of the weights of the followed layers that are trained."""
+    """Trained share of the weights of the layers that the backward pass runs through."""
     active: float = 1.0
-    """Share of the trained elements that have gradients at a time."""
+    """Share of the trained elements that have gradients at the same time."""
     head_trained: bool = False
     trains_tower: bool = False
     trains_decoder: bool = True
-    """The decoder's weights, or adapters beside them, get gradients."""
+    """True if the decoder's weights, or adapters on them, get gradients."""
 
     @property
     def computed(self) -> int:
-        """Trained elements whose gradients the rank itself computes: its own experts, not those of other ranks."""
+        """Trained elements whose gradients the rank itself computes, without the experts on other ranks."""
         return self.trained - self.remote
 
 
 def read_trained(reader: Reader, architecture: Architecture, tuning: str, ranks: Ranks) -> Trained | None:
     """Return the trained and the frozen elements of the rank's model, or None if nothing is known to be trained.
 
-    If None, the reader has the field as missing. Under FSDP a rank holds a share of everything, regardless of its
-    experts.
+    If the result is None, the reader records the field that is missing. Under FSDP a rank holds a shard of every
+    parameter, including the experts of other ranks.
     """
     total, layers, get = architecture.parameters, architecture.layers, reader.get
     if tuning in adapters.KINDS:
@@ -101,7 +101,7 @@ def read_trained(reader: Reader, architecture: Architecture, tuning: str, ranks:
 
 
 def _read_adapted(reader: Reader, architecture: Architecture, kind: str) -> Trained | None:
-    """Return the trained elements of PEFT's methods other than LoRA."""
+    """Return the trained elements for a PEFT method other than LoRA, or None if they are unknown."""
     get = reader.get
     rank = (reader.require("method.lora_rank") or 0) if adapters.needs_rank(kind) else 0
     tokens = (reader.require("method.virtual_tokens") or 0) if kind in ("prompt_tuning", "prefix_tuning") else 0
@@ -137,16 +137,16 @@ def _read_lora(
 ) -> tuple[int, int, frozenset[str], tuple[int, int], int] | None:
     """Return the sizes of LoRA adapters, or None if they are unknown.
 
-    These are the elements of the adapters and of modules trained beside them, the leaf names with an adapter, the ranks
-    of the fused experts' adapters, and the adapter elements of routed experts. A LoRA of rank r adds r (inputs +
-    outputs) to each matrix, DoRA one number per output on top.
+    The sizes are the elements of the adapters, the elements of the modules that are trained in full beside them, the
+    leaf names with an adapter, the ranks of the fused experts' adapters, and the adapter elements of routed experts.
+    LoRA of rank r adds r * (inputs + outputs) elements to each matrix; DoRA adds one more per output.
     """
     rank = reader.require_count("method.lora_rank")
     if rank is None:
         return None
     targets = reader.get("method.lora_targets") or ()
     target_parameters = reader.get("method.lora_target_parameters") or ()
-    # axolotl passes PEFT an empty list if only parameters are named: no default replaces it.
+    # axolotl passes PEFT an empty list if only parameters are named, so PEFT does not apply its default targets.
     has_targets = bool(targets or not target_parameters or reader.get("method.lora_target_pattern"))
     linears = find_targets(reader, architecture) if has_targets else ()
     if linears is None:
@@ -181,7 +181,7 @@ def _find_expert_ranks(
 ) -> dict[str, int]:
     """Return the fused expert parameters that PEFT adapts because their former names are targets.
 
-    The result maps a parameter to a factor of the rank: 2 if two matrices were fused.
+    The result maps each parameter to the factor that multiplies its rank: 2 if it fuses two matrices.
     """
     if architecture.experts is None or not any(item.experts for item in architecture.linears):
         return {}
@@ -194,7 +194,7 @@ def _find_expert_ranks(
 
 
 def restrict_to_one_layer(trained: Trained, architecture: Architecture) -> Trained:
-    """Return the trained elements if only one decoder layer is trained at a time (BAdam)."""
+    """Return `trained` with only one decoder layer trained at a time (BAdam)."""
     layer = architecture.layer_parameters
     return trained._replace(trained=layer, frozen=trained.frozen + trained.trained - layer)
 
@@ -202,10 +202,10 @@ def restrict_to_one_layer(trained: Trained, architecture: Architecture) -> Train
 def compute_shares(
     reader: Reader, architecture: Architecture, tuning: str, trained: Trained, partitioned: bool
 ) -> tuple[float, float]:
-    """Return the trained share of the weights of the followed layers, and the share that has gradients at a time.
+    """Return the trained share of the layers' weights, and the share of trained elements with gradients at once.
 
-    The second is a share of the trained elements. `partitioned`: ZeRO shards them, which gives every element a
-    gradient.
+    The layers are those that the backward pass runs through. `partitioned`: ZeRO shards the elements, so all of them
+    have gradients.
     """
     share = 1.0
     if tuning == "freeze":

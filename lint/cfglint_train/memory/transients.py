@@ -14,26 +14,29 @@ from cfglint_train.memory.size import label_count, merge_terms
 from cfglint_train.memory.states import compute_new_gradients, count_partition_elements, has_whole_fp32_gradients
 from cfglint_train.plan.choices import FSDP
 
-# torch's DDP keeps gradients twice unless they are views of its buckets (reducer.cpp, initialize_buckets).
+# torch's DDP holds gradients twice unless they are views of its buckets (reducer.cpp, initialize_buckets).
 DDP_BUCKETS: Final = 1.0
 
 TENSOR_WRAPPING: Final = "tensors"
-"""FSDP as a part of a traced graph (torchtitan's graph_trainer): each tensor is a unit, and the collectives allocate
-from the pool of the main stream.
+"""Wrapping of FSDP in a traced graph (torchtitan's graph_trainer): each tensor is a unit, and the collectives allocate
+from the main stream's pool.
 """
 
-# DeepSpeed's stage 0 flattens gradients in pieces of this many elements to reduce them (engine.py).
+# To reduce gradients, DeepSpeed's stage 0 flattens them in pieces of this many elements (engine.py).
 ZERO0_FLATTEN: Final = 500_000_000
 
 _ROOT: Final = "elements outside the layers"
 
 
 def count_root_elements(setup: Setup) -> float:
-    """Return the elements outside the decoder layers that FSDP gathers as one unit: embedding, head, final norm."""
+    """Return the elements outside the decoder layers that FSDP gathers as one unit: embedding, head, final norm.
+
+    The result is 0 if the wrapping splits them into units of their own.
+    """
     shape = setup.architecture
     if setup.sharding.wrapping in ("block_and_size", "size", TENSOR_WRAPPING):
         return 0.0
-    if shape.experts is not None:  # its layers differ in size
+    if shape.experts is not None:  # layers of a mixture differ in size
         tower = shape.tower
         encoder = 0 if tower is None else tower.parameters + tower.projector_parameters
         return label_count(shape.embedding_parameters + shape.hidden + encoder, _ROOT, shape.hidden)
@@ -50,13 +53,13 @@ def count_unit_elements(setup: Setup) -> float:
 
 
 def count_head_elements(setup: Setup) -> int:
-    """Return the elements of the output matrix (and of the embedding)."""
+    """Return the elements of the output matrix on one rank; the embedding has as many."""
     elements = setup.architecture.vocab * setup.architecture.hidden // setup.part.head_split
     return merge_terms(elements, "elements of the output matrix")
 
 
 def compute_gathered(setup: Setup) -> tuple[float, float]:
-    """Return the bytes of gathered weights that a sharded model holds while a layer runs, and while the loss runs."""
+    """Return the bytes of weights that a sharded model holds gathered while a layer runs, and while the loss runs."""
     formats = setup.formats
     size = formats.gathered
     if setup.ranks.parameter_shards == 1:
@@ -71,14 +74,14 @@ def compute_gathered(setup: Setup) -> tuple[float, float]:
         return whole, whole
     unit, root = count_unit_elements(setup), count_root_elements(setup)
     edge = 0.0 if root else count_head_elements(setup)
-    # A layer's unit and the prefetched one. During the loss the last layer's unit is gathered already.
+    # The running layer's unit and the prefetched one. During the loss, the last layer's unit is already gathered.
     return size * root + formats.unit_bytes * unit * 2, size * (root + edge) + formats.unit_bytes * unit
 
 
 def count_zero_gathers(setup: Setup) -> tuple[float, float]:
-    """Return the elements that ZeRO-3 holds gathered, and the part of them that is gathered in one piece.
+    """Return the elements that ZeRO-3 holds gathered, and the elements that it gathers in one piece.
 
-    ZeRO++ gathers the latter through 8 bits.
+    ZeRO++ quantizes the latter to 8 bits for the gather.
     """
     sharding = setup.sharding
     leaf, total = max(count_head_elements(setup), count_leaf_elements(setup)), setup.architecture.parameters
@@ -88,12 +91,12 @@ def count_zero_gathers(setup: Setup) -> tuple[float, float]:
 
 
 def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[float, Component | None]:
-    """Return the bytes that the pools of other streams grow to, and the component of an event that is in them.
+    """Return the bytes to which the pools of other streams grow, and the component that they hold during an event.
 
     torch's allocator keeps one pool per stream, and a block of one pool serves no other. FSDP2 gathers into buffers of
     its copy-in stream (the root with the first layer, later two layers) and reduces into those of its reduce-scatter
-    stream; the sharded gradients stay there. FSDP1 and ZeRO-3 gather weights on a separate stream: `compute_gathered`
-    bytes while a layer runs, and while the loss runs.
+    stream; the sharded gradients stay there. FSDP1 and ZeRO-3 gather weights on a separate stream. `gathered` is the
+    result of `compute_gathered`. The component is None if no other stream has a pool.
     """
     formats = setup.formats
     if setup.ranks.parameter_shards == 1 or setup.sharding.wrapping == TENSOR_WRAPPING:
@@ -106,7 +109,7 @@ def compute_stream_pools(setup: Setup, gathered: tuple[float, float]) -> tuple[f
 
 
 def compute_staged_shards(setup: Setup) -> float:
-    """Return the bytes of the shards that FSDP1 copies from the host to gather a unit, on a separate stream.
+    """Return the bytes of the shards that FSDP1 copies from the host, on a separate stream, before it gathers a unit.
 
     These are the shards of the root and of one layer (_flat_param.py, pre_unshard).
     """
@@ -118,17 +121,17 @@ def compute_staged_shards(setup: Setup) -> float:
     return pieces / setup.ranks.parameter_shards
 
 
-# torch's FSDP1 broadcasts rank 0's weights in buckets that are full at this size (_init_utils.py,
+# torch's FSDP1 broadcasts rank 0's weights in buckets that it closes at this size (_init_utils.py,
 # PARAM_BROADCAST_BUCKET_SIZE), two at a time (c10d/comm.cpp).
 _BROADCAST: Final = 250 * 2**20
 
 
 def compute_broadcast_buckets(setup: Setup) -> tuple[float, float]:
-    """Return the bytes of the buckets through which FSDP1 broadcasts the root's weights, and a layer's.
+    """Return the bytes of the buckets in which FSDP1 broadcasts the root's weights, and a layer's weights.
 
-    A bucket is a copy, unless it is one tensor. The tensor that fills a bucket is in it as a whole, however large
-    (`compute_bucket_assignment_by_size`). A large embedding is a bucket by itself; the final norm shares one with the
-    head.
+    A bucket is a copy unless it holds a single tensor. The tensor that fills a bucket is added whole, however large it
+    is (`compute_bucket_assignment_by_size`). A large embedding is a bucket by itself; the final norm shares a bucket
+    with the head.
     """
     formats = setup.formats
     head_bytes, root = formats.gathered * count_head_elements(setup), formats.gathered * count_root_elements(setup)
@@ -138,12 +141,12 @@ def compute_broadcast_buckets(setup: Setup) -> tuple[float, float]:
 
 
 def compute_leftovers(setup: Setup, whole: bool) -> float:
-    """Return the bytes of cached blocks that sharding leaves in the pool of the main stream without later use.
+    """Return the bytes of cached blocks that sharding leaves unused in the main stream's pool.
 
-    FSDP1: a unit's weights are copied to the GPU one by one through buckets and joined to a flat tensor. Its shard is
-    copied from that tensor, and stays unless it is offloaded. The root is the last and largest unit; the blocks of the
-    others are reused. FSDP2, if the `whole` model is on the GPU: accelerate's `fsdp2_prepare_model` holds its state
-    dict until each weight has a shard (accelerate 1.15.0, utils/fsdp_utils.py; axolotl 0.18.0,
+    FSDP1: a unit's weights are copied to the GPU one by one through buckets and joined into a flat tensor. The unit's
+    shard is copied from that tensor, and stays unless it is offloaded. The root is the last and largest unit; the
+    blocks of the other units are reused. FSDP2, if the `whole` model is on the GPU: accelerate's `fsdp2_prepare_model`
+    holds the model's state dict until each weight has a shard (accelerate 1.15.0, utils/fsdp_utils.py; axolotl 0.18.0,
     monkeypatch/accelerate/fsdp2.py).
     """
     ranks = setup.ranks
@@ -160,7 +163,7 @@ def compute_leftovers(setup: Setup, whole: bool) -> float:
 
 
 def compute_read_ahead(setup: Setup) -> float:
-    """Return the extra bytes of the weights in 16 bits over the quantised ones, if all of them wait on the GPU."""
+    """Return the bytes by which 16-bit weights exceed quantized ones, if all wait on the GPU to be quantized."""
     frozen = setup.frozen_weights
     return frozen.quantized * max(0.0, 2.0 - frozen.quantized_bytes)
 
@@ -170,9 +173,9 @@ _PAGE: Final = 20 * 2**20
 
 
 def compute_pinned_pages(setup: Setup) -> float:
-    """Return the maximum bytes of the pages that reading ahead leaves in torch's cache.
+    """Return an upper bound on the bytes of the pages that reading ahead leaves mapped in torch's cache.
 
-    Each quantised matrix lies between freed 16-bit ones, and its first and last page stay mapped when the cache is
+    Each quantized matrix lies between freed 16-bit matrices, so its first and last page stay mapped when the cache is
     emptied.
     """
     experts = setup.architecture.experts
@@ -182,7 +185,10 @@ def compute_pinned_pages(setup: Setup) -> float:
 
 
 def count_leaf_elements(setup: Setup) -> float:
-    """Return the elements of the largest module that ZeRO-3 gathers at once. A mixture that is a leaf counts as one."""
+    """Return the elements of the largest module that ZeRO-3 gathers at once.
+
+    A mixture of experts that is a leaf module is gathered as a whole.
+    """
     experts = setup.architecture.experts
     largest: float = setup.architecture.largest_tensor
     if experts is not None and setup.sharding.leaf_modules:
@@ -229,8 +235,9 @@ def compute_lasting_bucket(setup: Setup) -> float:
 def compute_step_temporaries(setup: Setup) -> float:
     """Return the bytes that the optimizer step needs on top of states and gradients.
 
-    torch's foreach AdamW makes one more tensor of the size of all updated weights, its loop over single tensors two of
-    the largest, its fused kernel none; for others see `optimizers.RULES`. ZeRO also casts and flattens gradients.
+    torch's foreach AdamW needs one temporary of the size of all updated weights, its single-tensor loop two of the size
+    of the largest tensor, its fused kernel none; for other optimizers see `optimizers.RULES`. ZeRO also casts and
+    flattens gradients.
     """
     ranks, formats, optimizer = setup.ranks, setup.formats, setup.optimizer
     trained = setup.weights.trained
@@ -263,7 +270,7 @@ def compute_step_temporaries(setup: Setup) -> float:
 
 
 def count_sub_group_elements(setup: Setup) -> float:
-    """Return the elements of a rank that ZeRO-3 updates at once."""
+    """Return the elements of a rank's partition that ZeRO-3 updates at once."""
     largest = setup.architecture.largest_tensor / setup.ranks.optimizer_shards
     return merge_terms(
         min(setup.sharding.sub_group or largest, count_partition_elements(setup)), "elements of a sub-group"
@@ -273,8 +280,8 @@ def count_sub_group_elements(setup: Setup) -> float:
 def compute_ring_buffers(setup: Setup) -> float:
     """Return the bytes that context parallelism needs while a layer runs backward.
 
-    Ring attention (ring_flash_attn): receive buffers of keys and values, their gradients in fp32 and the received ones,
-    the query's gradient in fp32 and that of one block: 20 bytes per element of a key, 6 per element of a query.
+    Ring attention (ring_flash_attn) needs receive buffers for keys and values, their own and the received gradients in
+    fp32, and the query's gradient in fp32 and that of one block: 20 bytes per key element, 6 per query element.
     """
     if setup.ranks.context == 1:
         return 0.0
@@ -289,7 +296,7 @@ def count_layer_tensor(setup: Setup) -> float:
 
 
 def compute_update_in_backward(setup: Setup, elements: float) -> float:
-    """Return the temporary bytes of updating one tensor while the backward pass runs."""
+    """Return the temporary bytes for updating a tensor of `elements` elements while the backward pass runs."""
     optimizer = setup.optimizer
     if optimizer.updates != "within":
         return 0.0
@@ -297,10 +304,10 @@ def compute_update_in_backward(setup: Setup, elements: float) -> float:
 
 
 def compute_gradient_casts(setup: Setup) -> tuple[float, float] | None:
-    """Return the bytes of the fp32 gradients of a whole ZeRO-3 sub-group, and of the last sub-group.
+    """Return the bytes of the fp32 gradients of a full ZeRO-3 sub-group and of the last sub-group, or None.
 
-    ZeRO-3 casts one sub-group after the other. None if there is only one, or nothing to cast. The allocation for the
-    last sub-group is the last that can fail.
+    ZeRO-3 casts the sub-groups one after another. The result is None if there is only one sub-group, or nothing to
+    cast. The allocation for the last sub-group is the last that can fail.
     """
     local = count_partition_elements(setup)
     piece = setup.sharding.sub_group
@@ -316,7 +323,10 @@ def compute_gradient_casts(setup: Setup) -> tuple[float, float] | None:
 
 
 def compute_gradient_norm(setup: Setup) -> float:
-    """Return the bytes that ZeRO-1 and 2 need for the gradient norm: the largest gradient in fp64 (get_norm_dtype)."""
+    """Return the bytes that ZeRO-1 and ZeRO-2 need for the gradient norm: the largest gradient in fp64.
+
+    Source: DeepSpeed, get_norm_dtype.
+    """
     if setup.weights.adapters or setup.offload.optimizer or has_whole_fp32_gradients(setup):
         return 0.0
     local = count_partition_elements(setup)

@@ -1,8 +1,8 @@
-"""The parameters that patterns of names leave trainable: their elements, and the lowest layer autograd follows.
+"""Parameters that name patterns leave trainable: their elements, and the layers that the backward pass runs through.
 
-The names are those of transformers' Llama-like models. Patterns are matched from the start of a name, and their full
-stops are literal. With a range of rows at the end (`[:32000]`) the whole parameter is trained with a masked gradient
-(axolotl 0.18.0, utils/freeze.py).
+The names are those of transformers' Llama-like models. A pattern is matched from the start of a name, and its dots are
+literal unless a `+` follows. With a row range at the end (`[:32000]`), the whole parameter is trained with a masked
+gradient (axolotl 0.18.0, utils/freeze.py).
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from cfglint_train.models.architecture import Architecture, Linear
 
 @lru_cache(maxsize=16)  # called again in every estimate of a run
 def count_trained(architecture: Architecture, patterns: tuple[str, ...]) -> tuple[int, int] | None:
-    """Return the trained elements without norms, and the decoder layers from the lowest trained one up.
+    """Return the trained elements except norms, and the number of layers from the lowest trained one up, or None.
 
-    None if names are unknown, or a pattern is not supported (`foundation/patterns.py`).
+    The result is None if the parameter names are unknown, if a pattern is unsupported (`foundation/patterns.py`), or if
+    no counted element is trained.
     """
     import re
 
@@ -36,7 +37,7 @@ def count_trained(architecture: Architecture, patterns: tuple[str, ...]) -> tupl
 
     if not architecture.linears:
         return None
-    # With a tower the language model is a part of the whole.
+    # In a model with a tower, the language model is nested in the whole model.
     has_tower = architecture.tower is not None
     layers_in = list_layer_roots(architecture)
     for item in architecture.linears:
@@ -50,12 +51,12 @@ def count_trained(architecture: Architecture, patterns: tuple[str, ...]) -> tupl
                 lowest = 0 if item.part == "embedding" else lowest
             continue
         if not find_part(architecture, item.name) or item.count > layers:
-            # The name and the layers are unknown: the matrix is trained if every layer is trained as a whole.
+            # The module's path or its layers are unknown: count the matrix only if every layer is trained as a whole.
             if not all(is_trained(tuple(f"{root}.{layer}." for root in layers_in)) for layer in range(layers)):
                 return None
             elements, lowest = elements + item.elements, 0
             continue
-        # The first layers of a mixture may be dense.
+        # The first layers of a mixture-of-experts model may be dense.
         start = layers - item.count if item.experts else 0
         for layer in range(start, start + item.count):
             if is_trained(_list_names(architecture, item, layer)):

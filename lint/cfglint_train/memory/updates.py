@@ -1,4 +1,4 @@
-"""The optimizer of a job: its states, its temporaries, and when it updates weights."""
+"""The optimizer of a job: its states, its temporaries, and the time of its updates."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from cfglint_train.models.architecture import Architecture
 
 
 class Optimizer(Frozen):
-    """States and temporaries of an optimizer."""
+    """The states and temporaries of an optimizer."""
 
     state: float | None = None
-    """Bytes per trained element; None for an optimizer without a formula."""
+    """Bytes of state per trained element; None for an optimizer without a formula."""
     implementation: str = "fused"
-    """Way of iterating over the tensors: fused, foreach, single or custom."""
+    """Implementation of the update: fused, foreach, single (a loop over tensors) or custom."""
     scratch: Scratch = Scratch()
     updates: str = "after"
-    """Time of the update: after (the backward pass), within (each weight when its gradient exists), or block (one
-    decoder layer at a time).
+    """Time of the update: `after` the backward pass, `within` it (each weight as soon as its gradient exists), or by
+    `block` (one decoder layer at a time).
     """
     paged: bool = False
 
@@ -33,7 +33,11 @@ class Optimizer(Frozen):
 
 
 def read_choice(reader: Reader, ranks: Ranks, updated: float) -> OptimizerChoice | None:
-    """Return the optimizer, or None if it is not stated. `updated`: bytes of an element of the updated weights."""
+    """Return the optimizer, or None if it is not stated.
+
+    The reader records fields that the formula needs but the plan lacks. `updated`: bytes of an element of the updated
+    weights.
+    """
     get = reader.get
     name = reader.require("optimizer.name")
     if name is None:
@@ -77,7 +81,10 @@ def build_optimizer(
 def _compute_average_state(
     reader: Reader, architecture: Architecture, choice: OptimizerChoice, trained: Trained, tuning: str
 ) -> tuple[float | None, float]:
-    """Return the average bytes of optimizer state per trained element, and the temporary bytes of a projection."""
+    """Return the average bytes of optimizer state per trained element, and the temporary bytes of a projection.
+
+    The first is None for an optimizer without a formula.
+    """
     uniform_bytes = optimizers.compute_uniform_state(choice)
     if uniform_bytes is not None or choice.rule is None:
         return uniform_bytes, 0.0

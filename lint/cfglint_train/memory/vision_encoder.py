@@ -1,7 +1,8 @@
-"""Memory of a vision tower: its blocks on the same tape as the decoder's layers, with patches as tokens.
+"""Memory of a vision tower: its blocks use the same tape model as the decoder's layers, with patches as tokens.
 
-The tower runs before the decoder in the forward pass and after it in the backward pass, so its saved tensors exist all
-the time. The projector and the embedding of patches are left out: two matrices, compared to some thirty blocks.
+The tower runs before the decoder in the forward pass and after it in the backward pass, so its saved tensors live
+throughout the decoder's passes. The projector and the patch embedding are ignored: they are two matrices beside
+about thirty blocks.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ class BlockMoment(Frozen):
     """Memory of the backward pass of one block, in bytes."""
 
     kept: float
-    """Held by the blocks before it."""
+    """Bytes that the blocks before it hold."""
     copies: float
-    """Weight copies of autocast held by these blocks."""
+    """Autocast's weight copies that these blocks hold."""
     peak: float
-    """Needed by the block itself, with its weight gradients."""
+    """Bytes that the block itself needs, including its weight gradients."""
     later_gradients: float
-    """Weight gradients of the blocks after it."""
+    """Bytes of the weight gradients of the blocks after it."""
 
 
 class EncoderMemory(Frozen):
-    """Bytes of one micro batch on one GPU."""
+    """Bytes that the tower needs for one micro batch on one GPU."""
 
     kept: float
-    """Kept by the blocks for their backward pass; 0 if they are frozen."""
+    """Bytes that the blocks keep for their backward pass; 0 if they are frozen."""
     copies: float
-    """Weight copies of autocast that are kept with it."""
+    """Autocast's weight copies that are kept with them."""
     forward: float
-    """At the peak of the forward pass."""
+    """Peak of the forward pass."""
     moments: tuple[BlockMoment, ...]
-    """The backward passes that can be the highest: of the last block and of the first."""
+    """Backward passes that can set the peak: that of the last block, then that of the first; empty if frozen."""
 
 
 @lru_cache(maxsize=64)
@@ -48,9 +49,9 @@ def compute_block_cost(tower: Tower, mode: Mode) -> Cost | None:
 
 
 def compute_encoder_memory(tower: Tower, mode: Mode, patches: int, checkpointed: bool) -> EncoderMemory | None:
-    """Return the tower's memory for a number of patches, or None for a tower without a formula.
+    """Return the tower's memory for `patches` patches, or None for a tower without a formula.
 
-    `mode.trained`: the blocks are trained. Frozen blocks keep nothing, because no gradient reaches them.
+    Frozen blocks (`mode.trained` is false) keep nothing, because no gradient reaches them.
     """
     cost = compute_block_cost(tower, mode)
     if cost is None:

@@ -9,23 +9,23 @@ ModelPart = Literal["decoder", "head", "embedding", "tower", "projector"]
 
 
 class Linear(Frozen):
-    """All modules of one leaf name, shape and part of the model: the units of adapters and quantisers.
+    """All modules that share a leaf name, a shape and a part of the model, as adapters and quantizers select them.
 
     Widths are elements. A LoRA of rank r adds `count * max(1, experts) * r * (inputs + outputs)` parameters.
     """
 
     name: str
-    """Leaf name as PEFT matches it: `q_proj`, `gate_proj`, `lm_head`, `embed_tokens`; for experts the parameter's
+    """Leaf name as PEFT matches it: `q_proj`, `gate_proj`, `lm_head`, `embed_tokens`; for experts, the parameter's
     name.
     """
     inputs: int
-    """For an embedding its rows; for experts the first of the two inner widths as they are stored."""
+    """Input width; for an embedding, its rows; for experts, the first dimension of each matrix as stored."""
     outputs: int
     count: int  # type: ignore[assignment]
     """Modules (for experts: parameters) of this shape in the whole model."""
     part: ModelPart = "decoder"
     experts: int = 0
-    """Experts in one 3-D parameter; 0 for an ordinary module. It is not an `nn.Linear`, so quantisers skip it."""
+    """Experts in one 3-D parameter, which quantizers skip because it is not an `nn.Linear`; 0 for a module."""
 
     @property
     def elements(self) -> int:
@@ -44,18 +44,18 @@ class Experts(Frozen):
     shared_intermediate: int = 0
     """Total width of all shared experts of a layer."""
     dense_layers: int = 0
-    """Number of first layers that have a dense MLP instead."""
+    """Number of leading layers that have a dense MLP instead."""
     every: int = 1
-    """Every `every`-th layer is a mixture."""
+    """Period of the mixture layers: 2 if every second layer is a mixture."""
     fused: bool = True
-    """transformers >= 5 holds the experts of a layer as two 3-D parameters, which bitsandbytes does not quantise."""
+    """True if a layer's experts are two 3-D parameters (transformers >= 5), which bitsandbytes does not quantize."""
 
 
 class Latent(Frozen):
     """Multi-head latent attention (DeepSeek): ranks and head widths."""
 
     q_rank: int
-    """0 if the query is not compressed."""
+    """Rank of the compressed query; 0 if the query is not compressed."""
     kv_rank: int
     nope_dim: int
     rope_dim: int
@@ -63,21 +63,21 @@ class Latent(Frozen):
 
 
 class Heads(Frozen):
-    """The heads of one layer. Widths are elements of one head."""
+    """The heads of one layer. `width` is the elements of one head."""
 
     query: int
     key: int
-    """Heads of keys and of values."""
+    """Number of key heads, which is also the number of value heads."""
     width: int
     values_are_keys: bool = False
     """True if values are the keys before their norm (Gemma 4)."""
 
 
 class Attention(Frozen):
-    """Attention features of some models besides `heads`, `kv_heads` and `head_dim`."""
+    """Attention features that only some models have, besides `heads`, `kv_heads` and `head_dim`."""
 
     layers: int = 0
-    """Number of layers with different heads; in Gemma 4, those that attend to the whole sequence."""
+    """Number of layers with different heads; in Gemma 4, the layers that attend to the whole sequence."""
     heads: int = 0
     """Query heads of these layers; the next three fields also describe them."""
     kv_heads: int = 0
@@ -89,18 +89,18 @@ class Attention(Frozen):
     ends: bool = False
     """True if the last layer is one of them."""
     reusing_layers: int = 0
-    """Number of last layers that attend to keys and values of earlier layers."""
+    """Number of final layers that attend to the keys and values of earlier layers."""
     index_heads: int = 0
-    """Heads that select the keys of a query (DeepSeek V3.2); 0 if every query has all keys."""
+    """Indexer heads, which select the keys for each query (DeepSeek V3.2); 0 if each query attends to all keys."""
     index_dim: int = 0
-    """Width of an index head."""
+    """Width of an indexer head."""
 
 
 class Tower(Frozen):
-    """The vision and audio encoders of a model, in parameters."""
+    """The vision and audio encoders of a model."""
 
     parameters: int
-    """Without the projector."""
+    """Parameters of the encoders, without the projector."""
     projector_parameters: int
     layers: int
     hidden: int
@@ -111,7 +111,7 @@ class Tower(Frozen):
     heads: int = 0
     intermediate: int = 0
     patches: float = 0.0
-    """Patches that the tower computes for one token of the sequence."""
+    """Patches that the tower processes per image token of the sequence."""
     patch: int = 0
     """Side of a patch in pixels."""
 
@@ -120,12 +120,12 @@ class Recurrent(Frozen):
     """The mixer of recurrent or convolutional layers. Widths are elements."""
 
     kind: str
-    """convolution, delta, mamba, mamba2 (`memory/layers/mixers.py`)."""
+    """Kind of mixer: convolution, delta, mamba or mamba2 (`memory/layers/mixers.py`)."""
     inner: int
-    """Inner width."""
+    """Inner width of the mixer."""
     keys: int
-    """Width of all heads' keys; for Mamba-2 the inputs to the state of all groups, for Mamba the rank of the step
-    sizes.
+    """Width of the keys of all heads; for Mamba-2, of the inputs to the state of all groups; for Mamba, the rank of the
+    step sizes.
     """
     heads: int
     state: int
@@ -133,7 +133,7 @@ class Recurrent(Frozen):
 
 
 class Architecture(Frozen):
-    """A model. Widths are elements; `parameters` counts every parameter once (tied weights once)."""
+    """A model. Widths are in elements; `parameters` counts tied weights once."""
 
     id: str
     model_type: str
@@ -159,9 +159,9 @@ class Architecture(Frozen):
     tower: Tower | None = None
     attention: Attention | None = None
     streams: int = 1
-    """Copies of the residual stream, which the layers pass on in parallel (Gemma 3n)."""
+    """Number of parallel residual streams (Gemma 3n)."""
     sparse_layers: int = 0
-    """Number of first layers whose MLP keeps only a share of its gate (Gemma 3n)."""
+    """Number of leading layers whose MLP zeroes a share of its gate activations (Gemma 3n)."""
     window: int | None = None
     """Sliding attention window in tokens, if some layers have one."""
     full_attention_layers: int | None = None
@@ -169,17 +169,17 @@ class Architecture(Frozen):
     recurrent_layers: int = 0
     """Layers whose mixer is recurrent or convolutional (Mamba, gated delta, short convolution)."""
     recurrent: Recurrent | None = None
-    """The mixer of these layers; None if there is no formula for it."""
+    """Mixer of the recurrent layers; None if there are none or there is no formula for it."""
     gated: bool = True
-    """Three MLP matrices (SwiGLU, GeGLU) rather than two."""
+    """True if the MLP has three matrices (SwiGLU, GeGLU) rather than two."""
     dtype: str | None = None
-    """The number format of the published weights."""
+    """Number format of the published weights."""
     quantization: str | None = None
     """Quantization of the published weights (gptq, awq, nf4, mxfp4, nvfp4)."""
     remote_code: bool = False
     """True if transformers has no class for the model."""
     context: int | None = None
-    """Longest sequence that the model supports."""
+    """Longest sequence that the model supports, in tokens."""
     linears: tuple[Linear, ...] = ()
     """Every linear layer, embedding and fused expert parameter; empty if the shapes are unknown."""
     expert_parameters: int = 0
@@ -187,23 +187,23 @@ class Architecture(Frozen):
     active_parameters: int | None = None
     """Parameters used for one token; None if all are."""
     counted: Literal["built", "formula"] = "formula"
-    """built: counted on the model class itself (meta device); formula: closed form over the dimensions."""
+    """Source of the counts: `built` if counted on the model class (meta device), `formula` if in closed form."""
     variant: str = ""
     """Name of the formula if models of one `model_type` have different layers (`falcon_new`)."""
     whole_type: str = ""
     """The whole model's `model_type`, which frameworks compare, if it differs from the decoder's."""
     source: str = ""
-    """Source of the dimensions."""
+    """Origin of the dimensions: a file, or the catalogue's sources."""
     folder: str = ""
-    """The folder whose name identified the model, if nothing else is known about it."""
+    """Folder whose name alone identified the model; otherwise empty."""
 
     def __hash__(self) -> int:
-        """Hash a few fields, because every estimate looks up data derived from its model."""
+        """Hash a few fields only, because every estimate uses the architecture as a cache key."""
         return hash((self.id, self.layers, self.parameters))
 
     @property
     def formula(self) -> str:
-        """Row of `memory/layers/families.py` that describes the layers."""
+        """Key of the row of `memory/layers/families.py` that describes the layers."""
         return self.variant or self.model_type
 
     @property
@@ -212,9 +212,9 @@ class Architecture(Frozen):
         return self.whole_type or self.model_type
 
     def list_linear_modules(self, *names: str, parts: tuple[ModelPart, ...] = ("decoder",)) -> tuple[Linear, ...]:
-        """Return the ordinary linear modules of some parts of the model, optionally only those called one of `names`.
+        """Return the ordinary modules in `parts` of the model, restricted to those named in `names` if there are any.
 
-        PEFT's `all-linear` is every linear layer except the head: parts decoder, tower and projector.
+        PEFT's `all-linear` selects every linear layer except the head: parts decoder, tower and projector.
         """
         return tuple(
             linear
@@ -224,7 +224,7 @@ class Architecture(Frozen):
 
     @property
     def embedding_parameters(self) -> int:
-        """Elements of the embeddings and, if it is not tied, of the head."""
+        """Elements of the embeddings, and of the head if it is not tied to them."""
         embeddings = sum(linear.elements for linear in self.linears if linear.part == "embedding")
         heads = sum(linear.elements for linear in self.linears if linear.part == "head")
         if not embeddings:

@@ -1,4 +1,4 @@
-"""Attention of models whose layers have different heads, or share or select their keys."""
+"""Attention features of models whose layers differ in their heads, share keys and values, or select keys."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _HEADS: Final = ("num_attention_heads", "num_key_value_heads", "head_dim")
 
 
 def read_attention(config: Mapping[str, Any]) -> Attention | None:
-    """Return the attention features of a decoder's configuration that has all defaults written out.
+    """Return the attention features of a decoder's configuration, in which every default must be written out.
 
-    The result is None if all layers have the heads of `num_attention_heads`, `num_key_value_heads` and `head_dim`.
+    The result is None if no layer differs from `num_attention_heads`, `num_key_value_heads` and `head_dim`, and no
+    layer shares or selects keys.
     """
     attention_features = Attention(
         reusing_layers=_get_count(config, "num_kv_shared_layers"),
@@ -38,7 +39,7 @@ def read_attention(config: Mapping[str, Any]) -> Attention | None:
 
 
 def count_sparse_layers(config: Mapping[str, Any]) -> int:
-    """Return the number of first layers whose MLP keeps only a share of its gate (Gemma 3n)."""
+    """Return the number of leading layers whose MLP zeroes a share of its gate activations (Gemma 3n)."""
     pattern = config.get("activation_sparsity_pattern")
     if not isinstance(pattern, Sequence):
         return 0

@@ -1,7 +1,7 @@
 """Blueprints: a model as a list of counted weights, the basis of every closed-form parameter count.
 
-A blueprint has the outer weights (embedding, head, final norm) and the kinds of block with the number of each. All
-totals are computed from it, so no total is stated twice.
+A blueprint holds the outer weights (embedding, head, final norm) and each kind of block with its count. All totals are
+computed from it, so no total is stated twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Weight(Frozen):
     experts: int = 0
     part: ModelPart = "decoder"
     linear: bool = True
-    """False for matrices that adapters and quantisers do not treat as linear layers (a router, a convolution)."""
+    """False for matrices that adapters and quantizers do not treat as linear layers (a router, a convolution)."""
 
     @property
     def elements(self) -> int:
@@ -32,7 +32,7 @@ class Weight(Frozen):
 
     @property
     def pieces(self) -> list[int]:
-        """Elements of each of its parameter tensors."""
+        """Elements of each parameter tensor: the matrix and, if there is one, the bias."""
         matrix = max(1, self.experts) * self.inputs * self.outputs
         return [matrix, max(1, self.experts) * self.outputs] if self.bias else [matrix]
 

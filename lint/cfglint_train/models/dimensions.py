@@ -1,8 +1,8 @@
 """Model dimensions, read from a transformers `config.json`.
 
 Model families use different keys for the same dimension (`hidden_size`, `n_embd`, `d_model`); the tables here list the
-keys in the order in which they are tried. For a missing key, transformers' class has a default; the defaults that
-matter are in `families.py`.
+keys in the order in which they are tried. If a key is missing, transformers' class supplies a default; the defaults
+that matter are in `families.py`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ FULL_ATTENTION_PERIODS: Final = {
 # Encoder-decoder models; `num_layers` is the encoder's depth.
 ENCODER_DECODERS: Final = frozenset({"t5", "mt5", "umt5"})
 
-# Families whose window applies only with `use_sliding_window`.
+# Families whose window applies only if `use_sliding_window` is set.
 WINDOW_SWITCH_FAMILIES: Final = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3"})
 
 # Keys of the decoder in configurations that wrap it.
@@ -180,7 +180,7 @@ def read_dimensions(config: HfConfig, defaults: HfConfig | None = None) -> Dimen
 
 
 def _parse_count(value: Any) -> int | None:
-    """Return a whole number; for a list (one value per layer), the largest. None if the value is invalid."""
+    """Return the whole number, or the largest of a list (one value per layer), or None if the value is invalid."""
     if isinstance(value, (list, tuple)):
         numbers = [_parse_count(item) for item in value]
         return max((number for number in numbers if number is not None), default=None)
@@ -218,7 +218,7 @@ def _compute_intermediate(settings: HfConfig, hidden: int) -> int:
     width = _parse_count(settings.get("block_ff_dim")) or _parse_count(get_first(settings, INTERMEDIATE))
     if width is None:
         return 4 * hidden
-    if settings.get("model_type") == "qwen":  # it counts both halves of the gated unit
+    if settings.get("model_type") == "qwen":  # it counts both halves of the gated MLP
         return width // 2
     if settings.get("model_type") == "lfm2" and settings.get("block_auto_adjust_ff_dim", True):
         multiplier = settings.get("block_ffn_dim_multiplier", 1.0)
@@ -292,7 +292,7 @@ def _read_experts(settings: HfConfig, layers: int) -> tuple[Experts | None, int]
         _parse_count(get_first(settings, SPARSE_EVERY)) or 1,
     )
     sparse = [_is_mixture(settings, index, dense, period) for index in range(layers)]
-    if True not in sparse:  # some families state experts that no layer has
+    if True not in sparse:  # some families state experts although no layer uses them
         return None, 0
     if period == 1 and not settings.get("layers_block_type"):
         dense = sparse.index(True)
@@ -301,7 +301,7 @@ def _read_experts(settings: HfConfig, layers: int) -> tuple[Experts | None, int]
 
 
 def _is_mixture(settings: HfConfig, index: int, dense: int, period: int) -> bool:
-    """Return whether the layer at `index` is a mixture; families state this in different ways."""
+    """Return whether the layer at `index` is a mixture of experts, which families state in different ways."""
     for name in ("mlp_layer_types", "moe_layer_types"):
         kinds = settings.get(name)
         if isinstance(kinds, (list, tuple)) and index < len(kinds):

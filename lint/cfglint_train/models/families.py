@@ -15,7 +15,7 @@ from cfglint_train.models.blueprint import Block, Blueprint, Weight
 from cfglint_train.models.dimensions import HEADS, INTERMEDIATE, KV_HEADS, Dimensions, HfConfig, get_first
 
 Switch = bool | str
-"""True, False, or the configuration key that decides, with its default after `=` (`use_bias=1`)."""
+"""True, False, or the configuration key that decides; `=1` after the key makes True its default (`use_bias=1`)."""
 
 LLAMA_NAMES: Final = ("q_proj", "k_proj", "v_proj", "o_proj")
 GATED_MLP: Final = ("gate_proj", "up_proj", "down_proj")
@@ -34,31 +34,31 @@ class Family(Frozen):
     o_bias: Switch = False
     mlp_bias: Switch = False
     qk_norm: Literal["", "head", "full"] = ""
-    """Norms of query and key over one head's width or over all heads."""
+    """Extent of the query and key norms: one head's width, all heads (`full`), or empty without these norms."""
     qk_norm_key: Switch = True
     norms: int = 2
-    """Norms of a layer."""
+    """Number of norms in a layer."""
     norm_bias: bool = False
     final_norm: bool = True
     head_bias: Switch = False
     embedding: str = "embed_tokens"
     positions: int | None = None
-    """Learned position embeddings: the number of rows beyond the context."""
+    """Rows of the learned position embedding beyond the context; None without learned positions."""
     embedding_norm: bool = False
     extras: tuple[int, ...] = ()
     """Lengths of further 1-D parameters of a layer."""
     sinks: bool = False
-    """True if each head has a learned logit."""
+    """True if each head has a learned logit (an attention sink)."""
     router: str = ""
-    """The router's leaf name if it is a linear layer (otherwise it is a bare parameter)."""
+    """Leaf name of the router if it is a linear layer; empty if it is a bare parameter."""
     router_bias: bool = False
     expert_bias: bool = False
     correction: bool = False
-    """True if the router's score correction is a parameter (otherwise it is a buffer)."""
+    """True if the router's score correction is a parameter rather than a buffer."""
     shared: str = ""
-    """Kind of shared experts: `gated` adds a linear gate of one output, `plain` does not."""
+    """Kind of shared experts: `gated` adds a linear gate with one output, `plain` does not; empty if there are none."""
     defaults: Mapping[str, Any] = {}
-    """Defaults of keys that a `config.json` may omit, if they differ from the common ones."""
+    """Values of keys that a `config.json` may omit, if they differ from the common defaults."""
     remote: bool = False
 
 
@@ -308,9 +308,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
 
 
 def build_blueprint(dimensions: Dimensions, config: HfConfig, labels: int | None = None) -> Blueprint | None:
-    """Return the weights of a decoder, or None for an unknown family or an unsupported variant.
+    """Return the weights of a decoder, or None for an unknown family, an unsupported variant or a model with towers.
 
-    `labels` replaces the head by a score with that many outputs, as in a reward model.
+    `labels` replaces the head with a score layer of that many outputs, as in a reward model.
     """
     family = FAMILIES.get(dimensions.model_type)
     if family is None or dimensions.has_towers or _is_unsupported(dimensions, config):
@@ -347,7 +347,7 @@ def build_blueprint(dimensions: Dimensions, config: HfConfig, labels: int | None
 
 
 def _is_unsupported(dimensions: Dimensions, config: HfConfig) -> bool:
-    """Return whether a variant shares a `model_type` but not the layout of the table."""
+    """Return whether the configuration is a variant whose layout differs from its family's row in the table."""
     projected = get_first(config, ("word_embed_proj_dim",))
     if dimensions.model_type == "opt" and projected not in (None, dimensions.hidden):
         return True
@@ -427,7 +427,8 @@ def _build_mixture(dimensions: Dimensions, family: Family, settings: HfConfig) -
     assert experts is not None
     hidden, width, count = dimensions.hidden, experts.intermediate, experts.count
     bias = family.expert_bias
-    # gpt-oss stores its matrices as (inputs, outputs), the others as nn.Linear does: (outputs, inputs)
+    # gpt-oss, the only family with expert biases, stores matrices as (inputs, outputs); nn.Linear and the other
+    # families store (outputs, inputs).
     gate_up, down = ((hidden, 2 * width), (width, hidden)) if bias else ((2 * width, hidden), (hidden, width))
     weights = [
         Weight(family.router or "gate", hidden, count, family.router_bias, linear=bool(family.router)),

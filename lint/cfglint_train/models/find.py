@@ -1,4 +1,4 @@
-"""Model lookup: find the architecture of a model by the name in a configuration."""
+"""Model lookup: find the architecture of the model that a configuration names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cfglint_train.models import local
 from cfglint_train.models.architecture import Architecture
 from cfglint_train.plan.names import Field
 
-PRESET: Final = "olmo_core:"
+PRESET_PREFIX: Final = "olmo_core:"
 """Prefix of OLMo-core presets in `model.id`."""
 
 
@@ -49,17 +49,17 @@ def find_architecture(
     online: bool = False,
     allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
-    """Return the architecture of a preset, or of a model by hub id or path, or None if it is unknown.
+    """Return the architecture of a preset, Hub id or model path, or None if it is unknown.
 
     The sources are a local folder, the catalogue, the Hugging Face cache and (with `online`) the Hub. The arguments are
-    those of `local.find_local_model`. Raise `UnreadableModelError` for a folder with a broken `config.json`, and if the
-    Hub does not return the model.
+    those of `local.find_local_model`. Raise `UnreadableModelError` if a folder's `config.json` is broken or the Hub
+    does not return the model.
     """
     changes = overrides or {}
-    if name.startswith(PRESET):
+    if name.startswith(PRESET_PREFIX):
         from cfglint_train.models.olmo_core import build_preset  # imported here because few runs need it
 
-        return build_preset(name.removeprefix(PRESET), changes)
+        return build_preset(name.removeprefix(PRESET_PREFIX), changes)
     if not name:
         return None
     architecture = local.find_local_model(name, folder, revision, changes, environment, allowed_folders)

@@ -25,9 +25,9 @@ CLASSIFIER: Final = "ForSequenceClassification"
 def parse_config(config: HfConfig, name: str = "") -> Architecture | None:
     """Return the architecture that a `config.json` describes, or None if it cannot be determined.
 
-    Counts come from the family's closed form (`families.py`). For a family without one (hybrids, models with towers)
-    they come from the catalogue's entry of exactly the same dimensions. None if neither exists or a dimension is
-    missing: an unknown model is never guessed.
+    Counts come from the family's closed form (`families.py`). Families without one (hybrids, models with towers) take
+    them from the catalogue's entry with the same dimensions apart from the vocabulary. The result is None if neither
+    exists or a dimension is missing: cfglint never guesses an unknown model.
     """
     family = str(get_decoder_config(config).get("model_type") or config.get("model_type") or "")
     dimensions = read_dimensions(config, FAMILIES[family].defaults if family in FAMILIES else None)
@@ -58,7 +58,7 @@ def parse_config(config: HfConfig, name: str = "") -> Architecture | None:
 
 
 def build_uncounted(dimensions: Dimensions, config: HfConfig, name: str) -> Architecture:
-    """Return the architecture without its counts."""
+    """Return the architecture with all parameter counts set to 0."""
     family = FAMILIES.get(dimensions.model_type)
     return Architecture(
         id=name or str(config.get("_name_or_path") or ""),
@@ -96,23 +96,23 @@ VARIANTS: Final[Mapping[tuple[str, str], str]] = {
     ("falcon", "alibi"): "falcon_alibi",
     ("stablelm", "qk_layernorm"): "stablelm_qk_norm",
 }
-"""(model type, enabled setting) -> the formula of models with that setting."""
+"""(model type, enabled setting) -> name of the formula for models with that setting."""
 
 
 def get_variant(config: HfConfig) -> str:
-    """Return the formula's name for a decoder whose `model_type` has several, or "" for the usual one."""
+    """Return the formula's name if the decoder is a variant of its `model_type`, or "" for the usual formula."""
     family = str(config.get("model_type") or "")
     return next((name for (kind, key), name in VARIANTS.items() if kind == family and config.get(key)), "")
 
 
 def get_whole_type(config: HfConfig, decoder: str) -> str:
-    """Return the `model_type` of a whole configuration, or "" if it equals the decoder's."""
+    """Return the `model_type` at the top of a configuration, or "" if it equals the decoder's."""
     outer = str(config.get("model_type") or "")
     return "" if outer == decoder else outer
 
 
 def count_labels(config: HfConfig) -> int | None:
-    """Return the score's number of outputs in a sequence classifier (a reward model), or None for other models."""
+    """Return the number of labels of a sequence classifier (a reward model), or None for any other model."""
     names = config.get("architectures")
     if not isinstance(names, (list, tuple)) or not any(str(name).endswith(CLASSIFIER) for name in names):
         return None
@@ -124,13 +124,13 @@ def count_labels(config: HfConfig) -> int | None:
 
 
 def count_active_parameters(parameters: int, experts: int, dimensions: Dimensions) -> int | None:
-    """Return the parameters used for one token, or None for a dense model."""
+    """Return the number of parameters used for one token, or None for a dense model."""
     mixture = dimensions.experts
     return parameters - experts + experts * mixture.per_token // mixture.count if mixture else None
 
 
 def get_dtype(config: HfConfig) -> str | None:
-    """Return the number format of the published weights in the plan's terms, or None."""
+    """Return the number format of the published weights in the plan's terms, or None if it is unknown."""
     name = config.get("dtype") or config.get("torch_dtype") or get_decoder_config(config).get("torch_dtype")
     return DTYPES.get(str(name).removeprefix("torch.")) if name else None
 

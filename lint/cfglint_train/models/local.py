@@ -1,6 +1,6 @@
 """Local models: folders with a `config.json`, the catalogue, and the Hugging Face cache.
 
-Files are only read; nothing is imported or fetched.
+cfglint only reads files here; it imports and fetches nothing.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from cfglint_train.models.architecture import Architecture
 from cfglint_train.models.names import is_folder
 
 MAX_BYTES: Final = 4 << 20
-"""Size limit in bytes. A `config.json` is a few KiB; a larger file is not a model configuration."""
+"""Size limit of a model configuration in bytes; a real `config.json` has a few KiB."""
 
 CONFIG: Final = "config.json"
 ADAPTER: Final = "adapter_config.json"
 
 
 class UnreadableModelError(Exception):
-    """An unreadable model configuration; the message names the file (or the model) and the remedy."""
+    """An error in a model configuration; the message names the file or the model and, if there is one, the remedy."""
 
 
 def find_local_model(
@@ -34,12 +34,13 @@ def find_local_model(
     environment: Mapping[str, str] | None = None,
     allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
-    """Return the architecture of a model by hub id or path, or None if it is unknown.
+    """Return the architecture of a model by Hub id or path, or None if it is unknown.
 
-    The sources are a local folder, the catalogue and the Hugging Face cache. A relative path is tried against `folder`
-    (the configuration's folder) and the working directory; a folder's own configuration wins over its name. Only
-    folders inside `allowed_folders` are read, after following links; None allows all. `overrides` are keys of the
-    model's own configuration that the run changes (`model.overrides` of the plan).
+    The sources, in this order, are a local folder, the catalogue and the Hugging Face cache. A relative path is tried
+    against `folder` (the configuration's folder) and then the working directory; a folder's own configuration takes
+    precedence over its name. Local folders are read only if they lie inside `allowed_folders` after links are resolved;
+    None allows all. `overrides` are keys of the model's own configuration that the run changes (`model.overrides` of
+    the plan).
 
     Raise `UnreadableModelError` for a folder with a broken `config.json`.
     """
@@ -58,7 +59,7 @@ def find_local_model(
 
 
 def _can_read(path: str, allowed_folders: tuple[str, ...] | None) -> bool:
-    """Return whether a file exists in one of the allowed folders."""
+    """Return whether the file exists inside one of the allowed folders."""
     return os.path.isfile(path) and _is_allowed(path, allowed_folders)
 
 
@@ -69,10 +70,10 @@ def _is_allowed(path: str, allowed_folders: tuple[str, ...] | None) -> bool:
 def read_folder(
     folder: str, overrides: Mapping[str, Any] | None = None, allowed_folders: tuple[str, ...] | None = None
 ) -> Architecture | None:
-    """Return the architecture of a model folder, or None without a configuration or for an unknown family.
+    """Return the architecture of a model folder, or None if it has no configuration or the family is unknown.
 
-    A LoRA folder (`adapter_config.json`) stands for its base model. Only files inside `allowed_folders` are read; None
-    allows all. Raise `UnreadableModelError` for a broken file.
+    A LoRA folder (`adapter_config.json`) yields its base model if the catalogue has it. Only files inside
+    `allowed_folders` are read; None allows all. Raise `UnreadableModelError` for a broken file.
     """
     config = _load_json(os.path.join(folder, CONFIG), allowed_folders)
     if config is None:
@@ -85,7 +86,7 @@ def read_folder(
 def resolve_config(
     config: Mapping[str, Any], name: str, overrides: Mapping[str, Any] | None = None
 ) -> Architecture | None:
-    """Return the architecture of the object of a `config.json`, or None for a family that cfglint cannot count."""
+    """Return the architecture that a parsed `config.json` describes, or None if cfglint cannot count it."""
     from cfglint_train.models.hf_config import parse_config
     from cfglint_train.models.overrides import merge_overrides
 
@@ -94,16 +95,19 @@ def resolve_config(
 
 
 def read_adapter_base(folder: str, allowed_folders: tuple[str, ...] | None = None) -> str | None:
-    """Return the base model that a LoRA folder names, or None. Raise `UnreadableModelError` for a broken file."""
+    """Return the base model that a LoRA folder names, or None if it names none.
+
+    Raise `UnreadableModelError` for a broken file.
+    """
     adapter = _load_json(os.path.join(folder, ADAPTER), allowed_folders)
     base = adapter.get("base_model_name_or_path") if adapter else None
     return base if isinstance(base, str) else None
 
 
 def load_config(path: str) -> dict[str, Any]:
-    """Return the object of a `config.json` (or of the file in a folder) of a model that cfglint can count.
+    """Return the parsed `config.json` of a model that cfglint can count; `path` is the file or its folder.
 
-    Raise `UnreadableModelError` if the file is missing or broken, or if the family has no counts here.
+    Raise `UnreadableModelError` if the file is missing or broken, or if cfglint cannot count the model.
     """
     file = os.path.join(path, CONFIG) if os.path.isdir(path) else path
     config = _load_json(file)
@@ -121,7 +125,7 @@ def find_cached_model(
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Architecture | None:
-    """Return the architecture of a hub id from the Hugging Face cache, or None if it is not cached.
+    """Return the architecture of a Hub id from the Hugging Face cache, or None if it is unknown or not cached.
 
     Raise `UnreadableModelError` for a snapshot with a broken `config.json`.
     """
@@ -152,7 +156,10 @@ def _override(architecture: Architecture, overrides: Mapping[str, Any] | None) -
 
 
 def _find_snapshot(model: str, revision: str) -> str | None:
-    """Return the folder of a revision: a commit, a branch, or for `main` the only existing snapshot."""
+    """Return the snapshot folder of a revision (a commit, branch or tag), or None if it is not cached.
+
+    For `main` without a matching snapshot, the result is the only existing snapshot, if there is exactly one.
+    """
     requested = revision
     if os.pardir in revision.split("/"):
         return None
@@ -171,9 +178,9 @@ def _find_snapshot(model: str, revision: str) -> str | None:
 
 
 def _find_namesake(config: Mapping[str, Any], folder: str) -> Architecture | None:
-    """Return the catalogue's entry of the same name and sizes, for a family without a formula.
+    """Return the catalogue's entry with the same name and sizes, for a family without a formula, or None.
 
-    The name is the folder's or the stated one.
+    The name is the configuration's `_name_or_path` or else the folder's.
     """
     inner = config.get("text_config")
     sizes = {**config, **(inner if isinstance(inner, Mapping) else {})}
@@ -187,9 +194,9 @@ def _find_namesake(config: Mapping[str, Any], folder: str) -> Architecture | Non
 
 
 def _load_json(path: str, allowed_folders: tuple[str, ...] | None = None) -> dict[str, Any] | None:
-    """Return a JSON object, or None if the file is missing or not allowed.
+    """Return the JSON object in a file, or None if the file is missing or not allowed.
 
-    Raise `UnreadableModelError` if it is broken.
+    Raise `UnreadableModelError` if the file is unreadable, too large or not a JSON object.
     """
     if not _is_allowed(path, allowed_folders):
         return None

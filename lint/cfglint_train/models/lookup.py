@@ -1,7 +1,7 @@
 """Model catalogue: architectures of released models, by the names that users write.
 
-The data are in `catalogue/`: `index.json` (keys to file and id) and one file per family. A lookup reads the index and
-one entry of a family file, and caches both.
+The data are in `catalogue/`: `index.json`, which maps keys to files and ids, and one file per family. A lookup parses
+the index and one entry of a family file, and caches both.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ MatchKind = Literal["id", "name"]
 
 
 class Match(Frozen):
-    """A catalogue entry and the way in which the name matched it."""
+    """A catalogue entry and the kind of match between it and the name."""
 
     architecture: Architecture
     kind: MatchKind
-    """id: the name is the entry's id or an alias; name: only the last component agrees (mirror, folder)."""
+    """Kind of match: `id` if the name is the entry's id or an alias, `name` if only its last component agrees."""
 
 
 _texts: dict[str, str] = {}
@@ -37,16 +37,16 @@ _cache: dict[str, Any] = {}
 
 
 def find_entry(name: str) -> Architecture | None:
-    """Return the architecture of a model by hub id, alias, mirror or local folder name, or None if it is unknown."""
+    """Return the architecture of a model by Hub id, alias, mirror or local folder name, or None if it is unknown."""
     match = match_name(name)
     return match.architecture if match else None
 
 
 def match_name(name: str) -> Match | None:
-    """Return the entry for a name, with the kind of match. A quantised copy's name sets `quantization`.
+    """Return the entry for a name with the kind of match, or None if the catalogue has none.
 
-    A model with its own name may share the shape of another model but have a different context (Qwen3-4B has 40,960,
-    Qwen3-4B-Instruct-2507 262,144), so `context` applies to the entry's own name only.
+    The name of a quantized copy sets `quantization`. Models with one entry may differ in their context (Qwen3-4B has
+    40,960 tokens, Qwen3-4B-Instruct-2507 262,144), so `context` is kept only if the name is the entry's own.
     """
     index = _load_data("index.json")
     parsed = parse_name(name)
@@ -70,7 +70,10 @@ def match_name(name: str) -> Match | None:
 
 
 def find_by_shape(dimensions: Dimensions) -> Architecture | None:
-    """Return the entry whose decoder (and tower) has exactly these dimensions, for models without a closed form."""
+    """Return the entry with these dimensions of decoder and tower, or None if there is none.
+
+    It serves models without a closed form. The vocabulary may differ; the counts are then adjusted to it.
+    """
     location = _load_data("shapes.json").get(build_shape_key(dimensions))
     if location is None:
         return None
@@ -87,7 +90,7 @@ def find_by_shape(dimensions: Dimensions) -> Architecture | None:
 
 
 def build_shape_key(dimensions: Dimensions) -> str:
-    """Return the key of the dimensions that models of one architecture share, whatever their vocabulary."""
+    """Return the key under which `shapes.json` lists the dimensions; it ignores the vocabulary."""
     parts = (
         dimensions.model_type,
         dimensions.layers,
@@ -119,7 +122,7 @@ def list_ids() -> Iterator[str]:
 
 
 def load_entry(file: str, model: str) -> Architecture:
-    """Return one entry of a family file."""
+    """Return the entry of `model` in a family file."""
     cached = _cache.get(model)
     if isinstance(cached, Architecture):
         return cached
@@ -129,14 +132,17 @@ def load_entry(file: str, model: str) -> Architecture:
 
 
 def _load_fields(file: str, model: str) -> dict[str, Any]:
-    """Return the fields of one model from a family file; they start a line, and the other models are not parsed."""
+    """Return the fields of one model in a family file.
+
+    Each model starts a line of the file, so the other models need not be parsed.
+    """
     text, key = _read_text(f"{file}.json"), f"\n{json.dumps(model)}: "
     fields: dict[str, Any] = json.JSONDecoder().raw_decode(text, text.index(key) + len(key))[0]
     return fields
 
 
 def build_architecture(model: str, fields: dict[str, Any]) -> Architecture:
-    """Return the architecture made of a catalogue entry's fields."""
+    """Build an architecture from the fields of a catalogue entry."""
     fields = {name: value for name, value in fields.items() if name != "aliases"}
     for name, kind in _PARTS:
         if name in fields:
@@ -175,7 +181,7 @@ def _read_text(file: str) -> str:
 
 
 def get_first_release(model_type: str) -> str | None:
-    """Return the first release of transformers with a class for a model type, or None if no listed release has one."""
+    """Return the first transformers release with a class for a model type, or None if no listed release has it."""
     return _load_first_releases().get(model_type)
 
 

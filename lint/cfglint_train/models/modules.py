@@ -1,4 +1,4 @@
-"""Module paths with a matrix, which patterns select (`modules.json`)."""
+"""Paths of the modules that hold a matrix, for patterns that select modules by path (`modules.json`)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ PATH: Final = os.path.join(os.path.dirname(__file__), "modules.json")
 
 
 def get_module_paths(model_type: str) -> tuple[str, ...] | None:
-    """Return the module paths of models with this `model_type`, with `*` for every number, or None if unknown.
+    """Return the module paths of a model type, with `*` for every index, or None if they are unknown.
 
-    The `model_type` is that at the top of the configuration. Towers and projectors are excluded.
+    `model_type` is the type at the top of the configuration. Towers and projectors are excluded.
     """
     paths = _load_families().get(model_type)
     return None if paths is None else tuple(paths)

@@ -1,7 +1,8 @@
 """Architectures from OLMo v1 settings (the `model:` mapping of its YAML).
 
 Defaults, layout and weight names are those of OLMo 0.6.0, `olmo/config.py` (ModelConfig) and `olmo/model.py`. Verified
-against the published models: OLMo2-7B 7,298,617,344 parameters in 259 tensors, 13B 323, 1B 131, OLMo-7B 130.
+against the published models: OLMo2-7B has 7,298,617,344 parameters in 259 tensors; OLMo2-13B has 323 tensors, OLMo2-1B
+131 and OLMo-7B 130.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 def build_olmo(settings: Mapping[str, Any], name: str = "") -> Architecture | None:
     """Return the architecture that OLMo v1 builds from `model:` settings, or None if they are invalid or unresolved.
 
-    A value that the reader cannot resolve (an interpolation, a wrong type) makes the whole architecture unknown.
+    One dimension that cannot be resolved (an interpolation, a wrong type) makes the whole architecture unknown.
     """
     model = {**DEFAULTS, **settings}
     hidden, heads, layers = model["d_model"], model["n_heads"], model["n_layers"]
@@ -90,7 +91,7 @@ def _build_blueprint(
     bias = bool(model["include_bias"])
     key = hidden // heads * kv_heads
     if model["block_type"] == "llama":
-        # The key and value have full width unless there is one key head.
+        # Keys and values have full width, unless multi-query attention reduces them to one head.
         width_kv = hidden // heads if model["multi_query_attention"] else hidden
         attention: tuple[Weight, ...] = (
             Weight("q_proj", hidden, hidden, bias),
@@ -121,7 +122,7 @@ def _build_blueprint(
 
 
 def _list_norm_sizes(model: Mapping[str, Any], size: int, affine: bool) -> tuple[int, ...]:
-    """Return the lengths of one norm's parameters."""
+    """Return the lengths of the parameters of one norm."""
     if not affine:
         return ()
     norm_bias = model["bias_for_layer_norm"]

@@ -1,8 +1,8 @@
 """Architectures from an OLMo-core preset (`TransformerConfig.olmo2_7B(...)`) and its keyword arguments.
 
 The presets are data (`olmo_core_presets.json`). The closed form reproduces the recorded parameter count of each preset
-that has a `family`. For presets without one (Gemma-3-like, nGPT, Qwen-3.5-like) only the count is recorded, so they are
-unknown.
+that has a `family`. Presets without a family (Gemma-3-like, nGPT, Qwen-3.5-like) have only a recorded count, so their
+architectures are unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHAPE_ARGUMENTS: Final = frozenset(
         "sliding_window",
     }
 )
-"""Keyword arguments that the reader understands."""
+"""Keyword arguments that change shapes or the window, and that cfglint can apply."""
 
 OTHER_ARGUMENTS: Final = frozenset(
     {
@@ -53,21 +53,21 @@ OTHER_ARGUMENTS: Final = frozenset(
         "embedding_init_std",
     }
 )
-"""Keyword arguments that change no shape. Any other argument makes the architecture unknown."""
+"""Keyword arguments that do not change shapes; any argument beyond these sets makes the architecture unknown."""
 
 WINDOW: Final = 4096
 FULL_ATTENTION_PERIOD: Final = 4
-"""OLMo-3 presets: every fourth layer (and always the last) attends to the whole sequence."""
+"""Period of full attention in OLMo-3 presets: every fourth layer and the last one attend to the whole sequence."""
 
 
 def load_presets() -> Mapping[str, Mapping[str, Any]]:
-    """Return every preset by name."""
+    """Return the presets by name."""
     loaded: Mapping[str, Mapping[str, Any]] = _load_data()["presets"]
     return loaded
 
 
 def build_preset(name: str, arguments: Mapping[str, Any] | None = None) -> Architecture | None:
-    """Return the architecture of a preset with keyword arguments, or None if its shape cannot be determined.
+    """Return the architecture of a preset called with `arguments`, or None if its shape cannot be determined.
 
     `vocab_size` is the embedding's (padded) size and defaults to dolma2's 100,352.
     """
@@ -83,7 +83,7 @@ def build_preset(name: str, arguments: Mapping[str, Any] | None = None) -> Archi
     if not all(isinstance(number, int) and number > 0 for number in (hidden, layers, heads, kv_heads, vocab)):
         return None
     if "experts" in preset and hidden != preset["d_model"]:
-        return None  # the data do not show how the width of its experts follows
+        return None  # the data do not record how the experts' width depends on it
     head_dim = overrides.get("head_dim") or preset.get("head_dim") or hidden // heads
     width = _compute_width(preset, overrides, hidden)
     tied = bool(overrides.get("tie_word_embeddings", preset.get("tied", False)))
@@ -127,7 +127,7 @@ def _has_query_norm(preset: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
 
 
 def _compute_width(preset: Mapping[str, Any], overrides: Mapping[str, Any], hidden: int) -> int:
-    """Return the MLP's width: the preset's, or by the rule of `llama_like` if an argument affects it."""
+    """Return the MLP's width: the preset's, or the result of `llama_like`'s rule if an argument affects it."""
     touched = {"d_model", "hidden_size_multiplier", "hidden_size_multiple_of"} & overrides.keys()
     if "experts" in preset:
         return int(preset["experts"][2])

@@ -1,8 +1,8 @@
 """Model configurations from the Hub, for `--online`; cfglint fetches nothing else.
 
-huggingface_hub fetches the file, so its environment applies: `HF_ENDPOINT`, `HF_TOKEN` (or a login), `HF_HOME`,
+huggingface_hub fetches the files, so its environment applies: `HF_ENDPOINT`, `HF_TOKEN` (or a login), `HF_HOME`,
 `HF_HUB_OFFLINE`, `HF_HUB_ETAG_TIMEOUT`, `HF_HUB_DOWNLOAD_TIMEOUT`, proxies. It is an optional dependency: `pip install
-'cfglint-train[online]'`. Fetched files are in the Hugging Face cache, where the next run finds them offline.
+'cfglint-train[online]'`. Fetched files stay in the Hugging Face cache, where the next run finds them offline.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def is_available() -> bool:
 
 
 def is_hub_id(name: str) -> bool:
-    """Return whether a name can be a repository of the Hub, `organisation/name`, rather than a path."""
+    """Return whether a name may be a Hub repository (`organisation/name`) rather than a path."""
     return (
         _ID.fullmatch(name) is not None
         and len(name) <= _MAX_ID_LENGTH
@@ -55,7 +55,7 @@ def is_hub_id(name: str) -> bool:
 _LOG_IN: Final = "log in (hf auth login, or HF_TOKEN)"
 
 _fetched: dict[tuple[str, str], str | FetchError] = {}
-"""Snapshot folders or errors; each repository is requested once, however many files name it."""
+"""(name, revision) -> snapshot folder or error, so that each repository is requested once per process."""
 
 
 def fetch_architecture(
@@ -64,10 +64,10 @@ def fetch_architecture(
     overrides: Mapping[str, Any] | None = None,
     allowed_folders: tuple[str, ...] | None = None,
 ) -> Architecture | None:
-    """Return the architecture of a repository of the Hub, or None for a family that cfglint cannot count.
+    """Return the architecture of a Hub repository, or None if cfglint cannot count it.
 
-    A LoRA repository stands for its base model, which is read from a folder only inside `allowed_folders`. Raise
-    `FetchError` if nothing can be fetched, and `UnreadableModelError` if the fetched file is not a model configuration.
+    A LoRA repository yields its base model, which is read from a local folder only inside `allowed_folders`. Raise
+    `FetchError` if the fetch fails, and `UnreadableModelError` if the fetched file is not a model configuration.
     """
     folder = _fetch_folder(name, revision or "main")
     base = _read_base(folder)
@@ -81,7 +81,7 @@ def fetch_architecture(
 
 
 def _fetch_folder(name: str, revision: str) -> str:
-    """Return the snapshot's folder. Raise `FetchError` if it cannot be fetched."""
+    """Return the snapshot's folder, or raise `FetchError` if it cannot be fetched."""
     key = name, revision
     if key not in _fetched:
         try:
@@ -97,7 +97,8 @@ def _fetch_folder(name: str, revision: str) -> str:
 def _download(name: str, revision: str) -> str:
     """Fetch a configuration into the cache and return its folder.
 
-    The metadata come first, because this request has a time limit, does not retry, and returns the size.
+    The metadata are requested first, because that request has a time limit, does not retry, and returns the size. Raise
+    `FetchError` if the repository has no model configuration, or one that is too large.
     """
     try:
         import huggingface_hub as hub
@@ -122,9 +123,9 @@ def _download(name: str, revision: str) -> str:
 
 
 def _explain_error(error: Exception, revision: str) -> str:
-    """Return the reason of a failed fetch with the remedy.
+    """Return the reason for a failed fetch, with the remedy if there is one.
 
-    Errors are recognised by class name, because releases of huggingface_hub move the classes.
+    Errors are recognised by class name, because huggingface_hub moves the classes between releases.
     """
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "GatedRepoError" in kinds:
@@ -151,7 +152,7 @@ def _get_first_line(error: BaseException) -> str:
 
 
 def _read_base(folder: str) -> str | None:
-    """Return the base model of a folder that only has an adapter's configuration, else None."""
+    """Return the base model of a folder that holds only an adapter's configuration, or None for any other folder."""
     if os.path.isfile(os.path.join(folder, CONFIG)):
         return None
     return read_adapter_base(folder)

@@ -1,7 +1,7 @@
 """Overrides of a model's own configuration, applied to its architecture (axolotl's `overrides_of_model_config`).
 
-A key that changes a shape makes a catalogue entry unknown, unless it states the entry's own value: the counts of the
-changed model could only be guessed.
+An override that may change a shape makes a catalogue entry unknown, because the changed model's counts could only be
+guessed. A key in `FIELD_BY_KEY` is harmless if it repeats the entry's value; a key in `SHAPE_KEYS` never is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FIELD_BY_KEY: Final[Mapping[str, str]] = {
     "head_dim": "head_dim",
     "tie_word_embeddings": "tied",
 }
-"""Key -> the field of the architecture that it must equal."""
+"""Key -> the architecture's field whose value an override must repeat."""
 
 SHAPE_KEYS: Final = frozenset(
     (
@@ -48,11 +48,11 @@ SHAPE_KEYS: Final = frozenset(
         "architectures",
     )
 ).difference(FIELD_BY_KEY)
-"""Keys that change shapes or counts in a way that the architecture alone does not show."""
+"""Keys that change shapes or counts, and that cannot be compared with a field of the architecture."""
 
 
 def merge_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a `config.json` with overrides; mappings are merged, anything else is replaced."""
+    """Return a parsed `config.json` with `overrides`: mappings are merged, other values replaced."""
     result = dict(config)
     for key, value in overrides.items():
         old_value = result.get(key)
@@ -62,7 +62,7 @@ def merge_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> 
 
 
 def apply_overrides(architecture: Architecture, overrides: Mapping[str, Any]) -> Architecture | None:
-    """Return an architecture with overrides, or None if they change a shape."""
+    """Return an architecture with `overrides`, or None if they may change a shape."""
     positions = any(linear.name in ("wpe", "embed_positions") for linear in architecture.linears)
     for key, value in _flatten(overrides):
         field = FIELD_BY_KEY.get(key)

@@ -12,7 +12,10 @@ _CONVOLUTIONS: Final = frozenset({"lfm2", "lfm2_moe"})
 
 
 def read_recurrent(config: Mapping[str, Any]) -> Recurrent | None:
-    """Return the mixer of a configuration with all defaults written out, or None if there is no formula for it."""
+    """Return the mixer of a configuration, or None if there is no formula for it.
+
+    The configuration must have every default written out.
+    """
     family, hidden = config.get("model_type"), config.get("hidden_size")
     if not isinstance(hidden, int):
         return None
@@ -32,7 +35,7 @@ def read_recurrent(config: Mapping[str, Any]) -> Recurrent | None:
         state = _get_count(config, "mamba_d_state")
         inner, inputs = _get_count(config, "mamba_d_ssm") or expanded, _get_count(config, "mamba_n_groups") * state
         return Recurrent("mamba2", inner, inputs, _get_count(config, "mamba_n_heads"), state)
-    if family == "nemotron_h" and not config.get("moe_latent_size"):  # no formula for experts between two matrices
+    if family == "nemotron_h" and not config.get("moe_latent_size"):  # no formula for experts in a latent space
         heads, state = _get_count(config, "mamba_num_heads"), _get_count(config, "ssm_state_size")
         inner, inputs = heads * _get_count(config, "mamba_head_dim"), _get_count(config, "n_groups") * state
         return Recurrent("mamba2", inner, inputs, heads, state)

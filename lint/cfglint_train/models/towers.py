@@ -37,7 +37,7 @@ no formula.
 """
 
 TILED: Final = frozenset({"llava_next", "llava_next_video", "llava_onevision"})
-"""Models that cut an image into tiles; the number depends on its size."""
+"""Models that split an image into tiles, whose number depends on the size of the image."""
 
 _LAYERS: Final = ("num_hidden_layers", "depth")
 _HEADS: Final = ("num_attention_heads", "num_heads")
@@ -52,15 +52,18 @@ class VisionBlocks(Frozen):
     heads: int
     intermediate: int
     patches: float
-    """Patches that the tower computes for one token of the sequence."""
+    """Patches that the tower processes per image token of the sequence."""
     tokens: int | None
-    """Tokens of one image, if every image has the same number."""
+    """Tokens of one image, or None if images differ in their number."""
     patch: int
     """Side of a patch in pixels."""
 
 
 def read_vision(config: Mapping[str, Any]) -> VisionBlocks | None:
-    """Return the tower of a configuration with all defaults written out, or None without a tower or a formula."""
+    """Return the vision tower of a configuration, or None if it has none or there is no formula for it.
+
+    The configuration must have every default written out.
+    """
     tower = config.get("vision_config")
     if not isinstance(tower, Mapping):
         return None
@@ -76,7 +79,7 @@ def read_vision(config: Mapping[str, Any]) -> VisionBlocks | None:
         return None
     grid, side = _count_grid_patches(tower), tower.get("patch_size")
     patch = side if isinstance(side, int) else 0
-    fixed = config.get("mm_tokens_per_image")  # Gemma 3 pools every image to this number
+    fixed = config.get("mm_tokens_per_image")  # Gemma 3 pools every image to this number of tokens
     if isinstance(fixed, int) and fixed and grid:
         return VisionBlocks(kind, layers, hidden, heads, width, grid / fixed, fixed, patch)
     merge = _find_merge_size(tower, config)
@@ -87,7 +90,7 @@ def read_vision(config: Mapping[str, Any]) -> VisionBlocks | None:
 
 
 def _find_merge_size(tower: Mapping[str, Any], config: Mapping[str, Any]) -> float:
-    """Return the number of patches per side that are merged into one token."""
+    """Return the merge factor: the number of patches per side that become one token."""
     merge_size: Any = tower.get("spatial_merge_size") or config.get("spatial_merge_size") or config.get("scale_factor")
     if merge_size is None and isinstance(tower.get("merge_kernel_size"), (list, tuple)):
         merge_size = next(iter(tower["merge_kernel_size"]), None)
@@ -98,7 +101,7 @@ def _find_merge_size(tower: Mapping[str, Any], config: Mapping[str, Any]) -> flo
 
 
 def _count_grid_patches(tower: Mapping[str, Any]) -> int | None:
-    """Return the number of patches of an image at the tower's own size, or None if a size is missing."""
+    """Return the number of patches at the tower's own image size, or None if a size is missing or invalid."""
     size, patch = tower.get("image_size"), tower.get("patch_size")
     if isinstance(size, int) and isinstance(patch, int) and 0 < patch <= size:
         return (size // patch) ** 2

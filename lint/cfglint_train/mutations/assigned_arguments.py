@@ -1,4 +1,7 @@
-"""Assigned arguments: arguments that a program overwrites after parsing. Programs are read as text."""
+"""Assigned arguments: arguments that a program overwrites after parsing.
+
+Programs are read as text and never run.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,11 @@ if TYPE_CHECKING:
     from cfglint_train.launches.launch_scripts import LaunchScripts
 
 _HOLDERS: Final = r"(?<![\w.])\w*(?:arg|cfg|conf|opt|param)\w*"
-"""Names of objects that a parser returns: `model_args`, `cfg`."""
+"""Pattern for the names of objects that a parser returns: `model_args`, `cfg`."""
 
 
 def find_programs(invocations: Iterable[tuple[ShellDocument, Invocation]], scripts: LaunchScripts) -> tuple[str, ...]:
-    """Return the Python programs of the repository that some invocations start."""
+    """Return the paths of the repository's Python programs that `invocations` start."""
     programs = dict[str, None]()
     for document, invocation in invocations:
         from cfglint_train.launches.entries import resolve_program  # few files are passed to a program
@@ -31,7 +34,7 @@ def find_programs(invocations: Iterable[tuple[ShellDocument, Invocation]], scrip
 
 
 def is_argument_assigned(name: str, programs: Iterable[str], scripts: LaunchScripts) -> bool:
-    """Return whether a program assigns an argument (`model_args.lora_target_modules = ...`)."""
+    """Return whether any of `programs` assigns the argument (`model_args.lora_target_modules = ...`)."""
     pattern = re.compile(rf"{_HOLDERS}\.{re.escape(name)}[ \t]*(?::[^\n=]+)?=(?!=)")
     indexes = ((program, scripts.repositories.get_index(program)) for program in programs)
     return any(pattern.search(index.compute_once(PythonSources).read_text(program)) for program, index in indexes)

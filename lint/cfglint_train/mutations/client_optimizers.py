@@ -1,7 +1,8 @@
 """Client optimizers: find programs that pass their own optimizer or scheduler to DeepSpeed.
 
-DeepSpeed then ignores the section of the file. Sources: DeepSpeed 0.10.0 to 0.19.8 `__init__.py` (initialize) and
-`runtime/engine.py` (_configure_optimizer, _configure_lr_scheduler: up to 0.14 the scheduler of the file won).
+DeepSpeed then ignores the matching section of its config. Sources: DeepSpeed 0.10.0 to 0.19.8 `__init__.py`
+(initialize) and `runtime/engine.py` (_configure_optimizer, _configure_lr_scheduler: up to 0.14, the config's scheduler
+took precedence).
 """
 
 from __future__ import annotations
@@ -15,19 +16,23 @@ from cfglint_train.repository.index import RepositoryIndex
 
 _CALL: Final = "deepspeed.initialize"
 _POSITIONS: Final = {"optimizer": 2, "lr_scheduler": 5}
-"""Positions of the arguments: `initialize(args, model, optimizer)`."""
+"""Positions of the arguments in a call: `initialize(args, model, optimizer)`."""
 
 
 def has_client_optimizer(index: RepositoryIndex) -> bool:
-    """Return whether a program may pass an optimizer to DeepSpeed, or there are too many programs to read.
+    """Return whether a program of the repository may pass an optimizer to DeepSpeed.
 
-    Copies of frameworks do not count because they are not started directly.
+    The result is also True if there are too many programs to read. Copies of frameworks do not count, because they are
+    not started directly.
     """
     return _is_passed(index, "optimizer")
 
 
 def has_client_scheduler(index: RepositoryIndex) -> bool:
-    """Return whether a program may pass a learning rate scheduler to DeepSpeed."""
+    """Return whether a program of the repository may pass a learning rate scheduler to DeepSpeed.
+
+    The same exceptions apply as in `has_client_optimizer`.
+    """
     return _is_passed(index, "lr_scheduler")
 
 
@@ -53,5 +58,5 @@ def _is_passed_in(text: str, keyword: str) -> bool:
 
 
 def _get_keyword_arguments(call: ast.Call, keyword: str) -> list[ast.expr]:
-    """Return the keyword's argument, and arguments that may contain it (`**arguments`)."""
+    """Return the keyword's value, and the mappings that may contain it (`**arguments`)."""
     return [word.value for word in call.keywords if word.arg in (keyword, None)]

@@ -1,4 +1,4 @@
-"""Command options: options of a command that bypass the framework's own parser, or reach it only if it has them."""
+"""Command options: find options that the started program overwrites, declares, probes for or refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PARSER_CALL: Final = b".add_argument("
 
 
 class CommandOptions(Mutations):
-    """Options of one command of a script. The program is resolved when a method is called."""
+    """The options of one command of a script; the program is resolved when a method is called."""
 
     __slots__ = ("_document", "_number", "_scripts")
 
@@ -27,11 +27,11 @@ class CommandOptions(Mutations):
         self._scripts = scripts
 
     def is_assigned(self, name: str) -> bool:
-        """Return whether the program assigns an argument."""
+        """Return whether the program overwrites an argument after parsing."""
         return is_argument_assigned(name, self._find_programs(), self._scripts)
 
     def is_custom(self, route: Route) -> bool:
-        """Return whether an option is passed only if the program's help lists it, or a custom parser declares it."""
+        """Return whether the script looks for an option in the program's help, or the program itself declares it."""
         name = _get_argument_name(route)
         return name != "" and (
             name in {_get_argument_name((step,)) for step in self._document.find_probed_options((self._number,))}
@@ -39,7 +39,7 @@ class CommandOptions(Mutations):
         )
 
     def is_refused(self, route: Route) -> bool:
-        """Return whether the program has its own parser in the repository that does not declare an option."""
+        """Return whether the program is in the repository and has its own parser, which does not declare an option."""
         programs = self._find_programs()
         has_parser = any(_PARSER_CALL in self._scripts.sources.read(program) for program in programs)
         return has_parser and not self._is_declared(_get_argument_name(route))
@@ -47,7 +47,7 @@ class CommandOptions(Mutations):
     def _is_declared(self, name: str) -> bool:
         """Return whether the program is in the repository, and it or its imports declare an option.
 
-        Declarations in a copy of the framework do not count here: they are read as the vocabulary.
+        Declarations in a copy of the framework do not count, because cfglint reads them as the vocabulary.
         """
         programs = self._find_programs()
         if not programs:
@@ -62,7 +62,7 @@ class CommandOptions(Mutations):
         )
 
     def _find_programs(self) -> tuple[str, ...]:
-        """Return the file of the program that the command starts, or nothing if the repository has none."""
+        """Return the path of the program that the command starts, or an empty tuple if the repository lacks it."""
         return find_programs([(self._document, self._document.invocations[self._number])], self._scripts)
 
 

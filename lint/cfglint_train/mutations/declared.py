@@ -1,7 +1,7 @@
 """Declared settings: fields of classes and options of parsers in the Python files of a repository.
 
-A program of the repository that reads a config by HfArgumentParser, Hydra, OmegaConf or argparse accepts them. Files
-are read as text and never run; copies of frameworks are left out.
+A program of the repository that reads a config with HfArgumentParser, Hydra, OmegaConf or argparse accepts them. Files
+are read as text and never run; copies of frameworks are excluded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cfglint_train.repository.index import RepositoryIndex
 
 
 class Declarations:
-    """Declarations in the Python files of a repository. A file is parsed if it may declare a requested name."""
+    """Declarations in a repository's Python files; a file is parsed only if it may declare a requested name."""
 
     def __init__(self, index: RepositoryIndex) -> None:
         """Create an empty cache for a repository."""
@@ -23,10 +23,10 @@ class Declarations:
         self._names: dict[str, frozenset[str]] = {}
 
     def is_declared(self, name: str, allowed: Container[str] | None = None) -> bool:
-        """Return whether a file declares a setting; files beyond the size limit are not read.
+        """Return whether a file declares a setting; if `allowed` is set, only its files count.
 
-        Each name has its own limit, so that the order of names does not matter. Only files in `allowed` count if it is
-        set.
+        The search stops, with False, if the candidate files exceed `MAX_PROGRAM_BYTES` in total. The limit applies to
+        each name separately, so the order of lookups does not matter.
         """
         files = self._index.compute_once(PythonSources)
         spellings = sorted({name, name.replace("_", "-")})

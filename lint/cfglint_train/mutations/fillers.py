@@ -1,8 +1,8 @@
 """Fillers: programs and scripts of a repository that change a file's settings before the framework reads them.
 
-A Python file counts if it names the config, finds it by a pattern or receives it from a command; constant names that it
-stores, removes and reads are recorded. A shell script counts if it edits the file with yq or sed. Both are read as text
-and never run.
+A Python file counts if it names the config, finds it by a pattern or receives it from a command; cfglint records the
+constant keys that it stores, removes and reads. A shell script counts if it edits the file with yq or sed. Both are
+read as text and never run.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 _GLOBS: Final = ("glob", "iglob", "rglob")
 """Functions that find files by a pattern."""
 MAX_PROGRAM_BYTES: Final = 256 * 2**10
-"""Maximum size in bytes of the programs that a search analyses; a MiB takes one to three seconds."""
+"""Total size limit in bytes of the programs that one search parses; a MiB takes one to three seconds."""
 
 
 class SettingChanges(Frozen):
-    """Routes of settings, by what programs do with them."""
+    """Settings that programs and scripts change or read."""
 
     changed: frozenset[Route] = frozenset()
-    """Stored or removed: the framework does not get the value in the file."""
+    """Routes that are stored or removed, so that the framework does not get the file's value."""
     read: frozenset[Route] = frozenset()
-    """Only read; the empty route is the file as a whole."""
+    """Routes that are only read; the empty route stands for the whole file."""
     keys: frozenset[str] = frozenset()
-    """Keys whose lines are replaced or removed anywhere."""
+    """Keys whose lines are replaced or removed wherever they occur in the file."""
     placeholders: frozenset[str] = frozenset()
-    """Texts that are replaced anywhere."""
+    """Texts that are replaced wherever they occur in the file."""
     open_mappings: frozenset[Route] = frozenset()
-    """Mappings that are updated with undetermined keys: each value may be replaced."""
+    """Routes of mappings that are updated with undetermined keys, so that any of their values may be replaced."""
 
 
 def find_changes(path: str, index: RepositoryIndex) -> SettingChanges:
-    """Return the changes by scripts that name a file."""
+    """Return the changes that the repository's programs and scripts make to the config at `path`."""
     name, changed, read = os.path.basename(path), set[Route](), set[Route]()
     keys, placeholders, open_mappings = set[str](), set[str](), set[Route]()
     ending = os.path.splitext(name)[1].lstrip(".")
@@ -75,7 +75,7 @@ def find_changes(path: str, index: RepositoryIndex) -> SettingChanges:
 
 
 def find_program_changes(programs: Iterable[str], path: str, index: RepositoryIndex) -> SettingChanges:
-    """Return the changes by Python programs that receive a file."""
+    """Return the changes that `programs`, which receive the config at `path`, make to its settings."""
     changes = [
         index.compute_once(PythonSources).analyse_filler(program).find_handled_routes(os.path.basename(path))
         for program in programs
@@ -86,7 +86,7 @@ def find_program_changes(programs: Iterable[str], path: str, index: RepositoryIn
 
 
 class PythonSources:
-    """Python files of a repository, each read and parsed at most once, without copies of frameworks."""
+    """A cache of a repository's Python files, each read and parsed at most once, and of its copies of frameworks."""
 
     def __init__(self, index: RepositoryIndex) -> None:
         """Create an empty cache for a repository."""
@@ -105,7 +105,7 @@ class PythonSources:
         return self._texts[path]
 
     def analyse_filler(self, path: str) -> PythonFiller:
-        """Return the settings that a file changes and reads."""
+        """Return the settings that a Python file changes and reads."""
         if path not in self._parsed:
             from cfglint_train.documents.python.fillers import parse_filler  # most repositories have no filler
 
@@ -128,10 +128,11 @@ class PythonSources:
 
 
 def _is_path_of(patterns: list[str], path: str, index: RepositoryIndex, script: str = "") -> bool:
-    """Return whether a path or pattern matches a file.
+    """Return whether any of `patterns`, paths or globs of a script, can denote the file at `path`.
 
-    The end of the path must be the same. A bare name counts only if no other file has it, or if the script that states
-    it is beside the file.
+    A pattern's components, except dots and components with variables, must match the last components of the path. A
+    bare name counts only if no other file has that name or the script is in the file's folder. A bare glob counts only
+    if the script is in the file's folder.
     """
     is_sibling = bool(script) and os.path.dirname(os.path.abspath(script)) == os.path.dirname(os.path.abspath(path))
     path_parts = regular_files.normalize_path(os.path.abspath(path)).split("/")

@@ -1,4 +1,7 @@
-"""Imports: the Python files that a program imports, directly or through others. Files are read as text."""
+"""Imports: the Python files that a program imports, directly or through others.
+
+Files are read as text and never run.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from cfglint_train.repository.index import RepositoryIndex
 
 MAX_FILES: Final = 500
 MAX_BYTES: Final = 4 * 2**20
-"""Maximum size in bytes of the files followed from one program: its parser is among the first."""
+"""Total size limit in bytes of the files followed from one program, whose parser is usually among the first."""
 
 _FROM: Final = re.compile(r"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(\([^)]*|[^\n;#]*)", re.MULTILINE)
 _IMPORT: Final = re.compile(r"^[ \t]*import[ \t]+([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)", re.MULTILINE)
@@ -21,7 +24,7 @@ _NAME: Final = re.compile(r"(\w+)(?:\s+as\s+\w+)?")
 
 
 class ImportGraph:
-    """Files that programs of a repository import. Each program is followed once."""
+    """A cache of the files that a repository's programs import, directly or through others."""
 
     def __init__(self, index: RepositoryIndex) -> None:
         """Create an empty cache for a repository."""
@@ -30,7 +33,10 @@ class ImportGraph:
         self._direct: dict[str, tuple[str, ...]] = {}
 
     def find_imports(self, program: str) -> frozenset[str]:
-        """Return the files of a program, including itself, as absolute paths with forward slashes."""
+        """Return the program and the files that it imports, directly or through others, as absolute paths with `/`.
+
+        The result is incomplete beyond `MAX_FILES` files or `MAX_BYTES` bytes.
+        """
         start = regular_files.normalize_path(os.path.abspath(program))
         if start not in self._reached:
             self._reached[start] = frozenset(self._follow(start))
@@ -61,7 +67,7 @@ class ImportGraph:
         return self._direct[path]
 
     def _resolve_module(self, importer: str, folder: str, module: str) -> str | None:
-        """Return the file of a module in `folder`, or the nearest file of that name if `folder` is empty, or None."""
+        """Return the module's file in `folder` (if empty, the file of that name nearest to the importer), or None."""
         *before, last = module.split("/")
         for tail in (f"{last}.py", f"{last}/__init__.py"):
             full_tail = "/".join((*before, tail))

@@ -1,6 +1,6 @@
-"""Mutations: changes by programs of a repository to a config before its framework reads it, for rules.
+"""Mutations: changes that a repository's programs make to a config before its framework reads it.
 
-Searches run on demand: few findings are explained by a program, and each answer searches the repository.
+Searches run on demand, because each one reads the repository and few findings need them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from cfglint_train.frameworks.lens import Config
 
 
 class Mutations:
-    """Programs that receive a config or name its file; this base class has none."""
+    """Queries about the programs that receive a config or name its file; this base class knows no programs."""
 
     def is_changed(self, route: Route) -> bool:
         """Return whether a program stores or removes a setting, so that the value in the file may not apply."""
@@ -22,15 +22,15 @@ class Mutations:
         return False
 
     def is_custom(self, route: Route) -> bool:
-        """Return whether a program itself reads or declares a setting; the empty route is the whole file."""
+        """Return whether a program itself reads or declares a setting; the empty route stands for the whole file."""
         return False
 
     def is_refused(self, route: Route) -> bool:
-        """Return whether the program has its own parser, and that parser rejects an option."""
+        """Return whether the program has its own parser, and that parser does not declare an option."""
         return False
 
     def has_client_object(self, section: str) -> bool:
-        """Return whether a program passes its own object to the framework instead of using a section."""
+        """Return whether a program passes its own object to the framework in place of a section of the config."""
         return False
 
 
@@ -38,6 +38,6 @@ NO_MUTATIONS: Final = Mutations()
 
 
 def get_mutations(config: Config) -> Mutations:
-    """Return the mutations of a config."""
+    """Return the mutations of a config, or `NO_MUTATIONS`."""
     mutations = config.evidence.mutations
     return mutations if isinstance(mutations, Mutations) else NO_MUTATIONS

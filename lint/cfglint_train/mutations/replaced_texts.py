@@ -9,18 +9,19 @@ from cfglint_train.mutations.fillers import PythonSources
 from cfglint_train.repository.index import RepositoryIndex
 
 _EXPANDED: Final = re.compile(r"\$\{\w+//?([^/{}\n]+)/")
-"""Text that bash replaces when it expands a variable."""
+"""Pattern for text that bash replaces when it expands a variable."""
 _PLACEHOLDER: Final = re.compile(r"(?![-+]?[\d.,_]*$)[^a-z]+|[\W_].*[\W_]")
-"""Text that looks like a placeholder, because the file in which a script replaces it is not checked.
+"""Pattern for text that looks like a placeholder.
 
-`sed s/true/false/` is no evidence about every `true` of the repository, nor `sed s/8/16/` about every 8.
+cfglint does not check in which file a script replaces a text, so ordinary text must not match: `sed s/true/false/` does
+not concern every `true` in the repository, nor `sed s/8/16/` every 8.
 """
 _CONVERSION: Final = re.compile(r"(%\((\w+)\))[-#0 +\d.]*[a-z]")
-"""Conversion of Python's `%` that inserts a value of a mapping."""
+"""Pattern for a conversion of Python's `%` that inserts a mapping's value."""
 
 
 class ReplacedPlaceholders:
-    """Placeholders that are replaced in a repository. A script is read if it contains a requested placeholder."""
+    """Placeholders that a repository's scripts replace; a script is read only if it contains a requested one."""
 
     def __init__(self, index: RepositoryIndex) -> None:
         """Create an empty cache for a repository."""
@@ -29,7 +30,7 @@ class ReplacedPlaceholders:
         self._results: dict[str, bool] = {}
 
     def is_replaced(self, text: str) -> bool:
-        """Return whether a text is a placeholder and a script replaces exactly this text."""
+        """Return whether a text is a placeholder that a script of the repository replaces."""
         conversion = _CONVERSION.fullmatch(text)
         placeholder, name = (conversion[1], conversion[2]) if conversion else (text, text)
         if not _PLACEHOLDER.fullmatch(placeholder) or not placeholder.isprintable():

@@ -19,7 +19,7 @@ from cfglint_train.repository.sources import Sources
 
 
 def merge_section_files(main: Config, sources: Sources, repositories: Repositories) -> Config:
-    """Return the config with the settings of its section files, or unchanged if it names no existing file."""
+    """Return the config with the settings of its section files, or unchanged if it names no readable file."""
     overrides: dict[Route, Override] = {}
     for name in load(main.framework).traits.section_files:
         stated_path = main.get(name)
@@ -41,7 +41,7 @@ def merge_section_files(main: Config, sources: Sources, repositories: Repositori
 
 
 def _parse_json(path: str, sources: Sources) -> Document | None:
-    """Return a file as JSON, or None if `json.load` rejects it or it is no mapping."""
+    """Return the parsed JSON file, or None if it cannot be read, `json.load` rejects it, or it is not an object."""
     try:
         source = sources.read(path)
         loads(source)
@@ -52,7 +52,7 @@ def _parse_json(path: str, sources: Sources) -> Document | None:
 
 
 def _list_settings(name: str, document: Document, assumption: str) -> Iterator[tuple[Route, Override]]:
-    """Yield the section as a whole, and each of its settings at its own place."""
+    """Yield the section as a whole, then each of its settings with its own place."""
     value = document.get_value()
     assert isinstance(document.root, Mapping)
     top = Place(document, Span(document.root.span.start, document.find_line_end(document.root.span.start)))

@@ -22,9 +22,9 @@ _MAX_PLACEHOLDER: Final = 100
 
 
 class Template(Mutations):
-    """A mapping of a file that scripts of its repository may change; they are searched on demand.
+    """A mapping in a file that the repository's scripts may change; cfglint searches for them on demand.
 
-    Results are kept because each run that names a companion checks it again.
+    Results are cached, because each run that names a companion checks it again.
     """
 
     __slots__ = ("_config", "_filled", "_handled", "_programs", "_scripts")
@@ -48,16 +48,16 @@ class Template(Mutations):
 
     @property
     def script_changes(self) -> SettingChanges:
-        """Changes by scripts that name the file."""
+        """Changes that scripts and programs naming the file make to it."""
         if self._filled is None:
-            from cfglint_train.mutations.fillers import find_changes  # few findings are explained by a script
+            from cfglint_train.mutations.fillers import find_changes  # imported here because it is rarely needed
 
             self._filled = find_changes(self._config.document.path, self._get_index())
         return self._filled
 
     @property
     def program_changes(self) -> SettingChanges:
-        """Changes by programs that receive the file."""
+        """Changes that programs receiving the file make to its settings."""
         if self._handled is None:
             from cfglint_train.mutations.fillers import find_program_changes
 
@@ -65,7 +65,7 @@ class Template(Mutations):
         return self._handled
 
     def is_changed(self, route: Route) -> bool:
-        """Return whether a script stores or removes a setting, or replaces a text in it."""
+        """Return whether a script or program may store or remove a setting, or replace text in it."""
         route = (*self._config.root, *route)
         return (
             _is_touched(self.script_changes, route)
@@ -80,7 +80,7 @@ class Template(Mutations):
         return is_argument_assigned(name, self.programs, self._scripts)
 
     def is_custom(self, route: Route) -> bool:
-        """Return whether a script stores or declares a setting, or a program that receives the file reads it."""
+        """Return whether a script or program stores or declares a setting, or a program that gets the file reads it."""
         full_route = (*self._config.root, *route)
         if _is_touched(self.script_changes, full_route) or (not route and full_route in self.script_changes.read):
             return True
@@ -97,7 +97,7 @@ class Template(Mutations):
         )
 
     def has_client_object(self, section: str) -> bool:
-        """Return whether a program of the repository passes an optimizer or scheduler to DeepSpeed."""
+        """Return whether a program of the repository may pass its own optimizer or scheduler to DeepSpeed."""
         from cfglint_train.mutations.client_optimizers import has_client_optimizer, has_client_scheduler
 
         return self._get_index().compute_once(has_client_scheduler if section == "scheduler" else has_client_optimizer)
@@ -112,19 +112,22 @@ class Template(Mutations):
         return self._get_index().compute_once(Declarations).is_declared(key)
 
     def _has_placeholder(self, route: Route) -> bool:
-        """Return whether the value contains a text that a script naming the file replaces."""
+        """Return whether the value contains text that a script naming the file replaces."""
         text = self._get_text(route) if self.script_changes.placeholders else ""
         return any(placeholder in text for placeholder in self.script_changes.placeholders)
 
     def _is_replaced(self, route: Route) -> bool:
-        """Return whether a script replaces exactly the text of the value, in whatever file."""
+        """Return whether the whole value is a placeholder that a script replaces, in any file."""
         from cfglint_train.mutations.replaced_texts import ReplacedPlaceholders
 
         text = self._get_text(route)
         return text != "" and self._get_index().compute_once(ReplacedPlaceholders).is_replaced(text)
 
     def _get_text(self, route: Route) -> str:
-        """Return the text of a scalar, or of a placeholder that YAML parses as a collection (`[[LR]]`, `{lr}`)."""
+        """Return the text of a scalar, or of a placeholder that YAML parses as a collection (`[[LR]]`, `{lr}`).
+
+        The result is empty for any other node.
+        """
         node = self._config.document.find_node(route)
         if isinstance(node, Scalar):
             return node.text
@@ -142,7 +145,7 @@ def _is_in_open_mapping(changes: SettingChanges, route: Route) -> bool:
 
 
 def _is_touched(changes: SettingChanges, route: Route) -> bool:
-    """Return whether a setting, its parent or a child is stored or removed, or its key is replaced."""
+    """Return whether a setting, an ancestor or a descendant is stored or removed, or a key on its route is replaced."""
     names = [step for step in route if isinstance(step, str)] if changes.keys or changes.placeholders else []
     return (
         any(changed_route[: len(route)] == route[: len(changed_route)] for changed_route in changes.changed)

@@ -8,7 +8,7 @@ from cfglint_train.plan.origin import Origin, Place
 
 Certainty = Literal["stated", "followed", "assumed", "unknown"]
 CERTAINTIES: Final[tuple[Certainty, ...]] = ("stated", "followed", "assumed", "unknown")
-"""Grades of facts, the best first (design.md, section 7)."""
+"""Grades of facts, best first (design.md, section 7)."""
 
 
 class Ground(Frozen):
@@ -19,7 +19,7 @@ class Ground(Frozen):
     value: Any
     grade: Certainty
     note: str = ""
-    """The source of the fact, or how to state it."""
+    """Source of the fact, or the way to state it."""
     source: str = ""
     """For evidence about the repository: its relation to the configuration, with file and line."""
 
@@ -29,27 +29,27 @@ LOWERED: Final = "lowered"
 
 
 def assume_no_extra_options(place: str) -> Ground:
-    """Return the assumption that a place which may add options to the launch adds none that matter."""
+    """Return the assumption that `place`, which may add options to the launch, adds none that matters."""
     return Ground("launch:options", place, "assumed", f"{place} adds no option that changes this")
 
 
 def assume_fresh_install(package: str, release: str) -> Ground:
-    """Return the assumption that a package is at the release that a fresh installation gets."""
+    """Return the assumption that a package has the release that a fresh installation gets."""
     note = f"{package} {release}, which a fresh installation gets (set `{package}=RELEASE` to be sure)"
     return Ground(f"release:{package}", release, "assumed", note)
 
 
 class Assumption(Frozen):
-    """A fact that no file states, with other values that it may have."""
+    """An assumed value of a fact that no file states, with other values that the fact may have."""
 
     fact: str
     """A plan field, `gpu`, `model`, `fork`, or a companion's framework."""
     value: Any
     note: str
-    """The assumption and how to state the fact, after the word "assumes"."""
+    """Text to print after "assumes": the assumption, and how to state the fact."""
     others: tuple[Any, ...] = ()
-    """The two ends of the other possible values; empty if there are too many to try, so that every verdict depends on
-    it.
+    """Extremes of the other possible values; empty if there are too many to try, in which case every verdict counts as
+    depending on the assumption.
     """
     source: str = ""
     """For evidence about the repository: its relation to the configuration, with file and line."""
@@ -74,7 +74,10 @@ def find_worst_grade(grades: tuple[Certainty, ...]) -> Certainty:
 
 
 def grade_origin(origin: Origin | None) -> Certainty:
-    """Return the grade of a fact by its origin. A framework's default follows from its release."""
+    """Return the grade of a fact with this origin.
+
+    A framework's default counts as followed, because it follows from the release.
+    """
     if origin is None:
         return "unknown"
     return _GRADES[origin.kind]

@@ -8,15 +8,15 @@ Tuning = Literal[
     "full", "freeze", "lora", "adalora", "fourierft", "hra", "ia3", "ln_tuning", "loha", "miss", "oft",
     "prefix_tuning", "prompt_tuning", "vera",
 ]  # fmt: skip
-"""`freeze` trains some layers; the values after it are PEFT adapters."""
+"""Tuning methods: `freeze` trains some layers; the values after it are PEFT methods."""
 
 ReferenceModel = Literal["none", "full", "adapter-off"]
-"""Reference policy of preference losses; `adapter-off` is the same weights without the adapter."""
+"""Reference policy of preference losses; `adapter-off` is the trained model with its adapter disabled."""
 
 Format = Literal[
     "fp32", "bf16", "fp16", "fp8", "int8", "nf4", "fp4", "int4", "mxfp4", "nvfp4", "none",
 ]  # fmt: skip
-"""Number formats; `none` if there is no such copy."""
+"""Number formats of a copy of the weights or gradients; `none` if the run has no such copy."""
 
 Compute = Literal["bf16", "fp16", "fp32", "fp8"]
 """Format of matrix products."""
@@ -26,7 +26,7 @@ Checkpointing = Literal["none", "full", "selective", "selective_ops", "every_n",
 """
 
 ActivationOffload = Literal["none", "cpu", "disk"]
-"""Place where kept activations wait."""
+"""Place to which saved activations are offloaded."""
 
 FusedLoss = Literal[
     "none", "liger", "cce", "chunked", "chunked_logits", "liger_pairs", "liger_unpaired", "liger_policy",
@@ -42,7 +42,7 @@ matrix; `checkpointed_half`: without it. `compiled_shifted`: torch.compile cover
 """
 
 Strategy = Literal["none", "ddp", "zero", "fsdp1", "fsdp2", "device_map"]
-"""`none` is one GPU, `zero` is DeepSpeed."""
+"""Distribution strategies: `none` is one GPU, `zero` is DeepSpeed."""
 
 FSDP: Final = ("fsdp1", "fsdp2")
 """The FSDP strategies of both generations."""
@@ -56,13 +56,13 @@ SplitVocabulary = Literal["none", "head", "ends", "all"]
 """
 
 Schedule = Literal["1f1b", "gpipe", "interleaved_1f1b", "looped_bfs", "zero_bubble", "zbv"]
-"""`zero_bubble` is the interleaved variant."""
+"""Pipeline schedules; `zero_bubble` is the interleaved variant."""
 
 Offload = Literal["none", "cpu", "nvme"]
-"""Place where the states wait."""
+"""Place to which parameters or optimizer states are offloaded."""
 
 Wrapping = Literal["block", "block_and_size", "group", "size", "root"]
-"""FSDP units; `block_and_size`: blocks, embedding and head; `root`: one unit."""
+"""Choice of FSDP units; `block_and_size`: blocks, embedding and head; `root`: the whole model as one unit."""
 
 Projection = Literal["std", "reverse_std", "left", "right", "full"]
 """Side that GaLore projects: `std` the shorter, `full` both."""
@@ -74,13 +74,13 @@ Implementation = Literal[
 """Implementation of the optimizer step."""
 
 Padding = Literal["max_length", "longest", "none"]
-"""`max_length`: always the full length; `none`: no padding and no mask."""
+"""Padding of batches; `max_length`: always the full length; `none`: no padding and no mask."""
 
 SaveStrategy = Literal["no", "steps", "epoch", "best"]
-"""When checkpoints are written."""
+"""Times at which checkpoints are written."""
 
 EvalStrategy = Literal["no", "steps", "epoch"]
-"""When the model is evaluated."""
+"""Times at which the model is evaluated."""
 
 StateDict = Literal["full", "sharded", "local"]
 """FSDP's format of saved weights."""
@@ -89,4 +89,4 @@ Engine = Literal["none", "vllm", "sglang", "hf"]
 """Engine that generates rollouts."""
 
 EngineMode = Literal["colocate", "server", "pool"]
-"""On the training GPUs, by a server, or on separate GPUs of the job."""
+"""Location of the engine: the training GPUs (`colocate`), a server, or separate GPUs of the job (`pool`)."""

@@ -49,48 +49,48 @@ class Method(Frozen):
     lora_rank: int | None = None
     lora_alpha: float | None = None
     lora_targets: tuple[str, ...] | None = None
-    """Module names or ends of paths (`self_attn.q_proj`). `["all-linear"]`: all but the head; empty: PEFT's default."""
+    """Module names or path suffixes (`self_attn.q_proj`); `["all-linear"]`: all but the head; empty: PEFT's default."""
     lora_target_pattern: str | None = None
-    """A regular expression for whole module paths."""
+    """Regular expression that must match whole module paths."""
     lora_target_parameters: tuple[str, ...] | None = None
-    """Parameters with an adapter (fused experts)."""
+    """Parameters that get an adapter (fused experts)."""
     lora_modules_to_save: tuple[str, ...] | None = None
-    """Modules trained in full, as second copies."""
+    """Modules that are trained in full, on a second copy of their weights."""
     lora_dropout: float | None = None
-    """Above 0, a mask and a copy of every adapter's input are kept."""
+    """Dropout of the adapters' inputs; above 0, a mask and a copy of every input are kept."""
     lora_dora: bool | None = None
     lora_kernels: bool | None = None
-    """Fused kernels that keep fewer activations (axolotl's `lora_mlp_kernel`)."""
+    """True if fused kernels that keep fewer activations are used (axolotl's `lora_mlp_kernel`)."""
     lora_kernel_parts: tuple[str, ...] | None = None
-    """The parts that use these kernels: mlp, qkv, o; if unknown, all."""
+    """Parts that use these kernels: mlp, qkv, o; if unknown, all of them."""
     keeps_inputs: bool | None = None
-    """Frozen 4-bit matrices keep their inputs (bitsandbytes before 0.43.1)."""
+    """True if frozen 4-bit matrices keep their inputs (bitsandbytes before 0.43.1)."""
     quantization: str | None = None
     """Format of frozen base weights: none, nf4, fp4, int8, gptq, awq, hqq, eetq, aqlm, mxfp4, nvfp4 or fp8."""
     double_quantization: bool | None = None
     quantized_experts: bool | None = None
-    """Fused experts are quantised too; bitsandbytes alone leaves them in 16 bits."""
+    """True if fused experts are quantized too; bitsandbytes alone leaves them in 16 bits."""
     unpacks_experts: bool | None = None
-    """The experts of a layer are unpacked and kept in 16 bits until its backward pass ends."""
+    """True if a layer's experts are unpacked and kept in 16 bits until its backward pass ends."""
     fuses_experts: bool | None = None
-    """Kernels add the experts' adapters to each product, without W + BA (ScatterMoE)."""
+    """True if kernels add the experts' adapters to each product, without forming W + BA (ScatterMoE)."""
     reads_ahead: bool | None = None
-    """16-bit weights reach the GPU before they are quantised (transformers 5.0 to 5.3)."""
+    """True if 16-bit weights reach the GPU before they are quantized (transformers 5.0 to 5.3)."""
     block_size: int | None = None
-    """`oft`: width of a block; 0 if `blocks` is stated."""
+    """`oft`: width of a block; 0 if `blocks` is set instead."""
     blocks: int | None = None
-    """`oft`: blocks per matrix; 0 if `block_size` is stated."""
+    """`oft`: blocks per matrix; 0 if `block_size` is set instead."""
     virtual_tokens: int | None = None
     """`prompt_tuning` and `prefix_tuning`: tokens before each sequence."""
     trainable_layers: int | None = None
     """`freeze`: trained decoder layers."""
     active_layers: int | None = None
-    """Layers with gradients at a time; over the run all get optimizer states (LISA)."""
+    """Layers with gradients at the same time; over the run, all layers get optimizer states (LISA)."""
     unfrozen: tuple[str, ...] | None = None
     """`freeze`: name patterns of trained parameters, instead of layers."""
     reference_model: ReferenceModel | None = None
     reference_offload: bool | None = None
-    """ZeRO-3: the reference model's shards wait on the host; other stages keep it whole on every GPU."""
+    """True if the reference model's shards stay on the host (ZeRO-3; other stages keep it whole on every GPU)."""
 
 
 class Role(Frozen):
@@ -103,11 +103,11 @@ class Role(Frozen):
     nodes: int | None = None
     gpus_per_node: int | None = None
     pool: str | None = None
-    """Roles with the same pool share its GPUs."""
+    """Name of a GPU pool, which roles of the same pool share."""
     offload: bool | None = None
-    """Weights wait on the host; for the reference model see `method.reference_offload`."""
+    """True if the weights stay on the host between uses; the reference model has `method.reference_offload`."""
     unstated: str = ""
-    """The setting that would name its model, if unset."""
+    """The setting that names the role's model, if it is not set; else empty."""
 
 
 class Model(Frozen):
@@ -122,7 +122,7 @@ class Model(Frozen):
     """Dimensions that the training configuration states (OLMo)."""
     trust_remote_code: bool | None = None
     from_scratch: bool | None = None
-    """Weights are initialized, not loaded."""
+    """True if weights are initialized rather than loaded."""
     rope_scaling: str | None = None
     """Position scaling: none, linear, dynamic, yarn, llama3, ..."""
     dtype: Format | None = None
@@ -133,33 +133,34 @@ class Model(Frozen):
     init_device: str | None = None
     """Device that creates the weights: meta, cpu or cuda."""
     embeddings_fp32: bool | None = None
-    """Embeddings, head and norms are fp32 while layers are 16-bit."""
+    """True if embeddings, head and norms are fp32 while layers are 16-bit."""
     roles: tuple[Role, ...] | None = None
-    """If unknown, only the trained model."""
+    """Models of the job; if unknown, only the trained model."""
     host_experts: bool | None = None
-    """Routed experts are kept and computed on the host (KTransformers)."""
+    """True if routed experts are kept and computed on the host (KTransformers)."""
 
 
 class Precision(Frozen):
-    """Number formats that the run holds, whatever the configuration calls them.
+    """Number formats that the run uses, regardless of the configuration's own terms.
 
-    FSDP shards have the format of `master`, or else of `params`; gathered weights that of `compute` if it is smaller.
+    FSDP shards have the format of `master`, or else of `params`; gathered weights have that of `compute` if it is
+    smaller.
     """
 
     compute: Compute | None = None
     autocast: bool | None = None
-    """torch.autocast casts weights in other formats."""
+    """True if torch.autocast casts weights in other formats."""
     params: Format | None = None
     """Trained weights in the forward pass."""
     frozen: Format | None = None
-    """Frozen weights that are not quantised."""
+    """Frozen weights that are not quantized."""
     grads: Format | None = None
     accumulation: Format | None = None
-    """Gradients between micro batches, if not `grads`."""
+    """Gradients that are accumulated over micro batches, if their format differs from `grads`."""
     master: Format | None = None
     """The optimizer's copy of the trained weights."""
     experts: Format | None = None
-    """Fused experts that are not quantised, if not `frozen`."""
+    """Fused experts that are not quantized, if their format differs from `frozen`."""
     adapter: Format | None = None
     """LoRA weights."""
     loaded: Format | None = None
@@ -175,7 +176,7 @@ class Optimizer(Frozen):
     state_bits: int | None = None
     """Bits per state element: 32, 16, 8, 4."""
     embedding_bits: int | None = None
-    """Bits per state element of embeddings, if different."""
+    """Bits per state element of embeddings, if they differ from `state_bits`."""
     rank: int | None = None
     """Rank of the projected gradients (GaLore, APOLLO)."""
     targets: tuple[str, ...] | None = None
@@ -183,9 +184,9 @@ class Optimizer(Frozen):
     projection: Projection | None = None
     paged: bool | None = None
     stated_name: str | None = None
-    """The name as the configuration spells it."""
+    """Name as the configuration spells it."""
     learning_rate: float | None = None
-    """The rate after the warm-up."""
+    """Learning rate after the warm-up."""
     scheduler: str | None = None
     """Name as in transformers: constant, linear, cosine, ..."""
     warmup_steps: int | None = None
@@ -211,9 +212,9 @@ class Batch(Frozen):
     tokens_per_gpu: int | None = None
     """Token budget that replaces `micro` if batches are built by length."""
     pairs: bool | None = None
-    """Each sequence is a pair (chosen, rejected)."""
+    """True if each sequence is a pair (chosen, rejected)."""
     auto_find: bool | None = None
-    """The framework halves the batch if memory runs out."""
+    """True if the framework halves the batch when memory runs out."""
     steps: int | None = None
     """Optimizer steps of the run."""
     epochs: float | None = None
@@ -233,11 +234,11 @@ class SequenceLength(Frozen):
     padding: Padding | None = None
     eval_length: int | None = None
     eval_packing: bool | None = None
-    """If unknown, as in training."""
+    """Packing in evaluation; if unknown, the same as in training."""
     dataset_length: int | None = None
-    """Length of the prepared data, if it must agree."""
+    """Sequence length of the prepared data, if `length` must agree with it."""
     block_mask: bool | None = None
-    """Packed sequences have a length x length mask."""
+    """True if packed sequences have a length x length mask."""
     image_tokens: int | None = None
     """Image tokens per sequence, part of its length."""
 
@@ -252,29 +253,29 @@ class Activations(Frozen):
     budget: float | None = None
     """`budget`: share of activation memory that is kept."""
     tower: bool | None = None
-    """Vision blocks are checkpointed; if unknown, like decoder layers."""
+    """True if vision blocks are checkpointed; if unknown, the same as decoder layers."""
     reentrant: bool | None = None
     offload: ActivationOffload | None = None
     attention: str | None = None
     """eager, sdpa, flash (2), flash3, flex, xformers, sage, ..."""
     fused_loss: FusedLoss | None = None
     liger_layers: bool | None = None
-    """Liger's fused norm, rotary and gated unit."""
+    """True if Liger's fused norm, rotary embedding and gated MLP are used."""
     tiled_mlp: bool | None = None
     compile: bool | None = None
     compiled_model: bool | None = None
-    """torch.compile covers the whole model, not single layers."""
+    """True if torch.compile covers the whole model rather than single layers."""
     compiled_loss: bool | None = None
-    """torch.compile also covers the loss inside a transformers model."""
+    """True if torch.compile also covers the loss inside a transformers model."""
     compiled_head: bool | None = None
-    """torch.compile covers an output layer that computes the loss and returns no logits."""
+    """True if torch.compile covers an output layer that computes the loss and returns no logits."""
     dropout: float | None = None
     keeps_outputs: bool | None = None
-    """The caller keeps the logits during the backward pass."""
+    """True if the caller keeps the logits during the backward pass."""
     passing_logits: int | None = None
-    """Bytes per token and vocabulary entry of other logits: a reference model's, or a reward model's unused ones."""
+    """Bytes per token and vocabulary entry of other logits: a reference model's, or unused logits of a reward model."""
     fused_evaluation: bool | None = None
-    """Liger's fused loss avoids logits in evaluations too (default: yes)."""
+    """True if Liger's fused loss avoids logits in evaluations too (default: yes)."""
     scored_tokens: int | None = None
     """Tokens per sequence with logits, if not all."""
 
@@ -291,7 +292,7 @@ class Parallel(Frozen):
     """Copies of the states (hybrid sharding)."""
     tensor: int | None = None
     sequence_parallel: bool | None = None
-    """Tensor-parallel ranks also split the sequence outside the matrices."""
+    """True if tensor-parallel ranks also split the sequence outside the matrices."""
     split_vocabulary: SplitVocabulary | None = None
     pipeline: int | None = None
     schedule: Schedule | None = None
@@ -314,33 +315,33 @@ class Parallel(Frozen):
     reduce_scatter: bool | None = None
     prefetch_bucket: int | None = None
     persistence_threshold: int | None = None
-    """Elements of a whole parameter."""
+    """ZeRO-3: number of elements up to which a parameter stays whole on every rank."""
     max_live_parameters: int | None = None
     max_reuse_distance: int | None = None
     sub_group: int | None = None
-    """Elements per optimizer call."""
+    """ZeRO-3: elements that the optimizer updates at once."""
     secondary_partition: int | None = None
     """hpZ: ranks that share a second 16-bit copy; 1: off."""
     quantized_gather: bool | None = None
-    """ZeRO++: 8-bit gathers."""
+    """True if ZeRO++ gathers weights in 8 bits."""
     quantized_frozen: bool | None = None
-    """ZeRO++: frozen partitions in 8 bits."""
+    """True if ZeRO++ keeps frozen partitions in 8 bits."""
     cpu_efficient_loading: bool | None = None
-    """One rank per node reads the weights."""
+    """True if one rank per node reads the weights."""
     leaf_modules: bool | None = None
-    """Experts are gathered as one unit."""
+    """True if a layer's experts are gathered as one unit."""
     communication: str | None = None
-    """Format of gradient reduction."""
+    """Format in which gradients are reduced."""
     defers_reduction: bool | None = None
-    """FSDP: whole gradients on every rank until the last micro batch (`no_sync`)."""
+    """True if FSDP keeps whole gradients on every rank until the last micro batch (`no_sync`)."""
 
 
 class Checkpoint(Frozen):
-    """Checkpoints: their content, times and format."""
+    """Content, timing and format of checkpoints."""
 
     strategy: SaveStrategy | None = None
     interval: int | None = None
-    """In optimizer steps (OpenRLHF PPO: rollout iterations)."""
+    """Optimizer steps between checkpoints (OpenRLHF PPO: rollout iterations)."""
     per_epoch: int | None = None
     """Checkpoints per epoch."""
     interval_ephemeral: int | None = None
@@ -350,16 +351,16 @@ class Checkpoint(Frozen):
     keep: int | Literal["all"] | None = None
     """Checkpoints kept on disk."""
     rotates_first: bool | None = None
-    """Old checkpoints are deleted before the new one is written."""
+    """True if old checkpoints are deleted before the new one is written."""
     keep_unsharded: int | Literal["all"] | None = None
     """Whole checkpoints kept in addition."""
     model_only: bool | None = None
-    """Without optimizer state; the run cannot resume."""
+    """True if checkpoints have no optimizer state, so that the run cannot resume from them."""
     gather: bool | None = None
-    """ZeRO-3: rank 0 gathers 16-bit weights at save."""
+    """True if ZeRO-3 gathers 16-bit weights on rank 0 to save them."""
     state_dict: StateDict | None = None
     final: bool | None = None
-    """The model is saved at the end, whatever `strategy` is."""
+    """True if the model is saved at the end, regardless of `strategy`."""
     checkpointer: str | None = None
     """OLMo: torch_legacy, torch_new, local, olmo_core."""
     load_checkpointer: str | None = None
@@ -367,25 +368,25 @@ class Checkpoint(Frozen):
     path: str | None = None
     load_path: str | None = None
     converted: bool | None = None
-    """The launch script converts DeepSpeed's shards to whole weights."""
+    """True if the launch script converts DeepSpeed's shards to whole weights."""
     load_ranks: int | None = None
     """Ranks that wrote the checkpoint to resume from."""
     load_universal: bool | None = None
-    """Reads DeepSpeed's universal checkpoint."""
+    """True if the run loads a universal checkpoint of DeepSpeed."""
     final_path: str | None = None
     """Folder of the final weights, if not `path` (OpenRLHF)."""
     resume_latest: bool | None = None
-    """Resume from the newest checkpoint."""
+    """True if the run resumes from the newest checkpoint."""
     overwrite: bool | None = None
     remote: bool | None = None
     hf_export: bool | None = None
-    """OpenRLHF: also writes Hugging Face weights."""
+    """True if the run also writes Hugging Face weights (OpenRLHF)."""
     deepspeed_checkpoint: bool | None = None
     load_best_at_end: bool | None = None
     at_start: bool | None = None
-    """Also saves before the first step."""
+    """True if the run also saves before the first step."""
     load_optimizer: bool | None = None
-    """Also reads optimizer state from `load_path`."""
+    """True if the run also reads optimizer state from `load_path`."""
 
 
 class Eval(Frozen):
@@ -394,21 +395,21 @@ class Eval(Frozen):
     strategy: EvalStrategy | None = None
     interval: int | None = None
     enabled: bool | None = None
-    """Evaluation is on and has data."""
+    """True if evaluation is on and has data."""
 
 
 class Logging(Frozen):
-    """Logging and other work that makes the host wait for the GPU. Intervals are in optimizer steps."""
+    """Logging, and other work that makes the host wait for the GPU. Intervals are in optimizer steps."""
 
     interval: int | None = None
     metrics_interval: int | None = None
     """Interval of parameter statistics (OLMo) or metrics (OLMo-core)."""
     metrics_enabled: bool | None = None
-    """Statistics are collected (W&B is on)."""
+    """True if statistics are collected (W&B is on)."""
     cancel_check_interval: int | None = None
     gc_interval: int | None = None
     count_tokens: bool | None = None
-    """Input tokens are counted on every step."""
+    """True if input tokens are counted on every step."""
     empty_cache_interval: int | None = None
     profiler: bool | None = None
 
@@ -426,7 +427,7 @@ class Data(Frozen):
     token_dtype: str | None = None
     """Format of the token files (uint16)."""
     template: str | None = None
-    """The chat template, as the framework names it."""
+    """Chat template, as the framework names it."""
 
 
 class Rollout(Frozen):
@@ -440,11 +441,11 @@ class Rollout(Frozen):
     tensor: int | None = None
     sleep: bool | None = None
     awake_at_save: bool | None = None
-    """A sleeping engine's weights are on the GPU during saves (default: no)."""
+    """True if a sleeping engine's weights are on the GPU during saves (default: no)."""
     train_sleep: bool | None = None
-    """Training states leave the GPU during generation."""
+    """True if training states leave the GPU during generation."""
     gathers: bool | None = None
-    """ZeRO-3: generates with the whole model on every GPU (`ds3_gather_for_generation`)."""
+    """True if every GPU gathers the whole model to generate under ZeRO-3 (`ds3_gather_for_generation`)."""
     batch: int | None = None
     """Prompts per rollout."""
     samples_per_prompt: int | None = None
@@ -467,14 +468,14 @@ class Launch(Frozen):
     nodes: int | None = None
     gpus_per_node: int | None = None
     groups: tuple[tuple[str, int], ...] | None = None
-    """GPUs per placement, if not nodes x GPUs per node."""
+    """GPUs per placement, if the job is not `nodes` x `gpus_per_node`."""
     meets: bool | None = None
-    """Nodes have a rendezvous address."""
+    """True if the nodes of the job share a rendezvous address."""
     launcher: str | None = None
     """torchrun, accelerate, deepspeed, llamafactory-cli, ray or python."""
     environment: tuple[tuple[str, str], ...] | None = None
     working_copy: bool | None = None
-    """Runs in a temporary copy of the working directory (`ray job submit`)."""
+    """True if the job runs in a temporary copy of the working directory (`ray job submit`)."""
 
 
 class Plan(Frozen):
@@ -496,11 +497,11 @@ class Plan(Frozen):
     launch: Launch = Launch()
 
     def __hash__(self) -> int:
-        """Hash the groups that differ in most plans, because every estimate looks up its job."""
+        """Hash only the groups that usually differ, because every estimate looks up its job by the plan."""
         return hash((self.method, self.precision, self.activations, self.parallel))
 
     def get(self, field: Field) -> Any:
-        """Return the value of `"group.field"`. Raise `AttributeError` for an unknown field."""
+        """Return the value of `"group.field"`, or raise `AttributeError` for an unknown field."""
         group, name = field.split(".")
         return getattr(getattr(self, group), name)
 
@@ -514,12 +515,12 @@ class Plan(Frozen):
 
     @property
     def world_size(self) -> int | None:
-        """GPUs of the job."""
+        """Number of GPUs of the job, or None if it is unknown."""
         return (self.launch.nodes or 0) * (self.launch.gpus_per_node or 0) or None
 
     @property
     def data_parallel(self) -> int | None:
-        """Data-parallel ranks: the world size divided by tensor, pipeline and context parallelism."""
+        """Data-parallel ranks, or None: the world size divided by tensor, pipeline and context parallelism."""
         others = (self.parallel.tensor or 1) * (self.parallel.pipeline or 1) * (self.parallel.context or 1)
         return None if self.world_size is None else max(1, self.world_size // others)
 
@@ -538,10 +539,10 @@ _FIELDS_BY_NAME: Final[dict[str, Field]] = dict(zip(FIELDS, FIELDS))
 
 
 def get_field(name: str) -> Field:
-    """Return the field with a name. Raise `KeyError` if there is none."""
+    """Return the field with this name, or raise `KeyError` if there is none."""
     return _FIELDS_BY_NAME[name]
 
 
 def validate_fields(values: Mapping[str, Any]) -> dict[Field, Any]:
-    """Return the values with their names checked as fields. Raise `KeyError` for the first unknown name."""
+    """Return the values by field, or raise `KeyError` for the first name that is not a field."""
     return {get_field(name): value for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Upper limit of a run's length.
+"""Upper limit of a run's length in optimizer steps.
 
 Several rules compare intervals with it, and the number of checkpoints depends on it.
 """
@@ -22,12 +22,13 @@ def get_length_field(plan: Plan) -> Field:
 def compute_max_steps(plan: Plan) -> int | None:
     """Return the largest number of optimizer steps (rollouts in PPO), or None if no limit is stated.
 
-    A limit of samples counts like the existing data: packing and filters leave fewer rows of it.
+    `batch.samples` only gives an upper bound, because the data set may be smaller, and packing and filters leave fewer
+    rows.
     """
     batch = plan.batch
     if batch.steps is not None:
         return batch.steps
-    samples_per_step = batch.global_ if plan.data_parallel else None  # it depends on the ranks or is divided among them
+    samples_per_step = batch.global_ if plan.data_parallel else None  # the global batch depends on the ranks
     if batch.tokens is not None:
         tokens = (samples_per_step or 0) * (plan.sequence.length or 0)
         return ceil(batch.tokens / tokens) if tokens else None

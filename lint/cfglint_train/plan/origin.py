@@ -1,4 +1,4 @@
-"""Origins of field values, and the certainty of each."""
+"""Origins of field values, and places in documents."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Place:
     __slots__ = ("document", "stored_span")
 
     def __init__(self, document: Document, span: Span | None) -> None:
-        """Store document and span; a subclass may find the span later."""
+        """Store the document and the span; a subclass may compute the span later."""
         self.document = document
         self.stored_span = span
 
     @property
     def span(self) -> Span:
-        """Bytes of the place."""
+        """Byte range of the place in the document."""
         assert self.stored_span is not None
         return self.stored_span
 
@@ -54,11 +54,11 @@ class Origin(Frozen):
     key: str = ""
     """The setting as its framework spells it."""
     framework: str = ""
-    """The framework whose lens read it; empty if no lens did."""
+    """Framework whose lens read the value; empty if no lens did."""
     assumption: str = ""
     """The assumption behind a stated value that is only a default: `$MBS` is 16 unless the environment sets it."""
     is_unsupported: bool = False
-    """True if no formula covers the run, for the reason in `note`; it is not estimated then."""
+    """True if no formula covers the run, which is then not estimated; `note` gives the reason."""
 
 
 class FieldValue(Frozen):

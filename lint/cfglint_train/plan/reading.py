@@ -11,7 +11,7 @@ from cfglint_train.plan.origin import FieldValue, Origin
 
 
 class ResolvedPlan:
-    """Values and origins of plan fields during collection. Later values win."""
+    """Values and origins of plan fields during collection; later values replace earlier ones."""
 
     __slots__ = ("values",)
 
@@ -20,15 +20,16 @@ class ResolvedPlan:
         self.values: dict[Field, FieldValue] = dict(values or {})
 
     def put(self, field: Field, value: Any, origin: Origin) -> None:
-        """Set a field. Raise `KeyError` for an unknown field."""
+        """Set a field, or raise `KeyError` for an unknown field."""
         if field not in _INDICES:
             raise KeyError(field)
         self.values[field] = FieldValue(value, origin)
 
     def infer(self, field: Field, value: Any, note: str, assumption: str = "") -> None:
-        """Set a field that follows from others, unless the configuration states it itself.
+        """Set a field that follows from others, unless it is stated or has a known default.
 
-        A stated value that cannot be read stays unknown. `assumption` names an unstated fact that the inference uses.
+        A stated value that cannot be determined stays unknown, and a `value` of None changes nothing. `assumption`
+        names an unstated fact that the inference uses.
         """
         present = self.values.get(field)
         kind = "inferred" if present is None else present.origin.kind
@@ -43,18 +44,18 @@ class ResolvedPlan:
         return None if present is None else present.value
 
     def get_origin(self, field: Field) -> Origin | None:
-        """Return the origin of a field's value, or None if it is unknown."""
+        """Return the origin of a field's value, or None if the field was never set."""
         present = self.values.get(field)
         return None if present is None else present.origin
 
     def is_stated(self, field: Field) -> bool:
-        """Return whether the configuration or the user states the field explicitly."""
+        """Return whether the configuration or the user states the field."""
         origin = self.get_origin(field)
         return origin is not None and origin.kind in ("explicit", "user")
 
     @property
     def unreadable_fields(self) -> frozenset[Field]:
-        """Fields that are stated with a value that cannot be determined."""
+        """Fields that are stated, but whose value cannot be determined."""
         stated_kinds = ("explicit", "user")
         return frozenset(
             field for field, value in self.values.items() if value.value is None and value.origin.kind in stated_kinds
@@ -90,8 +91,8 @@ class ResolvedPlan:
         return self.get("method.tuning") not in FULL_MODEL_TUNING
 
     def build_plan(self) -> Plan:
-        """Return the typed records."""
-        # Go by the known fields, which are about a third of all.
+        """Build the plan; fields that were never set are None."""
+        # Iterate over the known fields, which are about a third of all fields.
         groups: list[list[Any]] = [[None] * len(record._fields) for record in _GROUPS]
         for field, value in self.values.items():
             group, place = _INDICES[field]
@@ -110,8 +111,8 @@ _INDICES: Final[Mapping[Field, tuple[int, int]]] = dict(
 def merge_plans(readings: Sequence[ResolvedPlan]) -> tuple[ResolvedPlan, dict[Field, tuple[Any, ...]]]:
     """Return the common fields of several plans of one run, and the values of the fields in which they differ.
 
-    A differing field is unknown in the result, whatever the order of the plans. A field that only some plans have
-    differs.
+    A field that differs is unknown in the result, regardless of the order of the plans. A field that only some plans
+    have counts as different.
     """
     first, *others = readings
     if not others:
@@ -141,7 +142,10 @@ SPELLINGS: Final = frozenset(("optimizer.stated_name",))
 def find_changed_fields(
     before: ResolvedPlan, after: ResolvedPlan, kinds: Iterable[str] = ("explicit", "default", "user")
 ) -> dict[Field, Any]:
-    """Return the fields whose stated values differ, with the new values. Inferred fields do not count."""
+    """Return the fields whose values differ, with the new values.
+
+    A field counts if its origin in either plan is of one of `kinds`; by default, inferred and assumed values do not.
+    """
     fields = {field for reading in (before, after) for field, value in reading if value.origin.kind in kinds}
     return {
         field: after.get(field) for field in fields - SPELLINGS if not is_equal(before.get(field), after.get(field))
@@ -149,5 +153,5 @@ def find_changed_fields(
 
 
 def is_equal(left: Any, right: Any) -> bool:
-    """Return whether two values are equal, where NaN equals NaN."""
+    """Return whether two values are equal; NaN equals NaN."""
     return bool(left == right or (left != left and right != right))

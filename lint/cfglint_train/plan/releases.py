@@ -24,7 +24,7 @@ class AllowedReleases(Frozen):
 
 
 class BestRelease(Frozen):
-    """The release that accepts most of the keys, if none accepts them all."""
+    """The release that accepts the most keys, if none accepts them all."""
 
     release: str
     accepted_keys: int
@@ -38,18 +38,18 @@ class PossibleReleases(Frozen):
     releases: tuple[str, ...]
     """The candidates, oldest first: final known releases, or the stated release."""
     chosen: str
-    """The release whose defaults count: the newest candidate that accepts the keys."""
+    """The release whose defaults apply: the newest candidate that accepts the keys."""
     is_stated: bool
     reasons: tuple[str, ...] = ()
-    """The reasons that narrowed the candidates, each with its place."""
+    """Why the candidates were narrowed; each reason names its place."""
     is_too_old: bool = False
-    """True if it is stated (also in a comment or a setting of the file) to be older than the oldest known release."""
+    """True if the stated release (also in a comment or a setting of the file) is older than the oldest known one."""
     is_outdated: bool = False
-    """True if every known release rejects the file, because of a key that only older releases accepted."""
+    """True if every known release rejects the file because it uses a key that only older releases accepted."""
     can_be_older: bool = False
     """True if it may also be older than the oldest known release."""
     best: BestRelease | None = None
-    """The release that accepts most keys, if no candidate accepts them all."""
+    """The release that accepts the most keys, if no candidate accepts them all."""
 
 
 class Exclusion(Frozen):
@@ -57,12 +57,12 @@ class Exclusion(Frozen):
 
     package: str
     pin: str
-    """The pin as comparisons."""
+    """The pin's version specifiers."""
     place: Place
     release: str
     """The framework's release; the newest if several are allowed."""
     requirement: str
-    """The requirement of that release."""
+    """The specifiers that this release requires of the package."""
     framework_place: Place
     """The place of the framework's pin."""
 
@@ -95,7 +95,7 @@ class Releases:
         self.candidate_finders: dict[str, Callable[[], PossibleReleases]] = dict(candidate_finders or {})
         """Package -> a function that finds its candidates; few findings need them."""
         self.outdated_packages = outdated_packages
-        """Packages that are stated to be older than the oldest known release."""
+        """Packages whose stated release is older than the oldest known one."""
         self.fresh_releases: dict[str, str] = dict(fresh_releases or {})
         """Package -> the release that a fresh installation gets, if that release rejects keys in use."""
         self.exclusions: tuple[Exclusion, ...] = ()
@@ -136,7 +136,7 @@ class Releases:
         )
 
     def is_certainly_at_least(self, package: str, version: str) -> bool | None:
-        """Return whether the package is at `version` or later if that is stated rather than assumed, else None."""
+        """Return whether the package is at `version` or later, or None if no stated release or pin decides it."""
         if self.is_stated(package):
             return parse_release(self.by_package[package].version) >= parse_release(version)
         allowed = self.allowed_releases.get(package)
@@ -144,7 +144,7 @@ class Releases:
         return allowed.constraint.is_at_least(version) if allowed is not None and is_known else None
 
     def is_stated(self, package: str) -> bool:
-        """Return whether a flag, setting, pragma or pin names the release, so that it is not just the newest."""
+        """Return whether a flag, setting, pragma or pin names the release; otherwise it is only inferred or assumed."""
         release = self.by_package.get(package)
         return release is not None and release.origin.kind in ("user", "explicit")
 
@@ -168,7 +168,7 @@ class Releases:
         )
 
     def add_defaults(self, defaults: Mapping[str, Release]) -> Releases:
-        """Return these releases, completed from others."""
+        """Return these releases, with `defaults` for packages that have none."""
         return Releases(
             {**defaults, **self.by_package},
             self.allowed_releases,

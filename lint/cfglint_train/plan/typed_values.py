@@ -13,7 +13,7 @@ from cfglint_train.plan.names import Field
 
 
 def parse_field(name: str) -> Field:
-    """Return the field with a name. Raise `UsageError` if there is none."""
+    """Return the field with this name, or raise `UsageError` if there is none."""
     for field in FIELDS:
         if field.removesuffix("_") == name.removesuffix("_"):
             return field
@@ -42,7 +42,11 @@ _SCALARS: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def convert_value(field: Field, value: Any) -> Any:
-    """Return a value as the plan holds it; null is unknown. Raise `UsageError` if the type is wrong."""
+    """Return a value in the type that the plan holds; null means unknown.
+
+    Raise `UsageError` if the type is wrong, the value is not one of the field's choices, or a number is negative or
+    infinite.
+    """
     if value is None:
         return None
     kind = get_field_type(field)
@@ -73,7 +77,7 @@ def convert_value(field: Field, value: Any) -> Any:
 
 
 def parse_value(field: Field, text: str) -> Any:
-    """Return a field's value from a command line: `4`, `full`, `true`. Raise `UsageError` if it is invalid."""
+    """Parse a field's value from a command line (`4`, `full`, `true`), or raise `UsageError` if it is invalid."""
     kind, word = get_field_type(field), text.strip()
     if kind == "bool":
         return convert_value(field, {"true": True, "yes": True, "false": False, "no": False}.get(word.lower(), word))

@@ -1,10 +1,10 @@
-"""Candidate releases: the releases of a package on which a config may run if none is stated.
+"""Candidate releases: the releases of a package that may run a config if no release is stated.
 
 A release is a candidate if it meets these conditions:
 
 - requirement files allow it;
 - no comment of the file names another release;
-- the packages that are stated beside it can be installed with it;
+- the other packages that are pinned or stated can be installed with it;
 - it accepts the keys in use.
 
 Evidence that contradicts all remaining releases is ignored.
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 
 class CandidateReleases(Frozen):
-    """Remaining releases, oldest first, and the evidence that excluded others."""
+    """The remaining releases, oldest first, and the evidence that excluded the others."""
 
     releases: tuple[str, ...]
     reasons: tuple[str, ...] = ()
     comments: tuple[tuple[Constraint, str], ...] = ()
-    """Releases that comments of the file name, each with its place."""
+    """Releases that the file's comments name, each with its place."""
 
     def narrow(self, test: Callable[[str], bool], reason: str) -> CandidateReleases:
-        """Return the releases that pass a test, or all if none does."""
+        """Return the releases that pass `test`, with `reason` added, or all of them unchanged if none or all pass."""
         remaining = tuple([release for release in self.releases if test(release)])
         is_narrower = remaining and len(remaining) < len(self.releases)
         return self._replace(releases=remaining, reasons=(*self.reasons, reason)) if is_narrower else self
@@ -49,9 +49,10 @@ class CandidateReleases(Frozen):
 def find_candidate_releases(
     framework: Framework, document: Document, root: Route, statements: ReleaseStatements
 ) -> CandidateReleases:
-    """Return the allowed releases of a framework, or none if cfglint knows no allowed release.
+    """Return the candidate releases of a framework, or none if requirements allow no known release.
 
-    Comments and other packages narrow the releases that accept the keys in use.
+    If a comment or another package rules out a release, only releases that also accept the keys in use remain.
+    Otherwise, the keys do not matter here.
     """
     package, keys = framework.manifest.package, framework.keys
     known_releases = (framework.default_release,) if keys is None else keys.vocabulary.releases
@@ -90,23 +91,23 @@ def find_candidate_releases(
 
 @lru_cache(maxsize=64)
 def _filter_finished(releases: tuple[str, ...], newest: str) -> tuple[str, ...]:
-    """Return the finished releases up to `newest`."""
+    """Return the final releases (no pre-releases) up to `newest`."""
     return tuple(
         [release for release in releases if is_final(release) and parse_release(release) <= parse_release(newest)]
     )
 
 
 def _is_installable(framework: str, package: str, constraint: Constraint, release: str) -> bool:
-    """Return whether the bounds of a framework's release allow a package version beside it."""
+    """Return whether a framework release's requirements allow a package version that meets `constraint`."""
     required = load_requirements(framework, release).required.get(package)
     return required is None or not Constraint((*required.comparisons, *constraint.comparisons)).is_impossible
 
 
 def _find_commented_releases(document: Document, package: str) -> Iterable[tuple[Constraint, str]]:
-    """Yield releases that comments of the file name: `# axolotl 0.6`, `# tested with axolotl>=0.9`."""
+    """Yield the releases that the file's comments name: `# axolotl 0.6`, `# tested with axolotl>=0.9`."""
     text = document.source.decode("utf-8", "replace")
     if not any(name in text.lower() for name in _list_package_names(package)):
-        return  # Avoids compiling the pattern.
+        return  # avoids compiling the pattern
     pattern = _compile_release_pattern(package)
     if pattern.search(text) is None:
         return
@@ -120,7 +121,7 @@ def _find_commented_releases(document: Document, package: str) -> Iterable[tuple
 
 @cache
 def _list_package_names(package: str) -> frozenset[str]:
-    """Return the names of a package in lower case."""
+    """Return a package's spellings and distribution names in lower case."""
     manifest = list_packages().get(package)
     return (
         frozenset()
@@ -131,7 +132,7 @@ def _list_package_names(package: str) -> frozenset[str]:
 
 @cache
 def _compile_release_pattern(package: str) -> re.Pattern[str]:
-    """Return a pattern for a package followed by a release, in text."""
+    """Return a pattern that finds the package's name followed by a release."""
     names = "|".join(sorted(map(re.escape, _list_package_names(package)), key=len, reverse=True))
     return re.compile(rf"(?<![\w./-])(?:{names})[ \t]*(>=|<=|==|=|<|>)?[ \t]*v?(\d+\.\d+(?:\.\d+)*)(?![\w/])", re.I)
 
@@ -146,7 +147,7 @@ class KeySupport(Frozen):
 
 
 def filter_by_keys(releases: tuple[str, ...], uses: Iterable[KeyUse]) -> KeySupport:
-    """Return the support of releases for the keys in use. A key that no release accepts is no evidence."""
+    """Return the releases that support the keys in use; a key that no release accepts is ignored."""
     uses = list(uses)
     programs = [use for use in uses if use.entry is None]
     releases = (
@@ -169,9 +170,9 @@ def _is_older_than_known(
     candidate_releases: CandidateReleases,
     releases: tuple[str, ...],
 ) -> bool:
-    """Return whether a comment or setting of a file is of a release before the oldest known release.
+    """Return whether a comment or setting of a file implies a release older than the oldest known one.
 
-    A setting that only upstream's examples lost counts if no setting is of a release after the oldest.
+    A setting that disappeared only from upstream's examples counts if the keys in use allow the oldest known release.
     """
     keys = framework.keys
     if keys is None:
@@ -190,7 +191,7 @@ def build_possible_releases(
     candidate_releases: CandidateReleases,
     chosen: str,
 ) -> PossibleReleases:
-    """Return the possible releases of a framework, with `chosen`, for a config."""
+    """Return the possible releases of a framework for a config; `chosen` is the release that cfglint checks."""
     package = framework.manifest.package
     uses = [] if framework.keys is None else framework.keys.find_used_keys(document, root)
     support = filter_by_keys(candidate_releases.releases, uses)
@@ -209,10 +210,10 @@ def build_possible_releases(
 def build_companion_releases(
     host: Framework, releases: Releases, framework: Framework, document: Document, root: Route, package: str
 ) -> PossibleReleases:
-    """Return the possible releases of a package beside a host framework.
+    """Return the possible releases of a package that is installed with a host framework.
 
-    A candidate of the host must allow them, and they must accept the keys. `framework` is the owner of the document's
-    keys: the host itself, or that of a companion.
+    At least one candidate of the host must allow a release, and the release must accept the keys. `framework` owns the
+    document's keys: it is the host itself, or the framework of a companion.
     """
     chosen, host_candidates = releases.by_package[package].version, releases.find_candidates(host.manifest.package)
     remaining = CandidateReleases(_list_releases(package, host.name, host_candidates.releases, chosen))
@@ -264,7 +265,7 @@ def _list_releases(package: str, host: str, host_releases: tuple[str, ...], chos
 def _filter_installable(
     package: str, host: str, host_releases: tuple[str, ...], releases: tuple[str, ...]
 ) -> frozenset[str]:
-    """Return the releases of a package that can be installed with one of the host's releases."""
+    """Return the releases of a package that can be installed with at least one of the host's releases."""
     host_requirements = _list_host_requirements(host, host_releases)
     return frozenset(
         [release for release in releases if any(item.can_install(package, release) for item in host_requirements)]
@@ -272,7 +273,7 @@ def _filter_installable(
 
 
 def _list_host_requirements(host: str, host_releases: tuple[str, ...]) -> list[PackageRequirements]:
-    """Return the requirements of the candidates of a host framework."""
+    """Return the requirements of a host framework's releases."""
     return [load_requirements(host, neighbour) for release in host_releases for neighbour in add_final_release(release)]
 
 
@@ -300,5 +301,5 @@ def _is_older_excluded(framework: Framework, statements: ReleaseStatements) -> b
 
 
 def _has_oldest_release(framework: Framework, releases: tuple[str, ...]) -> bool:
-    """Return whether the oldest known release is a candidate, so that older releases are possible, too."""
+    """Return whether the oldest known release is a candidate, so that older releases are possible as well."""
     return framework.keys is not None and releases[:1] == (framework.keys.vocabulary.releases[0],)

@@ -49,7 +49,11 @@ def find_exclusions(framework: Framework, statements: ReleaseStatements) -> Iter
 
 
 def _get_binding_pin(statements: ReleaseStatements, package: str) -> ResolvedPin | None:
-    """Return the pin of a package, or None if it does not count. Requirements of a fork are unknown."""
+    """Return the pin of a package, or None if it is not binding.
+
+    A pin is not binding if it is optional, inconsistent, copied, of a fork (whose requirements are unknown), or
+    replaced by a stated release.
+    """
     from cfglint_train.releases.pins.readers import COPIED
 
     pin = statements.pins.get(package)
@@ -61,7 +65,7 @@ def _get_binding_pin(statements: ReleaseStatements, package: str) -> ResolvedPin
 
 
 def _is_locked_together(first: ResolvedPin, second: ResolvedPin) -> bool:
-    """Return whether both pins are from a lock file, which includes overrides."""
+    """Return whether both pins come from a lock file, whose resolver has applied the user's overrides."""
     from cfglint_train.releases.pins.readers import LOCKED
 
     return first.pins[0].weight == second.pins[0].weight == LOCKED
@@ -72,6 +76,6 @@ def _is_exclusive(first: Constraint, second: Constraint) -> bool:
 
 
 def _build_place(pin: Pin, statements: ReleaseStatements) -> Place:
-    """Return the line of a pin in its requirement file."""
+    """Return the place of a pin: its line in the requirement file."""
     document = LinesDocument(statements.named(pin.path), regular_files.read(pin.path))
     return Place(document, document.find_line_span(pin.line))

@@ -1,8 +1,8 @@
-"""Other releases: defaults of a run's framework at the other releases on which it may run.
+"""Other releases: defaults that a run would have at the other candidate releases of its packages.
 
 A default that all candidates share follows from the config; a default that differs between them is assumed (design.md,
-section 7). The config is read again at every candidate, so that this works for each framework, for defaults in code and
-in tables.
+section 7). cfglint reads the config again at every candidate, so this covers every framework, and defaults in code as
+well as in tables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cfglint_train.plan.origin import FieldValue
 from cfglint_train.plan.reading import ResolvedPlan, is_equal
 
 RELEASE: Final = "release:"
-"""Prefix of a package of unknown release, among the facts of a run that are not plan fields."""
+"""Prefix of a fact about a package's release; such facts are not plan fields."""
 
 
 class AlternativeDefaults(Frozen):
@@ -30,11 +30,14 @@ class AlternativeDefaults(Frozen):
     """Release whose defaults are used."""
     release: str
     defaults: Mapping[Field, FieldValue | None]
-    """Default by field, or None if the release has none."""
+    """Default by field; None for a field without a default at `release`."""
 
 
 def find_alternative_defaults(configs: Iterable[Config], base: ResolvedPlan) -> tuple[AlternativeDefaults, ...]:
-    """Return the newest candidate for each distinct set of defaults of a run's files."""
+    """Return the releases at which the defaults of a run's configs differ from those in use.
+
+    For each package and each distinct set of defaults, only the newest candidate is returned.
+    """
     return tuple(
         alternative
         for config in configs
@@ -44,7 +47,7 @@ def find_alternative_defaults(configs: Iterable[Config], base: ResolvedPlan) -> 
 
 
 def _list_packages(config: Config) -> Iterator[str]:
-    """Yield the packages of unstated release whose defaults a config uses."""
+    """Yield the packages whose defaults a config uses and whose release is not stated."""
     manifest = frameworks.load(config.framework).manifest
     for package in (manifest.package, manifest.companion_package):
         if package in config.releases.by_package and not config.releases.is_stated(package):
@@ -83,7 +86,7 @@ def _find_for_package(config: Config, package: str, base: ResolvedPlan) -> Itera
 
 
 def _is_default_in_both(field: Field, base: ResolvedPlan, config_plan: ResolvedPlan) -> bool:
-    """Return whether both the config and the run use the default of a field."""
+    """Return whether both the config and the run use a field's default, and the same value."""
     run_value, config_value = base.values.get(field), config_plan.values.get(field)
     return (
         _is_default(run_value)

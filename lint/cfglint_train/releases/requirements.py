@@ -12,8 +12,8 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from cfglint_train.releases.pins.search import ResolvedPin
 
-# Start and end of the names of requirement files. Most folders have none, and `releases/pins` is imported only for
-# those that have.
+# Beginnings and endings of the names of requirement files. Most folders have no requirement file, so `releases/pins` is
+# imported only for those that do.
 _BEGINNINGS: Final = (
     "requirement", "reqs.", "req.", "constraints", "pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pylock.",
     "environment", "conda", "env.y", "dockerfile", "containerfile", "docker", "setup.py", "setup.cfg",
@@ -24,17 +24,17 @@ _REVISION_MARKS: Final = (b"git+", b"git clone", b"/tree/")
 
 
 class Requirements:
-    """Requirement files of the folders in use."""
+    """A cache of the pins in requirement files, by folder."""
 
-    __slots__ = ("_found", "_roots")
+    __slots__ = ("_pins_by_folder", "_roots")
 
     def __init__(self, roots: Roots) -> None:
         """Create an empty cache."""
         self._roots = roots
-        self._found: dict[str, Mapping[str, ResolvedPin]] = {}
+        self._pins_by_folder: dict[str, Mapping[str, ResolvedPin]] = {}
 
     def collect_pins(self, path: str) -> dict[str, ResolvedPin]:
-        """Return the pins around a file by package; the nearest folder that mentions a package counts."""
+        """Return the pins that apply to a file by package; the nearest folder that pins a package takes precedence."""
         pins: dict[str, ResolvedPin] = {}
         for folder in self._list_folders(os.path.dirname(os.path.abspath(path))):
             for package, pin in self._read_folder(folder).items():
@@ -42,20 +42,20 @@ class Requirements:
         return pins
 
     def _read_folder(self, folder: str) -> Mapping[str, ResolvedPin]:
-        if folder not in self._found:
+        if folder not in self._pins_by_folder:
             try:
                 names = [name for name in os.listdir(folder) if _is_candidate(folder, name)]
             except OSError:
                 names = []
-            self._found[folder] = {}
+            self._pins_by_folder[folder] = {}
             if names:
                 from cfglint_train.releases.pins.search import read_folder_pins
 
-                self._found[folder] = read_folder_pins(folder, names)
-        return self._found[folder]
+                self._pins_by_folder[folder] = read_folder_pins(folder, names)
+        return self._pins_by_folder[folder]
 
     def _list_folders(self, folder: str) -> tuple[str, ...]:
-        """Return a folder and its parents up to the repository root, or the folder alone outside a repository."""
+        """Return a folder and its parents up to the repository root, or only the folder outside a repository."""
         folders, has_root = self._roots.list_folders_above(folder)
         return folders if has_root else folders[:1]
 
@@ -68,7 +68,7 @@ def _is_candidate(folder: str, name: str) -> bool:
 
 
 def _has_revision(path: str) -> bool:
-    """Return whether a README may install a fork; most do not, and are not read further."""
+    """Return whether a README may name a git repository or revision; most do not, and are not parsed."""
     try:
         text = regular_files.read(path)
     except (OSError, ValueError):

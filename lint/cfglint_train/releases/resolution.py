@@ -1,7 +1,8 @@
 """Release resolution: choose the releases against which a config is checked, each with its source.
 
-For each package the first of these counts: a flag, a pragma or a setting; a pin of the repository's requirement files;
-for a framework, the releases that the keys in use allow; the version that the framework's release installs; the newest.
+For each package, the first of these decides: a flag, a pragma or a setting; a pin in the repository's requirement
+files; for a framework, the releases that accept the keys in use; the version that the framework's release installs; the
+newest release.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from cfglint_train.releases.statements import ReleaseStatements
 
 
 def resolve_releases(framework: Framework, document: Document, root: Route, statements: ReleaseStatements) -> Releases:
-    """Return the releases for a main config."""
+    """Resolve the releases of the framework and the other packages for a main config."""
     releases = Releases()
     for package in {*statements.facts, *statements.pins}:
         release, allowed = statements.get_release(package), statements.get_allowed_range(package)
@@ -69,7 +70,10 @@ def resolve_releases(framework: Framework, document: Document, root: Route, stat
 
 
 def describe_source(config: Config) -> str | None:
-    """Return the release against which a config is checked and the reason, or None if the file or a flag states it."""
+    """Return a text with the release that a pin or a setting selects for a config, and its source.
+
+    The result is None if the file itself or a flag states the release, or if it is only inferred or assumed.
+    """
     release = config.releases.by_package.get(config.framework)
     if release is None or release.origin.kind != "user" or release.origin.place is not None:
         return None
@@ -86,7 +90,7 @@ def resolve_companion_releases(
     root: Route,
     statements: ReleaseStatements,
 ) -> Releases:
-    """Return the releases for a file that a main config names: those of the main config and of its own framework."""
+    """Resolve the releases for a companion: those of the main config, plus that of the companion's own framework."""
     name = framework.name
     releases = owner.add_defaults({})
     if name not in releases.by_package:
@@ -106,7 +110,7 @@ def resolve_companion_releases(
 
 
 def _mark_older(framework: Framework, package: str, releases: Releases) -> None:
-    """Mark a package that is stated to be older than the oldest known release."""
+    """Mark a package whose stated or allowed releases are older than the oldest known release."""
     if framework.keys is None:
         return
     first, release, allowed = (
@@ -128,9 +132,9 @@ def _resolve_framework(
     candidate_releases: candidates.CandidateReleases,
     fresh: dict[str, str],
 ) -> Release:
-    """Return a framework's release from the remaining candidates if none is stated.
+    """Choose a framework's release from the candidates, because none is stated.
 
-    `fresh` receives the newest candidate if it rejects keys in use.
+    If an older release is chosen because the newest candidate rejects keys in use, `fresh` receives the newest.
     """
     instruction = f"state {package}=RELEASE"
     if not candidate_releases.releases:
@@ -145,7 +149,7 @@ def _resolve_framework(
     hint = None if keys is None else keys.infer_release(document, root, newest)
     if hint is not None and keys is not None:
         support = candidates.filter_by_keys(candidate_releases.releases, keys.find_used_keys(document, root))
-        # Only a development version may accept all keys.
+        # Perhaps only a development version accepts all keys.
         fitting = hint.find_newest(candidate_releases.releases) or (
             None if reasons else hint.find_newest(keys.vocabulary.releases)
         )
@@ -154,7 +158,7 @@ def _resolve_framework(
             note = f"the newest{f' allowed by {reasons}' if reasons else ''} that accepts all of its keys"
             return Release(fitting, Origin("inferred", note=f"{note} ({_format_refused(hint)}; {instruction})"))
         if support.best is not None:
-            note = f"no release accepts all of its keys; this one accepts most ({instruction})"
+            note = f"no release accepts all keys of the file; this one accepts the most ({instruction})"
             return Release(support.best.release, Origin("assumed", note=note))
     conflict = statements.describe_conflict(package)
     suffix = f", because {conflict} disagree" if conflict else ""
@@ -164,7 +168,7 @@ def _resolve_framework(
 
 
 def _format_refused(hint: ReleaseHint) -> str:
-    """Return the first key that the newest release rejects, as the reason why it does not count."""
+    """Return the first key that the newest release rejects, which is the reason not to choose that release."""
     suffix = f" and {len(hint.refused_keys) - 1} more" if len(hint.refused_keys) > 1 else ""
     return f"{hint.refused_keys[0]}{suffix}" if hint.refused_keys else "its program was removed"
 
@@ -194,7 +198,7 @@ def _get_releases(vocabulary: Vocabulary, package: str) -> tuple[str, ...]:
 def _resolve_keyed_package(
     framework: Framework, package: str, releases: Releases, document: Document, root: Route
 ) -> None:
-    """Set the release of another package that determines keys, such as transformers for training arguments."""
+    """Lower the release of a package that also determines keys (transformers) until it accepts the keys in use."""
     current = releases.by_package.get(package)
     if current is None or current.origin.kind == "user" or framework.keys is None:
         return
@@ -207,7 +211,7 @@ def _resolve_keyed_package(
         for candidate in _get_releases(framework.keys.vocabulary, package)
         if parse_release(candidate) <= upper_bound
     ]
-    if releases.is_stated(framework.manifest.package):  # It must be installable with the framework.
+    if releases.is_stated(framework.manifest.package):  # the package must be installable with the framework
         required = load_requirements(framework.name, releases.by_package[framework.name].version)
         older = [candidate for candidate in older if required.can_install(package, candidate)]
     fitting = hint.find_newest(

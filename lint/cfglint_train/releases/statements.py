@@ -1,4 +1,4 @@
-"""Release statements about a document: by the user, and by the requirement files of its repository."""
+"""Release statements about a document: those of the user, and those of the repository's requirement files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class ReleaseStatements:
-    """Statements about the release of each package."""
+    """The user's and the repository's statements about the release of each package."""
 
     __slots__ = ("facts", "named", "pins")
 
     def __init__(
         self, facts: Mapping[str, FieldValue], pins: Mapping[str, ResolvedPin], named: Callable[[str], str]
     ) -> None:
-        """Combine facts of the user with pins of requirement files."""
+        """Combine facts that the user states with pins of requirement files."""
         self.facts = facts
         """Stated release by package, from flags, pragmas and settings."""
         self.pins = pins
@@ -30,7 +30,7 @@ class ReleaseStatements:
         """Function that formats the path of a file for reports."""
 
     def get_release(self, package: str) -> Release | None:
-        """Return the stated release of a package, or None."""
+        """Return the exact release that the user states or requirement files pin, or None."""
         if package in self.facts:
             fact = self.facts[package]
             return Release(str(fact.value), fact.origin)
@@ -43,9 +43,10 @@ class ReleaseStatements:
         return Release(resolved.constraint.exact_release, Origin("user", note=place))
 
     def get_allowed_range(self, package: str) -> AllowedReleases | None:
-        """Return the range that requirement files allow, or None.
+        """Return the range of releases that requirement files allow, or None.
 
-        None if they name an exact release or contradict each other.
+        The result is None if the user states the release, or if the files name no range, an exact release or
+        contradictory ones.
         """
         resolved = self.pins.get(package)
         if resolved is None or package in self.facts or not resolved.is_consistent:
@@ -59,19 +60,19 @@ class ReleaseStatements:
         )
 
     def describe_conflict(self, package: str) -> str:
-        """Return the places of requirement files that exclude each other, or an empty string."""
+        """Return the places of pins that contradict each other, or an empty string."""
         resolved = self.pins.get(package)
         if resolved is None or package in self.facts or resolved.is_consistent:
             return ""
         return " and ".join(dict.fromkeys(self._format_place(pin) for pin in resolved.pins))
 
     def is_former(self, package: str) -> bool:
-        """Return whether a README links to a repository that the package has left, and no release is named."""
+        """Return whether a README links to a repository that the package has left, and nothing pins a release."""
         resolved = self.pins.get(package)
         return resolved is not None and resolved.former_pin is not None and not resolved.is_specified
 
     def list_installed(self) -> Iterator[tuple[str, Constraint, str]]:
-        """Yield the packages that are stated to be installed, each with its constraint and the place."""
+        """Yield the packages that are known to be installed, each with its constraint and the source."""
         for package, fact in self.facts.items():
             version = str(fact.value)
             yield package, Constraint((("==", version),)), f"{package}={version}"

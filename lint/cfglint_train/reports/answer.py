@@ -1,4 +1,4 @@
-"""One-line answer that says whether a run fits, shown before the details."""
+"""The one-line answer to whether a run fits, shown before the details."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 _RESOURCE_LABELS: Final = {"gpu": "", "host": " of host memory", "disk": " of disk"}
 NO_JOB: Final = "the file does not describe a training run by itself"
-"""Reason why a companion is not estimated: it configures a library that a run uses."""
+"""Reason why a companion file, which configures a library that a run uses, is not estimated."""
 _LENGTH_STEP: Final = 100
 """Sequence lengths are rounded up to a multiple of this many tokens."""
 
 
 def answer_lint(result: Result) -> str | None:
-    """Return the answer for a lint of one run, or None if there are several or no rule estimated it."""
+    """Return the answer for a lint of one run, or None if there are several runs or none was estimated."""
     run = result.runs[0].corrected if len(result.runs) == 1 else None
     if run is None or not run.is_estimated:
         return None
@@ -36,7 +36,7 @@ def answer_lint(result: Result) -> str | None:
     if not run.estimate.phases and not is_training_run(run):
         return None
     solution = None
-    if any(finding.code == "MEM001" for finding in result.findings):  # MEM001 has searched for it
+    if any(finding.code == "MEM001" for finding in result.findings):  # MEM001 already searched for it
         from cfglint_train.fitting.smallest import find_smallest
 
         solution = find_smallest(run)
@@ -44,7 +44,7 @@ def answer_lint(result: Result) -> str | None:
 
 
 def _find_safe_fix(result: Result, run: Run) -> tuple[str, ...]:
-    """Return the settings of the first safe fix that makes the run fit."""
+    """Return the settings of the first safe fix that makes the run fit, or () if it fits already or none does."""
     worst = _find_worst(run)
     if worst is None or not places.is_lacking_room(worst):
         return ()
@@ -63,7 +63,7 @@ def _find_safe_fix(result: Result, run: Run) -> tuple[str, ...]:
 
 
 def answer_several(runs: Sequence[Run | StatedPlan]) -> Iterator[str]:
-    """Yield the answer for the worst of several runs, and an empty line."""
+    """Yield the answer for the worst of several runs and an empty line, or nothing if there is none."""
     judged_runs = [(worst, run) for run in runs if (worst := _find_worst(run)) is not None] if len(runs) > 1 else []
     if judged_runs:
         _, run = max(
@@ -89,13 +89,14 @@ def format_answer(
     solution: Solution | None = None,
     fix_settings: tuple[str, ...] = (),
     *,
-    holding: HardwareNeed | None = None,
+    hardware_need: HardwareNeed | None = None,
     sizes: bool = False,
 ) -> str:
     """Return the answer, such as `fits: 16.1 of 23.5 GiB`.
 
-    `solution` or `fix_settings` is the change that is proposed if the run does not fit, `holding` the hardware that
-    would hold it if no change does. `sizes`: also state which micro batch and sequence length fit.
+    If the run does not fit, propose `solution` or `fix_settings`, else name `hardware_need`, the hardware on which it
+    fits.
+    `sizes`: if it fits, also state the largest micro batch and sequence length.
     """
     reason, worst = _explain_no_estimate(run), _find_worst(run)
     if reason or worst is None:
@@ -115,15 +116,15 @@ def format_answer(
         settings = solution.settings if solution is not None else fix_settings
         if settings:
             parts.append(f"smallest change: {', '.join(settings)}")
-        elif holding is not None:
-            parts.append(f"no change to these files makes it fit; {holding.description}")
+        elif hardware_need is not None:
+            parts.append(f"no change to these files makes it fit; {hardware_need.description}")
     elif sizes:
         parts += _describe_sizes(run, worst)
     return escape_text("; ".join(parts))
 
 
 def _explain_no_estimate(run: Run | StatedPlan) -> str:
-    """Return the reason why no training step was estimated, or an empty string; the details have the remedy."""
+    """Return the reason why no training step was estimated, or an empty string. The remedy is in the details."""
     if not isinstance(run, Run):
         return ""
     from cfglint_train.runs.not_estimated import explain_not_estimated
@@ -141,7 +142,7 @@ def _find_worst(run: Any) -> Judgement | None:
 
 
 def _describe_sizes(run: Any, current: Judgement) -> list[str]:
-    """Return the largest micro batch that fits, and the length at which the verdict gets worse."""
+    """Describe the largest micro batch that fits and the sequence length from which the verdict is worse."""
     from cfglint_train.fitting.alternatives import MAX_VALUE, find_largest
 
     sizes = []

@@ -21,7 +21,7 @@ class RelatedPlace(Frozen):
 
 
 def list_details(finding: Finding, redact: Redact) -> Iterator[tuple[str, str]]:
-    """Yield a label and a line of text for each note, the help and the fix; credentials are masked.
+    """Yield a label and a text for each note, the help and the fix, with credentials masked.
 
     The label of a fix with edits names its applicability; advice has no label.
     """
@@ -40,7 +40,7 @@ def format_details(finding: Finding, redact: Redact) -> Iterator[str]:
 
 
 def list_related_places(finding: Finding, redact: Redact) -> Iterator[RelatedPlace]:
-    """Yield the related places of a finding; credentials are masked."""
+    """Yield the related places of a finding, with credentials masked."""
     for related_place in finding.related:
         document, span = related_place.place.document, related_place.place.span
         start, end = document.locate(span.start), document.locate(span.end)

@@ -16,11 +16,11 @@ class Diff(Frozen):
 
     lines: tuple[str, ...]
     altered: int
-    """Number of lines that contain a credential or a command for terminals or CI systems, and are shown masked."""
+    """Number of lines that are masked because they contain a credential or a command for terminals or CI systems."""
 
 
 def build_diff(fixed: FixOutcome) -> Diff:
-    """Return the diffs of all files, safe to print; `patch` accepts them unless lines were altered."""
+    """Return the diffs of all files, safe to print; `patch` accepts them unless lines are altered."""
     from difflib import unified_diff
 
     redact = build_redaction(fixed.result.secrets)
@@ -40,18 +40,18 @@ def build_diff(fixed: FixOutcome) -> Diff:
 
 
 def _split_lines(source: bytes) -> list[str]:
-    r"""Split a text into lines with their `\n`; the last one may have none."""
+    r"""Split a text into lines that keep their `\n`, which the last line may lack."""
     *whole, last = source.decode("utf-8", "replace").split("\n")
     return [f"{line}\n" for line in whole] + [last] * bool(last)
 
 
 def format_promise(fixed: FixOutcome) -> str:
-    """Return how many files `--fix` would change."""
+    """Return a sentence with the number of files that `--fix` would change."""
     return f"--fix would change {format_count(len(fixed.sources), 'file')}."
 
 
 def render_summary(fixed: FixOutcome) -> Iterator[str]:
-    """Yield what was fixed, what was not fixed and why, and the fixes that need a decision."""
+    """Yield a line for each applied fix, each refused fix, and each fix that needs a decision."""
     redact = build_redaction(fixed.result.secrets)
     for applied_fix in fixed.applied:
         yield f"fixed: {escape_text(applied_fix.path)}: {applied_fix.code} {escape_text(redact(applied_fix.message))}"
@@ -64,7 +64,7 @@ def render_summary(fixed: FixOutcome) -> Iterator[str]:
 
 
 def render_refusals(fixed: FixOutcome) -> Iterator[str]:
-    """Yield what was not fixed, and why."""
+    """Yield a line for each refused fix, with the reason."""
     redact = build_redaction(fixed.result.secrets)
     for refused_fix in fixed.refused:
         yield (

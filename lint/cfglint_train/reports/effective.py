@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class RuleFlags(Protocol):
-    """The flags that select rules, with the names of `api.Options`."""
+    """The flags that select rules, named as in `api.Options`."""
 
     @property
     def select(self) -> Iterable[str] | None:
@@ -53,7 +53,7 @@ _PLAIN_SETTINGS: Final = {
 
 
 def collect_settings(path: str, settings: Settings, options: RuleFlags, enabled: Collection[str]) -> dict[str, Any]:
-    """Return the settings as plain values, with the flags; for each rule, whether it is enabled and why."""
+    """Return the settings for a path as plain values, with the flags and the reason for each rule's state."""
     return {
         "path": path,
         "settings-file": settings.source,
@@ -80,7 +80,7 @@ def collect_settings(path: str, settings: Settings, options: RuleFlags, enabled:
 
 
 def _describe_house_rule(rule: HouseRule) -> dict[str, Any]:
-    """Return a house rule as in its table, with its file."""
+    """Return a house rule as its table states it, with the settings file."""
     subject = {"key": rule.key} if rule.field is None else {"field": rule.field}
     limits = {"paths": [glob.text for glob in rule.paths], "frameworks": list(rule.frameworks)}
     return {
@@ -96,7 +96,7 @@ def _describe_house_rule(rule: HouseRule) -> dict[str, Any]:
 def _explain_rule(code: str, name: str, path: str, settings: Settings, options: RuleFlags) -> str:
     """Return the selector that enables or disables a rule, with its source.
 
-    The engine makes the decision itself; the tests check that both agree.
+    The engine decides independently; tests check that both agree.
     """
     path_selector = find_most_precise(settings.list_ignored(path), code, name)
     if path_selector is not None:
@@ -122,7 +122,7 @@ def _explain_rule(code: str, name: str, path: str, settings: Settings, options: 
 
 
 def _format_selector(settings: Settings, kind: str, selector: str | None) -> str:
-    """Return a selector with its key and file."""
+    """Return a selector with the key and the file that set it, or marked as a default."""
     for source, key, value, _ in settings.selectors:
         if value == selector and key.rpartition(".")[2] in _KEYS[kind]:
             return f"{key} {selector} ({source})"

@@ -12,7 +12,7 @@ import re
 
 from cfglint_train.foundation.typed import Final
 
-# C0 and C1 controls, line and paragraph separators, invisible characters, and those that change the text direction.
+# C0 and C1 controls, line and paragraph separators, invisible characters, and characters that set text direction.
 _HIDDEN: Final = (
     *range(0x20), *range(0x7F, 0xA0), 0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F),
     *range(0x2060, 0x2070), 0xFEFF, *range(0xFFF9, 0xFFFC),
@@ -24,14 +24,14 @@ _COMMAND: Final = {code: shown for code, shown in _ESCAPES.items() if code not i
 
 
 def escape_text(text: str) -> str:
-    """Return a text as one line without control characters and without the runner's `##[`."""
+    """Return a text as one line, with control characters and CI commands (`##[`) escaped."""
     if text.isascii() and text.isprintable():  # fast path for nearly every text
         return _escape_commands(text)
     return _escape_commands(_escape_undecodable(text.translate(_ESCAPES)))
 
 
 def escape_source_line(text: str) -> str:
-    """Escape a line of a file for a source frame; tabs become one space, so that carets stay aligned."""
+    """Escape a line of a file for a source frame; each tab becomes one space, so that carets stay aligned."""
     return _escape_commands(_escape_undecodable(text.translate(_SOURCE)))
 
 
@@ -45,7 +45,7 @@ def escape_diff_line(text: str) -> str:
 
 
 def escape_line_start(text: str) -> str:
-    """Return a printable text for the start of a line, where it must not be a workflow command."""
+    """Escape a text that starts a line, so that it cannot act as a workflow command."""
     escaped = escape_text(text)
     return "./" + escaped if escaped.lstrip().startswith("::") else escaped
 
@@ -62,7 +62,7 @@ def escape_command_property(text: str) -> str:
 
 
 def escape_data(text: str) -> str:
-    """Return a text for machine-readable output: unchanged, except for bytes that are not UTF-8."""
+    """Return a text for machine-readable output: unchanged, except that bytes that are not UTF-8 are escaped."""
     return _escape_undecodable(text)
 
 

@@ -34,20 +34,20 @@ VERSION: Final = 1
 _PLACES: Final = (("gpu", "one GPU"), ("host", "one host"), ("disk", "disk"))
 _MAX_BAR: Final = 24
 _MIN_BAR: Final = 8
-"""Maximum and minimum width of a bar in columns; bars are omitted if less is available."""
+"""Minimum width of a bar in columns (`_MAX_BAR` is the maximum); bars are omitted if there is less room."""
 _ROW_WIDTH: Final = 33
-"""Columns of a phase's name and size, and of the blanks in its line."""
+"""Columns that a phase's name, its size and the blanks take in a line."""
 _UNLIMITED_WIDTH: Final = 1 << 16
-"""Width if the output has no edge."""
+"""Width for output without a line limit, such as a file."""
 _NOTHING: Final = format_gib(0)
 _COLORS: Final = {"fits": "32", "tight": "33", "probably does not fit": "31", "does not fit": "31"}
-"""Color of each verdict, the same as those of severities."""
+"""ANSI color of each verdict, matching the colors of severities."""
 ASSUMED_MARK: Final = " (assumed)"
-"""Suffix of a fact that no file states."""
+"""Suffix of a value that no file states."""
 
 
 def render_table(runs: Sequence[Run | StatedPlan], style: Style = PLAIN) -> Iterator[str]:
-    """Yield every run with its phases, their components, and what the numbers rest on."""
+    """Yield the answer, then every run with its phases, the components of the highest peak, and the assumptions."""
     yield from wrap_lines(answer.answer_several(runs), style)
     for run in runs:
         yield from render_opening(run, style, alone=len(runs) == 1)
@@ -58,7 +58,10 @@ def render_table(runs: Sequence[Run | StatedPlan], style: Style = PLAIN) -> Iter
 
 
 def render_opening(run: Run | StatedPlan, style: Style = PLAIN, *, alone: bool = False) -> Iterator[str]:
-    """Yield the answer and the description of a run. For several runs, searches are left to `fit`."""
+    """Yield the answer and the description of a run.
+
+    Only a run that is `alone` gets an answer that needs a search; for several runs, use `fit`.
+    """
     yield from wrap_lines([answer.answer_estimate(run) if alone else answer.format_answer(run)], style)
     yield from render_head(run, style)
 
@@ -69,7 +72,7 @@ def render_head(run: Run | StatedPlan, style: Style = PLAIN) -> Iterator[str]:
 
 
 def wrap_lines(lines: Iterable[str], style: Style) -> Iterator[str]:
-    """Yield escaped lines, wrapped at the width of the terminal with an indentation."""
+    """Yield escaped lines, wrapped at the terminal's width; continuation lines are indented."""
     for line in map(escape_text, lines):
         if style.width is None or len(line) <= style.width:
             yield line
@@ -128,12 +131,12 @@ def format_cluster_size(run: Run | StatedPlan, field: Field) -> str:
 
 
 def mark_assumed(run: Run | StatedPlan, *facts: str) -> str:
-    """Return ASSUMED_MARK if no file states one of some facts of a run, or an empty string."""
+    """Return `ASSUMED_MARK` if any of `facts` is assumed, or an empty string."""
     return ASSUMED_MARK if not list_assumed_facts(run).isdisjoint(facts) else ""
 
 
 def list_assumed_facts(run: Run | StatedPlan) -> frozenset[str]:
-    """Return the names of the assumed facts: `gpu`, `model`, `fork`, plan fields."""
+    """Return the names of the facts that are assumed: `gpu`, `model`, `fork`, plan fields."""
     return frozenset(
         assumption.fact for assumption in (assumptions_of(run) if isinstance(run, Run) else run.assumptions)
     )
@@ -193,7 +196,7 @@ def _render_components(phases: Sequence[Phase], resource: str) -> Iterator[str]:
 
 
 def _draw_bar(size: int, top: int, width: int, style: Style) -> str:
-    """Return a bar of block elements, or of ASCII characters if the terminal has none."""
+    """Return a bar of block elements, or of ASCII characters if the terminal cannot show them."""
     filled = round(width * size / top) if top else 0
     full, empty = ("\u2588", "\u2591") if style.blocks else ("#", ".")
     return full * filled + empty * (width - filled)
@@ -229,12 +232,12 @@ def list_not_counted(run: Run | StatedPlan) -> list[str]:
 
 
 def list_assumption_notes(run: Run | StatedPlan) -> list[str]:
-    """Return the notes of the assumptions, each with the way to state the fact."""
+    """Return the notes of the assumptions, each with a way to state the fact."""
     return collect_notes(list_assumptions(run))
 
 
 def collect_notes(items: Iterable[Assumption]) -> list[str]:
-    """Return the notes of some assumptions without duplicates."""
+    """Return the notes of assumptions without duplicates."""
     return list(dict.fromkeys(assumption.note for assumption in items))
 
 
@@ -250,7 +253,7 @@ def list_assumptions(run: Run | StatedPlan) -> tuple[Assumption, ...]:
 
 
 def _is_relevant(assumption: Assumption, run: Run) -> bool:
-    """Return whether an estimate rests on an assumption.
+    """Return whether an estimate depends on an assumption.
 
     An assumed release does not matter if all other possible releases give the same numbers.
     """
@@ -276,7 +279,7 @@ def _collect_sizes(run: Run) -> list[tuple[str, list[tuple[int, int, int] | None
 
 
 def describe_missing(run: Run | StatedPlan) -> Iterator[str]:
-    """Yield descriptions of the facts that are missing for a phase."""
+    """Yield a description of each missing fact that keeps a phase from being estimated."""
     for field in run.estimate.missing:
         if field != MODEL:
             key, words = run.spell_key(field), describe_field(get_field(field))
@@ -319,7 +322,7 @@ def build_estimate(run: Run | StatedPlan) -> RunEstimate:
 
 
 def _build_not_checked(not_estimated: NotEstimated | None) -> NotChecked | None:
-    """Return the record of a setting without which no training step can be estimated, or None."""
+    """Return the record of the missing setting that keeps a training step from being estimated, or None."""
     if not_estimated is None:
         return None
     path, line = (

@@ -1,4 +1,4 @@
-"""Explanation of a finding: the facts that its rule read, other scenarios, and how to make it certain."""
+"""Explanation of a finding: the facts that its rule read, the scenarios tried, and ways to make it certain."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class Fact(Frozen):
     fact: str
     """A plan field, `gpu`, `host-memory`, `disk`, or a package."""
     key: str
-    """Key that states it in the configuration; empty if there is none."""
+    """Key that states the fact in the configuration; empty if there is none or it equals `fact`."""
     value: Any
     grade: Certainty
     note: str
-    """Source of the value, or its location."""
+    """Location or source of the value."""
     remedy: str
-    """Way to make it certain; empty if it is stated."""
+    """Way to make the fact certain; empty if it is stated or cannot be."""
 
 
 def list_facts(finding: Finding) -> list[Fact]:
-    """Return the facts that the rule of a finding read, in plan order, then the others that it rests on."""
+    """Return the facts that a finding's rule read, in plan order, then the other facts that the finding rests on."""
     read_facts = [] if finding.run is None else list(_list_run_facts(finding, finding.run))
     names = {fact.fact for fact in read_facts}
     read_facts += [
@@ -117,7 +117,7 @@ def _render_facts(rows: list[Fact], redact: Redact, style: Style) -> Iterator[st
 
 
 def _format_value(value: Any) -> str:
-    """Format a value of the plan for people: numbers with separators, lists without brackets."""
+    """Format a plan value for people: integers with separators, lists without brackets."""
     if isinstance(value, Role):
         return f"{value.name} on {value.nodes or '?'} x {value.gpus_per_node or '?'}"
     if isinstance(value, tuple):

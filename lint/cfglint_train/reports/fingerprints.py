@@ -1,4 +1,4 @@
-"""Fingerprints of findings, by which other programs recognize a finding after the file has changed around it."""
+"""Fingerprints, by which other programs recognize a finding after other lines of its file have changed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from cfglint_train.reports.places import make_checkout_path
 def compute_fingerprints(result: Result, root: str | None) -> Iterator[tuple[Finding, str, int]]:
     """Yield every finding with its fingerprint and the number of equal fingerprints before it.
 
-    A fingerprint consists of the rule, the path from the checkout's `root` and the text of the line. It ignores the
-    line number, and the message, whose numbers change with model and cluster. Credentials are excluded.
+    A fingerprint is a hash of the rule, the path from the checkout's `root` and the text of the line, with credentials
+    masked. It excludes the line number, and the message, whose numbers change with the model and the cluster.
     """
     redact = build_redaction(result.secrets)
     seen: Counter[str] = Counter()

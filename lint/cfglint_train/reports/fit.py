@@ -29,7 +29,7 @@ def render_text(runs: Sequence[Alternatives], style: Style = PLAIN) -> Iterator[
     yield from estimate.wrap_lines(answer.answer_several([alternatives.run for alternatives in runs]), style)
     for alternatives in runs:
         opening = answer.format_answer(
-            alternatives.run, alternatives.solution, holding=alternatives.hardware_need, sizes=len(runs) == 1
+            alternatives.run, alternatives.solution, hardware_need=alternatives.hardware_need, sizes=len(runs) == 1
         )
         yield from estimate.wrap_lines([opening], style)
         yield from estimate.render_head(alternatives.run, style)
@@ -56,7 +56,7 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
         yield from _render_alternatives(alternatives.alternatives, style)
     yield ""
     if solution is not None:
-        # As for --fix: a release assumption does not count, because the change has the same effect at every release at
+        # As with --fix, an assumed release does not count, because the change has the same effect at every release at
         # which the run does not fit.
         has_assumptions = any(not assumption.fact.startswith(RELEASE) for assumption in assumptions)
         yield from _render_solution(solution, has_assumptions)
@@ -75,7 +75,7 @@ def _render_run(alternatives: Alternatives, style: Style) -> Iterator[str]:
 
 
 def _describe_no_change(*judgements: Judgement) -> str:
-    """Return that a run is expected to fit unchanged, with the margins if it is tight."""
+    """Return the line for a run that is expected to fit unchanged, with the margins if it is tight."""
     tight = [judgement for judgement in judgements if judgement.verdict == "tight"]
     if not tight:
         return "  no change needed"
@@ -88,7 +88,7 @@ def _describe_no_change(*judgements: Judgement) -> str:
 
 
 def _format_judgement(judgement: Judgement) -> str:
-    """Format as `backward: 180 GiB expected (145.1 to 215.9), 79.1 GiB available: does not fit`.
+    """Format a judgement: `backward: 180 GiB expected (145.1 to 215.9), 79.1 GiB available: does not fit`.
 
     The resource is named if it is not the GPU.
     """
@@ -101,7 +101,7 @@ def _format_judgement(judgement: Judgement) -> str:
 
 
 def _render_alternatives(alternatives: Sequence[Alternative], style: Style) -> Iterator[str]:
-    """Yield one line per change, or two if some line is wider than the terminal."""
+    """Yield one line per change, or two lines each if any line is wider than the terminal."""
     rows = [(_format_settings(alternative), _format_effect(alternative)) for alternative in alternatives]
     width = min(max(len(setting) for setting, _ in rows), 77)
     lines = [f"{setting:<{width}}  {effect}" for setting, effect in rows]
@@ -148,12 +148,12 @@ def _render_solution(solution: Solution, has_assumptions: bool) -> Iterator[str]
 
 
 def render_json(runs: Sequence[Alternatives]) -> Iterator[str]:
-    """Yield the fits as indented JSON."""
+    """Yield the report as indented JSON."""
     yield encode(build_document(runs))
 
 
 def build_document(runs: Sequence[Alternatives]) -> dict[str, Any]:
-    """Return the fits as plain values; sizes are in bytes, slowdowns are factors on the time per step."""
+    """Return the report as plain values; sizes are in bytes, slowdowns are factors on the time per step."""
     return {"version": VERSION, "runs": [convert_record(build_fit(alternatives)) for alternatives in runs]}
 
 
@@ -172,7 +172,7 @@ def build_fit(alternatives: Alternatives) -> RunFit:
         elsewhere=tuple(map(_build_room, alternatives.host_and_disk)),
         rungs=tuple(map(_build_rung, alternatives.alternatives)),
         solution=None if alternatives.solution is None else _build_solution(alternatives.solution),
-        holding=None if alternatives.hardware_need is None else _build_holding(alternatives.hardware_need),
+        hardware_need=None if alternatives.hardware_need is None else _build_holding(alternatives.hardware_need),
         offload=None if alternatives.offload is None else escape_data(alternatives.offload),
         largest=alternatives.largest,
         assumptions=tuple(map(escape_data, estimate.list_assumption_notes(alternatives.run))),

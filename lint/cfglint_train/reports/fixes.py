@@ -1,4 +1,4 @@
-"""Fixes as reports show them: their edits, unless they contain a credential, and the changed lines."""
+"""Fixes as reports show them: their edits, unless these contain a credential, and the changed lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfglint_train.foundation.redact import Redact
 
 
 class DisplayedFix(Frozen):
-    """A fix that is safe to show. Without edits it is advice."""
+    """A fix that is safe to show; without edits it is advice."""
 
     applicability: Applicability
     message: str
@@ -19,7 +19,10 @@ class DisplayedFix(Frozen):
 
 
 def mask_fix(remedy: Remedy, redact: Redact) -> DisplayedFix:
-    """Return a fix without credentials; if an edit contains one, the edits are left out."""
+    """Return a fix without credentials.
+
+    The edits are omitted, with the reason in the message, if one of them contains a credential or cannot be applied.
+    """
     if any(redact(edit.edit.text) != edit.edit.text for edit in remedy.edits):
         return DisplayedFix(
             "display", redact(f"{remedy.message} (not shown because it contains a credential; --fix writes it)")
@@ -36,13 +39,13 @@ class Hunk(Frozen):
 
     path: str
     line: int
-    """The first of the old lines; if there are none, the line before which the new ones are inserted."""
+    """Number of the first old line, or, if there are no old lines, of the line after the inserted lines."""
     before: tuple[str, ...]
     after: tuple[str, ...]
 
 
 def build_hunks(edits: Iterable[FileEdit], documents: Mapping[str, Document]) -> Iterator[Hunk]:
-    """Yield the hunks of some edits in order; edits of files that are not in `documents` are skipped."""
+    """Yield the hunks of the edits, file by file; edits of files that are not in `documents` are skipped."""
     by_path: dict[str, list[Edit]] = {}
     for edit in edits:
         by_path.setdefault(edit.path, []).append(edit.edit)
@@ -52,7 +55,7 @@ def build_hunks(edits: Iterable[FileEdit], documents: Mapping[str, Document]) ->
 
 
 def _build_document_hunks(document: Document, edits: list[Edit]) -> Iterator[Hunk]:
-    """Yield the hunks of one document; edits on touching lines are in the same hunk."""
+    """Yield the hunks of one document; edits on the same or adjacent lines share a hunk."""
     groups: list[tuple[int, int, list[Edit]]] = []
     for edit in sorted(edits, key=lambda edit: edit.span):
         begin, end = _find_line_span(document, edit)
@@ -72,7 +75,7 @@ def _build_document_hunks(document: Document, edits: list[Edit]) -> Iterator[Hun
 
 
 def _find_line_span(document: Document, edit: Edit) -> tuple[int, int]:
-    """Return the byte span of the lines that an edit touches; empty if it only inserts whole lines."""
+    """Return the byte span of the lines that an edit touches, which is empty if it only inserts whole lines."""
     source, (start, end) = document.source, edit.span
     begin = source.rfind(b"\n", 0, start) + 1
     if start == begin and (source[end - 1 : end] == b"\n" if end > start else edit.text.endswith("\n")):

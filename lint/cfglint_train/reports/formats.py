@@ -29,12 +29,12 @@ _REPORTERS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-# Module and function that summarize a run for a format. Such a lint can be shared among processes.
+# Module and function that summarize a run for a format. Summaries let the lint be shared among processes.
 _DIGESTS: Final[Mapping[str, tuple[str, str]]] = {"html": ("html", "summarised"), "markdown": ("markdown", "run_row")}
 
 
 def find_digest(form: str) -> Callable[[Run], Any] | None:
-    """Return the function that summarizes a run for a format, or None if the format needs none or uses the runs."""
+    """Return the function that summarizes a run for a format, or None if the format has no run summaries."""
     if form not in _DIGESTS:
         return None
     module, function = _DIGESTS[form]
@@ -43,7 +43,7 @@ def find_digest(form: str) -> Callable[[Run], Any] | None:
 
 
 def find_reporter(form: str) -> Reporter:
-    """Return the function that renders a format. Raise KeyError for unknown formats."""
+    """Return the function that renders a format, or raise `KeyError` for an unknown format."""
     module, function = _REPORTERS[form]
     renderer: Reporter = getattr(import_module(f"cfglint_train.reports.{module}"), function)
     return renderer

@@ -1,8 +1,8 @@
-"""Annotations by GitHub workflow commands, then every finding as a plain line of the log.
+"""Annotations as GitHub workflow commands, then every finding as a plain line in the log.
 
-The runner keeps the first ten errors, warnings and notices of a step (`ExecutionContext.cs`). So the most severe come
-first, at most nine of each kind, and one notice gives the number of the rest. Columns are only respected if an
-annotation is on one line.
+The runner keeps the first ten errors, warnings and notices of a step (`ExecutionContext.cs`). So cfglint emits the most
+severe findings first, at most nine of each kind, and one notice with the number of the rest. GitHub respects columns
+only if the annotation covers a single line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MESSAGE_LIMIT: Final = 4096
 
 
 class Annotation(Frozen):
-    """Contents of a workflow command."""
+    """The contents of a workflow command."""
 
     path: str
     title: str
@@ -38,7 +38,7 @@ class Annotation(Frozen):
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """Report the annotations, then the whole list."""
+    """Report the annotations, then the list of all findings."""
     yield from render_commands(result, "the log of this step", style=style)
     yield from text.concise(result)
 
@@ -46,9 +46,9 @@ def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
 def render_commands(
     result: Result, where: str, changed: Callable[[Finding], bool] | None = None, style: Style = PLAIN
 ) -> Iterator[str]:
-    """Yield one command for each of the first findings, those on `changed` lines first within a severity.
+    """Yield a command for up to nine findings of each severity, those on changed lines first.
 
-    `where` describes where all findings are listed.
+    `changed` returns whether a finding is on a changed line. `where` names the place that lists all findings.
     """
     redact = build_redaction(result.secrets)
     omitted = 0
@@ -74,7 +74,7 @@ def _build_annotation(finding: Finding, redact: Redact, style: Style) -> Annotat
 
 
 def _annotate_troubles(result: Result, redact: Redact) -> Iterator[Annotation]:
-    """Yield annotations for the problems that no finding reports."""
+    """Yield an annotation for each problem that no finding reports."""
     for trouble in text.find_unreported_troubles(result):
         yield Annotation(
             trouble.path, "cfglint", redact(text.format_trouble_message(trouble)), trouble.position, trouble.position

@@ -64,7 +64,7 @@ def _build_issues(result: Result, style: Style) -> Iterator[dict[str, Any]]:
 
 
 def _build_content(finding: Finding, redact: Redact, style: Style) -> dict[str, Any]:
-    """Return notes, help, related places and the rule's page in a field of Code Climate that GitLab ignores."""
+    """Return notes, help, related places and the rule's page in a Code Climate field that GitLab ignores."""
     pages = style.get_page_lines(finding.code, finding.name)
     lines = (*format_related_places(finding, redact), *format_details(finding, redact), *pages)
     body = escape_data("\n".join(lines))

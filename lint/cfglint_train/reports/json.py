@@ -26,7 +26,7 @@ VERSION: Final = 1
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """Report everything as one object, with one line per record."""
+    """Report everything as one JSON object, with one line per record."""
     yield f'{{"version": {VERSION},'
     yield from render_array("files", map(convert_record, list_files(result)), ",")
     yield from render_array("findings", (_add_url(finding, style) for finding in list_findings(result)), ",")
@@ -49,17 +49,17 @@ def lines(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 
 def render_file_list(result: Result) -> Iterator[str]:
-    """Yield the configurations as a list, one per line."""
+    """Yield the checked files as a JSON list, one per line."""
     return render_list("[", map(convert_record, list_files(result)), "]")
 
 
 def render_array(name: str, records: Iterable[Any], end: str) -> Iterator[str]:
-    """Yield an entry of an object whose value is a list, one record per line, with `end` after the last one."""
+    """Yield a member of an object whose value is a list, one record per line, followed by `end`."""
     return render_list(f'"{name}": [', records, f"]{end}")
 
 
 def render_list(head: str, records: Iterable[Any], end: str) -> Iterator[str]:
-    """Yield records between two texts, one per line."""
+    """Yield `head`, the records with one per line, and `end`."""
     pending = head
     separator = ""
     for record in records:
@@ -86,7 +86,7 @@ def _escape_commands(text: str) -> str:
 
 
 def convert_record(value: Any) -> Any:
-    """Return a record as plain values: a dict of its fields."""
+    """Return a value with every record in it converted to a dict, and every tuple to a list."""
     if isinstance(value, tuple):
         names = getattr(value, "_fields", None)
         return list(map(convert_record, value)) if names is None else dict(zip(names, map(convert_record, value)))
@@ -106,12 +106,12 @@ def build_document(result: Result) -> dict[str, Any]:
 
 
 def list_files(result: Result) -> Iterator[CheckedFile]:
-    """Return the configurations of a lint."""
+    """Return the checked files of a lint."""
     return (CheckedFile(escape_data(file.path), file.framework, file.role) for file in result.files)
 
 
 def list_unsupported(result: Result) -> Iterator[UnsupportedFiles]:
-    """Return the files of a lint that look like those of unsupported tools, by tool."""
+    """Return the files of a lint that look like configurations of unsupported tools, by tool."""
     return (UnsupportedFiles(group.framework, tuple(map(escape_data, group.paths))) for group in result.unsupported)
 
 
@@ -139,7 +139,7 @@ def list_refused(fixed: FixOutcome) -> Iterator[Refused]:
 
 
 def list_failures(result: Result) -> Iterator[Failure]:
-    """Yield the problems that kept a lint from checking."""
+    """Yield the problems that kept cfglint from checking files or rules."""
     redact = build_redaction(result.secrets)
     for trouble in result.troubles:
         line, column = (None, None) if trouble.position is None else trouble.position
@@ -186,7 +186,7 @@ def _build_finding(finding: Finding, redact: Redact) -> records.Finding:
 
 
 def _add_url(finding: records.Finding, style: Style) -> dict[str, Any]:
-    """Return the fields of a finding, with the URL of its rule's page if that is configured."""
+    """Return the fields of a finding, with the URL of its rule's page if one is configured."""
     page = style.build_page_url(finding.code, finding.name)
     return convert_record(finding) if page is None else {**convert_record(finding), "url": page}
 

@@ -1,4 +1,4 @@
-"""JUnit XML: a suite per file, a failure per finding, and a passed case for every file without findings.
+"""JUnit XML: a suite per file, a failure per finding, and a passing case for each file without findings.
 
 Elements and attributes follow the schema that Jenkins' xUnit plugin checks (junit-10.xsd).
 """
@@ -63,6 +63,6 @@ _ENTITIES = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;", ord('"'): "&
 
 
 def _escape_attribute(value: str) -> str:
-    """Escape a text for an attribute or element; characters that XML 1.0 forbids are shown as escapes."""
+    """Escape a text for an attribute or element; characters that XML 1.0 forbids become visible escapes."""
     escaped = re.sub("[\ufffe\uffff]", lambda match: f"\\u{ord(match[0]):04x}", escape_text(value))
     return escaped.translate(_ENTITIES)

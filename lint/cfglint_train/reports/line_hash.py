@@ -1,4 +1,4 @@
-"""The hash by which GitHub code scanning recognizes a line, `primaryLocationLineHash`.
+"""The hash by which GitHub code scanning recognizes a line: `primaryLocationLineHash`.
 
 GitHub's action computes it on upload and compares it with ours; uploads through the API must contain it. Source:
 github/codeql-action `src/fingerprints.ts`: a polynomial over the 100 UTF-16 units from the start of the line, in 64
@@ -18,8 +18,8 @@ _END: Final = "\uffff"
 
 
 def compute_line_hashes(text: str, line_numbers: Collection[int]) -> Mapping[int, str]:
-    """Return the hashes of some lines (numbered from 1) of a text; nonexistent lines are left out."""
-    # Normalize like the reference: no blanks, one unit per line ending, an end mark.
+    """Return the hash of each line in `line_numbers`, which count from 1; lines beyond the text are omitted."""
+    # Normalize as the reference does: no blanks, one unit per line ending, an end mark.
     stripped = text.replace("\r\n", "\n").replace("\r", "\n").replace(" ", "").replace("\t", "")
     units = (stripped if stripped.isascii() else _convert_to_utf16(stripped)) + _END
     last = max(line_numbers, default=0)
@@ -38,7 +38,7 @@ def compute_line_hashes(text: str, line_numbers: Collection[int]) -> Mapping[int
 
 
 def _convert_to_utf16(text: str) -> str:
-    """Return the UTF-16 code units of a text, each as a character."""
+    """Return a text's UTF-16 code units as characters."""
     return "".join(map(chr, memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")))
 
 

@@ -1,4 +1,4 @@
-"""Report in GitHub-flavored Markdown for a job summary or comment: runs with budgets, findings, fixes.
+"""Report in GitHub-flavored Markdown for a job summary or a comment: runs with budgets, findings, fixes.
 
 GitHub accepts 1 MiB of summary per step and rejects anything larger (runner `FileCommandManager.cs`), so the report
 stops early and says what it omits. Texts from files never become links, mentions, images or HTML.
@@ -28,7 +28,7 @@ from cfglint_train.runs.assumptions import list_assumptions
 from cfglint_train.runs.run import GPU, Run
 
 MAX_BYTES: Final = 900_000
-"""Size limit of the report, well below that of GitHub."""
+"""Size limit of the report in bytes, well below GitHub's limit."""
 MAX_FINDINGS: Final = 200
 MAX_RUNS: Final = 50
 _BAR: Final = 10
@@ -58,7 +58,7 @@ def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 
 def _render_blocks(result: Result, style: Style) -> Iterator[Iterable[str]]:
-    """Yield blocks of lines that are shown completely or not at all."""
+    """Yield blocks of lines, each of which is shown completely or not at all."""
     redact = build_redaction(result.secrets)
     counts = " ".join(text.render_summary(result)) or "Nothing could be checked."
     yield ("## cfglint", "", f"**{_render_message(counts)}**", "")
@@ -78,7 +78,7 @@ def _render_blocks(result: Result, style: Style) -> Iterator[Iterable[str]]:
 
 
 class RunRow(Frozen):
-    """Summary of a run that can be sent to another process."""
+    """A summary of a run that can be sent to another process."""
 
     order: tuple[str, str]
     row: str
@@ -206,10 +206,10 @@ _ENTITIES: Final = {ord(mark): f"&#{ord(mark)};" for mark in "\\`*_{}[]<>&#|!~$@
 
 
 def _escape_cell(value: str) -> str:
-    """Return a text on one line without Markdown or HTML syntax."""
+    """Return a text on one line, with the syntax of Markdown and HTML escaped."""
     return escape_text(value).translate(_ENTITIES).replace("www.", "www&#46;")
 
 
 def _render_message(message: str) -> str:
-    """Return a message on one line, with its words in backticks as code and without other markup."""
+    """Return a message on one line, with words in backticks as code and without other markup."""
     return re.sub("&#96;(.+?)&#96;", r"<code>\1</code>", _escape_cell(message))

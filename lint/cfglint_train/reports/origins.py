@@ -1,4 +1,4 @@
-"""Fields of a run's plan with their values and origins, as a table or as JSON."""
+"""The fields of a run's plan with their values and origins, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cfglint_train.reports.text import wrap_text
 from cfglint_train.runs.run import Run
 
 _VALUE_WIDTH: Final = 24
-"""Columns for values; longer ones push the origin to the right."""
+"""Columns for values; longer values push the origin to the right."""
 
 
 def render_table(runs: Iterable[Run], secrets: Iterable[str], style: Style) -> Iterator[str]:
-    """Yield the fields of every run, then its cluster and releases; unknown fields are named at the end."""
+    """Yield, for every run, the known fields, the hardware and the releases, then the names of unknown fields."""
     redact = build_redaction(secrets)
     for run in runs:
         yield style.paint(escape_line_start(run.main.document.path), "1") + f"  ({run.framework.title})"
@@ -74,7 +74,7 @@ def _format_value(value: Any) -> str:
 
 
 def _describe_origin(origin: Origin) -> str:
-    """Describe the source of a value."""
+    """Describe the source of a value on one line."""
     place = _locate(origin)
     location = "" if place is None else f"{place[0]}:{place[1].line}:{place[1].column}"
     key = f" ({origin.key})" if origin.key else ""

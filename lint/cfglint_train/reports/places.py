@@ -11,7 +11,7 @@ from cfglint_train.judging.result import Result
 
 
 def collect_documents(result: Result) -> Mapping[str, Document]:
-    """Return the documents of a result by path."""
+    """Return the documents that the findings, fixes and runs of a result refer to, by path."""
     by_path: dict[str, Document] = {}
     for document in _iterate_documents(result):
         by_path.setdefault(document.path, document)

@@ -1,4 +1,4 @@
-"""Reviewdog's diagnostic format, for pull request comments with fixes that can be applied by a click.
+"""Reviewdog's diagnostic format, for pull request comments with fixes that one click applies.
 
 Source: reviewdog `proto/rdf/reviewdog.proto`. Columns count UTF-8 bytes, ends are exclusive; a range without columns
 means whole lines, including the last.
@@ -27,7 +27,7 @@ _SEVERITIES: Final = {"error": "ERROR", "warning": "WARNING", "info": "INFO"}
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """Report everything as one object, with one line per diagnostic."""
+    """Report everything as one JSON object, with one line per diagnostic."""
     yield '{"source": {"name": "cfglint"},'
     yield from render_array("diagnostics", _build_diagnostics(result, style), "}")
 
@@ -71,7 +71,7 @@ def _build_range(document: Document | None, start: Position, end: Position) -> d
 def _build_suggestions(
     finding: Finding, documents_by_path: Mapping[str, Document], redact: Redact
 ) -> Iterator[dict[str, Any]]:
-    """Yield a safe fix if it is a single hunk in the finding's own file, because a fix must not be half applied."""
+    """Yield a safe fix if it is one hunk in the finding's own file, so that it cannot be applied in part."""
     if finding.fix is None:
         return
     fix = mask_fix(finding.fix, redact)
@@ -96,6 +96,9 @@ def _build_suggestions(
 
 
 def _format_message(finding: Finding, redact: Redact) -> str:
-    """Return the message with related places, notes and help, which not every release of reviewdog has fields for."""
+    """Return the message with related places, notes and help.
+
+    They are part of the message because not every release of reviewdog has fields for them.
+    """
     lines = (redact(finding.message), *format_related_places(finding, redact), *format_details(finding, redact))
     return escape_data("\n".join(lines))

@@ -1,4 +1,4 @@
-"""Releases that each run was checked against and their sources, for `--verbose`."""
+"""The releases that each run was checked against, with their sources, for `--verbose`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfglint_train.runs.run import Run
 
 
 def format_releases(runs: Iterable[Run]) -> Iterator[str]:
-    """Yield one line per run, its framework first; `?` if only a range is known."""
+    """Yield a line per run with its packages, the framework's first; `?` marks a package with only an allowed range."""
     for run in runs:
         releases, package = run.releases, run.framework.manifest.package
         parts = [f"{package} {_format_release(releases.by_package[package])}"]
@@ -30,7 +30,7 @@ def format_releases(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def _is_other_package(name: str, package: str) -> bool:
-    """Return whether a name is not the framework's own package, under which its release is also listed."""
+    """Return whether a name is another package, and not a framework's name that merely repeats its package."""
     return name != package and (name not in list_frameworks() or list_frameworks()[name].package == name)
 
 

@@ -3,9 +3,9 @@
 Columns count UTF-16 code units. Paths are relative to the checkout, as GitHub expects. The report lists the rules that
 have findings, with their documentation.
 
-With a baseline every result is `new`. Accepted (`unchanged`) and gone (`absent`) results are left out: code scanning
-reads neither `baselineState` nor `suppressions`, so each would be an open alert. It closes alerts whose result is
-missing.
+With a baseline, every reported result is `new`. Accepted (`unchanged`) and gone (`absent`) results are omitted: code
+scanning reads neither `baselineState` nor `suppressions`, so it would open an alert for each. It closes an alert whose
+result is missing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LEVELS: Final = {"error": "error", "warning": "warning", "info": "note"}
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """Report the whole log: one run, with one line per rule and per result."""
+    """Report everything as a log of one run, with one line per rule and per result."""
     codes = sorted({finding.code for finding in result.findings})
     yield f'{{"$schema": "{SCHEMA}", "version": "2.1.0", "runs": [{{"columnKind": "utf16CodeUnits",'
     yield f'"tool": {{"driver": {{"name": "cfglint", "version": "{VERSION}", "semanticVersion": "{VERSION}",'
@@ -108,7 +108,7 @@ def _build_results(result: Result, codes: list[str]) -> Iterator[dict[str, Any]]
 
 
 def _format_message(finding: Finding, redact: Redact) -> str:
-    """Return the headline, followed by what the format has no field for: notes, help, and fixes without edits."""
+    """Return the headline, followed by the parts that SARIF has no field for: notes, help, and fixes without edits."""
     lines = [
         f"{label}: {line}" if label else line
         for label, line in list_details(finding, redact)
@@ -178,7 +178,7 @@ def _build_change(
 
 
 def _build_invocation(result: Result) -> dict[str, Any]:
-    """Return the outcome of the lint itself, with everything that is not a finding."""
+    """Return the outcome of the lint itself, with the problems that no finding reports."""
     redact = build_redaction(result.secrets)
     root = os.environ.get("GITHUB_WORKSPACE")
 

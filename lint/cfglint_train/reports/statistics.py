@@ -1,4 +1,4 @@
-"""Number of findings per rule, as a table or as JSON."""
+"""The number of findings per rule, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from cfglint_train.reports.style import Style
 
 
 class RuleCount(Frozen):
-    """The findings of one rule."""
+    """The number of findings of one rule."""
 
     code: str
     name: str
     severity: str
     """The highest severity among the findings."""
     severities: Mapping[str, int]
-    """Number of findings by severity, the highest first."""
+    """Number of findings by severity, highest first."""
     findings: int
     files: int
     fixable: int
@@ -34,7 +34,7 @@ class RuleCount(Frozen):
 
 
 def count_findings(result: Result) -> list[RuleCount]:
-    """Count the findings of each rule, the most frequent first."""
+    """Count the findings of each rule, most frequent rule first."""
     framework_of = {file.path: file.framework for file in result.files}
     by_code: dict[str, list[Any]] = {}
     for finding in result.findings:
@@ -56,7 +56,7 @@ def count_findings(result: Result) -> list[RuleCount]:
 
 
 def render_table(result: Result, style: Style) -> Iterator[str]:
-    """Yield a line per rule, then the summary."""
+    """Yield a line per rule, then the problems and the summary."""
     rule_counts = count_findings(result)
     width = max((len(str(count.findings)) for count in rule_counts), default=0)
     has_frameworks = len({file.framework for file in result.files}) > 1
@@ -77,7 +77,7 @@ def render_table(result: Result, style: Style) -> Iterator[str]:
 
 
 def _format_severities(count: RuleCount) -> str:
-    """Return the severity of a rule's findings, or the number of findings by severity."""
+    """Return the severity of a rule's findings, or the number of findings by severity if they differ."""
     if len(count.severities) == 1:
         return count.severity
     return ", ".join(format_count(number, severity) for severity, number in count.severities.items())

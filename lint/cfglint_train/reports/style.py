@@ -6,23 +6,23 @@ from cfglint_train.foundation.frozen import Frozen
 
 
 class Style(Frozen):
-    """Colors, links and width. Machine-readable reports use only `pages`."""
+    """Colors, links and width of a report; machine-readable reports use only `pages`."""
 
     color: bool = False
     links: bool = False
     """True if the terminal supports OSC 8 links."""
     width: int | None = None
-    """Columns of the terminal; None for no wrapping."""
+    """Columns of the terminal, or None if lines are not wrapped."""
     pages: str | None = None
     """URL template of rule pages, with `{code}` or `{name}` as placeholders; None if not configured."""
 
     blocks: bool = False
-    """Draw bars with block elements."""
+    """True if bars are drawn with block elements."""
     quiet: bool = False
-    """Show findings and errors only, without a summary."""
+    """True if only findings and errors are shown, without a summary."""
 
     def get_page_lines(self, code: str, name: str) -> tuple[str, ...]:
-        """Return the URL of a rule's page as the last line of a text, or an empty tuple."""
+        """Return the URL of a rule's page as a tuple of one line, or an empty tuple if it is not configured."""
         page = self.build_page_url(code, name)
         return () if page is None else (page,)
 
@@ -31,11 +31,11 @@ class Style(Frozen):
         return None if self.pages is None else self.pages.replace("{code}", code).replace("{name}", name)
 
     def paint(self, text: str, style: str) -> str:
-        """Return a text in a style (the numbers of an SGR sequence)."""
+        """Return a text in an SGR style, such as `31;1`, if the terminal has colors."""
         return f"\x1b[{style}m{text}\x1b[0m" if self.color else text
 
     def link(self, text: str, address: str | None) -> str:
-        """Return a text as a link, if the terminal supports links."""
+        """Return a text as a link to `address` if the terminal supports links."""
         if not self.links or address is None:
             return text
         from cfglint_train.reports.escape import escape_text

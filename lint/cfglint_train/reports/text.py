@@ -21,16 +21,16 @@ from cfglint_train.reports.style import PLAIN, Style
 
 _COLORS: Final = {"error": "31;1", "warning": "33;1", "info": "36;1"}
 _RELATED_COLOR: Final = "34;1"
-"""Color of the marks at related places; those of the finding use the color of its severity."""
+"""Color of the marks at related places; the marks at the finding's place use the color of its severity."""
 _FRAME_WIDTH: Final = 160
 _GUTTER: Final = 13
-"""Columns of a frame next to the source: the line number, and dots where the line is cut."""
+"""Columns of a frame beside the source: the line number, and the dots of a cut line."""
 _CONTEXT: Final = 60
-"""Columns of a long line that are shown before the marked ones."""
+"""Columns of a long line that are shown before the marked columns."""
 
 
 def full(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """Report every finding with its source frame, then a summary."""
+    """Report the answer for a single run, every finding with its source frame, and a summary."""
     redact = build_redaction(result.secrets)
     if not style.quiet:
         yield from _render_answer(result, style)
@@ -45,7 +45,7 @@ def full(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 
 def _render_answer(result: Result, style: Style) -> Iterator[str]:
-    """Yield whether the run fits, if there is exactly one, and an empty line before findings."""
+    """Yield a line that says whether the run fits, if there is exactly one run, and an empty line before findings."""
     if len(result.runs) == 1:
         from cfglint_train.reports.answer import answer_lint
 
@@ -66,7 +66,7 @@ def concise(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 
 def grouped(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """Report the findings of each file below its name, with places and codes in columns, then a summary."""
+    """Report the findings of each file below its path, with places and codes in columns, then a summary."""
     redact = build_redaction(result.secrets)
     for path, group in groupby(result.findings, key=lambda finding: finding.path):
         findings = list(group)
@@ -123,7 +123,7 @@ def _render_finding(finding: Finding, style: Style, redact: Redact) -> Iterator[
 
 
 class _MarkedPlace(Frozen):
-    """A place in a source frame and how to mark it."""
+    """A place in a source frame, with its mark and label."""
 
     document: Document
     start: Position
@@ -134,7 +134,7 @@ class _MarkedPlace(Frozen):
 
 
 def _list_marked_places(finding: Finding) -> list[_MarkedPlace]:
-    """Return the places of a finding, those in its own file first; within a file in source order."""
+    """Return the places of a finding: its own file first, and within each file in source order."""
     marked_places = []
     if finding.place is not None:
         marked_places.append(
@@ -150,11 +150,11 @@ def _list_marked_places(finding: Finding) -> list[_MarkedPlace]:
 
 
 _CONTROL: Final = r"\x1b(?:\[[0-9;]*m|\]8;;[^\x1b]*\x1b\\)"
-"""Escape sequences from `Style`, which take no columns."""
+"""Pattern for the escape sequences of `Style`, which take no columns."""
 
 
 def wrap_text(head: str, text: str, style: Style, indent: int) -> Iterator[str]:
-    """Yield a head with its text, wrapped at the width of the terminal; continuation lines have a visible gutter."""
+    """Yield a head with its text, wrapped at the terminal's width; continuation lines have a visible gutter."""
     import re
 
     width = 0 if style.width is None else style.width
@@ -184,9 +184,9 @@ def _render_frame(
     redact: Redact,
     color: str = _RELATED_COLOR,
 ) -> Iterator[str]:
-    """Yield the source line, and below it the marked columns; every line has a visible gutter.
+    """Yield the source line and the line with its marks; each has a visible gutter.
 
-    Of a long line only the part around the marked columns is shown.
+    A long line is cut to the part around the marked columns.
     """
     if start.line > len(document.line_starts):
         return
@@ -207,7 +207,7 @@ def _render_frame(
 
 
 def _measure_width(text: str) -> int:
-    """Return the number of terminal columns of a text."""
+    """Return the number of terminal columns that a text takes."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
@@ -223,26 +223,26 @@ def render_troubles(result: Result, style: Style = PLAIN) -> Iterator[str]:
 
 
 def find_unreported_troubles(result: Result) -> Iterator[Trouble]:
-    """Return the troubles that no finding reports."""
+    """Return the problems of the lint that no finding reports."""
     reported = {(finding.path, finding.message) for finding in result.findings}
     return (trouble for trouble in result.troubles if (trouble.path, trouble.message) not in reported)
 
 
 def format_trouble(trouble: Trouble, redact: Redact) -> str:
-    """Return a trouble on one line."""
+    """Return a problem as one line with its place."""
     place = f":{trouble.position.line}:{trouble.position.column}" if trouble.position is not None else ""
     return f"{escape_line_start(trouble.path)}{place}: {escape_text(redact(format_trouble_message(trouble)))}"
 
 
 def format_trouble_message(trouble: Trouble) -> str:
-    """Return the message of a trouble; for a crash, it asks the user to report it."""
+    """Return the message of a problem; if cfglint crashed, it asks the user to report the crash."""
     if trouble.rule is not None:
         return f"rule {trouble.rule} crashed (please report it): {trouble.message}"
     return f"cfglint failed (please report it): {trouble.message}" if trouble.is_internal else trouble.message
 
 
 def render_summary(result: Result) -> Iterator[str]:
-    """Yield skipped files, the number of findings, and how many of them --fix resolves."""
+    """Yield the skipped files, the number of findings, the unchecked runs, and the number of fixable findings."""
     yield from describe_skipped(result)
     counts = dict.fromkeys(_COLORS, 0)
     for finding in result.findings:
@@ -270,7 +270,7 @@ def render_summary(result: Result) -> Iterator[str]:
 
 
 def describe_no_config(result: Result) -> str:
-    """Return a warning that no configuration was found, with the number of searched files."""
+    """Return a warning that no configuration was found, with the number of files searched."""
     if not result.file_count:
         kinds = "there are no YAML, JSON, shell or Python files, or the settings exclude them"
         return f"warning: no training config found: {kinds}"
@@ -278,14 +278,14 @@ def describe_no_config(result: Result) -> str:
 
 
 def describe_lowered(result: Result) -> Iterator[str]:
-    """Yield the number of findings whose severity was lowered by each piece of evidence about the repository."""
+    """Yield, for each piece of evidence about the repository, the number of findings whose severity it lowered."""
     grounds = (ground for finding in result.findings for ground in finding.rests_on if ground.fact == LOWERED)
     for evidence, count in Counter(str(ground.value) for ground in grounds).items():
         yield f"{format_count(count, 'finding')} lowered in severity: {escape_text(evidence)}."
 
 
 def describe_no_run(result: Result) -> str:
-    """Return the number of files that were read without finding a run."""
+    """Return a message that no run was found, with the number of files read."""
     read_files = format_count(len(result.files), "file")
     return f"no run found in {read_files}; --verbose says why" if result.files else describe_no_config(result)
 
@@ -313,7 +313,7 @@ def describe_skipped(result: Result) -> Iterator[str]:
 
 
 def _describe_baseline(result: Result) -> Iterator[str]:
-    """Yield how many findings the baseline accepts, and which of its entries are stale."""
+    """Yield the number of findings that the baseline accepts, and its stale entries."""
     if result.accepted is None:
         return
     name = escape_line_start(os.path.relpath(result.accepted.path))
@@ -328,7 +328,7 @@ def _describe_baseline(result: Result) -> Iterator[str]:
 
 
 def describe_not_checked(result: Result) -> str | None:
-    """Return how many runs were not checked, or None if all were."""
+    """Return a sentence with the number of runs whose memory was not checked, or None if all were checked."""
     count = sum(finding.run_count for finding in result.not_checked)
     if not count:
         return None

@@ -1,6 +1,6 @@
-"""Clues: texts that occur in every file with information about runs.
+"""Clues: byte strings that mark files with facts about runs; each of these files contains at least one.
 
-Files are searched for these bytes before they are decoded or parsed.
+cfglint searches files for these bytes before it decodes or parses them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from cfglint_train.frameworks.registry import PYTHON_STARTS
 from cfglint_train.repository.files import JUSTFILES, RECIPES
 
 Clues = Mapping[str, tuple[bytes, ...]]
-"""Extensions (empty for none) or file names, which have precedence -> texts."""
+"""Extension (empty for none) or file name, which takes precedence -> byte strings."""
 Question = Literal["arguments", "commands", "installations", "jobs", "loops", "make", "variables"]
 
 _SHELL: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
@@ -20,7 +20,7 @@ _YAML: Final = (".yaml", ".yml")
 _INSTALL: Final = (b"install", b"git clone", b"docker", b"uv run", b"uvx")
 
 WORDS: Final = (b".yaml", b".yml", b".json", b"glob")
-"""Parts of most words that are searched in scripts."""
+"""Parts of the words that cfglint most often searches for in scripts."""
 CLUES: Final[Mapping[str, Clues]] = {
     **{word.decode(): dict.fromkeys((*_SHELL, "", ".py"), (word,)) for word in WORDS},
     "arguments": dict.fromkeys(_SHELL, (b"$1", b"${1", b"$@", b"${@", b"$*", b"$2", b"${2")),
@@ -44,4 +44,4 @@ CLUES: Final[Mapping[str, Clues]] = {
     "make": dict.fromkeys((".md", ".mk", "", ".sh"), (b"make ",)),
     "variables": dict.fromkeys(_SHELL, (b".yaml", b".yml")),
 }
-"""Questions that are answered for every repository."""
+"""Clues by question or word; cfglint searches every repository for them."""

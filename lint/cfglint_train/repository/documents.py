@@ -1,6 +1,6 @@
-"""Documents of files, each read once; files that are not configurations are recorded with the reason.
+"""Documents of files: each file is read once, and the reason is recorded if it is not a configuration.
 
-A file without any framework's clue is never parsed.
+A file without a hint of any framework is parsed only to explain why a file named by the user is skipped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MARK: Final = re.compile(r"@{1,3}\w{1,60}@{1,3}|%{1,3}\w{1,60}%{1,3}|%\(\w{1,60
 
 
 _MAX_NAMED: Final = 5
-"""Number of files that a person may name by hand."""
+"""Up to this many named files, the user is assumed to have typed the names."""
 
 
 class UnreadFile(Frozen):
@@ -64,9 +64,9 @@ class SkippedFile:
 class Documents:
     """The documents of the files to check.
 
-    `find_copy` returns the copy of a framework that contains a file, or "". Files of other training tools and
-    unreadable runs in it are left to its authors. `is_replaced` returns whether a script replaces a mark in the
-    repository of a file.
+    `find_copy` returns the copy of a framework that contains a file, or "". In a copy, files of other training tools
+    and unreadable runs are not reported. `is_replaced` returns whether a script in the file's repository replaces a
+    mark.
     """
 
     def __init__(
@@ -74,21 +74,21 @@ class Documents:
     ) -> None:
         """Start without documents; files are read on request."""
         self.sources = sources
-        self._part_of = find_copy
+        self._find_copy = find_copy
         self._is_replaced = is_replaced
         self.skipped: list[SkippedFile] = []
         self.unread: list[UnreadFile] = []
         self.candidates: dict[str, list[str]] = {}
         """Path -> the frameworks whose keys occur in the text."""
         self.starting_scripts: set[str] = set()
-        """Scripts that may start a framework with a file."""
+        """Scripts that may start a framework with a configuration file."""
         self.launching_scripts: set[str] = set()
-        """Scripts that may start a program which trains."""
+        """Scripts that may start a training program."""
         self._documents: dict[str, Document | None] = {}
 
     def replace_sources(self, sources: Sources, changed: Collection[str]) -> Documents:
         """Return a copy with new sources, without the documents of changed files."""
-        copy = Documents(sources, self._part_of, self._is_replaced)
+        copy = Documents(sources, self._find_copy, self._is_replaced)
         copy.skipped = [skipped for skipped in self.skipped if skipped.path not in changed]
         copy.unread = [unread for unread in self.unread if unread.path not in changed]
         copy.candidates = dict(self.candidates)
@@ -104,16 +104,16 @@ class Documents:
     def read_document(self, path: str) -> Document | None:
         """Read the document of a configuration file.
 
-        If it is no configuration or unreadable, record the reason and return None.
+        If the file is not a configuration or cannot be read, record the reason and return None.
         """
         if path not in self._documents:
             self._documents[path] = self._open(path)
         return self._documents[path]
 
     def read_commented(self, path: str, mark: bytes = b"") -> Document | None:
-        """Read a file as the text that contains its comments.
+        """Read a file for its comments.
 
-        Return None if it is unreadable, or has no comments or no `mark`.
+        Return None if it is unreadable, if its kind of file has no comments, or if it does not contain `mark`.
         """
         document = self._documents.get(path)
         if document is not None:
@@ -125,7 +125,10 @@ class Documents:
             return None
 
     def read_json(self, path: str) -> Document | None:
-        """Read a file as JSON, whatever its name; None if it is not a framework's configuration."""
+        """Read a file, as JSON if it is named like YAML.
+
+        Return None if that fails or, for other names, if the file is not a configuration.
+        """
         if not path.endswith((".yaml", ".yml")):
             return self.read_document(path)
         try:
@@ -143,14 +146,14 @@ class Documents:
         from cfglint_train.repository.lookalikes import identify_tool  # only needed for skipped files
 
         tool = tool or identify_tool(path, source)
-        if tool and self._part_of(path):
+        if tool and self._find_copy(path):
             tool = ""
         self.skipped.append(SkippedFile(path, reason, path in self.sources.named_paths, tool))
 
     def note_run(self, document: Document, span: Span | None, why: str) -> None:
         """Record a run that cannot be read, with its evidence."""
         path = document.path
-        copy = self._part_of(path)
+        copy = self._find_copy(path)
         if copy:
             self.ignore(path, f"it is part of the copy in `{copy}`")
             return
@@ -159,13 +162,13 @@ class Documents:
         self.unread.append(UnreadFile(path, position, f"run not checked: {why}", "run", place))
 
     def ignore(self, path: str, reason: str) -> None:
-        """Record a file that no report mentions."""
+        """Record a file that is skipped, without looking for the tool it belongs to."""
         self.skipped.append(SkippedFile(path, reason))
 
     def _open(self, path: str) -> Document | None:
         try:
             source = self.sources.read(path)
-        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        except (OSError, ValueError) as error:  # ValueError: a null byte in the path
             reason = getattr(error, "strerror", None) or str(error)
             hint = (
                 _suggest_path(path) if isinstance(error, FileNotFoundError) and path in self.sources.named_paths else ""
@@ -242,7 +245,7 @@ class Documents:
         return any(self._is_replaced(path, mark) for mark in _MARK.findall(line.decode("utf-8", "replace")))
 
     def _describe_started(self, path: str, source: bytes) -> str:
-        """Describe the run that a script named by the user starts; empty if cfglint does not know the program."""
+        """Describe the run that a user-named script starts, or return "" if cfglint does not know its program."""
         from cfglint_train.documents.shell.document import ShellDocument
         from cfglint_train.repository.started import describe_started
 
@@ -254,7 +257,7 @@ class Documents:
 
 
 def _suggest_path(path: str) -> str:
-    """Return `did you mean PATH?` with a similar name in the same folder as a path that does not exist."""
+    """Return `did you mean PATH?` for a nonexistent path, with the most similar name in its folder, or ""."""
     folder = os.path.dirname(path)
     try:
         names = os.listdir(folder or os.curdir)

@@ -1,4 +1,7 @@
-"""Files: walk folders, detect the syntax of files, and parse them. Only files are opened."""
+"""Files: walk folders, detect the syntax of files, and parse them.
+
+Only regular files are opened.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +27,20 @@ CONFIGURATIONS: Final = (".yaml", ".yml", ".json")
 MAKEFILES: Final = ("Makefile", "makefile", "GNUmakefile")
 JUSTFILES: Final = ("justfile", "Justfile", ".justfile")
 RECIPES: Final = (*MAKEFILES, *JUSTFILES)
-"""Files with named groups of commands."""
+"""Names of files with recipes: named groups of commands."""
 
 _LINES: Final = re.compile(
     r"(?:docker|container)file(?:\..*)?|pipfile|.*\.(?:cfg|dockerfile|in|toml|txt)", re.IGNORECASE
 )
-"""Names of files whose comments are lines that begin with `#`."""
+"""Pattern for the names of files whose comments are lines that begin with `#`."""
 _LOCK_FILE: Final = re.compile(r"pylock(?:\..+)?\.toml|conda-lock\.ya?ml", re.IGNORECASE)
-"""Names of lock files, which the next lock overwrites, in addition to `*.lock`."""
+"""Pattern for the names of lock files other than `*.lock`; the next lock overwrites comments in them."""
 
 STDIN: Final = "-"
-"""Default name of standard input."""
+"""Name of standard input unless the user gives another."""
 
 _FIRST_LINE_BYTES: Final = 80
-"""Bytes of a file in which its first line is searched."""
+"""Number of bytes read to find the first line of a file."""
 
 _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 
@@ -45,13 +48,13 @@ _UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 def walk(
     folder: str, settings_for: Callable[[str], Settings], is_ignored: Callable[[str, bool], bool]
 ) -> Iterator[str]:
-    """Walk a folder and yield the files that may matter, sorted by name, without those that the settings exclude.
+    """Walk a folder and yield the files that cfglint may check, sorted by name, except those that settings exclude.
 
-    These are files whose names imply a syntax, and shell scripts without an extension. Notebooks and recipes only count
-    for the runs that they start. If the settings respect ignored files, `is_ignored(path, is_folder)` decides what else
-    is omitted.
+    These are files whose names imply a syntax, and shell scripts without an extension. Notebooks and recipes matter
+    only for the runs that they start. If the settings respect `.gitignore`, paths for which
+    `is_ignored(path, is_folder)` returns True are omitted too.
 
-    Links to folders are not followed; pipes, devices and broken links are no files.
+    Links to folders are not followed; pipes, devices and broken links are skipped.
     """
     pending = [folder]  # not `os.walk`, which is recursive before Python 3.12
     while pending:
@@ -84,7 +87,7 @@ def is_shell_script(path: str) -> bool:
 
 
 def is_plain_script(path: str) -> bool:
-    """Return whether a regular file without an extension is a shell script, by its first line (`#!/bin/bash`)."""
+    """Return whether a file without an extension is a shell script, by its first line (`#!/bin/bash`)."""
     name = os.path.basename(path)
     if name.startswith(".") or "." in name:
         return False
@@ -95,7 +98,7 @@ def is_plain_script(path: str) -> bool:
 
 
 def _detect_shebang(source: bytes) -> str | None:
-    """Detect the syntax that the first line of a script states, or None."""
+    """Return the syntax that a script's first line names (`#!`), or None."""
     first = source[:_FIRST_LINE_BYTES].split(b"\n", 1)[0]
     if not first.startswith(b"#!"):
         return None
@@ -103,7 +106,10 @@ def _detect_shebang(source: bytes) -> str | None:
 
 
 def detect_syntax(path: str, source: bytes) -> str | None:
-    """Detect a file's syntax by its name, else by its first line; a file without an extension may be YAML or JSON."""
+    """Return a file's syntax by its name, or else by its first line, or None if it is unknown.
+
+    A file without an extension may also be YAML or JSON, by its contents.
+    """
     extension = os.path.splitext(path)[1].lower()
     if extension in SYNTAXES:
         return SYNTAXES[extension]
@@ -119,7 +125,7 @@ def detect_syntax(path: str, source: bytes) -> str | None:
 
 
 def decode_utf_16(source: bytes) -> bytes | None:
-    """Decode UTF-16 or UTF-32 to UTF-8, recognised by its byte-order mark or by the zeros in ASCII text.
+    """Convert UTF-16 or UTF-32 to UTF-8; either is recognised by its byte-order mark or the zeros in ASCII text.
 
     Return None for other encodings.
     """
@@ -138,7 +144,7 @@ def decode_utf_16(source: bytes) -> bytes | None:
 
 
 def parse(path: str, source: bytes, syntax: str, load: Callable[[str], bytes | None] | None = None) -> Document:
-    """Parse a text by its syntax; raise DocumentError if it is invalid.
+    """Parse a text in a syntax, or raise `DocumentError` if it is invalid.
 
     `load` reads the scripts that a shell script sources.
     """
@@ -166,10 +172,10 @@ def is_makefile(path: str) -> bool:
 
 
 def parse_commented(path: str, source: bytes, load: Callable[[str], bytes | None] | None = None) -> Document | None:
-    """Parse a file as the text that contains its comments, or return None if files of its kind have none.
+    """Parse a file to read its comments, or return None if files of its kind have none that a user writes.
 
-    Elsewhere, a Makefile or a README is read as a script, which is not the text that a person sees. Raise
-    DocumentError.
+    A Makefile or a README is parsed here as its own text; elsewhere cfglint reads it as a script. Raise `DocumentError`
+    if the text is invalid.
     """
     from cfglint_train.documents.lines import LinesDocument, MarkdownDocument
 

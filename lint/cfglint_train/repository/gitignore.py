@@ -1,4 +1,4 @@
-"""Files that git ignores: `.gitignore` files and `.git/info/exclude`; a tracked file is never ignored."""
+"""Files that git ignores, by `.gitignore` files and `.git/info/exclude`; a tracked file is never ignored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NAME: Final = ".gitignore"
 _MAX_BYTES: Final = 2**20
 MAX_PATTERNS: Final = 5_000
-"""Maximum number of patterns of one folder, because each is compared with each path below it."""
+"""Maximum number of patterns per folder, because each one is compared with every path below the folder."""
 _MAX_STARS: Final = 2
 """Maximum number of repetitions in a regular expression that backtracks; more may take exponential time."""
 
@@ -34,19 +34,19 @@ Matcher = Callable[[str], int]
 
 
 class GitIgnore:
-    """The ignored files of one checkout; each file of patterns is read once."""
+    """The ignored files of one checkout; each pattern file is read once."""
 
     __slots__ = ("_entered", "_root", "_specs", "_tracked", "truncated_folders")
 
     def __init__(self, root: str) -> None:
-        """Prepare to answer for the checkout at `root`."""
+        """Create an empty cache for the checkout at `root`."""
         self._root = root
         self._specs: dict[str, tuple[tuple[bool, Matcher], ...]] = {}
         self.truncated_folders: list[str] = []
-        """Folders with more patterns than MAX_PATTERNS."""
+        """Folders with more than `MAX_PATTERNS` patterns."""
         self._tracked: TrackedFiles | None = None
         self._entered: set[str] = set()
-        """Ignored folders that contain tracked files; everything else in them is ignored."""
+        """Ignored folders that contain tracked files; their untracked contents are ignored."""
 
     def build_filter(self, folder: str) -> Callable[[str, bool], bool]:
         """Build the test for a walk that starts in a folder.
@@ -58,9 +58,9 @@ class GitIgnore:
         return ignore_nothing if is_folder_ignored else self.is_ignored
 
     def is_ignored(self, path: str, is_folder: bool) -> bool:
-        """Return whether git ignores a file or folder that contains nothing tracked.
+        """Return whether git ignores a file, or a folder without tracked files.
 
-        A walk asks from the top down; the folder that it starts in counts as not ignored.
+        A walk must query folders from the top down; the folder that it starts in counts as not ignored.
         """
         full = os.path.abspath(path)
         if not (os.path.dirname(full) in self._entered or self._is_matched(full, is_folder)):
@@ -72,7 +72,7 @@ class GitIgnore:
         return False
 
     def _is_matched(self, full: str, is_folder: bool) -> bool:
-        """Return whether the patterns match a path; the last match in the nearest file of patterns decides."""
+        """Return whether the patterns ignore a path; the last match in the nearest pattern file decides."""
         folder = os.path.dirname(full)
         while True:
             verdict = _find_verdict(self._load_spec(folder), _make_relative(full, folder) + ("/" if is_folder else ""))
@@ -101,7 +101,7 @@ class GitIgnore:
 
 
 def build_git_filter(folder: str, roots: Roots, ignores_by_root: dict[str, GitIgnore]) -> Callable[[str, bool], bool]:
-    """Build the test for files that git ignores below a folder; it ignores nothing outside a checkout."""
+    """Build the test for paths that git ignores below a folder; outside a checkout, it ignores nothing."""
     root, _ = roots.find_root(os.path.join(folder, "x"))
     if not os.path.exists(os.path.join(root, ".git")):
         return ignore_nothing
@@ -109,7 +109,7 @@ def build_git_filter(folder: str, roots: Roots, ignores_by_root: dict[str, GitIg
 
 
 def ignore_nothing(path: str, is_folder: bool) -> bool:
-    """Return False: nothing is ignored."""
+    """Return False for every path."""
     return False
 
 
@@ -118,7 +118,7 @@ def _make_relative(full: str, folder: str) -> str:
 
 
 def _read_patterns(path: str) -> list[str]:
-    """Read the patterns of a file; none if it cannot be read or is too large for a file of patterns."""
+    """Return the patterns in a file, or none if it cannot be read or is too large for a pattern file."""
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > _MAX_BYTES:
             return []
@@ -130,7 +130,10 @@ def _read_patterns(path: str) -> list[str]:
 
 
 def _find_verdict(spec: Iterable[tuple[bool, Matcher]], path: str) -> bool | None:
-    """Return whether some patterns, the last one first, ignore a path, or None if none matches it."""
+    """Return whether patterns, last pattern first, ignore a path, or None if no pattern matches it.
+
+    A pattern that matches the path itself takes precedence over patterns that match a folder above it.
+    """
     folder_verdict = None
     for ignored, matcher in spec:
         kind = matcher(path)
@@ -142,7 +145,7 @@ def _find_verdict(spec: Iterable[tuple[bool, Matcher]], path: str) -> bool | Non
 
 
 def _compile_patterns(lines: list[str]) -> Iterator[tuple[bool, Matcher]]:
-    """Yield for each pattern whether it ignores and its matcher, last pattern first."""
+    """Yield, for each pattern, whether it ignores and its matcher, last pattern first."""
     for pattern in reversed(_parse_patterns(lines)):
         matcher = None if pattern.include is None else _build_matcher(pattern.regex)
         if matcher is not None:
@@ -159,7 +162,7 @@ def _parse_patterns(lines: list[str]) -> list[Any]:
 
 
 def _build_matcher(regex: Pattern[str]) -> Matcher | None:
-    """Build a matcher that takes linear time, or return None if the pattern is too long."""
+    """Build a matcher without exponential backtracking, or return None if the pattern is unsupported."""
     if len(_REPEATED.findall(regex.pattern)) <= _MAX_STARS:
         return partial(_match_regex, regex)
     from cfglint_train.foundation import patterns

@@ -1,8 +1,8 @@
-"""Index of a repository: its files by name, and the files that contain certain words, listed on first use.
+"""Index of a repository: find its files by name and by the words in them. Files are listed on first use.
 
-Contents are searched as bytes; callers decode and read the files that are found. Files that the settings of the root
-exclude or that git ignores are omitted, and links are not followed. Every count has a limit, which the report names
-when it is reached, so that a lint of a huge repository stays fast.
+Contents are searched as bytes; callers decode and parse the files that match. The index omits files that the settings
+of the root exclude or that git ignores, and follows no links. Limits keep linting fast in a huge repository; the report
+names a limit that was reached.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
     from cfglint_train.repository.gitignore import GitIgnore
 
 MAX_READ: Final = 512 * 2**20
-"""Limit of the bytes searched in all files of a repository."""
+"""Maximum number of bytes that one search reads in a repository."""
 MAX_TABLE: Final = 64 * 2**20
-"""Limit of the bytes whose words are put into a table, for the files of one syntax."""
+"""Maximum number of bytes in the files of one syntax for which a table of words is built."""
 MAX_SEARCHES: Final = 8
-"""Number of words that are searched one by one; for more, a table of all words is faster."""
+"""Maximum number of words that are searched one by one; beyond it, a table of all words is faster."""
 
-# Depth of the walk if a file has no repository above it: its folder, and the folders in that.
+# Depth of the walk for a file outside any repository: its folder and that folder's subfolders.
 _DEPTH_ALONE: Final = 1
 
 _WORD: Final = re.compile(rb"[A-Za-z0-9_.@+\x80-\xff-]+")
 _PART: Final = re.compile(rb"[A-Za-z0-9_\x80-\xff]+")
 
 _TESTS: Final = re.compile(r"/tests?/|/(?:test_[^/]*|[^/]*_test|conftest)\.py$")
-"""Python files with tests, which are no evidence about a run."""
+"""Pattern for the paths of Python tests, which are no evidence about a run."""
 
 MIN_FILES_TO_CACHE: Final = 500
-"""Minimum number of files whose facts are cached; fewer are read in less time than it takes to look them up."""
+"""Minimum number of files for which facts are cached; reading fewer files is faster than looking them up."""
 
 _SCRIPT: Final = "script"
-"""Question whether a file without an extension is a shell script."""
+"""Key of the question if a file without an extension is a shell script."""
 
 Outcome = TypeVar("Outcome")
 
 
 class RepositoryIndex:
-    """The files below a root; paths are absolute, sorted by name, with forward slashes."""
+    """The files below a root. Paths are absolute, with forward slashes; results are sorted."""
 
     def __init__(
         self,
@@ -63,29 +63,29 @@ class RepositoryIndex:
     ) -> None:
         """Prepare to index `root`; files are listed on first use.
 
-        `depth` limits how deep folders are walked (None: all). New files in the folders of `beside` count. `cache`
-        returns the cache folder.
+        `depth` is the number of nested folder levels to walk, or None for all. Files that git does not track are
+        included only from `folders_with_new_files`. `cache` returns the cache folder, or None.
         """
         self.root = regular_files.normalize_path(os.path.abspath(root))
         self._settings_for = settings_for
         self._settings: Settings | None = None
-        # Number of folder levels below the root that are walked, or None for all.
+        # Number of folder levels below the root to walk, or None for all.
         self._depth = depth
-        self._beside = frozenset(map(regular_files.normalize_path, folders_with_new_files))
+        self._folders_with_new_files = frozenset(map(regular_files.normalize_path, folders_with_new_files))
         self._cache = cache
         self._listing: Listing | None = None
         self._joined = ""
         self._answers: Mapping[str, list[str]] | None = None
-        self._made: dict[Callable[[RepositoryIndex], Any], Any] = {}
+        self._results: dict[Callable[[RepositoryIndex], Any], Any] = {}
         self._texts = texts
         self._words: dict[str, _Words] = {}
         self._outside: dict[str, bool] = {}
         self._ignored: GitIgnore | None = None
         self.limits_reached: list[str] = []
-        """Descriptions of the limits that were reached."""
+        """Messages about the limits that were reached."""
 
     def find_by_name(self, basename: str) -> tuple[str, ...]:
-        """Return the files with a name, or whose paths end with several components."""
+        """Return the files with this name; `basename` may also be the last components of a path."""
         text, end, at, paths = self._join_paths(), f"/{basename}\0", 0, []
         while (at := text.find(end, at)) >= 0:
             paths.append(text[text.rfind("\0", 0, at) + 1 : at + len(end) - 1])
@@ -93,15 +93,15 @@ class RepositoryIndex:
         return self._filter_paths(path for path in paths if os.path.isfile(path) and not os.path.islink(path))
 
     def find_by_suffix(self, path: str, referring_file: str) -> str | None:
-        """Return the file that a path on another machine refers to, or None if there is none or several match."""
+        """Return the file that a path on another machine refers to, or None if no file or several files match."""
         paths = self.list_by_suffix(path, referring_file)
         return paths[0] if len(paths) == 1 else None
 
     def list_by_suffix(self, target: str, referring_file: str) -> tuple[str, ...]:
-        """Return the files that a path on another machine may refer to: those with the longest common suffix.
+        """Return the files that share the longest path suffix with `target`, a path on another machine.
 
-        Two components must agree, or one if the path is absolute. Among equal matches of two or more components, those
-        nearest to `referring_file` count, the file that contains the path.
+        At least two components must agree, or one if `target` is absolute. Of several matches with two or more
+        components, only those nearest to `referring_file`, the file that contains the path, are returned.
         """
         steps = _split_steps(regular_files.normalize_path(target))
         same_name = self.find_by_name(steps[-1]) if steps else ()
@@ -118,52 +118,52 @@ class RepositoryIndex:
         return tuple(path for path in best if near[path] == max(near.values()))
 
     def find_scripts_naming(self, basename: str) -> tuple[str, ...]:
-        """Return the shell scripts in which a file name occurs."""
+        """Return the shell scripts that contain a file name."""
         return self._find_naming("shell", basename)
 
     @property
     def is_repository(self) -> bool:
-        """True for a repository, False for the folder of a file."""
+        """True for a repository, False for the folder of a file outside any repository."""
         return self._depth is None
 
     @property
     def has_scripts(self) -> bool:
-        """True if there is a shell script."""
+        """True if the repository has a shell script."""
         return bool(self._get_words("shell").paths)
 
     def find_python_naming(self, basename: str) -> tuple[str, ...]:
-        """Return the Python files in which a file name occurs."""
+        """Return the Python files that contain a file name."""
         return self._find_naming("python", basename)
 
     def find_python_using(self, words: Iterable[str], name: str) -> tuple[str, ...]:
-        """Return the Python files that contain one of some words and a name, also as an attribute (`config.name`)."""
+        """Return the Python files that contain any of `words` and also `name`, which may be dotted (`config.name`)."""
         python, parts = self._get_words("python"), _PART.findall(name.encode("utf-8", "surrogatepass"))
         paths = dict.fromkeys(path for word in words for path in python.find(word.encode()))
         return self._filter_paths(path for path in paths if _has_parts(self._texts.read_small(path), parts))
 
     def read_texts(self, question: Question) -> Iterator[tuple[str, str]]:
-        """Yield the files with a clue to a question, each with its text."""
+        """Yield the path and text of every file that contains a clue to a question."""
         for path in self._filter_paths(self._get_answers()[question]):
             yield path, self._texts.read_small(path).decode("utf-8-sig", "replace")
 
     def find_with_clues(self, clues: Clues) -> tuple[str, ...]:
-        """Return the files that contain one of the texts for their extension or name."""
+        """Return the files that contain any of the clues for their extension or name."""
         return self._filter_paths(self._search({"": clues})[""])
 
     def has_reference(self, path: str, other: str) -> bool:
-        """Return whether a file refers to another by its path: folder and name, or only its name at the root."""
+        """Return whether a file contains the folder and name of another file, or its name if it is at the root."""
         relative_path = os.path.relpath(os.path.abspath(other), self.root).replace(os.sep, "/")
         return os.fsencode("/".join(relative_path.split("/")[-2:])) in self._texts.read_small(path)
 
     def compute_once(self, work: Callable[[RepositoryIndex], Outcome]) -> Outcome:
-        """Return the result of some work on this repository, computed on the first call."""
-        if work not in self._made:
-            self._made[work] = work(self)
-        result: Outcome = self._made[work]
+        """Return the cached result of `work` on this repository, which is computed on the first call."""
+        if work not in self._results:
+            self._results[work] = work(self)
+        result: Outcome = self._results[work]
         return result
 
     def find_parent_folders(self, *names: str) -> tuple[str, ...]:
-        """Return the folders that contain a folder with one of these names."""
+        """Return the folders that contain a folder with any of these names."""
         listing, text = self._get_listing(), self._join_paths()
         folders = {path for path in listing.folders if path[path.rfind("/") + 1 :] in names}
         for step in (f"/{name}/" for name in names):
@@ -177,7 +177,7 @@ class RepositoryIndex:
         return self._filter_paths(self._get_words(syntax).find(words[-1])) if words else ()
 
     def _filter_paths(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """Return the paths that the settings do not exclude and git does not ignore, sorted."""
+        """Return the paths that are neither excluded by the settings nor ignored by git, sorted."""
         return tuple(sorted(path for path in paths if not self._is_left_out(path)))
 
     def _is_left_out(self, path: str) -> bool:
@@ -194,9 +194,9 @@ class RepositoryIndex:
         return self._settings.is_skipped(path)
 
     def _is_ignored(self, path: str) -> bool:
-        """Return whether git ignores a new file or folder; an ignored parent folder was named by the user."""
+        """Return whether git ignores a new file or folder. If git ignores its parent, the user named that folder."""
         if self._ignored is None:
-            from cfglint_train.repository.gitignore import GitIgnore  # in a clean checkout nothing is new
+            from cfglint_train.repository.gitignore import GitIgnore  # a clean checkout has no new files
 
             self._ignored = GitIgnore(self.root)
         return self._ignored.build_filter(os.path.dirname(path))(path, os.path.isdir(path))
@@ -204,20 +204,20 @@ class RepositoryIndex:
     def _get_listing(self) -> Listing:
         if self._listing is None:
             self._listing = deadline.run_untimed(
-                lambda: list_files(self.root, self._depth, self._beside, self._is_excluded)
+                lambda: list_files(self.root, self._depth, self._folders_with_new_files, self._is_excluded)
             )
             if self._listing.limit:
                 self.limits_reached.append(f"only {self._listing.limit:,} files of the repository are considered")
         return self._listing
 
     def _join_paths(self) -> str:
-        """Join all paths into one text, with a zero before and after each."""
+        """Join all paths into one text, with a null character before and after each path."""
         if not self._joined:
             self._joined = "\0".join(("", *self._get_listing().files, ""))
         return self._joined
 
     def _get_answers(self) -> Mapping[str, list[str]]:
-        """Return the files by the questions to which they have a clue; each file is read once for all questions."""
+        """Return the files with a clue to each question; every file is read only once for all questions."""
         if self._answers is None:
             self._answers = deadline.run_untimed(
                 lambda: self._search({**CLUES, _SCRIPT: {"": (b"#!",)}}, use_cache=True)
@@ -225,7 +225,7 @@ class RepositoryIndex:
         return self._answers
 
     def _search(self, questions: Mapping[str, Clues], use_cache: bool = False) -> Mapping[str, list[str]]:
-        """Search the files for clues to some questions; with `use_cache`, results of earlier runs count."""
+        """Search the files for clues to some questions; `use_cache` allows results of earlier runs."""
         kinds, files_by_question = _group_by_kind(questions), {question: list[str]() for question in questions}
         bits = [(1 << number, paths) for number, paths in enumerate(files_by_question.values())]
         clues_by_path: dict[str, tuple[tuple[bytes, int], ...]] = {}
@@ -238,7 +238,7 @@ class RepositoryIndex:
                 clues_by_path[path] = signs
         facts_by_path = None
         if use_cache and len(clues_by_path) >= MIN_FILES_TO_CACHE:
-            from cfglint_train.repository.known_facts import KnownFacts  # most repositories are small
+            from cfglint_train.repository.known_facts import KnownFacts  # not needed in small repositories
 
             facts_by_path = KnownFacts(self._cache(), self.root, repr(questions), list(clues_by_path))
         bytes_left = MAX_READ
@@ -273,35 +273,35 @@ class RepositoryIndex:
 
 
 class _Words:
-    """The words in the files of one syntax: the first few are searched, then a table is built."""
+    """A search for words in the files of one syntax, which builds a table of all words after a few searches."""
 
-    __slots__ = ("_asked", "_found", "_table", "_texts", "_with", "paths")
+    __slots__ = ("_paths_by_part", "_paths_by_word", "_search_count", "_table", "_texts", "paths")
 
     def __init__(self, paths: list[str], texts: Texts, answers: Mapping[str, list[str]]) -> None:
         """Prepare to search `paths`; `answers` lists the files that contain each of `WORDS`."""
         self.paths = paths
         own_paths = frozenset(paths)
-        self._with = {part: [path for path in answers[part.decode()] if path in own_paths] for part in WORDS}
+        self._paths_by_part = {part: [path for path in answers[part.decode()] if path in own_paths] for part in WORDS}
         self._texts = texts
-        self._asked = 0
-        self._found: dict[bytes, list[str]] = {}
+        self._search_count = 0
+        self._paths_by_word: dict[bytes, list[str]] = {}
         self._table: dict[bytes, list[str]] | None = None
 
     def find(self, word: bytes) -> Iterable[str]:
-        """Return the files in which a word occurs."""
-        if word not in self._found and self._table is None:
-            self._asked += 1
-            if self._asked > MAX_SEARCHES:
+        """Return the files that contain a word."""
+        if word not in self._paths_by_word and self._table is None:
+            self._search_count += 1
+            if self._search_count > MAX_SEARCHES:
                 self._table = deadline.run_untimed(self._build_table)
         if self._table:
             return self._table.get(word, ())
-        if word not in self._found:
-            self._found[word] = deadline.run_untimed(lambda: list(self._search(word)))
-        return self._found[word]
+        if word not in self._paths_by_word:
+            self._paths_by_word[word] = deadline.run_untimed(lambda: list(self._search(word)))
+        return self._paths_by_word[word]
 
     def _search(self, word: bytes) -> Iterator[str]:
         bytes_left = MAX_READ
-        for path in next((paths for part, paths in self._with.items() if part in word), self.paths):
+        for path in next((paths for part, paths in self._paths_by_part.items() if part in word), self.paths):
             text = self._texts.read_small(path)
             bytes_left -= len(text)
             if bytes_left < 0:
@@ -310,7 +310,7 @@ class _Words:
                 yield path
 
     def _build_table(self) -> dict[bytes, list[str]]:
-        """Build a table of the files that contain each word; empty if the texts are too large."""
+        """Build a table of the files that contain each word; return an empty table if the texts are too large."""
         table: dict[bytes, list[str]] = {}
         bytes_left = MAX_TABLE
         for path in self.paths:
@@ -324,7 +324,7 @@ class _Words:
 
 
 def _group_by_kind(questions: Mapping[str, Clues]) -> Mapping[str, tuple[tuple[bytes, int], ...]]:
-    """Return the clues by extension or file name, each with the bits of the questions that it answers."""
+    """Group the clues of all questions by extension or file name, each with the bits of its questions."""
     clues_by_kind: dict[str, dict[bytes, int]] = {}
     for kind in dict.fromkeys(kind for clues in questions.values() for kind in clues):
         usual, signs = "" if kind in files.RECIPES else kind, clues_by_kind.setdefault(kind, {})
@@ -335,7 +335,7 @@ def _group_by_kind(questions: Mapping[str, Clues]) -> Mapping[str, tuple[tuple[b
 
 
 def _find_facts(text: bytes, signs: Iterable[tuple[bytes, int]]) -> int:
-    """Return the bits of the questions to which a text has a clue."""
+    """Return the bits of the questions for which a text contains a clue."""
     facts = 0
     for sign, bits in signs:
         if bits & facts != bits and sign in text:
@@ -344,12 +344,12 @@ def _find_facts(text: bytes, signs: Iterable[tuple[bytes, int]]) -> int:
 
 
 def _has_parts(text: bytes, parts: list[bytes]) -> bool:
-    """Return whether all parts of a dotted name (`name` of `config.name`) occur in a text."""
+    """Return whether all parts of a dotted name occur in a text as whole words."""
     return all(part in text for part in parts) and set(parts).issubset(_PART.findall(text))
 
 
 class Repositories:
-    """The repositories around files, each indexed once."""
+    """The indexes of the repositories that files belong to, each built once."""
 
     def __init__(
         self,
@@ -366,7 +366,7 @@ class Repositories:
         self._indexes: dict[str, RepositoryIndex] = {}
 
     def get_index(self, path: str) -> RepositoryIndex:
-        """Get the index of the repository of a file; without one, of its folder and the folders in that."""
+        """Get the index of a file's repository or, outside a repository, of its folder and the subfolders."""
         root, is_repository = self._roots.find_root(path)
         if root not in self._indexes:
             depth = None if is_repository else _DEPTH_ALONE
@@ -378,12 +378,12 @@ class Repositories:
         return self._indexes[root]
 
     def list_limits_reached(self) -> Iterator[tuple[str, str]]:
-        """List the roots of repositories that were indexed only in part, each with the limit that was reached."""
+        """List the limits that were reached, each with the root of its repository."""
         return ((root, reason) for root, index in self._indexes.items() for reason in index.limits_reached)
 
 
 def _split_steps(path: str) -> list[str]:
-    """Split a path into its components, without those that lead upwards."""
+    """Split a path into its components, without `.` and `..`."""
     return [step for step in path.split("/") if step not in ("", ".", "..")]
 
 

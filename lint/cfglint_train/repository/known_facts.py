@@ -1,7 +1,7 @@
-"""Facts about files, cached between runs, because few of the thousands of files in a large repository change.
+"""Cache of facts about the files of a large repository, because few of its files change between runs.
 
-A file counts as unchanged while its size, times and inode are the same. A file that changed just before it was read may
-change again within the same clock tick, so it is not cached.
+A file counts as unchanged if its size, times and inode are the same. A file that changed just before it was read may
+change again within the same clock tick, so its facts are not cached.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.version import VERSION
 
 _MAX_CHANGED: Final = 50
-"""Number of changed files that are read again each time before the cache is rewritten."""
+"""Maximum number of changed files that are read again on each run without a rewrite of the cache."""
 _TICK: Final = 2_000_000_000
-"""Nanoseconds of a clock tick on the coarsest file system."""
+"""Length of a clock tick on the coarsest file system, in nanoseconds."""
 
 _Row = tuple[int, int, int, int, int]
-"""State of a file (times of content and entry, size, inode) and its facts; zeros if unknown."""
+"""State of a file (mtime and ctime in nanoseconds, size, inode) and its facts; all zeros if unknown."""
 _NO_ROW: Final = (0, 0, 0, 0, 0)
 
 
 class KnownFacts:
-    """The facts about some files of a repository, each a number; `meaning` identifies what the numbers mean."""
+    """The facts about some files of a repository, as one bit mask per file; `meaning` identifies the bits."""
 
     def __init__(self, folder: str | None, root: str, meaning: str, paths: list[str]) -> None:
         """Prepare to look up facts about `paths` in the cache below `folder`."""
@@ -39,10 +39,10 @@ class KnownFacts:
         self._paths = paths
         self._latest = time.time_ns() - _TICK
         self._rows: list[_Row] = []
-        self._found = 0
+        self._hit_count = 0
 
     def __iter__(self) -> Iterator[tuple[str, int | None]]:
-        """Yield each file with its facts: None if they have to be recorded, 0 if it is not a regular file."""
+        """Yield each file with its facts: None if the caller must `record` them, 0 if it is not a regular file."""
         rows, lstat = self._rows, os.lstat
         cached_rows, self._is_same = self._read()
         for path, row in zip(self._paths, cached_rows, strict=True):
@@ -69,13 +69,13 @@ class KnownFacts:
 
     def record(self, facts: int) -> None:
         """Record the facts of the file that was yielded last."""
-        self._found += 1
+        self._hit_count += 1
         if self._rows[-1] is not _NO_ROW:
             self._rows[-1] = (*self._rows[-1][:4], facts)
 
     def save(self) -> None:
-        """Save the current facts, if the files differ from the cached ones or many have changed."""
-        if len(self._rows) < len(self._paths) or (self._is_same and self._found <= _MAX_CHANGED):
+        """Save the facts if the list of files differs from the cached list or many files have changed."""
+        if len(self._rows) < len(self._paths) or (self._is_same and self._hit_count <= _MAX_CHANGED):
             return
         numbers = array("q", [number for row in self._rows for number in row]).tobytes()
         parts = ("\0".join(self._paths).encode("utf-8", "surrogatepass"), numbers)
@@ -84,7 +84,7 @@ class KnownFacts:
             self._cache.put(self._name, text)
 
     def _read(self) -> tuple[list[_Row], bool]:
-        """Return the cached row of each file, and whether the cache is about the same files."""
+        """Return the cached row of each file, and whether the cache covers exactly the same files."""
         nothing = [_NO_ROW] * len(self._paths)
         try:
             names, numbers = map(a2b_base64, (self._cache.get(self._name) or "\n").split("\n"))

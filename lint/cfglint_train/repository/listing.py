@@ -1,7 +1,7 @@
-"""Listing of a repository: the files that git tracks, and new files in the folders of those that are checked.
+"""Listing of a repository: the files that git tracks, and new files in the folders of the files that are checked.
 
-git's list saves a walk, which is the slowest part of a lint in a repository of many folders. If git has no list (no
-git, nothing added yet, an unreadable kind of index), the folders are walked.
+git's index saves a walk, which is the slowest part of linting a repository with many folders. Without a usable index
+(no git, nothing added yet, an index format that cfglint cannot read), the folders are walked.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.repository.gitignore import GitIgnore, ignore_nothing
 
 MAX_FILES: Final = 500_000
-"""Maximum number of tracked files; the largest public repositories have fewer."""
+"""Maximum number of tracked files that are listed; the largest public repositories have fewer."""
 MAX_WALKED: Final = 50_000
-"""Maximum number of files that a walk finds (nearest to the root first), and of folders that it visits."""
+"""Maximum number of files that a walk lists, nearest to the root first, and of folders that it visits."""
 MAX_DEPTH: Final = 20
 """Maximum depth of nested submodules."""
 
@@ -25,16 +25,16 @@ MAX_DEPTH: Final = 20
 class Listing(Frozen):
     """The files of a repository.
 
-    Paths are absolute, with forward slashes. Some may be missing, or excluded by their names.
+    Paths are absolute, with forward slashes. Some files may not exist, or may be excluded by name.
     """
 
     files: tuple[str, ...]
     new: frozenset[str]
     """Files and folders that git does not track and may ignore."""
     folders: tuple[str, ...]
-    """New folders, which no listed file is in."""
+    """Folders that contain no tracked file; after a walk, all folders."""
     limit: int = 0
-    """Limit that was reached, or 0 if all files are listed."""
+    """Maximum number of files that was reached, or 0 if all files are listed."""
 
 
 def list_files(
@@ -42,9 +42,9 @@ def list_files(
 ) -> Listing:
     """List the files below a root.
 
-    `depth` is the number of nested folder levels that are walked, or None for all. New files in the folders of
-    `folders_with_new_files` count. `is_excluded` returns whether the settings exclude a folder; it is called for parent
-    folders first.
+    `depth` is the number of nested folder levels to walk, or None for all. Files that git does not track are listed
+    only in `folders_with_new_files` and the folders between those and the root. `is_excluded` returns whether the
+    settings exclude a folder; it is called for parent folders first.
     """
     names = _list_tracked(root) if depth is None else None
     if names is None:
@@ -71,7 +71,7 @@ def list_files(
 
 
 def _list_tracked(root: str, depth: int = 0) -> list[str] | None:
-    """List the files that git tracks below a root, including submodules, or return None if git has no list."""
+    """List the files that git tracks below a root, including submodules, or return None without a usable index."""
     index = read_index(root) if os.path.exists(f"{root}/.git") else None
     if index is None or not index.paths:
         return None
@@ -85,7 +85,7 @@ def _list_tracked(root: str, depth: int = 0) -> list[str] | None:
 
 
 def _is_below_excluded(folder: str, decisions: dict[str, bool], is_excluded: Callable[[str], bool]) -> bool:
-    """Return whether the settings exclude a folder or one above it, up to the root."""
+    """Return whether the settings exclude a folder or a folder above it, up to the root."""
     steps, step = list[str](), folder
     while step not in decisions:
         steps.append(step)
@@ -97,7 +97,7 @@ def _is_below_excluded(folder: str, decisions: dict[str, bool], is_excluded: Cal
 
 
 def _add_parents(folders: Iterable[str], root: str) -> set[str]:
-    """Add the folders in between to some folders below a root."""
+    """Return some folders with all folders between them and the root."""
     result: set[str] = set()
     for folder in folders:
         step = folder
@@ -108,7 +108,7 @@ def _add_parents(folders: Iterable[str], root: str) -> set[str]:
 
 
 def _list_entries(folder: str) -> list[tuple[str, bool]]:
-    """List the files and folders in a folder, each with whether it is a folder; links are omitted."""
+    """List the entries of a folder, with a flag that is true for folders; omit links."""
     base, result = folder.rstrip("/"), []
     try:
         with os.scandir(folder) as entries:
@@ -116,13 +116,13 @@ def _list_entries(folder: str) -> list[tuple[str, bool]]:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if is_folder or entry.is_file(follow_symlinks=False):
                     result.append((f"{base}/{entry.name}", is_folder))
-    except OSError:  # unreadable, or removed meanwhile
+    except OSError:  # unreadable, or removed in the meantime
         return []
     return sorted(result)
 
 
 def _walk(root: str, depth: int | None, is_excluded: Callable[[str], bool]) -> Listing:
-    """Walk a repository level by level; ignored files are omitted and do not count for a limit."""
+    """Walk a repository level by level; omit ignored files, which do not count toward the limit."""
     is_ignored = GitIgnore(root).is_ignored if os.path.exists(f"{root}/.git") else ignore_nothing
     files, folders, level, is_cut = list[str](), list[str](), [root], False
     deep = 0

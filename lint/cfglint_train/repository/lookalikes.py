@@ -1,7 +1,7 @@
-"""Unsupported training tools: identify the one that a file unknown to all frameworks belongs to.
+"""Unsupported training tools: identify the tool of a file that no framework recognizes.
 
-`lookalikes.json` has groups of regular expressions for each tool and syntax; all of a group have to match. The first
-tool with a matching group counts.
+`lookalikes.json` has groups of regular expressions for each tool and syntax. A group matches if all of its expressions
+match. The first tool with a matching group wins.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.repository.files import SYNTAXES
 
 MAX_BYTES: Final = 256 * 2**10
-"""Bytes at the start of a file that are searched."""
+"""Number of bytes at the start of a file that are searched."""
 
 _FILE: Final = "lookalikes.json"
 
 _BEGINNING: Final = re.compile(r"(?:\\b|\^)?([\w/-]*)(?![?*{])")
-"""Letters that every match of an expression begins with."""
+"""Pattern for the letters that every match of an expression begins with."""
 
 
 class _Clue(Frozen):
-    """A regular expression and the letters that it begins with; searching for those first is faster."""
+    """A regular expression and the letters that its matches begin with, which are faster to search for."""
 
     beginning: bytes
     pattern: re.Pattern[bytes]
 
     def is_in(self, text: bytes) -> bool:
-        """Return whether a text matches."""
+        """Return whether a text contains a match."""
         return self.beginning in text and self.pattern.search(text) is not None
 
 
 def identify_tool(path: str, source: bytes) -> str:
-    """Identify the tool that a file probably belongs to; empty if there is none."""
+    """Return the name of the tool that a file probably belongs to, or an empty string."""
     syntax = SYNTAXES.get(os.path.splitext(path)[1].lower())
     text = source[:MAX_BYTES]
     for name, group in _load_groups(syntax):

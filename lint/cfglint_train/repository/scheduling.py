@@ -1,4 +1,4 @@
-"""Scheduling of files among processes: a process that reads a configuration also reads its scripts."""
+"""Scheduling of files among processes: the process that checks a configuration also checks its scripts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.repository.index import Repositories, RepositoryIndex
 
 Turn = tuple[int, str]
-"""A file with its number."""
+"""Number and path of a file."""
 
 
 def sort_turns(turns: Sequence[Turn], repositories: Repositories) -> list[Turn]:
-    """Sort the files so that each script follows the file that it names.
+    """Sort the files so that each script directly follows a file that it names.
 
-    If it names several, it follows the one that the fewest scripts name: many name the launcher's file, few the
-    configuration.
+    A script that names several files follows the file that the fewest scripts name. That is usually the configuration,
+    because many scripts share the launcher's file.
     """
     numbers = {regular_files.normalize_path(os.path.abspath(path)): number for number, path in turns}
     numbers_by_name: dict[tuple[RepositoryIndex, str], int] = {}

@@ -1,4 +1,4 @@
-"""Sources: contents of files, their names in reports, and the search from a configuration upwards."""
+"""Sources: contents of files, their names in reports, and the files that configurations refer to."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class Sources:
-    """The files of one run of cfglint; `texts` override the disk (fixes before they are written)."""
+    """The files of one run of cfglint; `texts` override the disk, as for fixes that are not written yet."""
 
     def __init__(self, texts: Mapping[str, bytes]) -> None:
-        """Start with texts that override the disk."""
+        """Start with texts by path, which override the disk."""
         self.texts = dict(texts)
         self._overlaid = {os.path.abspath(path): path for path in self.texts}
         self._names: dict[str, str] = {}
-        self._found: dict[tuple[str, str], str | None] = {}
+        self._resolved_paths: dict[tuple[str, str], str | None] = {}
         self.disk = Texts()
         self.named_paths: set[str] = set()
-        """Files that the user named; a hook instead passes whatever has changed."""
+        """Files that the user named; empty with `force_exclude`, which hooks pass with every changed file."""
         self.roots = Roots()
         self._ignored: dict[str, GitIgnore] = {}
 
     def add_texts(self, texts: Mapping[str, bytes]) -> Sources:
-        """Return a copy with new contents of some files, as added to the texts."""
+        """Return a copy in which `texts` also override the disk."""
         copy = Sources({**self.texts, **texts})
         copy._names, copy.roots, copy.named_paths, copy.disk = self._names, self.roots, self.named_paths, self.disk
         return copy
@@ -44,9 +44,9 @@ class Sources:
     def collect(
         self, paths: Iterable[str], settings_for: Callable[[str], Settings], force_exclude: bool = False
     ) -> list[str]:
-        """Collect the files that the arguments mean: named files as they are, folders walked, each file once.
+        """Collect the files that the arguments name: files themselves, and all files below folders, each file once.
 
-        A named file is checked even if it is excluded, unless `force_exclude` (or the setting) is on.
+        A named file is collected even if it is excluded, unless `force_exclude` or the setting of that name is on.
         """
         for path in paths:
             settings = settings_for(path)
@@ -61,11 +61,11 @@ class Sources:
             for file in self._walk(path, settings_for) if folder else (regular_files.normalize_path(path),):
                 self._names.setdefault(os.path.abspath(file), file)
         self.roots.checked.update(map(os.path.dirname, self._names))
-        self._found.clear()
+        self._resolved_paths.clear()
         return list(self._names.values())
 
     def _walk(self, folder: str, settings_for: Callable[[str], Settings]) -> Iterator[str]:
-        """Walk the files below a folder."""
+        """Return the files below a folder that the settings do not exclude, and by default git does not ignore."""
         from cfglint_train.repository.gitignore import build_git_filter
 
         return files.walk(folder, settings_for, build_git_filter(folder, self.roots, self._ignored))
@@ -75,17 +75,18 @@ class Sources:
         return (folder for ignore in self._ignored.values() for folder in ignore.truncated_folders)
 
     def find(self, target: str, referring_file: str) -> str | None:
-        """Find the file that a path in a configuration refers to.
+        """Find the file that a path in a configuration refers to, or return None.
 
-        The search begins in the working directory, continues in the configuration's own folder and goes upwards. It
-        ends at the root of the repository. Without a repository, a bare name only refers to the file's own folder.
-        Files outside are not found, wherever the path or a link leads, unless the user named them. Outside means not
-        below the root or, without a root, not below the file's own folder or the working directory.
+        The search starts in the working directory. It continues in the folder of `referring_file` and the folders above
+        it, up to the root of the repository. Outside a repository, a bare name is searched for only in that folder.
+
+        A path or link that leads outside the repository finds nothing, unless the user named the file. Without a
+        repository, the file must be below the folder of `referring_file` or the working directory.
         """
         key = target, os.path.dirname(referring_file)
-        if key not in self._found:
-            self._found[key] = self._find(target, referring_file)
-        return self._found[key]
+        if key not in self._resolved_paths:
+            self._resolved_paths[key] = self._find(target, referring_file)
+        return self._resolved_paths[key]
 
     def _find(self, target: str, referring_file: str) -> str | None:
         target = regular_files.expand_home(target)
@@ -105,7 +106,7 @@ class Sources:
         return None
 
     def format_path(self, path: str, referring_file: str) -> str:
-        """Format a path for reports: as the user named it, else absolute or relative like the referring file."""
+        """Format a path for reports: as the user named it, else absolute or relative like `referring_file`."""
         full = os.path.abspath(path)
         display_name = self._names.get(full) or self._overlaid.get(full)
         if display_name is not None:
@@ -113,7 +114,7 @@ class Sources:
         return regular_files.normalize_path(full if os.path.isabs(referring_file) else os.path.relpath(full))
 
     def build_reader(self, path: str) -> Callable[[str], bytes | None]:
-        """Build a function that reads a file by its absolute path if it is in the repository of `path`."""
+        """Build a function that reads files of the repository of `path` by absolute path, or returns None."""
         root = self.roots.find_root(path)[0]
 
         def read(file: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Runs of a script that is no configuration itself: a framework's program started with a file."""
+"""Shell scripts that contain no run themselves but start a framework with a configuration file."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.frameworks.registry import find_framework_of_program
 from cfglint_train.repository.sources import Sources
 
-_CONFIGURATION: Final = re.compile(r"\.(?:ya?ml|json)$")
+_CONFIG_SUFFIX: Final = re.compile(r"\.(?:ya?ml|json)$")
 
 
 def describe_started(document: ShellDocument, sources: Sources) -> str:
-    """Describe the first file that a script starts a framework with; empty if there is none.
+    """Describe the first configuration file that a script starts a framework with, or return an empty string.
 
-    A missing file comes before the others.
+    Prefer a file that does not exist.
     """
     description = ""
     for invocation in document.invocations:
         framework = find_framework_of_program(invocation.program)
         words = () if framework is None else invocation.words
-        file = next((word.text for word in words if word.is_known and _CONFIGURATION.search(word.text)), None)
+        file = next((word.text for word in words if word.is_known and _CONFIG_SUFFIX.search(word.text)), None)
         if framework is None or file is None:
             continue
         if sources.find(os.path.join(resolve_working_folder(document, invocation), file), document.path) is None:

@@ -1,4 +1,4 @@
-"""Contents of files on the disk; small files are cached because several questions concern the same scripts."""
+"""Contents of files on the disk. Small files are cached, because several searches read the same scripts."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
 MAX_SMALL: Final = 256 * 2**10
-"""Limit in bytes for a file to be cached."""
+"""Maximum size of a cached file in bytes."""
 MAX_KEPT: Final = 8 * 2**20
-"""Limit in bytes for all cached files."""
+"""Size of all cached files in bytes at which no more are cached."""
 
 
 class Texts:
-    """The contents of files, cached by absolute path."""
+    """The contents of files on the disk, cached by absolute path."""
 
-    __slots__ = ("_cleared", "_kept", "_size")
+    __slots__ = ("_cleared", "_contents", "_size")
 
     def __init__(self) -> None:
         """Start with an empty cache."""
-        self._kept: dict[str, bytes] = {}
+        self._contents: dict[str, bytes] = {}
         self._size = 0
         self._cleared: set[str] = set()
-        """Folders that contain no link out of the repository."""
+        """Folders that are known to contain no link out of their repository."""
 
     def read(self, path: str) -> bytes:
         """Read a file; raise OSError if that fails."""
-        return self._read_cached(path if path in self._kept else os.path.abspath(path), path)
+        return self._read_cached(path if path in self._contents else os.path.abspath(path), path)
 
     def read_small(self, path: str) -> bytes:
-        """Read a file by its absolute path; b"" for a link, an unreadable file or one larger than MAX_SMALL."""
-        text = self._kept.get(path)
+        """Read a file by its absolute path; return b"" for a link, an unreadable file or a file above MAX_SMALL."""
+        text = self._contents.get(path)
         if text is None:
             try:
                 text = regular_files.read_small(path, MAX_SMALL, self._cleared)
             except (OSError, ValueError):
                 return b""
-            if text:  # a larger file is not cached
+            if text:  # an empty result may stand for a larger file
                 self._keep(path, text)
         return text
 
     def _read_cached(self, full: str, path: str) -> bytes:
-        text = self._kept.get(full)
+        text = self._contents.get(full)
         if text is None:
             text = regular_files.read(path, self._cleared)
             self._keep(full, text)
@@ -50,5 +50,5 @@ class Texts:
 
     def _keep(self, full: str, text: bytes) -> None:
         if len(text) <= MAX_SMALL and self._size < MAX_KEPT:
-            self._kept[full] = text
+            self._contents[full] = text
             self._size += len(text)

@@ -1,4 +1,4 @@
-"""Continuous integration workflows: the commands that they run are for tests."""
+"""CI workflows, whose commands only test."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ _WORKFLOW: Final = re.compile(
 
 
 def is_workflow(path: str) -> bool:
-    """Return whether a file, given by its absolute path, is a workflow of a CI service."""
+    """Return whether the file at an absolute path is a workflow of a CI service."""
     return _WORKFLOW.search(path) is not None

@@ -1,4 +1,4 @@
-"""Assumptions: the unstated facts of a run, and the bounds between which each may be.
+"""Assumptions: the unstated facts of a run, each with the bounds of its possible values.
 
 There is one row for each kind of fact (design.md, section 7). A verdict that is the same at both bounds does not depend
 on the fact.
@@ -21,23 +21,23 @@ from cfglint_train.releases.other_releases import RELEASE, AlternativeDefaults
 from cfglint_train.runs.run import GPU, Run, compute_min_gpus
 
 MAX_NODES: Final = 64
-"""More nodes than nearly any job has; everything that is sharded is then small on each GPU."""
+"""Upper bound of the nodes of a job, which few jobs exceed; shards are then small on each GPU."""
 
 MAX_GPUS_PER_NODE: Final = 16
-"""GPUs of the largest nodes on sale (NVIDIA DGX-2, HGX A100 16-GPU, Google a2-megagpu-16g)."""
+"""Number of GPUs in the largest nodes on sale (NVIDIA DGX-2, HGX A100 16-GPU, Google a2-megagpu-16g)."""
 
 SHORT_SAMPLE: Final = 128
-"""Tokens of a short sample: the certain length of a batch if the stated length is only a maximum."""
+"""Number of tokens of a short sample: the lower bound of the length if the stated length is only a maximum."""
 
 COMPANION_PREFIX: Final = "companion:"
-"""Prefix of the framework whose file is assumed to affect the run."""
+"""Prefix of the fact that a framework's file affects the run; the framework's name follows."""
 
 FORK: Final = "fork"
-"""Fact that a fork of the framework leaves open: upstream's defaults, and what follows from upstream's code."""
+"""Fact that the framework behaves like upstream, which a fork leaves open: its defaults, and what its code infers."""
 
 
 def list_assumptions(run: Run) -> tuple[Assumption, ...]:
-    """Return the facts about a run that no file states."""
+    """Return the assumptions about a run: facts that it depends on but no file states."""
     return run.compute_once(_compute_assumptions)
 
 
@@ -76,9 +76,9 @@ _ALTERNATIVES: Final[Mapping[Field, tuple[Any, ...]]] = {
     "parallel.strategy": ("zero", "fsdp2"),
     "method.quantized_experts": (True,),
 }
-"""Values that a run may have without a key in its file.
+"""Values that a run may have although no file states them.
 
-A launch can add DeepSpeed or FSDP; an older release quantizes the experts, too.
+A launch can add DeepSpeed or FSDP, and an older release quantizes the experts as well.
 """
 
 _BOUNDS: Final[Mapping[Field, tuple[int, ...]]] = {
@@ -87,11 +87,11 @@ _BOUNDS: Final[Mapping[Field, tuple[int, ...]]] = {
     "sequence.length": (SHORT_SAMPLE,),
     "batch.micro": (1,),
 }
-"""Bounds of numbers that are not stated or have a default in a script (`${GPUS:-8}`)."""
+"""Bounds of numbers that are not stated, or only as a default in a script (`${GPUS:-8}`)."""
 
 
 def _describe_example_ranks(run: Run, field: Field, value: FieldValue) -> str:
-    """Return how the GPU count is known if its file reaches a launcher only in an example, else an empty string."""
+    """Return a note if the value comes from a launcher file that is only assumed to apply, else an empty string."""
     owner = run.inputs.companions.get(value.origin.framework)
     if owner is None or not owner.assumption or value.origin.kind != "explicit":
         return ""
@@ -100,30 +100,30 @@ def _describe_example_ranks(run: Run, field: Field, value: FieldValue) -> str:
 
 
 _SETTING_NAMES: Final[Mapping[Field, str]] = {"launch.nodes": "nodes", "launch.gpus_per_node": "gpus-per-node"}
-"""Settings that state the number of GPUs."""
+"""Names of the facts that state the number of nodes and GPUs."""
 
 
 def _list_other_bounds(field: Field, value: Any) -> tuple[int, ...]:
-    """Return the bounds of an assumed number that it does not reach."""
+    """Return the bounds of a field that lie beyond its value, or an empty tuple if the value is not a number."""
     return tuple(
         bound for bound in _BOUNDS.get(field, ()) if isinstance(value, int) and _is_farther(bound, value, field)
     )
 
 
 def _is_farther(bound: int, value: int, field: Field) -> bool:
-    """Return whether a bound is farther out than a value."""
+    """Return whether a bound is farther out than a value: below it for the first bound, above it for the second."""
     return bound < value if bound == _BOUNDS[field][0] else bound > value
 
 
 def _has_enough_gpus(run: Run, field: Field, bound: int) -> bool:
-    """Return whether the stated degrees of parallelism fit a job with this number of nodes or GPUs per node."""
+    """Return whether a job with this number of nodes or GPUs per node has room for the stated parallelism."""
     launch = run.plan.launch
     other_count = launch.gpus_per_node if field == "launch.nodes" else launch.nodes
     return other_count is None or bound * other_count >= compute_min_gpus(run.stated_plan)
 
 
 def _find_file_assumptions(run: Run) -> Iterator[Assumption]:
-    """Yield files and models that were found by less than their full paths."""
+    """Yield the assumptions that a model or companion found by a partial path is the right one."""
     model = run.architecture
     if model is not None and model.folder:
         note = f"the model in `{model.folder}` is {model.id}; pass `--model-config` to be sure"
@@ -134,7 +134,7 @@ def _find_file_assumptions(run: Run) -> Iterator[Assumption]:
 
 
 def _assume_length(run: Run) -> Iterator[Assumption]:
-    """Yield the length if no sample needs to reach it: without packing or padding it is only the maximum."""
+    """Yield an assumption if the sequence length is only a maximum, because samples are neither packed nor padded."""
     plan = run.plan
     length, field = plan.sequence.length, get_field("sequence.length")
     is_padded = plan.sequence.padding in ("max_length", "none")
@@ -153,9 +153,10 @@ def _assume_length(run: Run) -> Iterator[Assumption]:
 
 
 def _assume_evaluation_length(run: Run) -> Iterator[Assumption]:
-    """Yield the length of evaluation samples if only the training samples are packed.
+    """Yield an assumption about the length of evaluation samples if only the training samples are packed.
 
-    Stated padding reaches the training length and no longer one; what is inferred for packs does not apply here.
+    Stated padding fills samples up to the training length, so a longer evaluation length is still an assumption.
+    Padding that is inferred from packing does not apply to evaluation samples.
     """
     plan = run.plan
     length = plan.sequence.eval_length or plan.sequence.length
@@ -171,17 +172,17 @@ def _assume_evaluation_length(run: Run) -> Iterator[Assumption]:
 
 
 def _compute_shortest(length: int) -> int:
-    """Return a length that all samples may have if `length` is the maximum; a short maximum guarantees nothing."""
+    """Return the smallest length that all samples may have if `length` is only the maximum."""
     return SHORT_SAMPLE if length > SHORT_SAMPLE else 1
 
 
 def find_assumptions(run: Run, fields: Set[str], *facts: str) -> tuple[Assumption, ...]:
-    """Return the assumptions on which plan fields and further facts (`gpu`, `model`, `fork`) depend."""
+    """Return the assumptions on which some plan fields and further facts (`gpu`, `model`, `fork`) rest."""
     return (*find_fact_assumptions(run, fields, *facts), *find_release_assumptions(run, fields))
 
 
 def find_fact_assumptions(run: Run, fields: Set[str], *facts: str) -> tuple[Assumption, ...]:
-    """Return the assumptions on which plan fields and facts depend, without those about releases."""
+    """Return the assumptions on which some plan fields and facts rest, except assumptions about releases."""
     needed = {*fields, *facts}
     origins = [origin for field in fields if (origin := run.get_origin(get_field(field))) is not None]
     needed.update(f"{COMPANION_PREFIX}{origin.framework}" for origin in origins)
@@ -191,7 +192,7 @@ def find_fact_assumptions(run: Run, fields: Set[str], *facts: str) -> tuple[Assu
 
 
 def find_varying_fields(run: Run) -> frozenset[Field]:
-    """Return the fields whose value depends on the candidate release, directly or by inference."""
+    """Return the fields whose values differ between candidate releases, directly or by inference."""
     return run.compute_once(_compute_varying_fields)
 
 
@@ -200,14 +201,14 @@ def _compute_varying_fields(run: Run) -> frozenset[Field]:
 
 
 def _compare_release(run: Run, candidate: AlternativeDefaults) -> dict[Field, Any]:
-    """Return the fields that have another value at a candidate release, with that value."""
+    """Return the fields whose values differ at a candidate release, with the values there."""
     other = run.build_scenario({candidate.fact: candidate.release}).resolved_plan
     fields = {*run.resolved_plan.values, *other.values}
     return {field: other.get(field) for field in fields if not is_equal(run.resolved_plan.get(field), other.get(field))}
 
 
 def find_release_assumptions(run: Run, fields: Set[str]) -> Iterator[Assumption]:
-    """Yield the releases whose defaults determine some fields, each with the candidates at which these differ."""
+    """Yield an assumption for each package whose defaults for some fields differ between candidate releases."""
     if not fields or fields.isdisjoint(
         find_varying_fields(run)
     ):  # Computing the varying fields builds every candidate.
@@ -232,7 +233,7 @@ def find_release_assumptions(run: Run, fields: Set[str]) -> Iterator[Assumption]
 
 
 def _format_settings(run: Run, fields: Iterable[Field]) -> str:
-    """Return fields by their keys, for a note; fields without a key only if none has one."""
+    """Return the keys of some fields for a note, or the names of the fields if none of them has a key."""
     fields = sorted(fields)
     keys = sorted({f"`{key}`" for field in fields if (key := run.spell_key(field)) != field}) or fields
     return join_names(keys)
@@ -259,7 +260,7 @@ MILDEST_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "disk": ("sequence.length", "batch.micro", "parallel.strategy"),
 }
-"""Facts by resource whose other bound needs less of it."""
+"""Facts by resource for which another bound may need less of the resource."""
 
 _MILDEST_BOUND: Final[Mapping[tuple[str, str], Callable[[Iterable[Any]], Any]]] = {
     ("gpu", GPU): find_roomiest,
@@ -268,11 +269,14 @@ _MILDEST_BOUND: Final[Mapping[tuple[str, str], Callable[[Iterable[Any]], Any]]] 
     ("host", "launch.nodes"): max,
     ("host", "launch.gpus_per_node"): min,
 }
-"""Bound that needs least of a resource: shards are small on many GPUs; a host with few GPUs serves few ranks."""
+"""Functions that choose the bound that needs least of a resource. Other facts use their first alternative.
+
+Shards are small on many GPUs, and a host with few GPUs serves few ranks.
+"""
 
 
 def find_mildest_facts(assumptions: Iterable[Assumption], resources: Iterable[str]) -> dict[str, Any]:
-    """Return the facts at the bound that needs least of the resources, except facts that are there already."""
+    """Return the facts that need less of the resources at another bound, each with the bound that needs least."""
     facts = {}
     for assumption in assumptions:
         for resource in resources:

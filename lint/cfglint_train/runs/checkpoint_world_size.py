@@ -1,4 +1,4 @@
-"""World size of a checkpoint: count the shards in the repository without opening them."""
+"""World size of a checkpoint: count its shards in the repository without opening them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.plan.reading import ResolvedPlan
 
 MAX_FILES: Final = 20_000
-"""Maximum number of files in a folder; larger folders are no checkpoint that can be counted."""
+"""Maximum number of files in a folder; the shards of larger folders are not counted."""
 
-# DeepSpeed's optimizer shards (checkpoint/constants.py), and OLMo's of the local and torch_legacy checkpointers.
+# Shards of DeepSpeed's optimizer states (checkpoint/constants.py) and of OLMo's local and torch_legacy checkpointers.
 _SHARD: Final = r"(?:(?:bf16|fp16)_)?zero_pp_rank_(\d+)_mp_rank_00_optim_states\.pt|rank(\d+)\.pt"
 _NUMBERED: Final = r"checkpoint-(\d+)"
 
 
 def find_checkpoint_ranks(plan: ResolvedPlan, config_folder: str, allowed_folders: tuple[str, ...]) -> int | None:
-    """Return the number of ranks that wrote the checkpoint that a run resumes from, or None.
+    """Return the number of ranks that wrote the checkpoint that a run resumes from, or None if it is unknown.
 
-    None if the checkpoint is not in the repository or not sharded.     A relative path is tried against `config_folder`
-    and the working directory; only folders below `allowed_folders` are listed.
+    It is unknown if the checkpoint is not in the repository or not sharded. A relative path is resolved against
+    `config_folder`, then the working directory. Only folders below `allowed_folders` are listed.
     """
     load_path, save_path = plan.get("checkpoint.load_path"), plan.get("checkpoint.path")
     path = load_path or (save_path if plan.get("checkpoint.resume_latest") else None)
@@ -36,9 +36,9 @@ def find_checkpoint_ranks(plan: ResolvedPlan, config_folder: str, allowed_folder
 
 
 def _find_newest_checkpoint(folder: str, allowed_folders: tuple[str, ...]) -> str:
-    """Return the checkpoint folder below `folder` with the highest step, else the folder itself.
+    """Return the checkpoint folder below `folder` with the highest step, else its `_actor` folder, else `folder`.
 
-    Sources: HF Trainer (trainer_utils.py, get_last_checkpoint); PPO of OpenRLHF resumes from the actor's folder
+    Sources: HF Trainer (trainer_utils.py, get_last_checkpoint); OpenRLHF's PPO, which resumes from the actor's folder
     (trainer/ray/ppo_actor.py).
     """
     names = _list_files(folder, allowed_folders)
@@ -49,9 +49,9 @@ def _find_newest_checkpoint(folder: str, allowed_folders: tuple[str, ...]) -> st
 
 
 def _count_ranks(folder: str, allowed_folders: tuple[str, ...]) -> int | None:
-    """Return the number of ranks from the shards in a folder or its children, or None.
+    """Return the number of ranks according to the shards in a folder and its subfolders, or None.
 
-    None if the children disagree or shards are missing.
+    The result is None if the folders disagree, have no shards or lack some.
     """
     names = _list_files(folder, allowed_folders)
     children = (os.path.join(folder, name) for name in names if name.startswith("global_step") or name == "optim")
@@ -64,13 +64,16 @@ def _count_ranks(folder: str, allowed_folders: tuple[str, ...]) -> int | None:
 
 
 def _count_shards(names: list[str]) -> int:
-    """Return the number of ranks of the shards among some files, or 0 if one is missing."""
+    """Return the number of ranks whose shards are among some files, or 0 if a shard is missing."""
     ranks = {int(match[1] or match[2]) for name in names if (match := re.fullmatch(_SHARD, name))}
     return len(ranks) if ranks == set(range(len(ranks))) else 0
 
 
 def _list_files(folder: str, allowed_folders: tuple[str, ...]) -> list[str]:
-    """Return the sorted files of a folder, or nothing if it is missing or its real path is not readable."""
+    """Return the sorted names in a folder.
+
+    The result is empty if the folder is missing, not below `allowed_folders`, or has more than MAX_FILES entries.
+    """
     try:
         readable = os.path.isdir(folder) and any(
             regular_files.is_below(folder, allowed_folder) for allowed_folder in allowed_folders

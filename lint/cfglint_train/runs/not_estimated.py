@@ -1,4 +1,4 @@
-"""Runs that are not estimated: report the reason once, at the missing setting, with one remedy."""
+"""Runs that are not estimated: explain the reason once, at the missing setting, with one remedy."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from cfglint_train.runs.run import Run
 
 
 def _has_placeholder(text: str) -> bool:
-    """Return whether a part of a text is replaced before the run."""
+    """Return whether a text contains a placeholder, such as `$NAME` or `{name}`, that is replaced before the run."""
     return any(sign in text for sign in "$`{<")
 
 
 _OUTSIDE_PREFIXES: Final = ("/", "~", "..")
-"""Prefixes of paths that may lead outside the repository, where models are read only on demand."""
+"""Prefixes of paths that may lead outside the repository, where models are read only with `--model-folder`."""
 
 MIN_SIMILARITY: Final = 0.9
-"""Minimum similarity of model names: releases and sizes of a family differ by a single character."""
+"""Minimum similarity of a suggested model name; it is high because sizes of a family differ by one character."""
 _MEASURE: Final = "measure one step on your own GPU"
 _MAX_NAMED: Final = 3
-"""Maximum number of files to name in a message."""
+"""Maximum number of files that a message names."""
 _INFERRED_FROM: Final[Mapping[Field, Field]] = {get_field("precision.params"): get_field("precision.compute")}
-"""Field without a key -> the field from which it is inferred."""
+"""Fields without a key, with the fields from which they are inferred."""
 STRATEGY: Final = get_field("parallel.strategy")
 _TARGETS: Final = (get_field("method.lora_targets"), get_field("method.lora_target_pattern"))
 FIELD_DESCRIPTIONS: Final[Mapping[Field, str]] = {
@@ -51,11 +51,11 @@ FIELD_DESCRIPTIONS: Final[Mapping[Field, str]] = {
     "parallel.zero_stage": "the ZeRO stage",
     "rollout.utilization": "the engine's share of the GPU",
 }
-"""Inputs of an estimate in words, for frameworks that have no setting for them."""
+"""Descriptions of the inputs of an estimate, for frameworks that have no key for them."""
 
 
 def describe_field(field: Field) -> str:
-    """Return a field in words, or an empty string."""
+    """Return the description of a field, or an empty string if it has none."""
     return _CLUSTER_FIELDS[field][0] if field in _CLUSTER_FIELDS else FIELD_DESCRIPTIONS.get(field, "")
 
 
@@ -69,7 +69,10 @@ class NotEstimated(Frozen):
 
 
 def explain_not_estimated(run: Run) -> NotEstimated | None:
-    """Return the reason why no training step was estimated, or None if one was; reasons without remedy come first."""
+    """Return the reason why no training step was estimated, or None if it was or the config is not a run.
+
+    Reasons that no setting can remove come first.
+    """
     if any(phase.name == "backward" for phase in run.estimate.phases) or not is_training_run(run):
         return None
     unsupported = _find_unsupported(run)
@@ -99,7 +102,7 @@ def explain_not_estimated(run: Run) -> NotEstimated | None:
 
 
 def _find_unsupported(run: Run) -> NotEstimated | None:
-    """Return the reason that no further fact can remove, or None."""
+    """Return a reason that no further fact can remove, or None."""
     for field, (value, origin) in run.resolved_plan:
         if origin.is_unsupported and value is None:
             return NotEstimated(origin.note, run.find_place(field), _MEASURE)
@@ -110,7 +113,10 @@ def _find_unsupported(run: Run) -> NotEstimated | None:
 
 
 def _find_cause(run: Run, field: Field) -> Field:
-    """Return the field that keeps another one unknown: without sharding the number of ranks does not matter."""
+    """Return the field that must be set to make another field known, which is often the field itself.
+
+    An unknown sharding strategy may result from an unreadable number of nodes or GPUs.
+    """
     field = (
         _INFERRED_FROM.get(field, field) if run.find_owner(field) is None and run.get_origin(field) is None else field
     )
@@ -120,7 +126,7 @@ def _find_cause(run: Run, field: Field) -> Field:
 
 
 def is_training_run(run: Run) -> bool:
-    """Return whether the config is a job by itself; a companion alone states too little for a verdict."""
+    """Return whether the main config is a job of its own. A companion file alone states too little for a verdict."""
     return run.main.role == "main" and not run.framework.is_companion
 
 
@@ -168,7 +174,7 @@ def _explain_model(run: Run) -> NotEstimated:
 
 
 def _is_hub_model(model: str, folder: str) -> bool:
-    """Return whether a model may be on the Hub: it has the form of an id, and no folder of that name exists here."""
+    """Return whether a name has the form of a Hub id, and its first part is no folder here."""
     from cfglint_train.models.online import is_hub_id
 
     first = model.partition("/")[0]
@@ -251,13 +257,13 @@ def _explain_field(run: Run, field: Field) -> NotEstimated:
 
 
 def _is_computed(run: Run, field: Field, origin: Origin) -> bool:
-    """Return whether a stated value is only known during the run, such as an expression of a script."""
+    """Return whether a stated value is known only during the run, such as an expression in a script."""
     owner = run.find_owner(field)
     return owner is not None and isinstance(owner[0].get(*origin.key.split(".")), Unknown)
 
 
 def _find_undetermined_file(run: Run) -> NotEstimated | None:
-    """Return the reason that a file named by the launch cannot be determined, or None."""
+    """Return a reason if the launch names a file whose path cannot be determined, or None."""
     main = run.main
     for route, override in main.overrides.items():
         if isinstance(override.value, Unknown) and override.origin.place is not None:
@@ -270,7 +276,7 @@ def _find_undetermined_file(run: Run) -> NotEstimated | None:
 
 
 def _explain_conflict(run: Run, field: Field, place: Place) -> NotEstimated:
-    """Return the reason that scripts contradict each other, with every cluster fact in which they do."""
+    """Return the reason for a field on which scripts disagree; for a cluster fact, it covers all such facts."""
     fields = [item for item in _CLUSTER_FIELDS if item in run.inputs.conflicts] if field in _CLUSTER_FIELDS else [field]
     settings_by_note: dict[str, list[str]] = {}
     for item in fields:
@@ -283,7 +289,7 @@ def _explain_conflict(run: Run, field: Field, place: Place) -> NotEstimated:
 
 
 def _get_setting_name(run: Run, field: Field) -> str:
-    """Return the setting that sets a field or could set it, or the field in words if there is none."""
+    """Return the key that sets or could set a field, in backticks, or a description of the field without a key."""
     if field in _CLUSTER_FIELDS:
         return _CLUSTER_FIELDS[field][0]
     key, owner = run.spell_key(field), run.find_owner(field)
@@ -292,7 +298,7 @@ def _get_setting_name(run: Run, field: Field) -> str:
 
 
 def _format_remedy(*names: str) -> str:
-    """Return the remedy that states cluster facts."""
+    """Return the advice to state some cluster facts."""
     flags, facts = " ".join(f"--{name} N" for name in names), " ".join(f"{name}=N" for name in names)
     return f"pass `{flags}`, or write the comment `# cfglint: {facts}`"
 
@@ -301,11 +307,11 @@ _CLUSTER_FIELDS: Final[Mapping[Field, tuple[str, str]]] = {
     "launch.nodes": ("the number of nodes", "nodes"),
     "launch.gpus_per_node": ("the number of GPUs per node", "gpus-per-node"),
 }
-"""Fields that no key of a config sets: name in words, and the flag that states it."""
+"""Cluster facts: the description of the field, and the name of its flag and pragma."""
 
 
 def _quote_source(run: Run, place: Place) -> str:
-    """Return the text at a place in parentheses, or an empty string if it is long."""
+    """Return the source text at a place in parentheses, or an empty string if it is long or has several lines."""
     document, span = place.document, place.span
     if document.syntax == "python":
         from cfglint_train.documents.python.script import PythonScript

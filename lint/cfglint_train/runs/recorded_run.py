@@ -1,4 +1,4 @@
-"""Recorded runs: record the plan fields that a rule reads, so that no rule has to declare them."""
+"""Recorded runs: record the plan fields that a rule reads, so that rules need not declare them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from cfglint_train.runs.run import Run
 
 
 class RecordedRun(Run):
-    """A run that records which plan fields are read, except fields that are read once for all rules."""
+    """A run that records which plan fields a rule reads, except reads by computations that all rules share."""
 
     def __init__(self, run: Run, seen: dict[Field, None]) -> None:
-        """Wrap `run` and record the fields that are read in `seen`."""
+        """Wrap `run`, and record in `seen` the fields that are read."""
         self.__dict__.update(run.__dict__)
         self._run, self._seen = run, seen
         recorder: Any = _Recorder(run.plan, seen)
@@ -47,16 +47,16 @@ class RecordedRun(Run):
 
 
 class _Recorder:
-    """A plan, or a group of its fields, that records which fields are read."""
+    """A plan, or a group of plan fields, that records which fields are read."""
 
     __slots__ = ("_group", "_record", "_seen")
 
     def __init__(self, record: Any, seen: dict[Field, None], group: str = "") -> None:
-        """Wrap a record of plan fields whose names begin with `group`."""
+        """Wrap a plan, or with `group` the record of that group of fields."""
         self._record, self._seen, self._group = record, seen, group
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the record and note it if it is a field."""
+        """Return an attribute of the record, and record the read if the attribute is a plan field."""
         kind = type(self._record)
         if name not in kind._fields:  # derived from fields
             member = None if name.startswith("_") else getattr(kind, name, None)

@@ -1,7 +1,7 @@
 """Runs as rules see them: plan, documents, architecture, hardware, releases and estimate of one training job.
 
-`build_run` reads the main config, adds its companions, then the statements of the launch and the user, then assumptions
-for what is not stated, and lets the framework infer the rest.
+`build_run` reads the main config and adds its companions, then the facts from the launch and the user. It then assumes
+cluster facts that are not stated, and lets the framework infer the rest.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ASSUMED_GPUS: Final = 8
 CONVERTER: Final = b"zero_to_fp32"
-"""Script of DeepSpeed that merges the shards of a checkpoint into full weights."""
+"""Name of DeepSpeed's script that merges the shards of a checkpoint into full weights."""
 _PARALLEL_DEGREES: Final[tuple[Field, ...]] = (
     "parallel.shard_size",
     "parallel.replicas",
@@ -44,11 +44,11 @@ _PARALLEL_DEGREES: Final[tuple[Field, ...]] = (
     "parallel.pipeline",
     "parallel.context",
 )
-"""Degrees that multiply to the number of GPUs of a job."""
+"""Degrees of parallelism whose product is the number of GPUs that a job needs."""
 
 
 GPU: Final = "gpu"
-"""Key of the GPU among the facts of a run that are not plan fields."""
+"""Name of the fact for the GPU, which is not a plan field."""
 
 Outcome = TypeVar("Outcome")
 
@@ -60,15 +60,15 @@ class Unresolved(Frozen):
     path: str
     """Path as written."""
     place: Place | None
-    """Position where the file is named."""
+    """Place where the file is named."""
     similar: tuple[str, ...] = ()
-    """Files of the repository whose paths end the same way, if there are several."""
+    """Files of the repository whose paths end in the same way, if there are several."""
     is_yaml_refused: bool = False
     """True if the file exists as YAML but its reader accepts only JSON."""
 
 
 class CorrectedKey(Frozen):
-    """A misspelt key and its correction."""
+    """A misspelled key and its correction."""
 
     written: Route
     corrected: Route
@@ -78,7 +78,7 @@ class CorrectedKey(Frozen):
 
     @property
     def description(self) -> str:
-        """The correction in words, for reports."""
+        """Note for reports that the key counts as its correction."""
         return f"counts `{format_route(self.written)}` as `{format_route(self.corrected)}`"
 
 
@@ -92,44 +92,42 @@ class RunInputs(Frozen):
     hardware: Hardware
     releases: Releases
     allowed_folders: tuple[str, ...] = ()
-    """Folders that may be read to find the model."""
+    """Folders from which the model may be read."""
     model_config: Mapping[str, Any] | None = None
-    """Contents of the `config.json` that the user names for the model, whatever its file name."""
+    """Contents of the model's `config.json`, if the user passes it; it replaces a lookup by name."""
     online: bool = False
     """True if an unknown model may be looked up on the Hub."""
     unresolved: tuple[Unresolved, ...] = ()
-    """Files that affect the run and are missing."""
+    """Files that affect the run but are missing or have an unsupported syntax."""
     variants: tuple[Mapping[str, Config], ...] = ()
-    """Companions of further launches that name other files than `companions`."""
+    """Companions of launches that name other files than those in `companions`."""
     conflicts: Mapping[Field, tuple[Any, ...]] = {}
-    """Values of facts in which launches differ; the fact itself is None."""
+    """Values of the facts on which launches disagree; the value of such a fact is None."""
     sharding: FieldValue | None = None
-    """Launcher options that shard the model in a way that cfglint does not read; the value is None."""
+    """Origin of launcher options that shard the model in a way that cfglint cannot read; the value is None."""
     is_sharding_known: bool | None = None
-    """True if every launch shows how it shards the model, so that what it does not name is not used.
+    """True if every launch shows all its sharding options, so that sharding which it does not name is off.
 
     None if no script starts the run.
     """
     is_resumable: bool | None = None
-    """True if the settings require that checkpoints allow resuming; None if unstated."""
+    """True if the settings say that runs must be able to resume, False if they say the opposite, None if unstated."""
     house_rules: tuple[HouseRule, ...] = ()
     """House rules that apply to the run."""
     corrected_keys: tuple[CorrectedKey, ...] = ()
-    """Misspelt keys that count as their correction."""
+    """Misspelled keys that count as their corrections."""
     scripts: tuple[Document, ...] = ()
     """Scripts that start the run, except a script that is its config."""
     ignored_files: tuple[IgnoredFile, ...] = ()
-    """Launcher options that name the config's file although the launcher ignores it."""
+    """Files that a launcher of the run receives but ignores."""
     previous_launches: tuple[PreviousLaunch, ...] = ()
-    """Launches that write into the run's output folder before it does."""
+    """Earlier launches that write to the output folder of the run."""
     is_checked_elsewhere: bool = False
-    """True if all launches pass settings files that are themselves configs of runs."""
+    """True if all launches pass config files that are checked as runs of their own."""
     hidden_options: str = ""
-    """Source of options that every launch may add unseen; empty if there is none."""
+    """Source of options that each launch may add but cfglint cannot see; empty if there is none."""
     find_refusals: Callable[[Run, Mapping[str, bytes]], frozenset[str]] | None = None
-    """Function that returns the errors that other texts of some files would introduce; its rules are in a higher
-    room.
-    """
+    """Function behind `Run.find_refusals`, or None; passed in because it calls rules, which import this module."""
 
 
 class Run:
@@ -145,25 +143,25 @@ class Run:
         """Create a run from its resolved plan; use `build_run` instead."""
         self.inputs = inputs
         self.stated_plan = stated_plan
-        """Plan as stated by configs, launch and user, before inference; a fix must not change it."""
+        """Plan as stated by configs, launch and user, before inference. It must not be modified."""
         self.resolved_plan = resolved_plan
         self.architecture = architecture
         self.plan: Plan = resolved_plan.build_plan()
         self._estimate: Estimate | None = None
-        self._made: dict[Callable[[Run], Any], Any] = {}
+        self._results: dict[Callable[[Run], Any], Any] = {}
         self._scenarios: dict[Any, Run] = {}
         self.is_scenario = False
-        """True if a fact has another admissible value; only the severity of findings counts there, not their fixes."""
+        """True if a fact has another possible value. Only the severity of findings counts then, not their fixes."""
         self.corrected: Run | None = None
-        """Run with corrected keys that the estimating rules have checked."""
+        """Cached run with misspelled keys corrected, for rules that judge an estimate; None until a rule needs it."""
         self.model_problem: str | None = None
-        """Reason why the config of the model could not be read."""
+        """Reason why the config of the model could not be read, or None."""
         self.verdicts: dict[Any, Any] = {}
-        """Results of `verdicts.judge` by question, shared by several rules."""
+        """Cached results of `verdicts.judge`, which several rules share."""
 
     @property
     def main(self) -> Config:
-        """Main config, after which the run is named."""
+        """Main config, which gives the run its name."""
         return self.inputs.main
 
     @property
@@ -188,17 +186,17 @@ class Run:
 
     @property
     def companions(self) -> tuple[Config, ...]:
-        """Files and sections that affect the run, without replacements for missing files."""
+        """Companion files and sections that affect the run, without placeholders for missing files."""
         return tuple(config for config in self.inputs.companions.values() if not config.document.is_placeholder)
 
     @property
     def cluster(self) -> tuple[int | None, int | None]:
-        """Stated nodes and GPUs per node, or None if unstated. The job may use fewer."""
+        """Stated nodes and GPUs per node of the cluster, each None if unstated. The job may use fewer."""
         nodes, gpus = (self.inputs.facts.get(fact) for fact in ("launch.nodes", "launch.gpus_per_node"))
         return None if nodes is None else nodes.value, None if gpus is None else gpus.value
 
     def find_companion(self, framework: str) -> Config | None:
-        """Return the companion of a framework, or None if there is none or it only replaces a missing file."""
+        """Return the companion of a framework, or None if there is none or it is a placeholder for a missing file."""
         return next((config for config in self.companions if config.framework == framework), None)
 
     @property
@@ -224,7 +222,7 @@ class Run:
         return _infer_run(self.inputs, stated_plan, self.architecture)
 
     def assume_fields(self, notes: Mapping[Field, str]) -> Run:
-        """Return the same job with some fields assumed, each with a note on how to state it."""
+        """Return the same job with some stated fields marked as assumed, each with a note."""
         stated_plan = ResolvedPlan(self.stated_plan.values)
         for field, note in notes.items():
             value, origin = stated_plan.values[field]
@@ -235,11 +233,14 @@ class Run:
         return _infer_run(self.inputs, stated_plan, self.architecture)
 
     def find_refusals(self, texts: Mapping[str, bytes]) -> frozenset[str]:
-        """Return the reasons why other texts are refused: they stop the job, are undone, or change nothing."""
+        """Return the reasons against writing `texts` to their files, or an empty set.
+
+        Such texts would stop the job, change nothing, or be changed back by a rule.
+        """
         return frozenset() if self.inputs.find_refusals is None else self.inputs.find_refusals(self, texts)
 
     def replace_gpu(self, gpu: str) -> Run:
-        """Return the same job on another GPU, given by name or memory size."""
+        """Return the same job on another GPU, given by its name or memory size."""
         return self._replace_facts({GPU: gpu})
 
     def get_origin(self, field: Field) -> Origin | None:
@@ -253,9 +254,9 @@ class Run:
     def find_place(self, *fields: Field) -> Place:
         """Return the position to which a finding about `fields` points.
 
-        It is the position of the first stated field, else the top of the main config. For a value in a replacement of a
-        missing file, it is the key that names that file. Options of another framework's launcher do not count as part
-        of the config.
+        It is the position of the first field with a known position, else the top of the main config. For a value from a
+        placeholder of a missing file, it is the key that names the file. Options of another framework's launcher do not
+        count.
         """
         for field in fields:
             origin = self.resolved_plan.get_origin(field)
@@ -268,18 +269,18 @@ class Run:
         return self.main.find_top()
 
     def _is_launcher_option(self, origin: Origin) -> bool:
-        """Return whether a value comes from an option of a launcher that starts the main config."""
+        """Return whether a value comes from an option of another framework's launcher."""
         assert origin.place is not None
         return origin.place.document.syntax == "shell" and origin.framework not in ("", self.main.framework)
 
     def _find_reference(self, document: Document) -> Place:
-        """Return the position at which the main config names a file."""
+        """Return the position at which the main config names the file of a document, else the top of the config."""
         references = self.framework.references(self.main)
         places = (self.main.find_place(*reference.route) for reference in references if reference.path == document.path)
         return next(places, None) or self.main.find_top()
 
     def spell_key(self, field: Field) -> str:
-        """Return the key that sets a field, or could set it, for messages."""
+        """Return the key that sets or could set a field, for messages, or the field's name if there is no key."""
         origin, owner = self.resolved_plan.get_origin(field), self.find_owner(field)
         stated_key = origin.key if origin is not None and origin.kind == "explicit" else ""
         if owner is None:
@@ -290,7 +291,7 @@ class Run:
         return " + ".join(map(format_route, lens.find_keys(config, field))) or stated_key or field
 
     def find_owner(self, field: Field) -> tuple[Config, Lens] | None:
-        """Return the config from which a field's value comes, and the lens that writes it there, or None."""
+        """Return the config that sets or could set a field, and the lens that writes it there, or None."""
         origin = self.resolved_plan.get_origin(field)
         configs = self.configs
         if origin is not None and origin.framework:
@@ -303,18 +304,18 @@ class Run:
 
     @property
     def alternative_defaults(self) -> tuple[AlternativeDefaults, ...]:
-        """Candidate releases with different defaults, if the release is not stated."""
+        """Candidate releases whose defaults differ from those of the effective release."""
         return self.compute_once(_find_alternative_defaults)
 
     def compute_once(self, compute: Callable[[Run], Outcome]) -> Outcome:
-        """Return the cached result of `compute` for this run, which never changes."""
-        if compute not in self._made:
-            self._made[compute] = compute(self)
-        result: Outcome = self._made[compute]
+        """Return the cached result of `compute` for this run; the cache is valid because a run never changes."""
+        if compute not in self._results:
+            self._results[compute] = compute(self)
+        result: Outcome = self._results[compute]
         return result
 
     def build_scenario(self, facts: Mapping[str, Any]) -> Run:
-        """Return the same job with other values of some facts (plan fields, `gpu`); the rest is inferred again."""
+        """Return the same job with other values of some facts (plan fields, `gpu`, releases); infer the rest again."""
         key = tuple(sorted(facts.items()))
         if key not in self._scenarios:
             self._scenarios[key] = self._replace_facts(facts)
@@ -337,7 +338,7 @@ class Run:
         return _infer_run(inputs, stated_plan, self.architecture)
 
     def _apply_defaults(self, stated_plan: ResolvedPlan, fact: str, release: str) -> None:
-        """Replace the current defaults by those of another release."""
+        """Replace the current defaults in `stated_plan` by those of another release."""
         alternative = next(item for item in self.alternative_defaults if (item.fact, item.release) == (fact, release))
         for field, value in alternative.defaults.items():
             if value is None:
@@ -351,7 +352,7 @@ def _find_alternative_defaults(run: Run) -> tuple[AlternativeDefaults, ...]:
 
 
 def find_lens(config: Config, field: Field) -> Lens | None:
-    """Return the last lens of a config's framework that reads a field, because the last one wins, or None."""
+    """Return the last lens of a config's framework that reads a field, because it wins, or None."""
     lenses = frameworks.load(config.framework).lenses
     return next((lens for lens in reversed(lenses) if field in lens.fields), None)
 
@@ -360,11 +361,11 @@ _SHARDING: Final = (get_field("parallel.strategy"), get_field("parallel.zero_sta
 _IMPLIED: Final[Mapping[tuple[str, Any], Mapping[Field, Any]]] = {
     ("parallel.strategy", "zero"): {"parallel.zero_stage": 3}
 }
-"""Fields implied by another value of a fact: DeepSpeed counts with the stage that shards everything."""
+"""Fields that a scenario value of a fact implies: for DeepSpeed, the ZeRO stage that shards everything."""
 
 
 def build_run(inputs: RunInputs) -> Run:
-    """Return the run that follows from its inputs."""
+    """Build a run from its inputs."""
     own_plan = frameworks.read_config(inputs.main)
     architecture, problem = _find_model(inputs, own_plan)
     plans = [
@@ -401,11 +402,10 @@ _GPUS: Final[Field] = "launch.gpus_per_node"
 
 
 def _has_fewer_processes(inputs: RunInputs, plan: ResolvedPlan, offered: FieldValue) -> bool:
-    """Return whether the launcher's file or option requests fewer processes than its script has GPUs.
+    """Return whether the launcher's file or option requests fewer processes than the script makes GPUs visible.
 
     An example is a launch that leaves the last GPU to a vLLM engine. Source: accelerate 1.15.0 commands/launch.py
-    (_validate_launch_command): the number of the option wins, then that of the file, and only without both that of the
-    visible GPUs.
+    (_validate_launch_command): the option determines the number, else the file, else the number of visible GPUs.
     """
     requested = plan.values.get(_GPUS)
     if requested is None or requested.value is None or requested.origin.framework not in inputs.companions:
@@ -439,14 +439,14 @@ def _infer_run(inputs: RunInputs, stated_plan: ResolvedPlan, architecture: Archi
 
 
 def compute_min_gpus(plan: ResolvedPlan) -> int:
-    """Return the number of GPUs that the stated degrees of parallelism need."""
+    """Return the minimum number of GPUs that the stated degrees of parallelism need."""
     return prod(degree for field in _PARALLEL_DEGREES if isinstance(degree := plan.get(field), int) and degree > 0)
 
 
 def _assume_cluster(plan: ResolvedPlan) -> None:
-    """Set eight GPUs per node if unstated, and the fewest nodes that fit the stated degrees of parallelism.
+    """Assume eight GPUs per node, and the fewest nodes that the stated parallelism needs, unless they are stated.
 
-    Replicas of unstated size have one node each, as by default in OLMo-core. A stated value that cannot be read stays
+    Replicas of unstated size get one node each, which is OLMo-core's default. A stated value that cannot be read stays
     unknown.
     """
     unreadable = plan.unreadable_fields
@@ -462,7 +462,7 @@ def _assume_cluster(plan: ResolvedPlan) -> None:
 
 
 def _find_model(inputs: RunInputs, plan: ResolvedPlan) -> tuple[Architecture | None, str | None]:
-    """Return the model's architecture, or None and the reason why its config could not be read."""
+    """Return the model's architecture or None, and the reason if its config could not be read."""
     from cfglint_train.models.find import find_plan_model
     from cfglint_train.models.local import UnreadableModelError
 

@@ -20,34 +20,34 @@ from cfglint_train.settings.settings import Settings
 
 
 class CommandLine(Frozen):
-    """Statements of the command line about runs."""
+    """Statements on the command line about runs."""
 
     facts: Mapping[str, str] = {}
     overrides: Mapping[Route, Any] = {}
     """Settings that the launch passes, by route."""
     settings: tuple[str, ...] = ()
-    """Settings as `KEY=VALUE` words, which each framework parses like its launcher; they override `parse_overrides`."""
+    """Settings as `KEY=VALUE` words, which each framework parses like its launcher; they override `overrides`."""
     model_config: Mapping[str, Any] | None = None
-    """Contents of a `config.json` that applies to the model of every run."""
+    """Contents of a `config.json` that describes the model of every run."""
     model_folders: tuple[str, ...] = ()
-    """Folders outside the repository in which models may be read."""
+    """Folders outside the repository from which models may be read."""
     online: bool = False
     """True if unknown models may be looked up on the Hub."""
     cache_dir: str | None = None
-    """Cache folder; empty to disable the cache, None to use the environment and settings."""
+    """Cache folder; an empty string disables the cache, None uses the environment and settings."""
 
 
 class Statements:
     """Statements of flags, settings and requirement files about documents."""
 
     def __init__(self, settings_for: Callable[[str], Settings], command_line: CommandLine, roots: Roots) -> None:
-        """Create a reader of statements; `settings_for` returns the settings of a path."""
+        """Prepare to collect statements; `settings_for` returns the settings of a path."""
         self.settings_for = settings_for
         self.command_line = command_line
         self._requirements = Requirements(roots)
 
     def parse_overrides(self, framework: Framework) -> Mapping[Route, Override]:
-        """Return the settings of `--set` as the framework parses them. Raise `FactError` if it cannot."""
+        """Return the settings of `--set` as the framework parses them. Raise `FactError` if it cannot parse them."""
         settings = self.command_line.overrides
         origin = Origin("user", note="--set")
         if self.command_line.settings:
@@ -58,7 +58,7 @@ class Statements:
         return {route: Override(value, origin._replace(key=str(route[-1]))) for route, value in settings.items()}
 
     def collect_release_statements(self, document: Document, sources: Sources) -> ReleaseStatements:
-        """Return the statements of flags, pragmas, settings and requirement files about releases for a document.
+        """Return the statements about releases for a document: from flags, pragmas, settings and requirement files.
 
         Raise `FactError` if a fact is invalid.
         """
@@ -78,8 +78,8 @@ class Statements:
     ) -> Mapping[str, FieldValue]:
         """Return the facts about cluster and releases for a document; the strongest source wins.
 
-        From weakest to strongest: its launch, the settings, pragmas of the other files of the run, its own pragmas,
-        flags. Raise `FactError` if a fact is invalid.
+        The sources, from weakest to strongest, are its launch, the settings, pragmas in the other files of the run, its
+        own pragmas, and flags. Raise `FactError` if a fact is invalid.
         """
         settings = self.settings_for(document.path)
         origin = Origin("user", note=os.path.basename(settings.source or "settings"))

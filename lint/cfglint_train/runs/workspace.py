@@ -1,6 +1,6 @@
-"""Workspace: recognise the configs among the files, and combine them into runs.
+"""Workspace: recognise the configs among the files and combine them into runs.
 
-A companion that a config names is read even if the command line does not name it.
+If a config refers to a companion file, that file is read even if the command line does not name it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 class Workspace:
-    """The files of one invocation of cfglint; `texts` replace files on disk (fixes before they are written).
+    """The files of one invocation of cfglint. `texts` replaces files on disk (fixes before they are written).
 
-    `idle`: configs that do not train (a server, a converter) count, too, if they have the same keys. `upstream`:
-    upstream's releases count although the repository uses a fork.
+    `idle`: include configs that do not train (a server, a converter) if they have the same keys. `upstream`: check
+    against upstream's releases even if the repository uses a fork.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Workspace:
         self._shared_output_dirs: SharedOutputDirs | None = None
 
     def replace_files(self, texts: Mapping[str, bytes]) -> Workspace:
-        """Return the same workspace with new contents of some files; the other files are not read again."""
+        """Return a copy of the workspace with new contents for some files; the other files are not read again."""
         result = Workspace(self.settings_for, self.statements.command_line, idle=self.idle, upstream=self.upstream)
         result.statements = self.statements
         result.sources = self.sources.add_texts(texts)
@@ -94,7 +94,7 @@ class Workspace:
             from cfglint_train.repository.gitignore import MAX_PATTERNS
 
             path = self.sources.format_path(os.path.join(folder, ".gitignore"), ".")
-            self.documents.ignore(path, f"only its first {MAX_PATTERNS:,} patterns count")
+            self.documents.ignore(path, f"only its first {MAX_PATTERNS:,} patterns are used")
         return collected
 
     def read_configs(self, path: str) -> list[Config]:
@@ -110,7 +110,7 @@ class Workspace:
         return self._configs[path]
 
     def _is_reported_at_program(self, role: str | None, framework: frameworks.Framework, path: str) -> bool:
-        """Return whether a run that cannot be read is reported at its program, given its role."""
+        """Return whether a run with this role that cannot be read is reported at the program."""
         if role not in ("program", "handed"):
             return role == "unread"
         from cfglint_train.launches.unread import is_reported_at_program
@@ -138,12 +138,12 @@ class Workspace:
                 best = (score, name, matches)
         _, name, matches = best if best[2] else self._identify_framework(document)
         if not matches:
-            self.documents.skip(document.path, "its keys belong to no known configuration", document.source)
+            self.documents.skip(document.path, "no supported framework has its keys", document.source)
             return []
         if document.syntax == "python" and document.path not in self.sources.named_paths:
             copy = self.forks.find_enclosing_package(document.path)
             if copy:
-                self.documents.ignore(document.path, f"it is a module of the copy in `{copy}`")
+                self.documents.ignore(document.path, f"it belongs to the copy of a framework in `{copy}`")
                 return []
         replacing_package = self._find_replacing_package(document, name)
         if replacing_package:
@@ -152,7 +152,7 @@ class Workspace:
         framework = frameworks.load(name)
         reader = self._find_custom_reader(framework, document)
         if reader:
-            self.documents.note_run(document, None, f"`{reader}` reads its settings in its own way")
+            self.documents.note_run(document, None, f"`{reader}` reads this file with its own code")
             return []
         include_idle = self.idle and framework.keys is not None and framework.keys.migrates_idle_files
         training = [match for match in matches if match.role is None or include_idle]
@@ -179,11 +179,11 @@ class Workspace:
             for match in training
         ]
         for config in configs:
-            self._collect_evidence(config, statements)
+            self._set_evidence(config, statements)
         return configs
 
     def _is_replaced(self, path: str, mark: str) -> bool:
-        """Return whether a script replaces a placeholder in the repository of a file."""
+        """Return whether a script in the file's repository replaces the placeholder `mark`."""
         from cfglint_train.mutations.replaced_texts import ReplacedPlaceholders  # few files have placeholders
 
         return self.repositories.get_index(path).compute_once(ReplacedPlaceholders).is_replaced(mark)
@@ -204,7 +204,10 @@ class Workspace:
         return self.scripts.find_assigning_program(document.path)
 
     def _identify_framework(self, document: Document) -> tuple[int, str, list[frameworks.RecognisedConfig]]:
-        """Return score, name and match of the framework that trains with a file whose keys are ambiguous."""
+        """Identify the framework of a file with ambiguous keys by the command that trains with it.
+
+        Return its score, name and match, or (0, "", []).
+        """
         names = self.documents.candidates[document.path] if document.syntax in ("yaml", "json") else ()
         candidates = [name for name in names if list_frameworks()[name].training_pattern is not None]
         if not candidates:
@@ -212,9 +215,7 @@ class Workspace:
         from cfglint_train.launches.framework_by_command import identify_framework  # most files are recognised by keys
 
         name, command = identify_framework(candidates, self.scripts.find_likely_uses(document.path), self._read_program)
-        return (
-            (1, name, [frameworks.RecognisedConfig((), 1, f"`{command}` is given the file")]) if name else (0, "", [])
-        )
+        return (1, name, [frameworks.RecognisedConfig((), 1, f"it is passed to `{command}`")]) if name else (0, "", [])
 
     def _read_program(self, script: Document, stated_path: str) -> Document | None:
         """Return the parsed Python program that a script starts by its path, or None if the repository has none."""
@@ -224,8 +225,9 @@ class Workspace:
     def _collect_release_statements(self, framework: frameworks.Framework, document: Document) -> ReleaseStatements:
         """Return the statements about releases for a main config.
 
-        They come from flags, settings and requirement files, from a copy of its framework, else from commands of the
-        repository. If scripts install another release than the requirement files name, neither counts.
+        They come from flags, settings and requirement files, then from a vendored copy of the framework, then from
+        install commands in the repository. If a command installs a different release than a requirement file pins,
+        neither counts.
         """
         statements = self.statements.collect_release_statements(document, self.sources)
         if self.upstream or framework.manifest.layout is None:
@@ -252,17 +254,17 @@ class Workspace:
         return ReleaseStatements(statements.facts, pins, statements.named)
 
     def _get_cache_folder(self, path: str) -> str | None:
-        """Return the cache folder for the surroundings of a file, or None."""
+        """Return the cache folder that applies to a file, or None."""
         from cfglint_train.foundation.cache import find_cache_folder  # only if something is cached
 
         return find_cache_folder(*self._get_cache_settings(path))
 
     def _get_cache_settings(self, path: str) -> tuple[str | None, str | None]:
-        """Return the cache folder in flags, and in the settings for a path."""
+        """Return the cache folder set by a flag and the one in the settings for a path."""
         return self.statements.command_line.cache_dir, self.settings_for(path).cache_dir
 
-    def _collect_evidence(self, config: Config, statements: ReleaseStatements) -> None:
-        """Set the evidence of a config: its launches, its vocabulary, and programs that change its settings first."""
+    def _set_evidence(self, config: Config, statements: ReleaseStatements) -> None:
+        """Set the evidence of a config: its launches, its vocabulary, and programs that first change its settings."""
         document, place = config.document, (config.document.path, config.root)
         evidence = ConfigEvidence(self.scripts.list_commands(config))
         if document.syntax == "shell":
@@ -323,7 +325,7 @@ class Workspace:
         if launch is not None and launch.rendezvous is not None:
             cluster["launch.meets"] = launch.rendezvous
         elif launch is None and self.scripts.can_add_option(main, "--main_process_ip"):
-            note = f"the script that starts `{os.path.basename(main.document.path)}` may set the address"
+            note = f"the script that starts `{os.path.basename(main.document.path)}` may pass `--main_process_ip`"
             cluster["launch.meets"] = FieldValue(None, Origin("assumed", note=note))
         hardware_facts = {name: facts[name] for name in cluster_facts.HARDWARE_FACTS if name in facts}
         hardware = build_hardware({name: fact for name, fact in hardware_facts.items() if fact.value is not None})
@@ -355,7 +357,7 @@ class Workspace:
         )
 
     def _find_recipes(self, main: Config) -> dict[str, str | None]:
-        """Return the settings files that launches pass to a program, each with its path in the repository or None."""
+        """Return the settings files that launches pass to the program, each with its path in the repository or None."""
         referring_file, recipes = main.document.path, dict[str, str | None]()
         for stated_path in frameworks.load(main.framework).launch_interface.list_recipes(main):
             path = self.sources.find(stated_path, referring_file) or self.repositories.get_index(
@@ -365,7 +367,7 @@ class Workspace:
         return recipes
 
     def _read_path_gpus(self, path: str) -> Mapping[str, FieldValue]:
-        """Return the GPUs named in a path below the root of its repository."""
+        """Return the GPU facts that a path names, relative to the root of its repository."""
         from cfglint_train.launches.named_cards import read_path_gpus
 
         root, _ = self.sources.roots.find_root(path)
@@ -380,30 +382,31 @@ class Workspace:
         return read_requested_gpus(self.repositories.get_index(path), path)
 
     def _guess_sharding(self, main: Config) -> FieldValue | None:
-        """Return an undetermined sharding if no visible launch starts a config but its siblings may be sharded.
+        """Return a value of None with a note if no launch of a config is found but a launcher may shard its model.
 
-        The siblings are files beside it, or files that a script naming it starts by a variable.
+        Such a launcher is in a script that names the config and starts a program from a variable, or in one that starts
+        a sibling of the config.
         """
         if main.role != "main" or main.document.syntax == "shell":
             return None
         script_path = self.scripts.find_sharding_script(main)
         if script_path is not None:
             launcher = "a launcher that may shard the model"
-            note = f"`{script_path}` names it and starts a program from a variable with {launcher}"
+            note = f"`{script_path}` names it and starts a file named by a variable with {launcher}"
             return FieldValue(None, Origin("assumed", note=note))
         sibling = self.scripts.find_sharded_sibling(main)
         if sibling is None:
             return None
         script, name = sibling
-        note = f"no script starts it, and `{script}` starts `{name}` beside it with a launcher that may shard the model"
+        note = f"no script starts it, but `{script}` starts `{name}` beside it with a launcher that may shard the model"
         return FieldValue(None, Origin("assumed", note=note))
 
     def _merge_launches(self, main: Config) -> MergedLaunch | None:
-        """Return all launches of a config combined, or None."""
+        """Return all launches of a config merged into one, or None if there are none."""
         return _merge_if_any(self.scripts.find_launches(main))
 
     def _merge_caller_launches(self, main: Config) -> MergedLaunch | None:
-        """Return the options that callers add to the command that is a config, combined, or None."""
+        """Return the merged options that callers add to a config that is itself a command, or None."""
         return _merge_if_any(self.scripts.find_caller_launches(main)) if main.role == "main" else None
 
     def _find_previous_launches(self, main: Config, launch: MergedLaunch | None) -> tuple[PreviousLaunch, ...]:
@@ -421,9 +424,9 @@ class Workspace:
     def _find_companions(
         self, main: Config, launcher: LauncherInput | None
     ) -> tuple[dict[str, Config], tuple[Unresolved, ...]]:
-        """Return the files and sections that affect the run, by framework, and those that are missing.
+        """Return the companion files and sections that affect the run, by framework, and those that are missing.
 
-        `launcher` is the input of its launcher.
+        `launcher` is the config file and options of the run's launcher.
         """
         companions: dict[str, Config] = {}
         unresolved: dict[str, Unresolved] = {}
@@ -486,13 +489,13 @@ class Workspace:
             if path is None:
                 return self._find_replacement(owner, reference)
             path = self.sources.format_path(path, referring_file)
-            assumption = f"`{stated_path}` is `{path}` of this repository; name it by that path to be sure"
+            assumption = f"`{stated_path}` is `{path}` of this repository; write that path to be sure"
         read_document = self.documents.read_document if "yaml" in _get_syntaxes(reference) else self.documents.read_json
         document = None if path is None else read_document(path)
         return None if document is None else self._build_companion(owner, reference, document, (), assumption)
 
     def _is_yaml_refused(self, owner: Config, reference: Reference) -> bool:
-        """Return whether an unread file exists as YAML although its reader requires strict JSON."""
+        """Return whether a referenced file is YAML although its reader requires strict JSON."""
         if "yaml" in _get_syntaxes(reference) or not frameworks.load(owner.framework).traits.strict_json:
             return False
         path = self.sources.find(str(reference.path), owner.document.path)
@@ -503,7 +506,7 @@ class Workspace:
         return tuple(self.sources.format_path(path, referring_file) for path in paths) if len(paths) > 1 else ()
 
     def _find_replacement(self, owner: Config, reference: Reference) -> Config | None:
-        """Return the companion from the file that a script writes, else from the file that the framework bundles."""
+        """Return the companion from the file that a script writes, else from the bundled file, or None."""
         from cfglint_train.launches.bundled_files import (
             find_bundled_file,
             find_written_file,
@@ -526,7 +529,7 @@ class Workspace:
     def _build_companion(
         self, owner: Config, reference: Reference, document: Document, root: Route, assumption: str = ""
     ) -> Config:
-        """Return the config of a companion, checked against the releases of its owner."""
+        """Return the config of a companion, with the releases that its owner implies."""
         framework = frameworks.load(reference.framework)
         if document is not owner.document:
             framework.prepare(document)
@@ -540,17 +543,17 @@ class Workspace:
         )
         config = Config(reference.framework, document, releases, root, "companion", assumption=assumption)
         if not document.is_placeholder:
-            self._collect_evidence(config, statements)
+            self._set_evidence(config, statements)
         return config
 
 
 def _get_syntaxes(reference: Reference) -> Collection[str]:
-    """Return the syntaxes in which a framework's files may be."""
+    """Return the syntaxes that a framework's files may use."""
     return list_frameworks()[reference.framework].clues.keys()
 
 
 def _merge_if_any(launches: list[Launch]) -> MergedLaunch | None:
-    """Return launches combined, or None if there are none."""
+    """Return the launches merged into one, or None if there are none."""
     if not launches:
         return None
     from cfglint_train.launches.merged_launch import merge_launches

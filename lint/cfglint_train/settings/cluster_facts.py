@@ -1,6 +1,6 @@
 """Facts that the user states about the cluster and the releases: names, valid values and precedence.
 
-Facts come from flags, pragma comments, settings and launch scripts; the readers of all of them use this module.
+Facts come from flags, pragmas, settings and launch scripts, and the readers of all four use this module.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import FieldValue, Origin
 
 CLUSTER_FACTS: Final[Mapping[str, Field]] = {"nodes": "launch.nodes", "gpus-per-node": "launch.gpus_per_node"}
-"""Facts that are plan fields."""
+"""Names of the facts that are plan fields, with those fields."""
 
 VISIBLE_GPU_OPTIONS: Final = frozenset(("CUDA_VISIBLE_DEVICES", "--gpus-per-node", "--gres", "--gpus", "-G"))
-"""Options by which a script limits the GPUs that its programs may use; the launcher decides how many they do use."""
+"""Options by which a script limits the GPUs that its programs see. The launcher decides how many of them are used."""
 
 HARDWARE_FACTS: Final = (*CLUSTER_FACTS, "gpu", "gpu-memory", "host-memory", "disk")
 _COUNTS: Final = ("nodes", "gpus-per-node")
 
-# PEP 440 without epochs; a local label (`2.8.0+cu128`) does not change the behaviour, but people paste it.
+# PEP 440 without epochs. A local label (`2.8.0+cu128`) changes nothing, but users paste it.
 _RELEASE: Final = r"v?\d+(?:\.\d+)*(?:[._-]?(?:a|b|rc|post|dev)\d*)*(?:\+[A-Za-z0-9.]+)?"
 
 _Stated = TypeVar("_Stated")
 
 
 class FactError(UsageError):
-    """An invalid stated fact, with the place where it was stated."""
+    """An invalid fact, with the origin of its value."""
 
     def __init__(self, message: str, origin: Origin) -> None:
         """Keep the message and the origin of the fact."""
@@ -40,7 +40,7 @@ class FactError(UsageError):
 
 
 def find_canonical_name(name: str) -> str | None:
-    """Return the fact that a name refers to, or None if there is no such fact."""
+    """Return the canonical name of a fact (a hardware fact or a package), or None if the name is unknown."""
     return name if name in HARDWARE_FACTS else registry.map_spellings().get(name)
 
 
@@ -73,22 +73,22 @@ def check(name: str, fact: FieldValue) -> None:
 def parse_count(name: str, fact: FieldValue) -> int:
     """Parse the number that `nodes` or `gpus-per-node` states; raise FactError if it is invalid."""
     text = str(fact.value)
-    # Nine digits are more than any cluster has, and fewer than Python refuses to convert.
+    # No cluster has a count of more than nine digits, and Python refuses to convert very long numbers.
     if re.fullmatch(r"0*[1-9][0-9]{0,8}", text) is None:
         raise FactError(f"{name} must be a positive integer, not {text!r}", fact.origin)
     return int(text)
 
 
 def convert_count(name: str, fact: FieldValue) -> FieldValue:
-    """Convert the text of a fact to a number; None stays unknown. Raise FactError if it is invalid."""
+    """Convert the text of a fact to a number; keep None, which means unknown. Raise FactError if it is invalid."""
     return fact if fact.value is None else fact._replace(value=parse_count(name, fact))
 
 
 def merge_facts(weaker: Mapping[str, _Stated], stronger: Mapping[str, _Stated]) -> dict[str, _Stated]:
-    """Merge the facts of two sources; the stronger one wins.
+    """Merge the facts of two sources; the stronger source wins.
 
-    If the stronger source names another GPU, `gpu-memory` of the weaker source is dropped because it belongs to the
-    other GPU.
+    If the stronger source names a GPU, `gpu-memory` of the weaker source is dropped, because it may belong to another
+    GPU.
     """
     result = dict(weaker)
     if "gpu" in stronger:

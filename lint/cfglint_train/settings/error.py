@@ -1,4 +1,4 @@
-"""Errors in a settings file, with their line and column."""
+"""Errors in settings files, with their line and column."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from cfglint_train.settings.files import DISK, Files
 
 
 class SettingsError(UsageError):
-    """An error in the settings; the message names the file and the place."""
+    """An error in the settings. The message names the file and, if it is known, the line and column."""
 
     def __init__(self, message: str, frame: tuple[str, ...] = ()) -> None:
-        """Keep the lines that show the error."""
+        """Keep the lines of text that show the error."""
         super().__init__(message)
         self.frame = frame
-        """The wrong line, with a marker below it."""
+        """The line with the error and a marker line below it; empty if the position is unknown."""
 
 
 def build_syntax_error(path: str, text: str, message: str) -> SettingsError:
-    """Build the error about invalid TOML at its place."""
+    """Build the error about invalid TOML, with its position from the parser's message."""
     match = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", message, re.S)
     if match is None:
         return SettingsError(f"{format_path(path)}: {message}")
@@ -31,7 +31,7 @@ def build_syntax_error(path: str, text: str, message: str) -> SettingsError:
 
 
 def build_setting_error(path: str, key: str, problem: str, files: Files = DISK) -> SettingsError:
-    """Build the error about a setting, with its place if that can be found."""
+    """Build the error about a setting, with its position if that can be found."""
     from cfglint_train.settings import positions
 
     try:
@@ -46,6 +46,6 @@ def build_setting_error(path: str, key: str, problem: str, files: Files = DISK) 
 
 
 def format_path(path: str) -> str:
-    """Format a path for a message: relative if the file is below the working directory."""
+    """Format a path for a message: relative if the file is below the working directory, else unchanged."""
     relative = os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative

@@ -1,4 +1,4 @@
-"""Existence of stated releases: a mistyped release would otherwise be treated like its nearest neighbour."""
+"""Existence of stated releases: reject mistyped releases, which would otherwise count as the nearest release."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from cfglint_train.frameworks.registry import list_frameworks
 
 
 def describe_missing_release(package: str, release: str) -> str | None:
-    """Describe the error if a release of a package (by its canonical name) does not exist, or return None.
+    """Return the error message if a package (by its canonical name) has no such release, or None.
 
-    Patch releases may be missing from the vocabulary, and new ones appear. Only a number between two known releases, or
-    far beyond the newest, is rejected.
+    The vocabulary may lack patch releases, old releases and new releases. A release is therefore rejected only if its
+    minor version lies between two known releases, or if its major version is two or more beyond the newest.
     """
     releases = _list_releases(package)
     if not releases:
@@ -25,7 +25,7 @@ def describe_missing_release(package: str, release: str) -> str | None:
 
 
 def _list_releases(package: str) -> tuple[str, ...]:
-    """Return the releases of a package, oldest first; empty if they are unknown."""
+    """Return the known releases of a package, oldest first, or an empty tuple."""
     for manifest in list_frameworks().values():
         if manifest.vocabulary is not None and package in (manifest.name, manifest.companion_package):
             vocabulary = load(manifest.vocabulary)
@@ -34,5 +34,5 @@ def _list_releases(package: str) -> tuple[str, ...]:
 
 
 def _get_minor_version(release: str) -> tuple[int, ...]:
-    """Return the first two parts of a release number."""
+    """Return the major and minor version of a release."""
     return (*parse_release(release)[0], 0, 0)[:2]

@@ -10,7 +10,7 @@ from cfglint_train.foundation.typed import Final, Protocol
 
 
 class Files(Protocol):
-    """A source of settings files; paths are those of the disk."""
+    """A source of settings files, which are addressed by their paths on the disk."""
 
     def has(self, path: str) -> bool:
         """Return whether a file exists."""

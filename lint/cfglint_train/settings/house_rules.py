@@ -1,4 +1,4 @@
-"""House rules, `[[require]]` of the settings: the required value of a plan field or a key, with a reason."""
+"""House rules: read the `[[require]]` tables, which state required values of plan fields or keys."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Test = Literal["equals", "one-of", "at-most", "at-least", "present", "absent"]
 _VALUES: Final = ("equals", "one-of", "at-most", "at-least")
 _PRESENCE: Final = ("present", "absent")
 _COMBINABLE: Final = ({"present", *_VALUES[:1]}, {"present", "one-of"}, {"present", "at-most", "at-least"})
-"""Operators that may be combined."""
+"""Sets of operators that may be combined in a rule."""
 _OTHERS: Final = ("field", "key", "message", "severity", "paths", "frameworks")
 _SEVERITIES: Final = ("error", "warning", "info")
 _SCALARS: Final = (str, int, float, bool)
@@ -33,25 +33,25 @@ class HouseRule(Frozen):
     field: Field | None
     """Plan field that the rule is about, or None for a key."""
     key: str
-    """Key as the settings name it; empty for a field."""
+    """Key as written in the settings; empty for a rule about a field."""
     tests: tuple[tuple[Test, Any], ...]
-    """Operators and their operands; `present` comes before those that look at the value."""
+    """Operators and their operands in the order of evaluation; `present` precedes the operators that test a value."""
     message: str
     severity: Literal["error", "warning", "info"]
     paths: tuple[Glob, ...]
-    """Files that the rule is for; empty for all."""
+    """Patterns of the files to which the rule applies; empty for all files."""
     frameworks: tuple[str, ...]
-    """Frameworks that the rule is for; empty for all."""
+    """Frameworks to which the rule applies; empty for all frameworks."""
     path: str
     """Path of the settings file."""
     place: str
-    """Name in the settings file: `require[0]`, in pyproject.toml prefixed by `tool.cfglint.`."""
+    """Name in the settings file: `require[0]`, or `tool.cfglint.require[0]` in a pyproject.toml."""
 
 
 def read_house_rules(reader: Reader, value: Any, inherited: tuple[HouseRule, ...] = ()) -> tuple[HouseRule, ...]:
-    """Read the house rules of a settings file, given those of the files that it extends.
+    """Read the house rules of a settings file; `inherited` are the rules of the files that it extends.
 
-    Raise SettingsError, also for two rules that no value satisfies.
+    Raise SettingsError for an invalid rule, and for two rules that no value satisfies.
     """
     rules: list[HouseRule] = []
     for number, entry in enumerate(reader.read_tables("require", value)):
@@ -68,7 +68,7 @@ def read_house_rules(reader: Reader, value: Any, inherited: tuple[HouseRule, ...
 
 
 def _has_same_subject(rule: HouseRule, other: HouseRule) -> bool:
-    """Return whether two rules are about one setting, and all files of one are files of the other."""
+    """Return whether two rules are about the same setting and certainly apply to common files and frameworks."""
     is_same_setting = (rule.field, _normalize_key(rule.key)) == (other.field, _normalize_key(other.key))
     files = not rule.paths or not other.paths or rule.paths == other.paths
     frameworks = not rule.frameworks or not other.frameworks or {*rule.frameworks} & {*other.frameworks}
@@ -80,7 +80,7 @@ def _normalize_key(key: str) -> str:
 
 
 def _is_contradiction(rule: dict[Test, Any], other: dict[Test, Any]) -> bool:
-    """Return whether no value, present or absent, passes the tests of both rules."""
+    """Return whether neither a value nor its absence can pass the tests of both rules."""
     both = (rule, other)
     if any("present" in tests for tests in both) and any("absent" in tests for tests in both):
         return True
@@ -95,7 +95,7 @@ def _is_contradiction(rule: dict[Test, Any], other: dict[Test, Any]) -> bool:
 
 
 def is_violated(test: Test, value: Any, operand: Any) -> bool:
-    """Return whether a value fails a test; tests of presence never look at a value."""
+    """Return whether a value fails a test; it never fails `present` and `absent`, which callers check themselves."""
     if test in _PRESENCE:
         return False
     if test == "equals":
@@ -160,7 +160,7 @@ def _read_frameworks(reader: Reader, entry: dict[str, Any], where: str) -> tuple
 
 
 def _read_tests(reader: Reader, entry: dict[str, Any], place: str, field: Field | None) -> list[tuple[Test, Any]]:
-    """Read the tests of a rule in the order in which they are evaluated."""
+    """Read the tests of a rule, in the order of evaluation."""
     where = f"{place}."
     for name in _PRESENCE:
         if name in entry and entry[name] is not True:
@@ -181,7 +181,7 @@ def _read_tests(reader: Reader, entry: dict[str, Any], place: str, field: Field 
 
 
 def _read_operand(reader: Reader, key: str, name: Test, value: Any, field: Field | None) -> Any:
-    """Read the operand of an operator, with the type that it has in the plan or a file."""
+    """Read the operand of an operator; for a plan field, convert it to the type of the field."""
     if name in _PRESENCE:
         return value
     if name in ("at-most", "at-least"):

@@ -1,4 +1,4 @@
-"""Positions of settings in their file, searched only for error messages because the TOML parser keeps none."""
+"""Positions of settings in their file, computed only for error messages because the TOML parser keeps none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 _MAX_READINGS: Final = 200
-"""Maximum number of prefixes of a file that are parsed before the search is abandoned."""
+"""Maximum number of prefixes of a file that are parsed before the search gives up."""
 _MAX_LINE: Final = 120
 """Maximum number of characters of a line that are shown."""
 _STEP: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\[\d+\]|[^.\[\]]+")
@@ -19,7 +19,7 @@ Route = tuple[str | int, ...]
 
 
 class SettingPosition(Frozen):
-    """A position in a settings file, and the line with a marker below it."""
+    """A position in a settings file, with the text of the line and a marker line below it."""
 
     line: int
     column: int
@@ -27,7 +27,7 @@ class SettingPosition(Frozen):
 
 
 def build_position(text: str, line: int, column: int, width: int = 1) -> SettingPosition:
-    """Return the position with the line that it is on."""
+    """Return a position with its line, shortened, and a marker that is `width` characters wide."""
     lines = text.split("\n")
     excerpt = shorten(lines[line - 1].rstrip("\r").expandtabs(1), _MAX_LINE) if line <= len(lines) else ""
     marks = "^" * max(1, min(width, len(excerpt) - column + 1))
@@ -35,12 +35,12 @@ def build_position(text: str, line: int, column: int, width: int = 1) -> Setting
 
 
 def find_key(text: str, key: str) -> SettingPosition | None:
-    """Find a setting by the name that messages use: `overrides[0].hardware.gpu`."""
+    """Find a setting by its name in messages (`overrides[0].hardware.gpu`), as `find_route` does."""
     return find_route(text, tuple(map(_parse_step, _STEP.findall(key))))
 
 
 def find_route(text: str, route: Route) -> SettingPosition | None:
-    """Find a setting, or the innermost existing table around it; return None if there is none."""
+    """Find a setting or, if it is missing, the innermost table around it; return None if neither can be found."""
     while route and not _has_route(_parse(text), route):
         route = route[:-1]
     number = _find_line(text, route) if route else None
@@ -64,9 +64,9 @@ def _parse_step(text: str) -> str | int:
 
 
 def _find_line(text: str, route: Route) -> int | None:
-    """Return the first line of a setting, the one after the longest prefix of the file that parses without it.
+    """Return the number of the first line of a setting, or None if the search takes too long.
 
-    Return None if the search takes too long.
+    It is the line after the longest prefix of the file that parses and lacks the setting.
     """
     lines = text.split("\n")
     lines_without, lines_with = 0, len(lines)

@@ -1,4 +1,4 @@
-"""Pragmas, which are comments for cfglint: facts about the cluster, and suppressions.
+"""Pragmas: comments that state facts about the cluster to cfglint, or suppress findings.
 
 # cfglint: nodes=64 gpus-per-node=8 gpu=A100-80GB host-memory=480GiB torch=2.2
 # cfglint: ignore[MEM001] the cluster has patched drivers     (this line; alone on its line, also the next one)
@@ -22,7 +22,7 @@ _FACT: Final = r"([a-z][a-z0-9_-]*)=(?:\"([^\"]*)\"|([^\s,]+)),?"
 
 
 class PragmaFact(Frozen):
-    """A `name=value` of a pragma."""
+    """A `name=value` in a pragma."""
 
     name: str
     value: str
@@ -30,15 +30,15 @@ class PragmaFact(Frozen):
 
 
 class Suppression(Frozen):
-    """A comment `ignore[...]` or `file-ignore[...]` with the codes that it silences, each with its span."""
+    """An `ignore[...]` or `file-ignore[...]` comment with the codes that it silences, each with its span."""
 
     first: int
     """Line of the comment."""
     last: int
     """Last line that it covers.
 
-    A comment alone on its line also covers the construct that starts on the next line without a comment: a whole shell
-    command, a whole multi-line text, or a fenced block of a README.
+    A comment alone on its line also covers the construct that starts after it, on the next line that is not such a
+    comment: a whole shell command, a multi-line text, or a fenced block of a README.
     """
     whole_file: bool
     codes: tuple[tuple[str, Span], ...]
@@ -46,7 +46,7 @@ class Suppression(Frozen):
 
 
 class Pragmas(Frozen):
-    """The pragmas of a document; `malformed` are unknown cfglint comments."""
+    """The pragmas of a document; `malformed` are cfglint comments that are neither facts nor suppressions."""
 
     facts: tuple[PragmaFact, ...] = ()
     suppressions: tuple[Suppression, ...] = ()
@@ -57,7 +57,7 @@ NO_PRAGMAS: Final = Pragmas()
 
 
 def read_pragmas(document: Document) -> Pragmas:
-    """Read the pragmas of a document; costs one substring search if there are none."""
+    """Read the pragmas of a document; a document without pragmas costs only a substring search."""
     if MARK not in document.source:
         return NO_PRAGMAS
     facts: list[PragmaFact] = []
@@ -94,7 +94,7 @@ def read_pragmas(document: Document) -> Pragmas:
 
 
 def find_pragma_start(comment: Comment) -> int:
-    """Return the offset at which a comment starts to address cfglint; other remarks may precede."""
+    """Return the offset of the pragma in a comment, which may start with other remarks."""
     match = re.search(_PRAGMA, comment.text, re.S)
     return comment.span.start + (0 if match is None else len(comment.text[: match.start()].encode()))
 
@@ -126,7 +126,7 @@ def _is_alone(document: Document, comment: Comment) -> bool:
 
 
 def find_silencing_codes(suppression: Suppression, code: str, name: str, start: Position, end: Position) -> list[Span]:
-    """Return the spans of a suppression's codes that silence a finding."""
+    """Return the spans of those codes in a suppression that silence a finding, given by code, name and range."""
     is_in_range = start.line <= suppression.last and suppression.first <= end.line
     if not (is_in_range or suppression.whole_file):
         return []

@@ -1,4 +1,4 @@
-"""Reader of a settings file: check the types of values, and report errors at the places of their keys."""
+"""Reader of settings files: check the types of values, and report errors at the positions of their keys."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from cfglint_train.settings.error import SettingsError, build_setting_error, for
 from cfglint_train.settings.files import Files
 
 _MAX_PATTERNS: Final = 5000
-"""Maximum number of path patterns in a file, because each is compiled and compared with each path."""
+"""Maximum number of path patterns in a file, because each pattern is compiled and matched against each path."""
 
 Level = Literal["error", "warning", "info", "off"]
 LEVELS: Final[tuple[Level, ...]] = ("error", "warning", "info", "off")
-"""Levels that a rule can be set to: a severity, gravest first, or off."""
+"""Levels that a rule can be set to: a severity, highest first, or off."""
 
 
 class SelectorSource(Frozen):
-    """The place of a rule selector, for the error if it selects no rule."""
+    """A rule selector in the settings with its place, for the error if it matches no rule."""
 
     source: str
     key: str
@@ -36,10 +36,10 @@ class SelectorSource(Frozen):
 
 
 class Reader:
-    """Reads one settings file; every error names the file and the key."""
+    """A reader of one settings file, whose errors name the file and the key. All methods may raise SettingsError."""
 
     def __init__(self, path: str, files: Files) -> None:
-        """Prepare to read the tables of the file at `read_path`."""
+        """Prepare to read the tables of the file at `path`."""
         self.source, self.files = path, files
         self.display_path = format_path(path)
         self.prefix = "tool.cfglint." if os.path.basename(path) == "pyproject.toml" else ""
@@ -48,11 +48,11 @@ class Reader:
         self.patterns = 0
 
     def build_error(self, key: str, problem: str) -> SettingsError:
-        """Build the error about a key."""
+        """Build the error about a key; `problem` continues the sentence that starts with the key."""
         return build_setting_error(self.source, self.prefix + key, f"{self.prefix}{key} {problem}", self.files)
 
     def check_keys(self, table: Mapping[str, Any], valid_names: Iterable[str], where: str = "") -> None:
-        """Raise SettingsError for the first key that does not exist."""
+        """Raise SettingsError for the first key of a table that is not among the valid names."""
         names = sorted(valid_names)
         for key in table:
             if key not in names:
@@ -94,7 +94,7 @@ class Reader:
         return Glob(text, self.root)
 
     def read_selectors(self, key: str, value: Any) -> tuple[str, ...]:
-        """Read rule selectors; whether they select any rule is checked later."""
+        """Read rule selectors, and record them in `selectors` for a later check that each matches a rule."""
         selectors = self.read_strings(key, value)
         self.selectors += [
             SelectorSource(self.display_path, self.prefix + key, selector, self.source) for selector in selectors
@@ -102,20 +102,20 @@ class Reader:
         return selectors
 
     def read_choice(self, key: str, value: Any, choices: tuple[str, ...]) -> Any:
-        """Read a word that must be one of some choices."""
+        """Read a word that must be one of the choices."""
         if value not in choices:
             hint = suggest_name(str(value), choices)
             raise self.build_error(key, f"must be one of {', '.join(choices)}, not {value!r}{hint and f'; {hint}'}")
         return value
 
     def read_levels(self, key: str, value: Any) -> dict[str, Level]:
-        """Read the levels of rules, by selector."""
+        """Read a table of levels by rule selector."""
         table = self.read_table(key, value)
         self.read_selectors(key, list(table))
         return {selector: self.read_choice(f"{key}.{selector}", level, LEVELS) for selector, level in table.items()}
 
     def read_address(self, key: str, value: Any) -> str:
-        """Read the URL of rule pages."""
+        """Read the URL template of rule pages, which must contain `{code}` or `{name}`."""
         is_url = isinstance(value, str) and value.startswith(("https://", "http://")) and value.isprintable()
         if not is_url or not ("{code}" in value or "{name}" in value):
             raise self.build_error(key, f"must be a URL with {{code}} or {{name}} in it, not {value!r}")
@@ -140,7 +140,7 @@ class Reader:
         return float(value)
 
     def read_facts(self, table: Mapping[str, Any], where: str = "") -> dict[str, str]:
-        """Read `[hardware]` and `[releases]` of a table as facts."""
+        """Read the `hardware` and `releases` tables in a table as facts by canonical name."""
         hardware = self.read_table(f"{where}hardware", table.get("hardware", {}))
         self.check_keys(hardware, cluster_facts.HARDWARE_FACTS, f"{where}hardware.")
         releases = self.read_table(f"{where}releases", table.get("releases", {}))
@@ -160,7 +160,7 @@ class Reader:
         return facts
 
     def check_fact(self, key: str, name: str, text: str) -> str:
-        """Check the text of a fact and return it; raise SettingsError if it is invalid."""
+        """Return the text of a fact if it is valid; raise SettingsError if it is not."""
         try:
             cluster_facts.check(name, FieldValue(text, Origin("user", note=self.display_path)))
         except cluster_facts.FactError as error:

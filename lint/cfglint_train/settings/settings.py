@@ -1,7 +1,7 @@
-"""Settings: the `cfglint.toml`, or `[tool.cfglint]` in pyproject.toml, nearest to each file; flags override them.
+"""Settings: each file uses the nearest `cfglint.toml`, or `[tool.cfglint]` in a pyproject.toml; flags override it.
 
-Names follow ruff if ruff has the setting. An unknown setting is an error: a linter's configuration that is silently
-ignored would be exactly the kind of mistake that cfglint looks for.
+A setting that ruff also has uses ruff's name. An unknown setting is an error: silently ignored configuration is exactly
+the kind of mistake that cfglint looks for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cfglint_train.settings.reader import Level, Reader, SelectorSource
 
 NAMES: Final = ("cfglint.toml", ".cfglint.toml", "pyproject.toml")
-"""Names of settings files; the first one in a folder counts."""
+"""Names of settings files; the first of them in a folder that has settings counts."""
 
 FORMATS: Final = (
     "text", "concise", "grouped", "json", "json-lines", "github", "gitlab", "html", "junit", "markdown", "rdjson",
@@ -33,13 +33,13 @@ FORMATS: Final = (
 """Output formats; `reports/formats.py` lists the functions that write them."""
 
 _MAX_BYTES: Final = 2**20
-"""Maximum size of a settings file."""
+"""Maximum size of a settings file in bytes."""
 
 FailOn = Literal["error", "warning", "info", "never"]
 FAIL_ON: Final[tuple[FailOn, ...]] = ("error", "warning", "info", "never")
 
 BASELINE: Final = "cfglint-baseline.json"
-"""Default name of the file of accepted findings."""
+"""Default name of the baseline, the file of accepted findings."""
 
 DEFAULT_EXCLUDE: Final = tuple(Glob(name, "") for name in (
     ".git", ".hg", ".svn", ".venv", "venv", "__pycache__", "node_modules", "site-packages", ".tox", ".nox",
@@ -62,7 +62,7 @@ _OTHERS: Final = (
 
 
 class PathOverride(Frozen):
-    """An entry of `[[overrides]]`: facts and ignores for some paths."""
+    """An entry of `[[overrides]]`: facts and ignored rules for some paths."""
 
     paths: tuple[Glob, ...]
     facts: Mapping[str, str]
@@ -70,13 +70,13 @@ class PathOverride(Frozen):
 
 
 class Settings(Frozen):
-    """The content of a settings file (or none), completed by defaults."""
+    """The contents of a settings file, or none, completed by defaults."""
 
     root: str
     """Folder of the settings file; patterns are relative to it."""
     source: str | None = None
     extended: tuple[str, ...] = ()
-    """Files that this one extends."""
+    """Settings files that this file extends, nearest first."""
     select: tuple[str, ...] = ("ALL",)
     ignore: tuple[str, ...] = ()
     fixable: tuple[str, ...] = ("ALL",)
@@ -86,36 +86,36 @@ class Settings(Frozen):
     per_file_ignores: tuple[tuple[Glob, tuple[str, ...]], ...] = ()
     exclude: tuple[Glob, ...] = DEFAULT_EXCLUDE
     facts: Mapping[str, str] = {}
-    """Hardware facts and releases, by their canonical names."""
+    """Hardware facts and releases by canonical name."""
     overrides: tuple[PathOverride, ...] = ()
     output_format: str | None = None
     rule_url: str | None = None
-    """URL of a rule's page, with `{code}` or `{name}` in it; terminals and reports link to it."""
+    """URL template of rule pages, with `{code}` or `{name}`; terminals and reports link to the pages."""
     fix: bool = False
     apply_unsafe: bool = False
     force_exclude: bool = False
     respect_gitignore: bool = True
     """True if a walk omits files that git ignores."""
     severity: Mapping[str, Level] = {}
-    """Selector of rules -> level of their findings."""
+    """Level of the findings of rules, by rule selector."""
     fail_on: FailOn = "warning"
-    """Mildest severity that makes the exit code 1; with never, no finding does."""
+    """Lowest severity that makes the exit code 1; with `never`, no finding does."""
     fail_on_assumed: bool = False
-    """True if findings that rely on an assumption count too."""
+    """True if findings that rest on an assumption affect the exit code too."""
     require_checked: bool = False
-    """True if runs whose memory could not be checked count as well."""
+    """True if findings about unchecked runs (CHK) make the exit code 1; `select` and `ignore` do not apply to them."""
     resumable: bool | None = None
     """True if runs must be able to resume from their checkpoints; None if unstated, which counts as true."""
     require: tuple[HouseRule, ...] = ()
     """House rules (HSE001)."""
     max_cpu_seconds: float | None = None
-    """Processor time of a whole run, or None if unlimited."""
+    """CPU time in seconds of a whole run of cfglint, or None if unlimited."""
     baseline: str | None = None
-    """Absolute path of the file of accepted findings."""
+    """Absolute path of the baseline, the file of accepted findings, or None."""
     cache_dir: str | None = None
     """Absolute path of the cache folder, or None for the default."""
     selectors: tuple[SelectorSource, ...] = ()
-    """Every rule selector with its place."""
+    """All rule selectors in the file and the files that it extends, each with its place."""
 
     @property
     def disabled_selectors(self) -> tuple[str, ...]:
@@ -123,19 +123,19 @@ class Settings(Frozen):
         return (*self.ignore, *(selector for selector, level in self.severity.items() if level == "off"))
 
     def find_level(self, code: str, name: str) -> Level | None:
-        """Return the level that the settings give a rule, or None if they do not change it."""
+        """Return the level that the settings assign to a rule, or None if they assign none."""
         selector = find_most_precise(self.severity, code, name)
         return None if selector is None else self.severity[selector]
 
     def collect_facts(self, path: str) -> Mapping[str, str]:
-        """Return the facts for a file: the general ones, overridden by every matching override in order."""
+        """Return the facts for a file: the general facts, replaced by those of every matching override in order."""
         facts = self.facts
         for override in self._list_overrides(path):
             facts = cluster_facts.merge_facts(facts, override.facts)
         return facts
 
     def list_ignored(self, path: str) -> tuple[str, ...]:
-        """Return the selectors that are off for this file in particular."""
+        """Return the selectors of rules that are off for this file only, by per-file-ignores or overrides."""
         if not self.per_file_ignores and not self.overrides:
             return ()
         place = split_path(path, self.root)
@@ -144,7 +144,7 @@ class Settings(Frozen):
         return tuple(code for codes in selectors for code in codes)
 
     def list_house_rules(self, path: str, framework: str) -> tuple[HouseRule, ...]:
-        """Return the house rules for a configuration of a framework."""
+        """Return the house rules that apply to a file of a framework."""
         if not self.require:
             return ()
         place = split_path(path, self.root)
@@ -162,12 +162,12 @@ class Settings(Frozen):
         return [override for override in self.overrides if any(is_covered(place, glob) for glob in override.paths)]
 
     def is_excluded(self, path: str) -> bool:
-        """Return whether a named file, or a folder above it up to the root of the settings, is excluded."""
+        """Return whether a file or a folder above it, up to the root of the settings, is excluded."""
         place = split_path(path, self.root)
         return any(is_covered(place, glob) for glob in self.exclude)
 
     def is_skipped(self, path: str) -> bool:
-        """Return whether a walk skips a file or folder; the folders above it were checked before."""
+        """Return whether a walk skips a file or folder, if it did not skip the folders above it."""
         return is_any_match(path, self.root, self.exclude)
 
 
@@ -179,9 +179,9 @@ def _is_match(glob: Glob, place: GlobPath) -> bool:
 
 
 def measure_precision(selectors: Iterable[str], code: str, name: str) -> int:
-    """Return how precisely the selectors match a rule.
+    """Return the precision with which the best of the selectors matches a rule.
 
-    The result is -1 if none matches, 0 for ALL, else the length of the family, code or name.
+    The result is -1 if none matches, 0 for ALL, 3 for the family and 6 for the code or name.
     """
     best = -1
     for selector in selectors:
@@ -194,13 +194,13 @@ def measure_precision(selectors: Iterable[str], code: str, name: str) -> int:
 
 
 def find_most_precise(selectors: Iterable[str], code: str, name: str) -> str | None:
-    """Return the selector that matches a rule most precisely, or None if none does."""
+    """Return the selector that matches a rule most precisely, or None if no selector matches."""
     matching = [selector for selector in selectors if measure_precision((selector,), code, name) >= 0]
     return max(matching, key=lambda selector: measure_precision((selector,), code, name), default=None)
 
 
 def load_settings(path: str, files: Files = DISK) -> Settings:
-    """Load a settings file: a `cfglint.toml`, or a pyproject.toml with `[tool.cfglint]`.
+    """Load a settings file: a TOML file such as `cfglint.toml`, or a pyproject.toml with `[tool.cfglint]`.
 
     Raise SettingsError for a file that cannot be read, an unknown setting, or a value of the wrong type.
     """
@@ -211,9 +211,9 @@ def load_settings(path: str, files: Files = DISK) -> Settings:
 
 
 def discover(directory: str, settings_by_folder: dict[str, Settings | None], files: Files = DISK) -> Settings | None:
-    """Discover the settings nearest to a directory, upwards; raise SettingsError if they are invalid.
+    """Return the settings in a directory or the nearest directory above it, or None if there are none.
 
-    Results are stored in `settings_by_folder`.
+    Raise SettingsError if they are invalid. `settings_by_folder` caches the results.
     """
     directory = os.path.abspath(directory)
     visited: list[str] = []
@@ -247,7 +247,7 @@ def _read_table(path: str, files: Files) -> dict[str, Any] | None:
     except OSError as error:
         raise SettingsError(f"{format_path(path)}: {error.strerror or error}") from None
     pyproject = os.path.basename(path) == "pyproject.toml"
-    # Parse as TOML only if a table or key may be ours: repositories that merely depend on cfglint mention it as well.
+    # Parse the TOML only if it may have our table or key: projects that only depend on cfglint mention the name, too.
     if pyproject and (b"cfglint" not in source or not re.search(rb"cfglint[\"']?\s*[\].=]", source)):
         return None
     if len(source) > _MAX_BYTES:
@@ -276,7 +276,7 @@ def _read_table(path: str, files: Files) -> dict[str, Any] | None:
 
 
 def _build_settings(path: str, table: Mapping[str, Any], chain: tuple[str, ...], files: Files) -> Settings:
-    from cfglint_train.settings.reader import Reader  # most files have no settings
+    from cfglint_train.settings.reader import Reader  # imported here because most files have no settings
 
     reader = Reader(path, files)
     reader.check_keys(table, (*_SELECTORS, *_GLOBS, *_BOOLEANS, *_OTHERS))
@@ -370,7 +370,7 @@ def _load_extended(reader: Reader, value: Any, chain: tuple[str, ...], files: Fi
 
 
 def _read_path_inside(reader: Reader, key: str, value: Any) -> str:
-    """Read a path that must be in the repository of the settings file or, without a repository, in its folder."""
+    """Read a path, which must be below the repository of the settings file or, without a repository, its folder."""
     path = reader.read_path(key, value)
     folders, is_repository = Roots().list_folders_above(reader.root)
     if not regular_files.is_below(path, folders[-1] if is_repository else reader.root):

@@ -1,7 +1,7 @@
 """Estimate a grid of variations: `cfglint estimate --what-if micro_batch=1,2,4 sequence=4096,8192`.
 
-Each cell has the peak of a step, or of an evaluation that needs more. An axis is a plan field (`batch.micro`), one of
-the short names below, or `gpu`; its values are separated by commas.
+Each cell holds the peak of a training step, or of the evaluation if that needs more. An axis is a plan field
+(`batch.micro`), one of the short names below, or `gpu`; its values are separated by commas.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ NAMES: Final[Mapping[str, str]] = {
 }
 
 GPU: Final = "gpu"
-"""Axis of cards or memory sizes: a field of the hardware, not of the plan."""
+"""Axis of GPUs or memory sizes: a field of the hardware, not of the plan."""
 
 MAX_CELLS: Final = 400
-"""Maximum number of cells of a grid."""
+"""Maximum number of cells in a grid."""
 
 
 class Changeable(Protocol):
@@ -79,7 +79,7 @@ class Cell(Frozen):
     """One combination of values. Sizes are bytes."""
 
     changes: dict[str, Any]
-    """Values by the names of the axes."""
+    """Axis name -> value."""
     budget: Budget | None
     """Budget of the worst phase of the step, or of the evaluation if that is worse; None if it cannot be estimated."""
     phase: str
@@ -103,7 +103,7 @@ def parse_axes(arguments: Sequence[str]) -> list[Axis]:
         if any((axis.field or GPU) == field for axis in axes):
             raise UsageError(f"--what-if {word}: {field} is given twice")
         if field == GPU:
-            axes.append(Axis(name, None, tuple(_parse_card(word, item) for item in text.split(","))))
+            axes.append(Axis(name, None, tuple(_parse_gpu(word, item) for item in text.split(","))))
             continue
         if field not in FIELDS:
             from difflib import get_close_matches
@@ -127,8 +127,8 @@ def parse_axes(arguments: Sequence[str]) -> list[Axis]:
     return axes
 
 
-def _parse_card(word: str, text: str) -> str:
-    """Return the name of a GPU in the table, or a size of memory as written. Raise UsageError otherwise."""
+def _parse_gpu(word: str, text: str) -> str:
+    """Return the GPU's name in the table, or a memory size as written. Raise UsageError for anything else."""
     try:
         return parse_capacity(text)[0] or text
     except SizeError as error:
@@ -136,12 +136,12 @@ def _parse_card(word: str, text: str) -> str:
 
 
 def get_value(run: Changeable, axis: Axis) -> Any:
-    """Return the present value of a run."""
+    """Return the run's current value on an axis."""
     return run.hardware.gpu if axis.field is None else run.plan.get(axis.field)
 
 
 def _apply_values(run: Changeable, axes: Sequence[Axis], values: Sequence[Any]) -> Any:
-    """Return the run with the values of a cell."""
+    """Return a copy of the run with the values of one cell."""
     changes = {axis.field: value for axis, value in zip(axes, values) if axis.field is not None}
     for axis, value in zip(axes, values):
         if axis.field is None:
@@ -187,7 +187,7 @@ EVALUATION: Final = "eval"
 _EVALUATION_FIELDS: Final[frozenset[Field]] = frozenset((
     "activations.fused_evaluation", "batch.eval_micro", "eval.enabled", "eval.strategy", "sequence.eval_length",
 ))  # fmt: skip
-"""Fields that affect only the memory of an evaluation: an axis of them includes the evaluation."""
+"""Fields that affect only the memory of an evaluation. An axis over one of them adds the evaluation to the grid."""
 
 
 def _generate_combinations(values: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
@@ -202,8 +202,8 @@ def _generate_combinations(values: Sequence[tuple[Any, ...]]) -> Iterator[tuple[
 def render_table(run: Changeable, axes: Sequence[Axis], width: int | None = None) -> Iterator[str]:
     """Yield the lines of the grid.
 
-    Rows are combinations of all axes but the last, columns are values of the last. If these lines are wider than the
-    terminal, each cell gets a row.
+    Rows are combinations of all axes but the last; columns are values of the last. If a line is wider than `width`,
+    each cell gets its own line.
     """
     cells = list(generate_cells(run, axes))
     lines = list(_render_columns(cells, axes))
@@ -230,7 +230,7 @@ def _render_columns(cells: Sequence[Cell], axes: Sequence[Axis]) -> Iterator[str
 
 
 def find_idle_axes(cells: Sequence[Cell], axes: Sequence[Axis]) -> list[str]:
-    """Return the axes along which no estimate differs; empty if nothing could be estimated."""
+    """Return the names of the axes that change no estimate, or nothing if no cell could be estimated."""
     idle = []
     for axis in axes:
         results_by_rest: dict[str, set[Any]] = {}

@@ -1,9 +1,9 @@
-"""Plans from a JSON file instead of a configuration: `cfglint estimate --plan FILE.json`.
+"""Plan files: read a plan from a JSON file instead of a configuration (`cfglint estimate --plan FILE.json`).
 
-The object holds plan fields, either by group (`{"batch": {"micro": 4}}`) or by dotted name (`{"batch.micro": 4}`). It
-may also have `hardware` (gpu, gpu-memory, host-memory, disk) and, for a model that the catalogue does not have,
-`model_config` (the object of its config.json). `docs/plan-file.md`, which is generated from `plan/fields.py`, lists the
-fields.
+The JSON object contains plan fields, either by group (`{"batch": {"micro": 4}}`) or by dotted name
+(`{"batch.micro": 4}`). It may also contain `hardware` (gpu, gpu-memory, host-memory, disk, nodes, gpus-per-node) and,
+for a model that is not in the catalogue, `model_config` (the object in its config.json). `docs/plan-file.md`, which is
+generated from `plan/fields.py`, lists the fields.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HARDWARE: Final = "hardware"
 
 
 class StatedPlan(Frozen):
-    """A plan from a JSON file with its estimate. Reports treat it like a run."""
+    """A plan from a JSON file, with its estimate. Reports treat it like a run."""
 
     path: str
     plan: Plan
@@ -44,18 +44,18 @@ class StatedPlan(Frozen):
 
     @property
     def title(self) -> str:
-        """Text after the path in a report."""
+        """Title that follows the path in a report."""
         return "a stated plan"
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
-        """The GPU, if it is not named. Other facts that a plan does not state are not assumed."""
+        """Assumption about the GPU if the plan does not name it. Nothing else is assumed for a plan."""
         origin = self.hardware.gpu_origin
         return (Assumption("gpu", self.hardware.gpu, origin.note),) if origin.kind == "assumed" else ()
 
     @property
     def verdicts(self) -> dict[Any, Any]:
-        """Cache of verdicts, which is not kept here."""
+        """Empty cache of verdicts: a stated plan keeps none."""
         return {}
 
     def is_stated(self, field: Field) -> bool:
@@ -63,7 +63,7 @@ class StatedPlan(Frozen):
         return self.plan.get(field) is not None
 
     def spell_key(self, field: Field) -> str:
-        """Return a field's name in the file."""
+        """Return the name of a field in the file, for messages."""
         return f'"{field}" in the plan'
 
     def replace_gpu(self, gpu: str) -> StatedPlan:
@@ -84,9 +84,10 @@ def read_plan_file(
     model_config: Mapping[str, Any] | None = None,
     online: bool = False,
 ) -> StatedPlan:
-    """Read the plan of a file. Raise UsageError or OSError.
+    """Read a plan from a JSON file. Raise UsageError if it is invalid, or OSError if it cannot be read.
 
-    `facts` and `model_config` are flags that override the file. `online`: an unknown model may be looked up on the Hub.
+    `facts` and `model_config` come from flags and override the file. `online` allows a lookup of unknown models on the
+    Hub.
     """
     source = regular_files.read_anywhere(path)
     if len(source) > regular_files.MAX_BYTES:
@@ -105,7 +106,7 @@ def read_plan_file(
 def parse_plan(
     content: Mapping[str, Any], path: str = "plan", facts: Mapping[str, str] | None = None, online: bool = False
 ) -> StatedPlan:
-    """Parse the plan of an object. Raise UsageError if it is invalid."""
+    """Parse a plan from a JSON object. Raise UsageError if it is invalid; `path` is for messages and model paths."""
     try:
         fields, rest = _split_content(content)
         hardware_facts = {**rest.get(HARDWARE, {}), **(facts or {})}
@@ -172,7 +173,10 @@ def _build_hardware(stated_facts: Mapping[str, Any]) -> Hardware:
 def _find_architecture(
     plan: Plan, config: Mapping[str, Any] | None, path: str, online: bool = False
 ) -> Architecture | None:
-    """Return the model's shape, or None if it is unknown or a stated `model_config` is broken."""
+    """Return the architecture of the model, or None if it is unknown or cannot be derived from `config`.
+
+    Raise UsageError if the config of a model on the disk cannot be read.
+    """
     from cfglint_train.models.find import find_plan_model
     from cfglint_train.models.local import UnreadableModelError
 

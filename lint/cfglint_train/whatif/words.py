@@ -1,7 +1,7 @@
-"""Words that a text field may have in a plan file and as an axis: those that an estimate distinguishes.
+"""Words: the values of text fields that a plan file or an axis may have, because estimates distinguish them.
 
-Configurations may state others, such as an attention kernel of the Hub. As an axis, such words would only repeat the
-numbers of the run, or leave cells unknown.
+Configurations may have other values, such as an attention kernel from the Hub. As an axis, such values would only
+repeat the numbers of the run or leave cells unknown.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _COUNTS: Final[frozenset[Field]] = frozenset((
     "batch.micro", "batch.accumulation", "batch.eval_micro", "batch.global_", "sequence.length", "sequence.eval_length",
     "launch.nodes", "launch.gpus_per_node",
 ))  # fmt: skip
-"""Numbers that are at least 1 in any run."""
+"""Fields that must be at least 1 in any run."""
 
 
 def check_axis(field: Field, values: Iterable[Any]) -> None:
     """Raise UsageError if a field or its values cannot be an axis.
 
-    This is the case for a word that no estimate distinguishes, a free-text field, and a count below 1.
+    Invalid axes are words that no estimate distinguishes, free-text fields, and counts below 1.
     """
     from cfglint_train.plan.enumerations import list_choices
 
@@ -37,7 +37,7 @@ def check_axis(field: Field, values: Iterable[Any]) -> None:
 
 
 def check_values(field: Field, values: Iterable[Any]) -> None:
-    """Raise UsageError for a word that no estimate distinguishes, unless the field is free text."""
+    """Raise UsageError for a value that no estimate distinguishes, unless the field is free text or not text."""
     allowed = _list_words(field)
     if allowed is None:
         return
@@ -48,7 +48,7 @@ def check_values(field: Field, values: Iterable[Any]) -> None:
 
 
 def _list_words(field: Field) -> tuple[str, ...] | None:
-    """Return the words of a text field, or None if it is free text."""
+    """Return the words that estimates distinguish for a field, or None if the field has no list of words."""
     from cfglint_train.memory.formats import QUANTIZED_BYTES
     from cfglint_train.memory.optimizers import RULES
     from cfglint_train.plan.enumerations import list_choices

@@ -1,12 +1,12 @@
-"""BAT001 deepspeed-batch-identity: DeepSpeed's three batch sizes contradict each other, so DeepSpeed stops.
+"""BAT001 deepspeed-batch-identity: the batch settings in a DeepSpeed file contradict each other, so DeepSpeed stops.
 
 ## What it does
 DeepSpeed asserts that train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel
-ranks. The rule reports three mistakes: values that match no number of ranks, values that do not match the stated number
-of ranks, and a file that sets only the accumulation.
+ranks. The rule reports three mistakes: values that fit no number of ranks, values that do not fit the stated number of
+ranks, and a file that sets only the accumulation.
 
 ## Why is this bad?
-DeepSpeed stops with an AssertionError on every rank during initialization, after the model was loaded.
+DeepSpeed stops with an AssertionError on every rank during initialization, after the model has been loaded.
 
 ## Example
     "train_batch_size": 100,
@@ -14,7 +14,7 @@ DeepSpeed stops with an AssertionError on every rank during initialization, afte
     "gradient_accumulation_steps": 4
 
 ## Use instead
-Set two of the three; DeepSpeed computes the third. With the HF Trainer, set all three to "auto".
+Set two of the three keys; DeepSpeed computes the third. With the HF Trainer, set all three to "auto".
 
 ## Fix safety
 Safe: DeepSpeed would have rejected the file. The fix removes `train_batch_size`, which follows from the other two.
@@ -40,11 +40,11 @@ RULE: Final = Rule("BAT001", "deepspeed-batch-identity", "error", fix="safe", de
 
 
 _UNEVEN: Final = "the batch does not come out even over the ranks"
-"""Claim that is the same for any multiple of the nodes."""
+"""Claim of the reports, which holds for any multiple of the nodes."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report for every file whose batch sizes contradict each other."""
+    """Yield a report for every file whose batch settings contradict each other."""
     for config in run.configs:
         framework = load(config.framework)
         if framework.traits.batch_identity is not None:
@@ -52,7 +52,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 class BatchKeys(Frozen):
-    """A config that states the batch in three keys, two of them determine the third."""
+    """A config with three keys for the batch, any two of which determine the third."""
 
     config: Config
     title: str
@@ -61,7 +61,10 @@ class BatchKeys(Frozen):
     accumulation: str
 
     def build_report(self, message: str, with_fix: bool = True, claim: str | None = None) -> Report:
-        """Return a report at the global batch, which the other two keys determine."""
+        """Return a report at the global batch.
+
+        With `with_fix`, it offers to remove the key if the other two keys determine it.
+        """
         config = self.config
         changes: Any = ((config, (Delete((*config.root, self.global_batch)),)),)
         is_determined = config.has(self.micro) and config.has(self.accumulation)
@@ -75,7 +78,7 @@ class BatchKeys(Frozen):
         )
 
     def format_product(self, micro: int | None, accumulation: int | None) -> str:
-        """Return the stated sizes of one rank as a product."""
+        """Return the stated micro batch and accumulation as a product, for messages."""
         sizes = ((self.micro, micro), (self.accumulation, accumulation))
         return " x ".join(f"`{name}: {value}`" for name, value in sizes if value is not None)
 
@@ -94,7 +97,7 @@ def _check_batch(run: Run, batch: BatchKeys) -> Iterator[Report]:
         ):
             requirement = f"{batch.title} also needs `{batch.global_batch}` or `{batch.micro}`"
             place = config.find_place(batch.accumulation) or config.find_top()
-            yield Report(f"`{batch.accumulation}` alone does not define the batch: {requirement}", place)
+            yield Report(f"`{batch.accumulation}` alone does not determine the batch size: {requirement}", place)
         return
     ranks = run.plan.data_parallel
     if micro is None and accumulation is None:
@@ -105,8 +108,7 @@ def _check_batch(run: Run, batch: BatchKeys) -> Iterator[Report]:
     step = (micro or 1) * (accumulation or 1)
     if global_batch % step:
         yield batch.build_report(
-            f"`{batch.global_batch}` is {global_batch}, not a multiple of {batch.format_product(micro, accumulation)} "
-            "on any number of ranks"
+            f"`{batch.global_batch}` is {global_batch}, not a multiple of {batch.format_product(micro, accumulation)}"
         )
     elif ranks is not None and micro is not None and accumulation is not None and global_batch != step * ranks:
         product = f"{batch.format_product(micro, accumulation)} x {ranks} ranks = {step * ranks}"

@@ -6,22 +6,22 @@ Checks the batch arithmetic that each framework asserts at startup or silently r
 - OpenRLHF: `train.batch_size` must be a multiple of micro batch x ranks in *every* group of models (actor, critic,
   reference, reward).
 - OLMo: `global_train_batch_size` must be a multiple of the ranks.
-- OLMo-core: the global batch must be a multiple of `rank_microbatch_size` x ranks, and both must be multiples of
-  `max_sequence_length`.
-- GRPO in axolotl and TRL: the completions must be a multiple of `num_generations`. In TRL, `generation_batch_size` must
-  also be a multiple of micro batch x ranks.
+- OLMo-core: the global batch must be a multiple of `rank_microbatch_size` x ranks, and the global batch and
+  `rank_microbatch_size` must be multiples of `max_sequence_length`.
+- GRPO in axolotl and TRL: the number of completions must be a multiple of `num_generations`. In TRL,
+  `generation_batch_size` must also be a multiple of micro batch x ranks.
 
 For OpenRLHF with dynamic batches, the rule also reports rollouts with fewer samples than a training batch. It also
 reports training batches that cannot be divided evenly among the data-parallel ranks.
 
 ## Why is this bad?
-OpenRLHF stops with DeepSpeed's AssertionError after it has loaded every model. The group that fails is not always the
-one that trains: the reference model's engine has the same batch size. OLMo stops in its data loader. GRPO rejects a
+OpenRLHF stops with DeepSpeed's AssertionError after it has loaded every model. The group that fails is not always a
+trained one: the reference model's engine has the same batch size. OLMo stops in its data loader. GRPO rejects a
 number of completions that is not a multiple of the group size.
 
-With dynamic batches, a rollout leads to `samples // batch_size` optimizer steps. If that is 0, nothing is trained, and
-there is no warning. Each rank gets `batch_size // ranks` samples of a batch. If that is 0, the first training step
-crashes. Otherwise the remainder is dropped in each step.
+With dynamic batches, OpenRLHF makes `samples // batch_size` optimizer steps per rollout. If that is 0, nothing is
+trained, without a warning. Each rank gets `batch_size // ranks` samples of a batch. If that is 0, the first training
+step crashes. Otherwise each step drops the remainder.
 
 ## Example
     --train.batch_size 128 --train.micro_batch_size 4 --ref.num_gpus_per_node 6
@@ -30,11 +30,12 @@ crashes. Otherwise the remainder is dropped in each step.
     --ref.num_gpus_per_node 8
 
 ## Fix safety
-Unsafe. For GRPO, the fix is the smallest change: more accumulation, which makes the batch larger, or another number of
-completions per prompt.
+Unsafe: the fix changes the batch or the group. Only GRPO has a fix, which is the smallest change: more accumulation,
+another number of completions per prompt, or a larger micro batch. If TRL's `generation_batch_size` is stated and does
+not fit the ranks, the fix sets it to the nearest valid value.
 
 ## When it does not apply
-With dynamic batches (`--train.dynamic_batch_enable`), the micro batch is not checked for the groups that train. If the
+With dynamic batches (`--train.dynamic_batch_enable`), the micro batch is not checked for trained groups. If the
 number of ranks is not stated, the rule uses only OpenRLHF's own flags for each role.
 
 ## References
@@ -70,7 +71,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report for every group whose batch is not divisible."""
+    """Yield a report for every batch, group or number of completions that cannot be divided evenly."""
     if run.framework.traits.batch_divisor == "groups":
         yield from _check_groups(run)
         yield from _check_rollouts(run)
@@ -114,7 +115,7 @@ def _check_completions(run: Run) -> Iterator[Report]:
 _UNEVEN: Final = "the completions do not come out even"
 """Claim about stated completions: no number of GPUs makes them divisible by the group size."""
 _UNEVEN_BATCH: Final = "the batch does not come out even over the ranks"
-"""Claim about a batch that is the same for any multiple of the nodes."""
+"""Claim about a batch, which holds for any multiple of the nodes."""
 
 
 def _is_derived_from_ranks(run: Run, completions: int) -> bool:
@@ -126,7 +127,10 @@ def _is_derived_from_ranks(run: Run, completions: int) -> bool:
 
 
 def _build_smallest_fix(run: Run, group_size: int) -> Fix | None:
-    """Return the smallest change that makes the completions divisible and that the framework's files can express."""
+    """Return the smallest change that makes the completions divisible, or None if the files cannot express any.
+
+    The message of the fix lists the alternatives as well.
+    """
     options: list[tuple[float, str, Field, int]] = []
     candidates = sorted(range(2, 2 * group_size), key=lambda number: (abs(number - group_size), number))
     for field in _ADJUSTABLE_FIELDS:
@@ -151,7 +155,7 @@ def _build_smallest_fix(run: Run, group_size: int) -> Fix | None:
 
 
 _ADJUSTABLE_FIELDS: Final[tuple[Field, ...]] = ("batch.accumulation", "rollout.samples_per_prompt", "batch.micro")
-"""Fields that can make the completions divisible. A larger micro batch needs memory, so it is the last resort."""
+"""Fields that can make the completions divisible. A larger micro batch needs memory, so it comes last."""
 
 
 def _is_divisible(run: Run, field: Field, number: int) -> bool:
@@ -163,10 +167,10 @@ def _is_divisible(run: Run, field: Field, number: int) -> bool:
 
 
 def _check_tokens(run: Run) -> Iterator[Report]:
-    """Yield a report for every OLMo-core batch in tokens that is not a whole number of sequences.
+    """Yield a report for every batch in tokens (OLMo-core) that is not a whole number of sequences.
 
-    The global batch must be a multiple of the micro batch, which must itself be whole, so it is rejected on any number
-    of ranks.
+    The number of ranks does not matter: the global batch must be a multiple of the micro batch, which must itself be a
+    whole number of sequences.
     """
     plan, length = run.plan, run.plan.sequence.length
     ranks = plan.data_parallel if run.is_stated("launch.gpus_per_node") else 1
@@ -236,13 +240,13 @@ def _check_groups(run: Run) -> Iterator[Report]:
 
 
 def _format_node_note(run: Run) -> str:
-    """Return the note for ranks of one node if the number of nodes is not stated."""
+    """Return a note that the ranks are those of one node if the number of nodes is assumed, else an empty string."""
     origin = run.get_origin("launch.nodes")
     return " on one node, or on any number of such nodes" if origin is None or origin.kind == "assumed" else ""
 
 
 def _check_rollouts(run: Run) -> Iterator[Report]:
-    """Yield a report if a rollout with dynamic batches is smaller than a training batch, so no step is made."""
+    """Yield a report if a rollout with dynamic batches is smaller than a training batch, so no step is taken."""
     plan = run.plan
     prompts, samples_per_prompt, global_batch = plan.rollout.batch, plan.rollout.samples_per_prompt, plan.batch.global_
     if (
@@ -263,7 +267,7 @@ def _check_rollouts(run: Run) -> Iterator[Report]:
 
 
 def _check_dynamic_batches(run: Run) -> Iterator[Report]:
-    """Yield a report for every trained group whose ranks cannot take the same number of samples (dynamic batches)."""
+    """Yield a report for every trained group that cannot divide a dynamic batch evenly among its ranks."""
     plan = run.plan
     global_batch, model_parallel_size = plan.batch.global_, (plan.parallel.context or 1) * (plan.parallel.tensor or 1)
     if not plan.batch.tokens_per_gpu or not global_batch:
@@ -291,7 +295,7 @@ def _check_dynamic_batches(run: Run) -> Iterator[Report]:
 
 
 def _find_nearest_multiple(number: int, unit: int) -> int:
-    """Return the positive multiple of `unit` that is nearest to a number."""
+    """Return the positive multiple of `unit` that is nearest to `number`."""
     lower_multiple = number // unit * unit
     return lower_multiple if lower_multiple and number - lower_multiple <= unit // 2 else lower_multiple + unit
 

@@ -1,4 +1,4 @@
-"""BAT004 learning-rate-out-of-scale: the learning rate makes Adam's steps about as large as the weights.
+"""BAT004 learning-rate-out-of-scale: the learning rate is so high that a few Adam steps overwrite the weights.
 
 ## What it does
 Reports a learning rate of 1e-3 or more for full fine-tuning of a pretrained model with an Adam-type optimizer. For LoRA
@@ -24,7 +24,7 @@ The rule is silent:
 - for optimizers whose learning rate has another meaning (SGD, Adafactor, Prodigy, Muon)
 - for adapters that need high rates (prompt tuning, VeRA)
 
-An unknown model may be any of these, so the limit is then 0.1.
+An unknown model may be small or randomly initialized, so its limit is 0.1.
 
 ## References
 Kingma and Ba, arXiv:1412.6980, section 2.1 (the effective step is bounded by the learning rate); the initial standard
@@ -47,14 +47,15 @@ _USUAL_RANGES: Final[Mapping[str, str]] = {"full": "1e-6 to 2e-5", "freeze": "1e
 _STAGES: Final = frozenset(("sft", "dpo", "ipo", "kto", "orpo", "simpo"))
 _ADAM: Final = frozenset(("adam", "adamw"))
 _MAX_SMALL_PARAMETERS: Final = 10**9
-_LIMIT_FOR_ANY_MODEL: Final = 0.1
-"""Above the rates of small models and of models with new weights (public recipes of 20M to 600M parameters: 0.004 to
-0.008).
+_LIMIT_FOR_UNKNOWN_MODEL: Final = 0.1
+"""Limit for unknown models, above the learning rates used for small and randomly initialized models.
+
+Public recipes for 20M to 600M parameters use 0.004 to 0.008.
 """
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the learning rate is as large as the weights."""
+    """Yield a report if the learning rate is at or above the limit for the method."""
     plan, model = run.plan, run.architecture
     rate, tuning = plan.optimizer.learning_rate, plan.method.tuning
     if (
@@ -67,7 +68,7 @@ def check(run: Run) -> Iterator[Report]:
         return
     if plan.model.from_scratch or (model is not None and model.parameters < _MAX_SMALL_PARAMETERS):
         return
-    if rate < (_LIMITS[tuning] if model is not None else _LIMIT_FOR_ANY_MODEL):
+    if rate < (_LIMITS[tuning] if model is not None else _LIMIT_FOR_UNKNOWN_MODEL):
         return
     if not run.is_stated("optimizer.learning_rate"):
         return

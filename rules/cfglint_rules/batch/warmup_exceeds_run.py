@@ -1,12 +1,12 @@
 """BAT003 warmup-exceeds-run: the warmup is longer than the run, which never reaches the full learning rate.
 
 ## What it does
-Compares the warmup steps with the maximum number of steps of the run. That number is stated, or follows from a number
-of tokens or a sample limit.
+Compares the warmup steps with the maximum number of steps of the run. That number is stated, or follows from a limit on
+tokens or samples.
 
 ## Why is this bad?
-The run ends before it reaches the learning rate. It trains at a fraction of that rate, and the schedule after the
-warmup never starts. The usual cause is a number copied from the configuration of a longer run.
+The run ends before it reaches the configured learning rate. It trains at a fraction of that rate throughout, and the
+schedule after the warmup never starts. The usual cause is a number copied from the configuration of a longer run.
 
 ## Example
     warmup_steps: 500
@@ -41,13 +41,14 @@ RULE: Final = Rule(
 )
 
 _MAX_TRIAL_STEPS: Final = 20
-"""Steps of a run that only tests whether the job starts: such tests in public repositories have 4 to 20 steps, the
-shortest training there has 100.
+"""Maximum number of steps of a trial, which only tests that the job starts.
+
+Trials in public repositories have 4 to 20 steps; the shortest real training run there has 100.
 """
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the warm-up is longer than the run."""
+    """Yield a report if the warmup is longer than the run."""
     warmup, steps = run.plan.optimizer.warmup_steps, compute_max_steps(run.plan)
     if warmup is None or not steps or warmup <= steps or steps <= _MAX_TRIAL_STEPS:
         return

@@ -1,11 +1,11 @@
-"""CHK004 file-not-found: a script trains with a file that does not exist here, so the run is not checked.
+"""CHK004 file-not-found: a script trains with a file that is not in the repository, so the run is not checked.
 
 ## What it does
 Reports a script that starts a framework with a configuration that is neither at the stated path nor anywhere else in
 the repository. The file may be on another machine, ignored by git, or misspelled. Each file is reported once.
 
 It also reports `torchrun`, `accelerate launch` or `deepspeed` if they start a training program with a YAML file and
-neither exists.
+neither the program nor the file exists.
 
 ## Why is this bad?
 Nothing is known about the run. The repository passes only because the configuration was not read.
@@ -17,7 +17,7 @@ Nothing is known about the run. The repository passes only because the configura
     llamafactory-cli train configs/qwen_sft.yaml
 
 ## When it does not apply
-This rule alone never fails a run. With `require-checked = true` it does. These are not reported:
+This rule affects the exit code only with `require-checked = true`. These are not reported:
 
 - the repository's own scripts (`python src/train.py`)
 - commands that do not train

@@ -1,11 +1,11 @@
 """CHK002 host-not-checked: a run needs a lot of host memory, but the host's memory is not stated.
 
 ## What it does
-Reports how much host memory a node needs, if it is more than many nodes have and no flag, setting or comment states the
-capacity. It covers loading, training and resuming. The rule applies to these runs:
+Reports how much host memory a node needs if many nodes have less, and no flag, setting or comment states the capacity.
+The estimate covers loading, training and resuming. The rule applies to these runs:
 
 - runs that offload to the host
-- runs whose engines or training states sleep
+- runs whose inference engines or training states sleep, that is, move to the host while idle
 - runs in which each rank loads the whole model
 
 ## Why is this bad?
@@ -19,8 +19,8 @@ cfglint cannot check this without the host's memory.
     # cfglint: host-memory=1TB
 
 ## When it does not apply
-Silent below 400 GiB per node. Also silent if nothing is offloaded or sleeps, and only one rank loads the model. If the
-host memory is stated, HST001 checks whether it is enough.
+Silent below 400 GiB per node. Silent if nothing is offloaded or sleeps and only one rank per node loads the model. If
+the host memory is stated, HST001 checks that it is enough.
 
 ## References
 docs/memory/host.md.
@@ -43,11 +43,11 @@ RULE: Final = Rule("CHK002", "host-not-checked", "info", estimates=("host",), un
 _OFFLOADED_COMPONENTS: Final = (*OFFLOADED, SLEEPING, SLEEPING_STATES, LOADED_WEIGHTS)
 
 _MIN_REPORTED_BYTES: Final = 400 * 2**30
-"""Host memory in bytes that many nodes of eight GPUs have; less is not reported."""
+"""Smallest need in bytes that is reported: host memory that many nodes with eight GPUs have."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the run needs much host memory and the capacity is unknown."""
+    """Yield a report if the run needs a lot of host memory and its capacity is not stated."""
     if run.hardware.get_capacity("host") is not None:
         return
     names = list_phases(run)

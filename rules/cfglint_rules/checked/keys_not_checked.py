@@ -1,11 +1,12 @@
-"""CHK003 keys-not-checked: the framework is older than all releases whose keys cfglint knows.
+"""CHK003 keys-not-checked: the framework is older than any release whose keys cfglint knows.
 
 ## What it does
 Reports once per configuration that its keys were not checked. This happens if a flag, a setting or a requirement in the
-repository states a release older than the oldest known one.
+repository selects a release that is older than the oldest known release.
 
 ## Why is this bad?
-cfglint does not find keys that such a release drops or rejects. The file passes only because its keys were not checked.
+cfglint does not find keys that the old release drops or rejects. The file passes only because its keys were not
+checked.
 
 ## Example
     axolotl==0.4.0                           # requirements.txt, beside an axolotl configuration
@@ -14,8 +15,8 @@ cfglint does not find keys that such a release drops or rejects. The file passes
     axolotl==0.12.2
 
 ## When it does not apply
-This rule alone never fails a run. With `require-checked = true` it does. Checks that do not depend on keys (memory,
-batches, checkpoints) still run.
+This rule affects the exit code only with `require-checked = true`. Checks that do not depend on keys (memory, batches,
+checkpoints) still run.
 
 ## References
 docs/releases.md.
@@ -36,7 +37,7 @@ RULE: Final = Rule("CHK003", "keys-not-checked", "info", scope="config", uncheck
 
 
 def check(config: Config) -> Iterator[Report]:
-    """Yield a report if the framework is older than its vocabulary."""
+    """Yield a report if the framework is older than the oldest release in its vocabulary."""
     keys = get_keys(config)
     if keys is None or not keys.is_checked or not is_older_than_vocabulary(config):
         return

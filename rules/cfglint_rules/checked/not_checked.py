@@ -5,7 +5,7 @@ Reports each run without an estimate once, at the setting that prevents it:
 
 - a model that is not in the catalogue
 - a DeepSpeed or accelerate file that does not exist
-- a value that is only known where the job runs
+- a value that is known only when the job runs
 
 ## Why is this bad?
 Without an estimate there are no memory findings. The run passes only because nothing was computed.
@@ -17,11 +17,11 @@ Without an estimate there are no memory findings. The run passes only because no
     cfglint --model-config nebula/config.json train.yaml
 
 ## When it does not apply
-A script is not reported if all of its launches pass it a recipe (`train.py --config FILE`). The recipe is the run and
-is checked itself.
+A Python script is not reported if every launch passes it a config file (`train.py --config FILE`) that cfglint checks
+as a run of its own.
 
-This rule alone never fails a run. With `require-checked = true` it does, whatever `ignore` says. `per-file-ignores` and
-comments still exclude single files.
+This rule affects the exit code only with `require-checked = true`, which also keeps it on if `ignore` names it.
+`per-file-ignores` and comments still exclude single files.
 
 ## References
 docs/memory/limits.md; the settings page (`require-checked`).
@@ -44,5 +44,5 @@ def check(run: Run) -> Iterator[Report]:
     """Yield a report if no training step could be estimated."""
     problem = explain_not_estimated(run)
     if problem is not None and not run.inputs.is_checked_elsewhere:
-        # The report rests on no setting, because the missing one is missing at every release.
+        # The report rests on no setting: the missing setting is missing at every release.
         yield Report(f"memory not checked: {problem.reason}", problem.place, help=problem.remedy, fields_read=())

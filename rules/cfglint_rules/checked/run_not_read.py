@@ -3,14 +3,14 @@
 ## What it does
 Reports training runs that cfglint cannot read:
 
-- A Python script that trains a causal language model with a model, trainer or arguments from another module.
+- A Python script that trains a causal language model and imports its model, trainer or arguments from another module.
 - A Python script with its own training loop, or with a trainer that no rule covers.
-- A command that trains with a program that cfglint cannot read either, once per program and script.
-- A command whose config file is only known when the script is started (`llamafactory-cli train $1`), unless the
-  repository has files of that framework.
+- A command that trains with a program that cfglint cannot read either. It is reported once per program and script.
+- A command whose config file is known only when the script runs (`llamafactory-cli train $1`), unless the repository
+  has files of that framework.
 
-Commands count in shell scripts, Python programs (`subprocess.run`, `os.system`), notebooks, Makefiles, justfiles and
-jobs in YAML. Training in the code of a notebook is also reported, because cfglint does not read notebooks.
+cfglint finds commands in shell scripts, Python programs (`subprocess.run`, `os.system`), notebooks, Makefiles,
+justfiles and YAML job files. It also reports notebooks whose code trains a model, because it reads only their commands.
 
 ## Why is this bad?
 Nothing is known about the run. The repository passes only because the settings were not read.
@@ -24,12 +24,12 @@ Nothing is known about the run. The repository passes only because the settings 
     cfglint estimate --plan run.json         # docs/plan-file.md
 
 ## When it does not apply
-This rule alone never fails a run. With `require-checked = true` it does.
+This rule affects the exit code only with `require-checked = true`.
 
 Scripts and commands are reported only if something shows that they train a causal language model:
 
 - a class of such models, in the script or in the program that a command starts
-- a vocabulary or tokenizer, if DeepSpeed gets a custom model
+- a vocabulary or tokenizer, if DeepSpeed trains a custom model
 - a reward trainer
 - an option that names a model, or a DeepSpeed or accelerate file
 - an option that makes the Trainer shard the model (`--fsdp`)

@@ -1,11 +1,11 @@
-"""CKP010 resumed-at-another-size: the checkpoint was written by a different number of ranks and cannot be resharded.
+"""CKP010 resumed-at-another-size: a different number of ranks wrote the checkpoint, and it cannot be resharded.
 
 ## What it does
-Counts the shards of the checkpoint that a run resumes from, if it is in the repository. Reports the run if it has a
-different number of ranks and the format does not allow that.
+Counts the shards of the checkpoint that a run resumes from, if the checkpoint is in the repository. Reports the run if
+its number of ranks differs and the checkpoint format does not allow that.
 
 ## Why is this bad?
-DeepSpeed saves one partition of the optimizer states per rank and refuses to load them on a different number: "The
+DeepSpeed saves one partition of the optimizer states per rank and rejects a different number of ranks: "The
 checkpoint being loaded used a DP world size of 8 but the current world size is 4". OLMo's `torch_legacy` and `local`
 checkpointers read one file per rank. The job stops only after it has waited for its nodes and loaded the model.
 
@@ -45,7 +45,7 @@ _ONE_FILE_PER_RANK: Final = ("torch_legacy", "local")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the checkpoint was written by another number of ranks and cannot be redistributed."""
+    """Yield a report if a different number of ranks wrote the checkpoint and it cannot be resharded."""
     plan = run.plan
     written_ranks, nodes, gpus_per_node = plan.checkpoint.load_ranks, plan.launch.nodes, plan.launch.gpus_per_node
     if written_ranks is None or not nodes or not gpus_per_node:

@@ -1,7 +1,7 @@
 """CKP009 interval-exceeds-run: the run ends before its first checkpoint.
 
 ## What it does
-Compares the checkpoint interval with the maximum number of steps of the run (rollouts for PPO). It applies to
+Compares the checkpoint interval with the maximum number of steps of the run (rollouts for PPO). The rule applies to
 frameworks that write no checkpoint at the end.
 
 ## Why is this bad?
@@ -16,12 +16,12 @@ is longer than the run, there is nothing to resume from: a job that crashes or i
 
 ## When it does not apply
 Silent for the HF Trainer, OLMo and OLMo-core, which write a checkpoint at the end. Silent for runs of unknown length,
-and for trials of fewer than ten steps. cfglint does not see how many samples a data set has. If the data set makes the
-run shorter than stated, the rule misses it.
+and for trials of fewer than ten steps. cfglint does not count the samples of a data set, so it misses a run that ends
+early because its data set is small.
 
 Some people set an interval of more than ten times the run's length to save only at the end. That is reported as info.
 With `--ckpt.disable_ds`, the run writes no checkpoints at all. If `--ckpt.save_hf` is set, the rule then reports as
-info that no weights are exported before the end. Otherwise it is silent.
+info that no weights are exported before the end. Without `--ckpt.save_hf`, it is silent.
 
 ## References
 OpenRLHF 0.11.2 `trainer/sft_trainer.py`, `trainer/ppo_trainer.py` (save_logs_and_checkpoints), `cli/train_sft.py`
@@ -43,7 +43,7 @@ RULE: Final = Rule("CKP009", "interval-exceeds-run", "warning", needs={"checkpoi
 _PROPOSED_CHECKPOINTS: Final = 10
 """Number of checkpoints that the help proposes; a run with fewer steps is a trial."""
 _DELIBERATE_FACTOR: Final = 10
-"""An interval that is this many times longer than the run is a deliberate request to save only at the end."""
+"""Multiple of the run's length above which an interval is a deliberate request to save only at the end."""
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -1,4 +1,4 @@
-"""CKP008 kept-despite-limit: a limit on checkpoints is set, but it does not cover all checkpoints of the run.
+"""CKP008 kept-despite-limit: the limit on checkpoints does not cover all checkpoints of the run.
 
 ## What it does
 Reports checkpoints that the limit never deletes. For OLMo, these are unsharded checkpoints, which
@@ -23,8 +23,8 @@ Unsafe: older checkpoints are deleted during training. There is no fix for OpenR
 The rule is silent:
 
 - if the other kind of checkpoint has its own limit, or is explicitly unlimited
-- if neither a limit nor the disk is stated
-- if the disk holds everything that the run writes (50 checkpoints if its length is unknown)
+- if neither a limit nor the disk capacity is stated
+- if the disk can hold everything that the run writes (50 checkpoints if the run's length is unknown)
 
 ## References
 ai2-olmo 0.6.0 `olmo/train.py` (_save_checkpoint: a list and a limit for each kind); OpenRLHF 0.11.2
@@ -62,7 +62,7 @@ _LIMIT_FIELD: Final[Field] = "checkpoint.keep"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if checkpoints that the limit does not cover accumulate."""
+    """Yield a report if checkpoints accumulate that the limit does not cover."""
     checkpoint = run.plan.checkpoint
     if not isinstance(checkpoint.keep, int) or not checkpoint.keep:
         return
@@ -76,7 +76,7 @@ def check(run: Run) -> Iterator[Report]:
     )
     capacity = run.hardware.get_capacity("disk")
     if is_unsharded and not is_export and capacity is not None and _LIMIT_FIELD not in list_limits(run.plan):
-        return  # no other kind is written, and CKP004 compares its own limit with the disk
+        return  # the run writes only unsharded checkpoints, and CKP004 compares their limit with the disk
     save = estimate_save(run) if is_export or is_unsharded else None
     if save is None or save.disk is None:
         return

@@ -2,7 +2,7 @@
 
 ## What it does
 Reports the cost of leaving `save_only_model` off in a full fine-tune under ZeRO-3 or FSDP. The message gives the disk
-space per checkpoint. If the full state is gathered, it also gives the host memory on rank 0.
+space for the optimizer state per checkpoint. If rank 0 gathers that state, it also gives the host memory needed.
 
 ## Why is this bad?
 The optimizer state is six times as large as the 16-bit weights. Fine-tunes are rarely resumed, and by default no
@@ -20,18 +20,20 @@ state in host memory.
 ## Fix safety
 With the fix, the run can no longer be resumed from its checkpoints.
 
-- Safe if the stated host memory or disk cannot hold a checkpoint with the optimizer state, or if the settings say
+- Safe if a checkpoint fits the stated host memory or disk only without the optimizer state, or if the settings say
   `resumable = false`.
 - Unsafe otherwise. `--fix` asks you to decide, unless the settings say `resumable = true`.
 - Always unsafe if the key is explicitly false, or if the run resumes from another run's checkpoint.
 
-There is no fix if the run is set to resume from its own checkpoints. The same applies if the Trainer rejects the
-combination (sharded state dicts, `load_best_model_at_end`). Under ZeRO-3, it also applies without
-`stage3_gather_16bit_weights_on_model_save`, because the whole checkpoint is then written anyway. If the host may be too
-small for that gather, CKP003 proposes to skip the gather instead.
+There is no fix if the run is set to resume from its own checkpoints. Under ZeRO-3, there is none either if the host may
+be too small to gather the weights: CKP003 then proposes to skip the gather. Otherwise the fix does not lower the peak
+of the GPU or the host during a ZeRO-3 save, because the weights are gathered in any case.
 
-## What it does not do
-Under ZeRO-3 the fix does not lower the peak of the GPU or the host during a save: the weights are gathered in any case.
+## When it does not apply
+The rule is silent:
+- if the Trainer rejects `save_only_model` (sharded state dicts, `load_best_model_at_end`)
+- under ZeRO-3 without `stage3_gather_16bit_weights_on_model_save`, because the whole checkpoint is then written anyway
+- if the run writes no checkpoints
 
 ## References
 transformers 5.8.0 `trainer.py` (`_save_checkpoint`, `_save_optimizer_and_scheduler`), `training_args.py`;
@@ -69,7 +71,7 @@ _ADVICE: Final = "set `resumable = false` if runs are never resumed, or `true` t
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the optimizer state is saved and can be omitted."""
+    """Yield a report if the run saves the optimizer state and could omit it."""
     plan = run.plan
     if plan.checkpoint.strategy == "no":
         return
@@ -87,9 +89,7 @@ def check(run: Run) -> Iterator[Report]:
         return
     message = f"`{run.spell_key(_FIELD)}` is off: each checkpoint has {format_gib(optimizer_bytes)} of optimizer state"
     if before.host is not None and after.host is not None and before.host.expected > after.host.expected:
-        message += (
-            f", and saving it needs {format_gib(before.host.expected - after.host.expected)} of host memory on rank 0"
-        )
+        message += f", which needs {format_gib(before.host.expected - after.host.expected)} of host memory to save"
     host = judge(run, "host", ("save",))
     exceeds_host = host is not None and host.verdict == "does not fit"
     is_resuming = bool(plan.checkpoint.load_path or plan.checkpoint.resume_latest)
@@ -118,11 +118,11 @@ def _is_only_possible_without_state(run: Run) -> bool:
     stated_resources = [resource for resource in resources if run.hardware.get_capacity(resource) is not None]
     if not stated_resources:
         return False
-    single_checkpoint = run.replace_fields({"checkpoint.keep": "all"})
-    without_state = single_checkpoint.replace_fields({_FIELD: True})
+    unlimited = run.replace_fields({"checkpoint.keep": "all"})
+    without_state = unlimited.replace_fields({_FIELD: True})
     for resource in stated_resources:
         verdict_with, verdict_without = (
-            judge(single_checkpoint, resource, ("save",)),
+            judge(unlimited, resource, ("save",)),
             judge(without_state, resource, ("save",)),
         )
         if (

@@ -1,4 +1,4 @@
-"""Resuming: find out whether a run resumes from its own checkpoints."""
+"""Resuming: find the setting that makes a run resume from its own checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from cfglint_train.runs.run import Run
 
 
 def find_resume_field(run: Run) -> Field | None:
-    """Return the field that makes the run resume from its own checkpoints, or None."""
+    """Return the field that makes the run resume from its own checkpoints, or None.
+
+    This is a load path below the run's checkpoint folder, or a stated request to resume from the newest checkpoint.
+    """
     checkpoint = run.plan.checkpoint
     if (
         checkpoint.load_path

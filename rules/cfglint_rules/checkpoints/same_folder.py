@@ -1,8 +1,8 @@
-"""CKP007 same-folder: several runs of a script write to the same folder.
+"""CKP007 same-folder: a script starts several runs that write to the same folder.
 
 ## What it does
-Reports a run whose output folder was already used by an earlier launch of the same script. There are three cases: the
-same file with other settings, another file with the same output folder, or a loop that does not change the folder.
+Reports a run if an earlier launch of the same script writes to the same output folder. There are three cases: the same
+file with other settings, another file with the same output folder, or a loop that does not change the folder.
 
 ## Why is this bad?
 Only the last run's weights remain, and the checkpoints of all runs are mixed in one folder. If a run looks for the
@@ -22,7 +22,7 @@ a model with itself.
 ## When it does not apply
 The rule is silent:
 
-- if only one of the launches may run (two scripts, or branches of a condition)
+- if only one of the launches may run (two scripts, or two branches of a condition)
 - for launches with equal settings, and for a launch that continues the previous one
 - if the script sets the folder elsewhere, moves it, or changes its working directory
 
@@ -48,7 +48,7 @@ _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if an earlier launch wrote into the run's folder."""
+    """Yield a report if an earlier launch writes to the run's output folder."""
     earlier_launches, checkpoint = run.inputs.previous_launches, run.plan.checkpoint
     field = next((item for item in _PATHS if run.find_owner(item) is not None), None)
     if not earlier_launches or field is None or run.plan.get(field) is None:
@@ -56,11 +56,11 @@ def check(run: Run) -> Iterator[Report]:
     if checkpoint.resume_latest and checkpoint.strategy == "no":
         return  # there is no checkpoint to find
     if checkpoint.resume_latest:
-        outcome = "it resumes from the last checkpoint of the previous run"
+        outcome = "it resumes from the previous run"
     elif checkpoint.overwrite is False:
         return  # the framework rejects an existing folder
     else:
-        outcome = "it overwrites the results of the previous run"
+        outcome = "it overwrites the previous run"
     place = earlier_launches[0].place
     script = basename(place.document.path)
     if earlier_launches[0].is_same_command:

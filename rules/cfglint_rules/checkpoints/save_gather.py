@@ -5,8 +5,8 @@ Compares the host's peak memory during a save with the memory of a node. The pea
 the buffers of the save.
 
 ## Why is this bad?
-The process is killed with exit code -9 at its first checkpoint, or at the very end of the run. How much a save needs
-depends on the backend and is not documented:
+The process is killed with exit code -9 at its first checkpoint, or at the very end of the run. The memory that a save
+needs depends on the backend and is not documented:
 
 - ZeRO-3 gathers the 16-bit model on rank 0 (2 bytes per parameter).
 - ZeRO stages 0 to 2 copy the whole model to the host on *every* rank of the node.
@@ -28,7 +28,7 @@ There is no fix for ZeRO stages 0 to 2: use fewer ranks per node, or ZeRO-3.
 
 ## When it does not apply
 Silent unless the host memory is stated (`--host-memory`, `# cfglint: host-memory=...`, settings). Silent if training
-does not fit on the host either, or needs as much as the save (HST001).
+does not fit in host memory either, or needs as much as the save (HST001). CKP001 reports saves with `olmo_core`.
 
 ## References
 deepspeed 0.19.8 `runtime/engine.py` (`_zero3_consolidated_16bit_state_dict`); accelerate 1.11.0 `accelerator.py`
@@ -59,7 +59,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the save does not fit the host."""
+    """Yield a report if saving does not fit in host memory or is tight, unless another rule reports the cause."""
     if run.plan.checkpoint.checkpointer == "olmo_core":
         return  # CKP001 reports it
     judgement, step_judgement = judge(run, "host", ("save",)), judge(run, "host", STEP_PHASES)

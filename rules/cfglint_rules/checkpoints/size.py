@@ -1,4 +1,4 @@
-"""Checkpoint size: estimate one checkpoint, for the rules that compare it."""
+"""Checkpoint size: estimate one checkpoint, for the rules that need its size."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cfglint_train.plan.names import Field
 from cfglint_train.runs.run import Run
 
 MAX_EXPECTED_CHECKPOINTS: Final = 50
-"""Number of checkpoints that a run of unknown length is assumed not to exceed."""
+"""Assumed maximum number of checkpoints of a run of unknown length."""
 
 
 def estimate_save(run: Run, changes: Mapping[Field, Any] | None = None) -> Phase | None:
-    """Return the save phase with a single checkpoint on disk, after optional changes of the plan."""
+    """Return the save phase with a single checkpoint on disk, after optional changes to the plan."""
     single_checkpoint: dict[Field, Any] = {
         "checkpoint.keep": 0,
         "checkpoint.keep_unsharded": 0,

@@ -1,7 +1,7 @@
 """CKP005 temporary-path: a Ray job saves into a temporary copy of its working directory, which Ray deletes.
 
 ## What it does
-Reports relative paths for checkpoints and weights, including defaults, if `ray job submit` sets a `working_dir`.
+Reports relative paths for checkpoints and weights, including default paths, if `ray job submit` sets a `working_dir`.
 
 ## Why is this bad?
 Ray copies `working_dir` into its session folder on the node that runs the job, and starts the job there. A relative
@@ -16,8 +16,8 @@ default) is full, Ray deletes the copy with all checkpoints.
     --save_path /checkpoints/run1 --ckpt_path /checkpoints/run1/steps
 
 ## When it does not apply
-Silent for jobs without `working_dir`, and for paths outside the copy (`../ckpt` is next to it). Silent for paths from a
-variable, and for placeholders (`Your path ...`, `path_to_model/ckpt`, `SAVE_PATH/ckpt`).
+Silent for jobs without `working_dir`, and for paths outside the copy (`../ckpt` is next to it). Silent for paths that
+come from a variable, and for placeholders (`Your path ...`, `path_to_model/ckpt`, `SAVE_PATH/ckpt`).
 
 ## References
 ray 2.46.0 `_private/runtime_env/working_dir.py`; OpenRLHF/OpenRLHF#454, #638, #1006.
@@ -41,8 +41,8 @@ _PATHS: Final[tuple[Field, ...]] = ("checkpoint.final_path", "checkpoint.path")
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if a checkpoint path is inside the working copy."""
-    paths = [field for field in _PATHS if _is_relative(run.plan.get(field)) and _is_used(run, field)]
+    """Yield a report if a checkpoint path is inside Ray's copy of the working directory."""
+    paths = [field for field in _PATHS if _is_inside_working_copy(run.plan.get(field)) and _is_used(run, field)]
     if not paths:
         return
     descriptions = " and ".join(_describe_path(run, field) for field in paths)
@@ -57,10 +57,10 @@ def check(run: Run) -> Iterator[Report]:
 
 
 _PLACEHOLDER: Final = re.compile(r".*\s|(?i:path[_/-]to|your)[_/-]|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?:/|$)")
-"""Start of a placeholder text for a path."""
+"""Pattern for the start of a placeholder path."""
 
 
-def _is_relative(path: object) -> bool:
+def _is_inside_working_copy(path: object) -> bool:
     """Return whether a path is known and stays below the working directory."""
     if not isinstance(path, str) or not path or _PLACEHOLDER.match(path) or normpath(path).startswith(".."):
         return False
@@ -72,6 +72,6 @@ def _is_used(run: Run, field: Field) -> bool:
 
 
 def _describe_path(run: Run, field: Field) -> str:
-    """Return a path as stated, or as it is by default."""
+    """Return a phrase with the key and its stated or default path."""
     key, path = run.spell_key(field), run.plan.get(field)
     return f"`{key}` is {path}" if run.is_stated(field) else f"`{key}` defaults to {path}"

@@ -2,10 +2,10 @@
 
 ## What it does
 Compares the checkpoints that are kept with the stated disk space, and reports after how many saves the disk is full.
-Without a limit, the run keeps every checkpoint. The one being written counts too.
+Without a limit, the run keeps every checkpoint. The checkpoint being written counts too.
 
-With `load_best_model_at_end`, a limit of one keeps two: the best and the last. OLMo keeps one ephemeral checkpoint in
-addition to the others. A trained critic writes its own checkpoints, which count as well.
+With `load_best_model_at_end`, a limit of one keeps two checkpoints: the best and the last. OLMo keeps one ephemeral
+checkpoint in addition to the others. A trained critic writes its own checkpoints, which count as well.
 
 ## Why is this bad?
 A full checkpoint has 14 bytes per parameter: 91 GiB for 7B, 940 GiB for 72B. A save that runs out of space ends the
@@ -26,8 +26,8 @@ Unsafe: older checkpoints are deleted during training.
 Silent unless the disk is stated (`--disk`, `# cfglint: disk=...`, settings). Silent if the disk holds all checkpoints
 that the run can write, given its steps, tokens, epochs or sample limit.
 
-If the run's length is unknown, a disk for 50 checkpoints is enough. Of LLaMA-Factory's 50 examples that have a known
-length and keep every checkpoint, one writes more.
+If the run's length is unknown, the rule expects at most 50 checkpoints. LLaMA-Factory has 50 examples with a known
+length that keep every checkpoint, and only one of them writes more.
 
 ## References
 transformers 4.46.3 `trainer.py` (_rotate_checkpoints); OpenRLHF 0.11.2 `trainer/ray/ppo_critic.py` (save_checkpoint);
@@ -59,7 +59,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the checkpoints fill the disk."""
+    """Yield a report if the checkpoints that are kept do not fit on the disk."""
     checkpoint, capacity = run.plan.checkpoint, run.hardware.get_capacity("disk")
     field = list_limits(run.plan)[0]
     limit = run.plan.get(field)
@@ -77,8 +77,8 @@ def check(run: Run) -> Iterator[Report]:
     extra_count = ephemeral_count + (0 if checkpoint.rotates_first else 1)
     if limit == "all":
         message = (
-            f"`{run.spell_key(field)}` sets no limit: every checkpoint of {format_gib(size)} is kept, and "
-            f"the disk ({format_gib(capacity)}) is full after {fitting_count}"
+            f"`{run.spell_key(field)}` sets no limit: all checkpoints of {format_gib(size)} are kept, "
+            f"and the disk ({format_gib(capacity)}) is full after {fitting_count}"
         )
     else:
         count = count_copies(run.plan, (field,))

@@ -1,8 +1,8 @@
-"""CKP006 resumed-without-states: the run resumes from checkpoints that have no optimizer state.
+"""CKP006 resumed-without-states: the run resumes from checkpoints without optimizer state.
 
 ## What it does
-Reports `save_only_model` if the file resumes from the run's own checkpoints: from a folder inside its output folder, or
-from the newest checkpoint.
+Reports `save_only_model` if the run is set to resume from its own checkpoints: from a folder inside its output folder,
+or from the newest checkpoint.
 
 ## Why is this bad?
 Under DeepSpeed, the Trainer finds no optimizer state in the checkpoint and stops with "Can't find a valid checkpoint".
@@ -22,7 +22,7 @@ Unsafe: each checkpoint grows by the optimizer state, which is several times as 
 ## When it does not apply
 Silent for another run's checkpoint, which may include the optimizer state. Ignore the rule if this run wrote the
 checkpoint before you set `save_only_model`: that checkpoint is complete. LLaMA-Factory looks in the output folder by
-itself, which does not count as a request to resume.
+default, which does not count as a request to resume.
 
 ## References
 transformers 5.23.0 `training_args.py` (save_only_model), `integrations/deepspeed.py` (deepspeed_load_checkpoint),

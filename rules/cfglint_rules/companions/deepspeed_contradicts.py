@@ -6,11 +6,11 @@ Compares every value that the Hugging Face Trainer compares at startup:
 - batch sizes and gradient accumulation
 - gradient clipping
 - the optimizer's learning rate, betas, epsilon and weight decay
-- the scheduler's learning rate
+- the scheduler's maximum learning rate (`warmup_max_lr`)
 - fp16 and bf16
 
-Values of "auto" and missing keys are never compared. In accelerate's own `deepspeed_config`, only the accumulation is
-compared, because accelerate passes it on.
+The rule never compares missing keys or the value "auto". In accelerate's own `deepspeed_config`, it compares only the
+accumulation, because accelerate passes that on.
 
 ## Why is this bad?
 The Trainer stops with "Please correct the following DeepSpeed config values that mismatch TrainingArguments values". By
@@ -57,11 +57,11 @@ class KeyPair(Frozen):
 
     route: Route
     field: Field | None
-    """Plan field that holds the argument; None: it is read by its key."""
+    """Plan field that holds the argument, or None to read `argument` from the config."""
     argument: str = ""
-    """Training argument, which every config spells in its own way."""
+    """Key of the training argument; used only without a plan field."""
     default: Any = None
-    """Default of the Trainer (transformers 5.8.0 training_args.py)."""
+    """The Trainer's default for `argument` (transformers 5.8.0 training_args.py)."""
 
 
 _PRODUCT: Final = "micro batch x accumulation x ranks"
@@ -79,7 +79,7 @@ _PAIRS: Final = (
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report for every value that differs."""
+    """Yield a report for every DeepSpeed value that differs from the training configuration."""
     companion = run.find_companion("deepspeed")
     if not run.framework.traits.runs_trainer:
         return
@@ -115,7 +115,7 @@ def _check_accumulation(run: Run, file: Config | None) -> Iterator[Report]:
 
 
 def _find_expected(run: Run, pair: KeyPair) -> tuple[Any, str]:
-    """Return the Trainer's value of an argument, or None if it cannot be determined, and its spelling."""
+    """Return the Trainer's value of an argument and its key; the value is None if it cannot be determined."""
     if pair.field is None:
         return _read_argument(run.main, pair.argument, pair.default)
     from cfglint_train.frameworks.hf_trainer.arguments import OLDER_BATCH_KEYS
@@ -186,7 +186,7 @@ def _build_report(
     verb = "is" if len(keys) == 1 else "are"
     return Report(
         f"`{format_route(route)}` is {_format_value(value)}, but {names} {verb} {_format_value(expected)} {location}: "
-        "the Trainer refuses to start",
+        "the Trainer stops",
         place,
         fix=Fix("safe", f"set {format_route(route)}: {json.dumps(new_value)}", keys=((companion, (change,)),)),
         related=related,

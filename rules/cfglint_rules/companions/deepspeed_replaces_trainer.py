@@ -7,7 +7,7 @@ Also reports an `optimizer` if the training configuration has a different one.
 ## Why is this bad?
 The Trainer uses the DeepSpeed file's scheduler or optimizer and silently ignores its own setting. For example,
 `WarmupLR` never decays although you asked for cosine. If the warmup steps differ, the Trainer refuses to start, after
-the model is loaded.
+it has loaded the model.
 
 ## Example
     # ds_config.json
@@ -51,13 +51,13 @@ _EQUIVALENT_SCHEDULERS: Final[Mapping[str, frozenset[str]]] = {
     "WarmupDecayLR": frozenset(("linear",)),
     "WarmupCosineLR": frozenset(("cosine",)),
 }
-"""DeepSpeed's schedulers -> their names in transformers."""
+"""DeepSpeed's schedulers and the names of equivalent schedulers in transformers."""
 _COMPRESSED_OPTIMIZERS: Final = ("bitsandbytes", "torchao")
-"""Implementations that keep their states in fewer bits."""
+"""Optimizer implementations that store their states in fewer bits."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report for the scheduler and one for the optimizer."""
+    """Yield a report for the scheduler and one for the optimizer, if the DeepSpeed file replaces them."""
     companion = run.find_companion("deepspeed")
     if companion is None or not run.framework.traits.runs_trainer:
         return

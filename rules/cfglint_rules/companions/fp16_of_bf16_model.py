@@ -1,13 +1,13 @@
 """XFL004 fp16-of-bf16-model: fp16 is used for a model that was trained in bf16.
 
 ## What it does
-Reports training in fp16 if the published weights of the model are in bf16 and the GPU supports bf16. It is a warning
-for models whose activations are known to overflow (Gemma, Qwen2 and Qwen2.5), and an info for all others.
+Reports training in fp16 if the published weights of the model are in bf16 and the GPU supports bf16. The finding is a
+warning for models whose activations are known to overflow (Gemma, Qwen2 and Qwen2.5), and an info for all others.
 
 ## Why is this bad?
-bf16 has the range of fp32, but fp16 ends at 65,504. Some models that were trained in bf16 have larger activations. The
-loss can then become NaN or 0 after a few steps, or the loss scaler skips step after step. Other models (Llama 3,
-Mistral) train in fp16 without trouble, and bf16 is just the safer format.
+bf16 has the range of fp32, but the largest fp16 value is 65,504. Some models that were trained in bf16 have larger
+activations. The loss can then become NaN or 0 after a few steps, or the loss scaler skips one step after another. Other
+models (Llama 3, Mistral) train in fp16 without trouble; for them, bf16 is only the safer format.
 
 ## Example
     base_model: google/gemma-3-12b-it
@@ -17,9 +17,9 @@ Mistral) train in fp16 without trouble, and bf16 is just the safer format.
     bf16: true
 
 ## When it does not apply
-Models with fp16 or fp32 weights (Llama 2) are not reported. Nor are GPUs without bf16, because fp16 is their only
-16-bit format. If no file states the GPU, a file name or comment in the run that names such a GPU (T4, V100) silences
-the rule.
+Silent for models with fp16 or fp32 weights (Llama 2). Silent for GPUs without bf16, because fp16 is their only 16-bit
+format. If the GPU is not stated, a file name or comment that names a GPU without bf16 (T4, V100) also silences the
+rule.
 
 ## References
 Gemma: huggingface/transformers#36822, #37226. Qwen2: QwenLM/Qwen3#670, #868, hiyouga/LLaMA-Factory#4278,
@@ -42,11 +42,11 @@ RULE: Final = Rule("XFL004", "fp16-of-bf16-model", "warning", needs={"precision.
 
 _MIN_BF16_CAPABILITY: Final = 8.0
 _OVERFLOWING_MODELS: Final = re.compile(r"gemma|qwen2(?!\d)", re.I)
-"""Names of models whose activations exceed the range of fp16. Qwen1.5 has the architecture of Qwen2, but does not."""
+"""Pattern for models whose activations exceed the range of fp16. Qwen1.5 shares Qwen2's architecture but does not."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if fp16 is stated for a bf16 model."""
+    """Yield a report if fp16 is stated for a bf16 model, unless the GPU has no bf16."""
     model, capability = run.architecture, run.hardware.compute_capability
     if model is None or model.dtype != "bf16" or run.plan.model.from_scratch or not run.is_stated("precision.compute"):
         return
@@ -67,7 +67,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_old_gpu_named(run: Run) -> bool:
-    """Return whether file names or comments name a GPU without bf16, if no file states the GPU."""
+    """Return whether no file states the GPU, but a file name or a comment names a GPU without bf16."""
     if run.hardware.gpu_origin.kind != "assumed":
         return False
     from cfglint_train.launches.named_cards import find_oldest_capability
@@ -78,7 +78,8 @@ def _is_old_gpu_named(run: Run) -> bool:
 
 
 def _build_gpu_ground(run: Run) -> tuple[Ground, ...]:
-    """Return the assumption that an unstated GPU has bf16."""
+    """Return the assumption that an unstated GPU supports bf16."""
     if run.hardware.gpu_origin.kind != "assumed":
         return ()
-    return (Ground(GPU, run.hardware.gpu, "assumed", "a GPU that has bf16 (Ampere or newer); set `gpu` to be sure"),)
+    note = "a GPU that has bf16 (Ampere or newer); set `gpu` to be sure"
+    return (Ground(GPU, run.hardware.gpu, "assumed", note),)

@@ -1,12 +1,12 @@
-"""XFL005 length-beyond-positions: the sequences are longer than the model's positions.
+"""XFL005 length-beyond-positions: the sequence length exceeds the number of positions that the model supports.
 
 ## What it does
-Compares the sequence length with the number of positions that the model was trained for (`max_position_embeddings`).
-This applies only if rotary positions are not scaled.
+Compares the sequence length with the number of positions that the model was trained for (`max_position_embeddings`),
+unless RoPE scaling is set.
 
 ## Why is this bad?
-A model with learned positions (GPT-2, OPT) stops at the first longer sequence with an index error. A rotary model runs,
-but it was never trained on the later positions, and its attention scores there are unreliable.
+A model with learned positions (GPT-2, OPT) stops with an index error at the first longer sequence. A model with rotary
+positions runs, but it was never trained on the later positions, and its attention scores there are unreliable.
 
 ## Example
     model_name_or_path: meta-llama/Llama-2-7b-hf    # 4,096 positions
@@ -17,19 +17,19 @@ but it was never trained on the later positions, and its attention scores there 
     rope_scaling: linear
 
 ## Fix safety
-Unsafe: the fix cuts longer samples.
+Unsafe: the framework then truncates or drops longer samples.
 
 ## When it does not apply
-These are not reported:
+The rule is silent for:
 
 - runs with `rope_scaling`
 - models without absolute positions (ALiBi, relative positions, recurrent layers)
-- packed samples, because each sample has its own positions
+- packed samples, because the positions start again with each sample
 
 For unpacked data the length is an upper limit, so all samples may be shorter.
 
 ## References
-axolotl 0.18.0 `loaders/model.py` (_adjust_model_config raises the number and leaves the table);
+axolotl 0.18.0 `loaders/model.py` (_adjust_model_config raises the number but does not extend the embedding table);
 LLaMA-Factory 0.9.5 `model/model_utils/rope.py` (configure_rope); huggingface/transformers `config.json`
 (max_position_embeddings, n_positions).
 """
@@ -53,9 +53,9 @@ RULE: Final = Rule(
 )
 
 _LEARNED_EMBEDDINGS: Final = frozenset(("wpe", "embed_positions"))
-"""Names of learned position embeddings (transformers: GPT-2, OPT)."""
+"""Modules that hold learned position embeddings (transformers: GPT-2, OPT)."""
 _UNBOUNDED_MODELS: Final = frozenset(("bloom", "mpt", "t5", "mt5", "umt5", "falcon_mamba", "mamba", "mamba2"))
-"""Model types with ALiBi, relative positions or a recurrence."""
+"""Model types with ALiBi, relative positions or recurrent layers."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -68,11 +68,15 @@ def check(run: Run) -> Iterator[Report]:
     if model.model_type in _UNBOUNDED_MODELS or model.recurrent_layers:
         return
     has_learned_positions = any(linear.name in _LEARNED_EMBEDDINGS for linear in model.linears)
-    untrained_text = "later positions were never trained, and no RoPE scaling extends them"
+    untrained_text = "later positions are untrained, and no RoPE scaling is set"
     outcome = "the first longer sample stops the run" if has_learned_positions else untrained_text
     key = run.spell_key("sequence.length")
     yield Report(
         f"`{key}` is {length:,}, but the model has {model.context:,} positions: {outcome}",
         run.find_place("sequence.length"),
-        fix=Fix("unsafe", f"set {key}: {model.context}, which cuts longer samples", {"sequence.length": model.context}),
+        fix=Fix(
+            "unsafe",
+            f"set {key}: {model.context}, which truncates or drops longer samples",
+            {"sequence.length": model.context},
+        ),
     )

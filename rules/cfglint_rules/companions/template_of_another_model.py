@@ -1,8 +1,8 @@
-"""XFL006 template-of-another-model: a chat model is tuned with the template of another family.
+"""XFL006 template-of-another-model: a chat model is tuned with the chat template of another model family.
 
 ## What it does
-Compares the chat template with the one that the model was tuned with. Both must mark turns with special tokens of their
-family (`<|start_header_id|>`, `<|im_start|>`, `<start_of_turn>`).
+Compares the chat template with the template that the model was tuned with. The rule applies if both mark turns with
+special tokens of their family (`<|start_header_id|>`, `<|im_start|>`, `<start_of_turn>`).
 
 ## Why is this bad?
 The other family's tokens are plain text to this model, so it learns them as ordinary characters. It never sees the
@@ -19,8 +19,8 @@ end-of-turn token that the server expects. The model forgets its earlier tuning,
 Unsafe: the fix changes the format of the samples.
 
 ## When it does not apply
-Base models are not reported, because any template is fine for them. Nor are templates that mark turns with words
-(alpaca, vicuna) or with commonly added tokens (chatml).
+Silent for base models, because any template is fine for them. Silent for templates that mark turns with words (alpaca,
+vicuna) or with commonly added tokens (chatml).
 
 ## References
 LLaMA-Factory 0.9.5 `extras/constants.py` (the template of each model), `data/template.py`, README ("please use the
@@ -47,7 +47,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if template and model belong to different families."""
+    """Yield a report if the template and the model belong to different families."""
     template, model = run.plan.data.template, run.plan.model.id
     if template is None or model is None:
         return

@@ -1,11 +1,11 @@
-"""XFL007 token-files-too-narrow: the token files are read in a type that is too small for the vocabulary.
+"""XFL007 token-files-too-narrow: the token files are read as a data type that is too small for the vocabulary.
 
 ## What it does
-Reports token files that are read as uint16 (or uint8) if the vocabulary has more tokens than the type can number.
+Reports token files that are read as uint16 (or uint8) if the vocabulary has more tokens than that type can represent.
 
 ## Why is this bad?
-Nothing checks the files. If they store four bytes per token, each token is read as two, and the model learns noise. If
-they store two bytes, token ids from 65,536 on were cut off when the files were written.
+Nothing checks the files. If they store four bytes per token, each token is read as two tokens, and the model learns
+noise. If they store two bytes, token ids of 65,536 and above were truncated when the files were written.
 
 ## Example
     model:
@@ -50,7 +50,7 @@ _TOKEN_LIMITS: Final[Mapping[str, int]] = {"uint8": 2**8, "uint16": 2**16}
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the vocabulary is too large for the token files."""
+    """Yield a report if the vocabulary is too large for the data type of the token files."""
     dtype = run.plan.data.token_dtype
     stated_size = dict(run.plan.model.architecture or ()).get("vocab_size")
     vocab_size = (

@@ -1,4 +1,4 @@
-"""XFL003 unread-launcher-file: a launcher ignores a file that it is given.
+"""XFL003 unread-launcher-file: a launcher ignores a file that is passed to it.
 
 ## What it does
 Reports `accelerate launch --deepspeed_config_file` without `--use_deepspeed`.
@@ -15,7 +15,8 @@ all of its states.
     accelerate launch --num_processes 8 --use_deepspeed --deepspeed_config_file ds.json train.py
 
 ## When it does not apply
-Launches are not reported if they have `--config_file`, which may select DEEPSPEED, or options that come from elsewhere.
+Silent if the launch has `--config_file`, which may select DEEPSPEED, or options that cfglint cannot determine. Silent
+if the script mentions `ACCELERATE_USE_DEEPSPEED`.
 
 accelerate also reads a default configuration in the user's home directory, which may switch DeepSpeed on. cfglint
 assumes that there is none.
@@ -37,11 +38,11 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("XFL003", "unread-launcher-file", "warning")
 
 _DEFAULT_CONFIG: Final = "~/.cache/huggingface/accelerate/default_config.yaml"
-"""File that `accelerate config` writes and `accelerate launch` reads without `--config_file`."""
+"""File that `accelerate config` writes, and that `accelerate launch` reads if `--config_file` is not set."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report for every place."""
+    """Yield a report for every file that a launcher of the run ignores."""
     for unread in run.inputs.ignored_files:
         yield Report(
             f"`{unread.option}` is ignored without `{unread.switch}`: the run uses none of the settings in "
@@ -53,7 +54,7 @@ def check(run: Run) -> Iterator[Report]:
                     "launch:default",
                     _DEFAULT_CONFIG,
                     "assumed",
-                    f"`{_DEFAULT_CONFIG}` does not switch it on (add `--config_file`)",
+                    f"`{_DEFAULT_CONFIG}` does not enable DeepSpeed (add `--config_file`)",
                 ),
             ),
         )

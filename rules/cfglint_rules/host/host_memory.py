@@ -6,8 +6,8 @@ offloaded states of every model with their pinned buffers, and weights that ever
 workers with their batches, sleeping inference engines, and states read on resume. CKP003 covers saving.
 
 ## Why is this bad?
-The kernel or Ray kills a process (exit code -9), and the training log does not say why. Offloading moves 16 to 20 bytes
-per parameter to the host. Pinned buffers are rounded up to powers of two.
+The kernel or Ray kills a process (exit code -9), and the training log does not give the reason. Offloading moves 16 to
+20 bytes per parameter to the host. Pinned buffers are rounded up to powers of two.
 
 ## Example
     # cfglint: host-memory=1TB
@@ -16,13 +16,13 @@ per parameter to the host. Pinned buffers are rounded up to powers of two.
 ## Use instead
 Use more nodes, use smaller states (LoRA, or 8-bit states without offload), or do not offload parameters.
 
-The help lists only remedies that lower this run's peak. For example, fewer ranks per node do not lower the bytes of
-offloaded and sharded states if the number of nodes stays the same.
+The help suggests more nodes, fewer ranks or fewer workers only if that lowers this run's peak. For example, fewer ranks
+per node do not shrink offloaded and sharded states if the number of nodes stays the same.
 
 ## When it does not apply
-Silent unless the host memory is stated. Otherwise, CHK002 says how much a run with offloading needs. Resuming counts
-only if the run is set to resume, not if the framework looks for a checkpoint by itself. If the host is tight only
-because of too many data workers, HST002 reports it.
+Silent unless the host memory is stated. If it is not, CHK002 reports how much a run with offloading needs. Resuming
+counts only if the run is set to resume, not if the framework looks for a checkpoint by default. If host memory is tight
+only because of too many data workers, HST002 reports it.
 
 ## References
 docs/memory/host.md; axolotl #1439; OpenRLHF #171, #1013; torch 2.13 `CachingHostAllocator.h`.
@@ -52,13 +52,13 @@ RULE: Final = Rule("HST001", "host-memory-exceeded", "error", estimates=("host",
 
 
 ALWAYS_REPORTED_PHASES: Final = ("load", *STEP_PHASES, "rollout")
-"""Phases that this rule always reports."""
+"""Phases that the rule checks for every run."""
 
 
 def list_phases(run: Run) -> tuple[str, ...]:
-    """Return the phases that this rule reports for a run.
+    """Return the phases that the rule checks for a run.
 
-    Resuming counts only if it is requested: a run is not expected to find a checkpoint of its own.
+    Resuming counts only if it is requested. Otherwise the run is not expected to find an earlier checkpoint.
     """
     checkpoint = run.plan.checkpoint
     is_resuming_latest = checkpoint.resume_latest and run.is_stated("checkpoint.resume_latest")
@@ -70,7 +70,7 @@ def list_phases(run: Run) -> tuple[str, ...]:
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if loading or training does not fit the host."""
+    """Yield a report if loading, training or resuming does not fit in host memory or is tight."""
     judgement = judge(run, "host", list_phases(run))
     if judgement is None or judgement.verdict == "fits":
         return
@@ -90,17 +90,20 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _explain_loading(judgement: Judgement) -> tuple[str, ...]:
-    """Return the reason for which every rank holds the whole model on its host."""
+    """Return a note on why every rank loads the whole model to the host, or an empty tuple if that is not inferred."""
     origin = judgement.run.get_origin("model.init_device")
     return (origin.note,) if origin is not None and origin.kind == "inferred" and judgement.phase.name == "load" else ()
 
 
 _MAX_REMAINING_SHARE: Final = 0.95
-"""A remedy counts if it reduces the need below this share."""
+"""Share of its present host memory that the phase may need at most after a remedy worth suggesting."""
 
 
 def _build_help(judgement: Judgement) -> str:
-    """Return the remedies that lower the need of the phase, each tried alone."""
+    """Return the remedies for the phase.
+
+    Other numbers of nodes, ranks or workers and sleep options are suggested only if each alone lowers the peak enough.
+    """
     run, launch = judgement.run, judgement.run.plan.launch
     candidates: list[tuple[str, Field, int]] = [
         ("more nodes", "launch.nodes", 2 * (launch.nodes or 1)),
@@ -130,7 +133,7 @@ def _build_help(judgement: Judgement) -> str:
 
 
 def _join_alternatives(names: list[str]) -> str:
-    """Return `a, b or c`."""
+    """Join names as `a, b or c`."""
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
@@ -138,7 +141,7 @@ _SLEEP_FIELDS: Final[tuple[Field, ...]] = ("rollout.train_sleep", "rollout.sleep
 
 
 def _is_better_without(judgement: Judgement, field: Field) -> bool:
-    """Return whether the host needs less without a sleep option, and the GPUs may hold the result."""
+    """Return whether the run needs less host memory without a sleep option and is still expected to fit on the GPUs."""
     run = judgement.run.replace_fields({field: False})
     gpu = judge(run, "gpu", (*STEP_PHASES, ROLLOUT_PHASE))
     return (
@@ -149,7 +152,10 @@ def _is_better_without(judgement: Judgement, field: Field) -> bool:
 
 
 def _compute_remaining_share(judgement: Judgement, run: Run) -> float:
-    """Return the need of the phase in another run, as a share of the need in this one."""
+    """Return the host memory that the phase needs in `run`, as a share of its need in the judged run.
+
+    Returns 1.0 if `run` has no estimate for the phase.
+    """
     phase = run.estimate.find_phase(judgement.phase.name)
     budget = None if phase is None else phase.host
     return 1.0 if budget is None else budget.expected / max(1, judgement.budget.expected)

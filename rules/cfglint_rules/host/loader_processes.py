@@ -1,8 +1,8 @@
 """HST002 too-many-loaders: a node runs more data loader processes than it has hardware threads.
 
 ## What it does
-Multiplies the stated workers per rank by the ranks of a node, and reports more than 384 processes. That is more than
-the hardware threads of any common node with eight GPUs.
+Multiplies the stated workers per rank by the ranks of a node, and reports more than 384 processes. No common node with
+eight GPUs has that many hardware threads.
 
 ## Why is this bad?
 Every rank starts its own workers. With 64 workers on each of eight ranks, 512 processes import torch and wait for CPU
@@ -23,8 +23,8 @@ Silent up to 384 processes per node. This limit leaves a margin because no file 
 H100 has 224 hardware threads, a DGX A100 256, an AWS p5.48xlarge 192, and a Google a3-highgpu-8g 208. Two processors
 with 96 cores each have 384.
 
-If the stated host memory is too small for the workers but enough for 8 per rank, only HST001 reports it. If it is only
-tight because of them, only this rule does.
+If the stated host memory is too small for the workers but enough for 8 per rank, only HST001 reports that. If the
+workers only make it tight, only this rule reports them.
 
 ## References
 docs/memory/host.md; transformers 5.23.0 `trainer.py` (get_train_dataloader); torch 2.13
@@ -49,7 +49,7 @@ RULE: Final = Rule("HST002", "too-many-loaders", "warning", needs={"data.workers
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the stated workers of all ranks are too many."""
+    """Yield a report if the ranks of a node start too many workers."""
     if not has_too_many_workers(run):
         return
     judgement = judge(run, "host", ALWAYS_REPORTED_PHASES)
@@ -61,11 +61,10 @@ def check(run: Run) -> Iterator[Report]:
         run.plan.launch.gpus_per_node,
     )
     count, capacity = (workers or 0) * (ranks or 0), run.hardware.get_capacity("host")
-    available = f", {format_gib(capacity)} available" if capacity is not None else ""
+    available = f", of {format_gib(capacity)}" if capacity is not None else ""
     yield Report(
-        f"`{run.spell_key('data.workers')}` is {workers}: {count} processes load data on each node of {ranks} ranks "
-        f"and take {format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)} of host "
-        f"memory{available}",
+        f"`{run.spell_key('data.workers')}: {workers}` starts {count} processes on each node of {ranks} ranks; "
+        f"they need {format_gib(count * worker_bytes.low)} to {format_gib(count * worker_bytes.high)}{available}",
         run.find_place("data.workers"),
         help=f"set `{run.spell_key('data.workers')}` to {USUAL_WORKERS}, which is usually enough: every rank starts "
         "its own workers",

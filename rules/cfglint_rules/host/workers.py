@@ -1,4 +1,4 @@
-"""Data workers: more than a node can run at once, or enough to exceed the host's memory."""
+"""Data loader workers: check if a node has too many, and if they are the reason that host memory runs out."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.runs.run import Run
 
 MAX_THREADS: Final = 384
-"""Hardware threads of two processors with 96 cores, more than a usual node of eight GPUs has: a margin."""
+"""Maximum number of workers per node: the hardware threads of two processors with 96 cores.
+
+Usual nodes with eight GPUs have fewer, so the limit leaves a margin.
+"""
 USUAL_WORKERS: Final = 8
 
 
 def has_too_many_workers(run: Run) -> bool:
-    """Return whether the stated workers of all ranks are more processes than a node can run at once."""
+    """Return whether the stated workers of all ranks on a node exceed its hardware threads."""
     workers, ranks = run.plan.data.workers or 0, run.plan.launch.gpus_per_node or 0
     return workers * ranks > MAX_THREADS and run.is_stated("data.workers")
 
 
 def is_caused_by_workers(judgement: Judgement) -> bool:
-    """Return whether the verdict would be milder with the usual number of workers."""
+    """Return whether the verdict would be different with the usual number of workers per rank."""
     usual_judgement = judge(
         judgement.run.build_scenario({"data.workers": USUAL_WORKERS}), "host", (judgement.phase.name,)
     )

@@ -1,4 +1,4 @@
-"""House rules: find those that a run breaks, and fixes that keep them."""
+"""House rules: report the rules that a run breaks, with fixes that satisfy them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cfglint_train.settings.house_rules import HouseRule, Test, is_violated
 
 
 def list_broken(run: Run) -> Iterator[Report]:
-    """Yield a report for every rule that a run or its configs break."""
+    """Yield a report for every house rule that a run or its configs break."""
     for rule in run.inputs.house_rules:
         if rule.field is not None:
             yield from _check_field(run, rule, rule.field)
@@ -33,7 +33,7 @@ def list_broken(run: Run) -> Iterator[Report]:
 
 
 def _check_field(run: Run, rule: HouseRule, field: Field) -> Iterator[Report]:
-    """Yield a report if a plan field breaks a rule."""
+    """Yield a report if a plan field breaks the rule."""
     value, owner = run.plan.get(field), run.find_owner(field)
     is_given = run.is_stated(field)
     if not is_given and owner is not None and _can_have_unseen_settings(owner[0]):
@@ -59,7 +59,10 @@ def _check_field(run: Run, rule: HouseRule, field: Field) -> Iterator[Report]:
 
 
 def _check_key(run: Run, rule: HouseRule) -> Iterator[Report]:
-    """Yield a report for every config whose key breaks a rule. The first config that can have the key must have it."""
+    """Yield a report for every config whose key breaks the rule.
+
+    If the rule requires the key, only the first config that can have the key must have it.
+    """
     is_required = True
     for config in run.configs:
         keys = frameworks.get_keys(config)
@@ -82,7 +85,7 @@ def _check_key(run: Run, rule: HouseRule) -> Iterator[Report]:
 
 
 def _check_items(run: Run, rule: HouseRule) -> Iterator[Report]:
-    """Yield a report for every list item whose key (`datasets[].type`) breaks a rule."""
+    """Yield a report for every list item whose key (`datasets[].type`) breaks the rule."""
     list_key, _, item_key = rule.key.partition(ITEM_SUFFIX)
     item_route = tuple(item_key.removeprefix(".").split(".")) if item_key else ()
     for config in run.configs:
@@ -103,7 +106,7 @@ def _check_items(run: Run, rule: HouseRule) -> Iterator[Report]:
 def _build_item_report(
     run: Run, rule: HouseRule, config: Config, route: Route, value: Any, test: Test, new_value: Any
 ) -> Report:
-    """Return the report on a list item; it marks the list's key if the item lacks the key."""
+    """Return the report on a list item; it marks the item or its list if the item lacks the key."""
     value_after = None if test == "absent" else new_value
     others = (other_rule for other_rule in run.inputs.house_rules if other_rule != rule and other_rule.key == rule.key)
     conflicting_rule = next(
@@ -133,7 +136,7 @@ def _is_available(fact: KeyFact) -> bool:
 
 
 def _can_have_unseen_settings(config: Config) -> bool:
-    """Return whether a config may have unseen settings."""
+    """Return whether a config may have settings that cfglint cannot see."""
     keys = frameworks.get_keys(config)
     return keys is not None and not keys.is_complete(config)
 
@@ -162,12 +165,15 @@ def _build_key_report(
 
 
 def _find_conflicting_rule(run: Run, rule: HouseRule, config: Config, key: str, new_value: Any) -> HouseRule | None:
-    """Return the first other rule about the setting that rejects the fixed value (MISSING: removed), or None."""
+    """Return the first other rule about the setting that rejects the value after a fix, or None.
+
+    `new_value` is MISSING if the fix removes the setting.
+    """
     for other_rule in run.inputs.house_rules:
         if other_rule == rule or not _is_rule_about(run, other_rule, config, key):
             continue
         if new_value is MISSING:
-            # A removed value of a field becomes a default.
+            # Without the key, the field falls back to a default, which the other rule may reject.
             is_refused = other_rule.field is not None or _find_broken_test(other_rule, False, True, MISSING) is not None
         else:
             is_refused = _find_broken_test(other_rule, True, True, new_value) is not None
@@ -177,7 +183,7 @@ def _find_conflicting_rule(run: Run, rule: HouseRule, config: Config, key: str, 
 
 
 def _is_rule_about(run: Run, rule: HouseRule, config: Config, key: str) -> bool:
-    """Return whether a rule is about a key of a config, by any of its names or as a plan field."""
+    """Return whether a rule covers a key of a config, by any name of the key or by its plan field."""
     if rule.field is not None:
         owner = run.find_owner(rule.field)
         return owner is not None and owner[0] is config and run.spell_key(rule.field) == key
@@ -190,7 +196,7 @@ def _is_rule_about(run: Run, rule: HouseRule, config: Config, key: str) -> bool:
 
 
 def _format_setting(name: str, value: Any) -> str:
-    """Return a setting with its value, for a fix."""
+    """Return the description of a fix that sets a key: `--flag value` for flags, otherwise `key: value`."""
     return f"set `{name} {_format_value(value)}`" if name.startswith("-") else f"set `{name}: {_format_value(value)}`"
 
 
@@ -234,10 +240,10 @@ _DEMAND_TEMPLATES: Final[dict[Test, str]] = {
 
 
 def _find_broken_test(rule: HouseRule, is_given: bool, can_be_given: bool, value: Any) -> tuple[Test, Any] | None:
-    """Return the first test that fails, with a value that would pass it if there is one.
+    """Return the first test that fails, with a value that passes it (None if there is none), or None if all pass.
 
-    `is_given`: the setting is stated. `can_be_given`: it could be, and it is known whether it is. `value` is MISSING if
-    there is none.
+    `is_given` is true if the setting is stated, and `can_be_given` if `present` fails without it. `value` is MISSING if
+    there is no value.
     """
     pinned_value = dict(rule.tests).get("equals")
     for test, expected in rule.tests:
@@ -258,7 +264,7 @@ def _find_broken_test(rule: HouseRule, is_given: bool, can_be_given: bool, value
 
 
 def _load_value(config: Config, value: Any, rule: HouseRule) -> Any:
-    """Return a value as its framework reads it, if the rule compares it with a number or boolean."""
+    """Return a value as its framework reads it if the rule compares it with a number or boolean, else unchanged."""
     kinds = {
         _get_kind(expected)
         for _, operand in rule.tests
@@ -284,5 +290,5 @@ def _format_values(operand: Any) -> str:
 
 
 def _format_value(value: Any) -> str:
-    """Return a value as a file would spell it."""
+    """Return a value as a file would contain it."""
     return value if isinstance(value, str) else dumps(value, ensure_ascii=False, default=str)

@@ -3,7 +3,7 @@
 ## What it does
 Compares every run with the [`require`](../settings.md#require) tables in the settings. Each table names a plan field
 (`field`, the same for every framework) or a key (`key`, as a framework spells it). Flags may be written with or without
-dashes. A table then states what the value must be: `equals`, `one-of`, `at-most`, `at-least`, `present` or `absent`.
+dashes. The table then states the requirement: `equals`, `one-of`, `at-most`, `at-least`, `present` or `absent`.
 
 `message` gives the reason. `severity` is `error`, `warning` (the default) or `info`. `paths` and `frameworks` limit
 where the rule applies.
@@ -11,12 +11,12 @@ where the rule applies.
 `field` tests the effective value, including the framework's defaults and derived values such as the global batch. An
 unknown value breaks no rule.
 
-`key` tests only what a file or its launch states. A key that is not stated has no value, so only `present` can fail for
-it. Add `[]` to the name of a list to test every item: `datasets[].type`, `plugins[]`.
+`key` tests only values that a file or its launch states. A key that is not stated has no value, so it can break only
+`present`. Add `[]` to the name of a list to test every item: `datasets[].type`, `plugins[]`.
 
 ## Why is this bad?
-The run may work, but it is not what your team agreed on. With house rules, the needs of a cluster, budget or team are
-written down once, so reviewers do not have to remember them.
+The run may work, but it breaks a rule that your team agreed on. House rules state the limits of a cluster, budget or
+team once, so reviewers do not have to remember them.
 
 ## Example
     [[tool.cfglint.require]]
@@ -30,12 +30,12 @@ provide a value; `absent` removes a key. There is no fix if another rule rejects
 rules, cfglint reports an error in the settings, at the second rule.
 
 ## When it does not apply
-If a value follows from an assumption (the number of GPUs), the finding is at most a warning and names the assumption.
-`equals` and `one-of` are certain only if every possible case has the same value. Limits are certain only if every case
-exceeds them.
+If a value follows from an assumption (such as the number of GPUs), the finding is at most a warning and names the
+assumption. For `equals` and `one-of`, the finding is certain only if every possible case has the same value. For
+limits, it is certain only if every case exceeds the limit.
 
 ## References
-The settings of the repository; notes in the finding name the table.
+The settings of the repository. A note in each finding names the `require` table.
 """
 
 from __future__ import annotations

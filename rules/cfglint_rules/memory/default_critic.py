@@ -1,7 +1,7 @@
 """MEM009 default-critic: the critic is as large as the actor because its model is not set.
 
 ## What it does
-Reports a trained critic that gets the actor's model by default, if the critic takes at least a tenth of each GPU.
+Reports a trained critic that gets the actor's model by default and takes at least a tenth of each GPU's memory.
 
 ## Why is this bad?
 PPO trains two models. If you set no model for the critic, the framework copies the actor's model and adds a value head.
@@ -36,11 +36,11 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("MEM009", "default-critic", "info", needs={"model.roles": ()}, estimates=("gpu",))
 
 _MIN_SHARE: Final = 0.1
-"""Smallest share of a GPU that is reported."""
+"""Minimum share of a GPU's memory that is reported."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the critic takes at least a tenth of a GPU."""
+    """Yield a report if a critic with the actor's model takes at least a tenth of each GPU's memory."""
     roles = run.plan.model.roles or ()
     critic = next((role for role in roles if role.name == "critic" and role.unstated), None)
     if critic is None or critic.model != run.plan.model.id:

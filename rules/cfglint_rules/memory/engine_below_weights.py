@@ -1,7 +1,7 @@
 """MEM008 engine-below-weights: the inference engine gets too little GPU memory for its weights.
 
 ## What it does
-Compares the size of the model's 16-bit weights on each GPU of an engine with the memory that the engine may use there.
+Compares the model's 16-bit weights on each GPU of an engine with the share of GPU memory that the engine may use.
 
 ## Why is this bad?
 The engine loads its weights and has no memory left for its cache. It stops with "No available memory for the cache
@@ -36,11 +36,11 @@ from cfglint_train.runs.run import Run
 RULE: Final = Rule("MEM008", "engine-below-weights", "error", needs={"rollout.engine": ("vllm",)}, estimates=("gpu",))
 
 _BYTES_PER_WEIGHT: Final = 2
-"""Bytes of a weight in the engine."""
+"""Bytes per weight in the engine."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the engine's share is smaller than its weights."""
+    """Yield a report if the engine's share of each GPU is smaller than its weights."""
     rollout, model, gpu_bytes = run.plan.rollout, run.architecture, run.hardware.gpu_bytes
     if rollout.mode not in ("colocate", "pool") or model is None or gpu_bytes is None:
         return

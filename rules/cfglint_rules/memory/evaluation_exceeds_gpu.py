@@ -28,8 +28,8 @@ of 8,192 tokens and a vocabulary of 152,064, these logits take 93 GiB.
 
 ## Fix safety
 A smaller evaluation batch gives the same loss. The fix halves the stated batch until the evaluation fits as well as the
-training step. If no batch is stated, it starts from the training batch. Safe if no batch is stated, or if the stated
-batch cannot work on the stated hardware. Unsafe if the hardware is assumed.
+training step. If no batch is stated, it starts from the training batch. The fix is safe if no batch is stated, or if
+the stated batch cannot work on the stated hardware. It is unsafe if the hardware is assumed.
 
 If no smaller batch fits, the fix is the smallest change that makes training and evaluation fit. The same applies if the
 key has no effect: axolotl evaluates packed samples with `micro_batch_size`. The change may be a shorter
@@ -43,8 +43,9 @@ The rule is silent:
 - for reinforcement learning and reward models
 - for losses that hold no full logits during evaluation: Cut Cross-Entropy, and the chunked losses of TRL and Liger
 
-cfglint does not estimate generation or custom metrics, which keep all predictions until `eval_accumulation_steps`. If
-samples are neither packed nor padded to the limit, it assumes that one has the full length, as in MEM001.
+cfglint does not estimate generation during evaluation or custom metrics, which keep all predictions until
+`eval_accumulation_steps`. If samples are neither packed nor padded to the limit, it assumes that one sample has the
+full length, as in MEM001.
 
 ## References
 transformers 5.8.0 `trainer.py` (prediction_step, evaluation_loop), `training_args.py` (per_device_eval_batch_size);
@@ -80,7 +81,7 @@ _FIELD: Final[Field] = "batch.eval_micro"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if an evaluation fits worse than the training step, which is expected to fit."""
+    """Yield a report if the training step is expected to fit on the GPU but an evaluation fits worse."""
     judgement, step = find_worse_evaluation(run), judge(run, "gpu", STEP_PHASES)
     if judgement is None or step is None or step.budget.expected > step.capacity:
         return  # MEM001 reports it if training does not fit
@@ -105,7 +106,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _find_remedy(run: Run) -> tuple[Fix | None, str | None]:
-    """Return a smaller evaluation batch, else the smallest change of training with which both fit."""
+    """Return the fix for a smaller evaluation batch, else the smallest change that makes both phases fit."""
     if run.is_scenario:
         return None, None
     from cfglint_train.fitting.evaluation import (

@@ -1,4 +1,4 @@
-"""Memory fixes: the changes that `cfglint fit` makes."""
+"""Memory fixes for rules: the smallest change that `cfglint fit` finds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cfglint_train.runs.run import Run
 
 
 def find_remedy_with(run: Run, field: Field) -> tuple[Fix | None, str | None]:
-    """Return the smallest change with which the step fits if it includes the field, as a remedy of a rule."""
+    """Return the smallest fix that makes the step fit, or None unless it changes `field`. The help is always None."""
     from cfglint_train.fitting.smallest import find_smallest  # imports the fixer, needed only if something is wrong
 
     solution = find_smallest(run)

@@ -6,7 +6,7 @@ that share those GPUs, and compares the result with the GPU's memory.
 
 ## Why is this bad?
 The critic is often larger than the actor because it starts from the reward model, and its group is often smaller. The
-job fails with CUDA out of memory when it creates the critic's optimizer states, after everything else was loaded.
+job fails with CUDA out of memory when it creates the critic's optimizer states, after everything else has been loaded.
 
 ## Example
     --pretrain meta-llama/Llama-3.2-1B --reward_pretrain meta-llama/Meta-Llama-3-8B-Instruct
@@ -37,7 +37,7 @@ RULE: Final = Rule("MEM005", "group-exceeds-gpu", "error", needs={"model.roles":
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report for every trained model that does not fit its own GPUs."""
+    """Yield a report for every trained model that does not fit on its own GPUs."""
     capacity = run.hardware.gpu_bytes
     for role in run.plan.model.roles or ():
         phase = run.estimate.find_phase(role.name) if role.trained else None

@@ -2,7 +2,7 @@
 
 ## What it does
 Reports disabled activation checkpointing (gradient checkpointing) if the step does not fit on the GPU or is tight, and
-checkpointing lowers the peak. The rule relies on the estimate, not on a missing key: a small model needs no
+if checkpointing lowers the peak. The rule relies on the estimate, not on a missing key: a small model needs no
 checkpointing, and LLaMA-Factory enables it by default.
 
 The finding is an error only if the estimate with checkpointing is clearly lower: the two intervals do not overlap.
@@ -24,7 +24,7 @@ that is about 200 kB per token and layer, compared to 8 kB with checkpointing. T
 ## Fix safety
 The fix is the smallest change that makes the step fit (`cfglint fit`), applied as a whole. It is offered only if that
 change includes activation checkpointing. Safe: the loss is the same, and a step takes about a third longer. Unsafe if
-the step is only tight, because it is then expected to fit.
+the step is only tight, because the run is then expected to work without the fix.
 
 If the framework rejects checkpointing for the model (axolotl does for MPT), the message gives the reason instead.
 
@@ -58,7 +58,7 @@ _FIELD: Final = "activations.checkpointing"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if checkpointing is off and would help."""
+    """Yield a report if activation checkpointing is off, the step does not fit, and checkpointing would help."""
     judgement = judge(run, "gpu", STEP_PHASES)
     if judgement is None or judgement.verdict == "fits":
         return
@@ -67,7 +67,7 @@ def check(run: Run) -> Iterator[Report]:
     checkpointed = judge(run.replace_fields({_FIELD: "full"}), "gpu", STEP_PHASES)
     if checkpointed is None or checkpointed.budget.expected >= judgement.budget.expected:
         return  # it would not help: the peak is elsewhere
-    is_sufficient = checkpointed.budget.high < judgement.budget.low  # otherwise something else exceeds the memory
+    is_sufficient = checkpointed.budget.high < judgement.budget.low  # otherwise the gain is within the estimate's error
     severity = judgement.severity if is_sufficient else max(judgement.severity, "warning", key=SEVERITIES.index)
     reason = explain_refusal(run, {_FIELD: "full"})
     place = run.find_place(_FIELD, "batch.micro")
@@ -78,7 +78,7 @@ def check(run: Run) -> Iterator[Report]:
     peak = "" if checkpointed.phase.title == judgement.phase.title else f" in {checkpointed.phase.title}"
     yield Report(
         f"activation checkpointing is off (`{run.spell_key(_FIELD)}`): {judgement.phase.title} needs "
-        f"{format_gib(judgement.budget.expected)} per GPU, {format_gib(judgement.capacity)} available",
+        f"{format_gib(judgement.budget.expected)} of {format_gib(judgement.capacity)} per GPU",
         place,
         severity,
         notes=(f"with checkpointing, the peak is {format_gib(checkpointed.budget.expected)}{peak}",),

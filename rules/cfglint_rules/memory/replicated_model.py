@@ -1,12 +1,12 @@
 """MEM004 replicated-model: every GPU holds the whole model, and the model is larger than a GPU.
 
 ## What it does
-Reports weights that are replicated and exceed the GPU's memory on their own, without any gradients or optimizer states.
-Weights are replicated on a single GPU, under data parallelism, and with ZeRO stages 0 to 2. A reference model outside
-ZeRO-3 is replicated too.
+Reports unsharded weights that exceed the GPU's memory on their own, without any gradients or optimizer states. The
+weights are unsharded on a single GPU, under data parallelism, and with ZeRO stages 0 to 2. An unsharded reference model
+counts as well.
 
 ## Why is this bad?
-More GPUs do not help, because each of them has to hold all the weights. Without `deepspeed` or `fsdp`, LLaMA-Factory
+More GPUs do not help, because each GPU has to hold all weights. Without `deepspeed` or `fsdp`, LLaMA-Factory
 loads the whole model onto every GPU (LLaMA-Factory #4253, #257). ZeRO-1 and ZeRO-2 shard only gradients and optimizer
 states (axolotl #2217).
 
@@ -18,7 +18,7 @@ states (axolotl #2217).
     deepspeed: examples/deepspeed/ds_z3_config.json
 
 ## When it does not apply
-Quantized base weights count with their quantized size. Unknown models are skipped.
+Quantized base weights count with their quantized size. Silent for unknown models.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RULE: Final = Rule("MEM004", "replicated-model", "error", estimates=("gpu",))
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the replicated weights alone do not fit."""
+    """Yield a report if the weights alone do not fit on a GPU and nothing shards them."""
     parallel = run.plan.parallel
     is_replicated = parallel.strategy in ("none", "ddp") or (
         parallel.strategy == "zero" and parallel.zero_stage in (0, 1, 2)
@@ -59,7 +59,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _find_remedy(run: Run) -> tuple[Fix | None, str]:
-    """Return the advice to hold less on each GPU, with the settings for 4 bits if the files can express them."""
+    """Return no fix, and the advice to shard or quantize, with the settings for 4 bits if the files have any."""
     from cfglint_train.fitting.states import (
         list_four_bit_settings,
     )  # imports the fixer, needed only if something is wrong

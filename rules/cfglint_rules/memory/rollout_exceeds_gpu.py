@@ -1,8 +1,9 @@
 """MEM007 rollout-exceeds-gpu: the training step fits on the GPU, but the rollout does not.
 
 ## What it does
-Estimates generation, and the passes that score the generated answers, on GPUs shared by training and the inference
-engine. It compares the result with the GPU's memory. If the training step does not fit either, only MEM001 reports it.
+Estimates the memory for generation, and for the passes that score the generated answers, on GPUs that training shares
+with the inference engine. It compares the result with the GPU's memory. If the training step does not fit either, only
+MEM001 reports it.
 
 ## Why is this bad?
 The engine's share is a fraction of the whole card and ignores the memory that training holds. The job starts, then
@@ -17,8 +18,8 @@ training, but the training states stay there during generation.
     --train.colocate_all --vllm.enable_sleep --ds.enable_sleep --vllm.gpu_memory_utilization 0.8
 
 ## Fix safety
-Usually unsafe. With a smaller share, the engine generates fewer sequences at a time. Sleeping training states move to
-the host and back in each iteration. Smaller batches for the scoring passes are safe.
+Usually unsafe: with a smaller share, the engine generates fewer sequences at a time, and sleeping training states move
+to the host and back in each iteration. Smaller batches for the scoring passes are safe.
 
 ## When it does not apply
 Silent for engines on their own GPUs, and for engines whose share is unknown. A rollout that is only tight is reported
@@ -43,7 +44,7 @@ RULE: Final = Rule("MEM007", "rollout-exceeds-gpu", "error", fix="safe", estimat
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if only the rollout does not fit, or is tight on a stated GPU."""
+    """Yield a report if the training step fits but the rollout does not, or is tight on a stated GPU."""
     judgement = judge(run, "gpu", (ROLLOUT_PHASE,))
     if judgement is None or judgement.verdict == "fits":
         return
@@ -79,7 +80,7 @@ def _note_one_sided_sleep(run: Run) -> tuple[str, ...]:
 
 
 def _find_remedy(run: Run) -> tuple[Fix | None, str | None]:
-    """Return the smallest change with which step and rollout fit, or the hardware that would hold them."""
+    """Return the smallest change with which step and rollout fit, else a description of the hardware that they need."""
     if run.is_scenario:
         return None, None
     from cfglint_train.fitting.smallest import find_smallest_for  # imports the fixer, needed only if something is wrong

@@ -1,8 +1,8 @@
 """MEM001 step-exceeds-gpu: the training step needs more memory than the GPU has.
 
 ## What it does
-Estimates the peak memory of the forward pass, backward pass and optimizer step, for the GPU that needs the most. It
-compares the peak with the GPU's memory. The finding is an error if even the lower bound of the estimate exceeds that
+Estimates the peak memory of the forward pass, backward pass and optimizer step on the GPU that needs the most, and
+compares it with the GPU's memory. The finding is an error if even the lower bound of the estimate exceeds that
 memory, and a warning if the interval includes it. The message breaks the peak down into its parts.
 
 ## Why is this bad?
@@ -28,17 +28,17 @@ open (activation checkpointing, a fused loss). Then it changes stated values: a 
 accumulation, so that the effective batch stays the same. This is safe, because the run could not have used the larger
 micro batch.
 
-The fix is unsafe if it gives up more: offloading, another ZeRO stage, or as a last resort LoRA or shorter sequences. It
-then says what you give up. If the step is only tight, a fix that costs time is unsafe. The fix is always applied as a
-whole.
+The fix is unsafe if you give up more: with offloading, another ZeRO stage or, as a last resort, LoRA or shorter
+sequences. Its message then names what you give up. If the step is only tight, a fix that costs time is unsafe. The fix
+is always applied as a whole.
 
 ## When it does not apply
-Unknown models, unknown lengths and architectures without a formula are skipped. If the GPU or the number of nodes is
-not stated, the rule assumes 80 GB and one node of 8 GPUs. The message then names the assumption, and the finding is at
-most a warning.
+Silent for unknown models, unknown lengths and architectures without a formula. If the GPU or the number of nodes is not
+stated, the rule assumes 80 GB or one node of 8 GPUs. The message then names the assumption, and the finding is at most
+a warning.
 
 If samples are concatenated without padding, cfglint may assume only one full-length sample per micro batch. If the step
-overflows only when all samples have the full length, the finding is an info.
+exceeds the memory only when all samples have the full length, the finding is an info.
 
 ## References
 The pages of docs/memory-model.md derive every term; docs/fit.md lists the changes and their costs.
@@ -81,7 +81,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _find_remedy(run: Run, judgement: Judgement) -> tuple[Fix | None, str | None]:
-    """Return the smallest change with which the step fits, and alternatives."""
+    """Return the smallest change with which the step fits, or None, and a help that lists alternatives, or None."""
     from cfglint_train.fitting.smallest import find_smallest  # imports the fixer, needed only if something is wrong
 
     solution = find_smallest(run)
@@ -89,7 +89,7 @@ def _find_remedy(run: Run, judgement: Judgement) -> tuple[Fix | None, str | None
 
 
 def _note_casts(judgement: Judgement) -> tuple[str, ...]:
-    """Return a note with the sizes of the allocations that a ZeRO-3 optimizer step needs for casts."""
+    """Return a note with the sizes of the fp32 gradient buffers if the peak is a ZeRO-3 optimizer step."""
     from cfglint_train.memory.transients import compute_gradient_casts
 
     sizes = compute_gradient_casts(judgement.budget.setup) if judgement.phase.name == "optimizer step" else None
@@ -111,8 +111,8 @@ def _note_awake_engine(run: Run, judgement: Judgement) -> tuple[str, ...]:
     ):
         return ()
     return (
-        f"the engine keeps {format_gib(engine_bytes)} of the GPU during training unless "
-        f"`{run.spell_key('rollout.sleep')}` is on",
+        f"the engine keeps {format_gib(engine_bytes)} of GPU memory during training unless "
+        f"`{run.spell_key('rollout.sleep')}` is enabled",
     )
 
 
@@ -124,13 +124,13 @@ def _find_place(run: Run, judgement: Judgement) -> Place:
 
 
 _MIN_SHARE: Final = 0.01
-"""Share of the peak below which gradients (of adapters) are not worth a note."""
+"""Share of the peak below which gradients get no note, as with adapters."""
 
 
 def _list_notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
-    """Return the breakdown of the step, and notes on memory that settings could save.
+    """Return the breakdown of the step, and notes on memory that a setting could free.
 
-    FSDP keeps whole gradients while it accumulates them.
+    One of them is about the full gradients that FSDP keeps while it accumulates them.
     """
     notes = (format_breakdown(judgement.budget), *_note_awake_engine(run, judgement), *_note_casts(judgement))
     gradient_bytes = sum(size for component, size in judgement.budget.sizes if component is GRADIENTS)
@@ -144,7 +144,7 @@ def _list_notes(run: Run, judgement: Judgement) -> tuple[str, ...]:
 
 
 def _build_help(run: Run, judgement: Judgement, solution: Solution | None) -> str | None:
-    """Return alternatives if no safe change is certain to make the step fit."""
+    """Return alternatives if no safe change is sure to make the step fit, or None. A tight step gets no help."""
     if judgement.budget.expected <= judgement.capacity:
         return None
     is_safe = solution is not None and solution.applicability == "safe"

@@ -1,9 +1,9 @@
 """MEM003 unfused-loss: the loss holds full logits over a large vocabulary, although a fused loss is available.
 
 ## What it does
-Reports a loss computed from full logits in two cases: the logits take a quarter of the GPU, or the step fits only with
-a fused loss. If the step does not fit or is tight, the severity follows that verdict. If it fits, the finding is an
-info.
+Reports a loss that holds full logits in two cases: the logits take at least a quarter of the GPU's memory, or the step
+does not fit or is tight and a fused loss improves that verdict. The severity follows the verdict of the step as it is.
+If the step fits, the finding is an info.
 
 ## Why is this bad?
 Cross-entropy over full logits costs up to 12 bytes x tokens x vocabulary in the backward pass. With a vocabulary of
@@ -26,15 +26,14 @@ axolotl ignores the key unless the plugin is loaded, so the fix writes both.
 ## Fix safety
 The fix is the smallest change that makes the step fit (`cfglint fit`), applied as a whole. It is offered only if that
 change includes the fused loss. Safe: the loss is the same up to rounding. It requires the liger-kernel package.
-LLaMA-Factory supports it only for pre-training and supervised fine-tuning, so it is offered only there.
+LLaMA-Factory supports the package only for pretraining and supervised fine-tuning, so the fix is offered only there.
 
 ## When it does not apply
-Silent if an adapter is trained on `lm_head`. Liger's loss reads the frozen base weight, so the adapter would get no
-gradient.
+Silent if an adapter is trained on `lm_head`: Liger's loss reads the frozen base weight, so the adapter would get no
+gradient. Silent if the framework offers no fused loss for the run.
 
 ## References
-docs/memory/loss.md; docs/fit.md; Liger-Kernel, arXiv:2410.10989; Cut Cross-Entropy,
-arXiv:2411.09009.
+docs/memory/loss.md; docs/fit.md; Liger-Kernel, arXiv:2410.10989; Cut Cross-Entropy, arXiv:2411.09009.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ _MIN_SHARE = 0.25
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the logits exceed the memory, or take a quarter of the GPU."""
+    """Yield a report if a fused loss is available and would free a quarter of the GPU or improve the verdict."""
     if run.architecture is None:
         return
     judgement = judge(run, "gpu", STEP_PHASES)
@@ -75,8 +74,7 @@ def check(run: Run) -> Iterator[Report]:
     is_fitting, is_small = judgement.verdict == "fits", logits < _MIN_SHARE * judgement.capacity
     if is_fitting and is_small:
         return
-    from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
-    from cfglint_train.fitting.moves import find_move
+    from cfglint_train.fitting.moves import find_move  # imports the fixer, needed only if something is wrong
 
     move = find_move(run, _FIELD)
     if move is None:
@@ -87,13 +85,12 @@ def check(run: Run) -> Iterator[Report]:
     if is_small and fused.verdict == judgement.verdict:
         return
     subject = (
-        f"logits take {format_gib(logits)} of the {format_gib(judgement.budget.expected)} in {judgement.phase.title}"
+        f"logits take {format_gib(logits)} of {format_gib(judgement.budget.expected)} in {judgement.phase.title}"
         if logits
         else "the loss holds full logits"
     )
     yield Report(
-        f"{subject} (vocabulary {run.architecture.vocab:,}); a fused loss avoids them: "
-        f"{', '.join(f'`{setting}`' for setting in words.format_settings(run, move.changes))}",
+        f"{subject} (vocabulary {run.architecture.vocab:,}); a fused loss avoids them",
         run.find_place(_FIELD, "batch.micro"),
         "info" if is_fitting else judgement.severity,
         min_certainty="followed" if is_fitting else judgement.min_certainty,

@@ -1,8 +1,8 @@
 """MEM010 unused-reference: the run loads a reference model, but the KL coefficient is 0.
 
 ## What it does
-Reports a reference model that the framework loads although the KL penalty has a coefficient of 0. The message says how
-much memory or how many GPUs the model takes.
+Reports a reference model that the framework loads although the KL penalty has a coefficient of 0. The message gives the
+memory or the number of GPUs that the model takes.
 
 ## Why is this bad?
 The reference model is used only for the KL penalty. With a coefficient of 0, its forward pass over each answer changes
@@ -21,8 +21,8 @@ Silent for releases that skip the reference model in this case: OpenRLHF 0.6.0 a
 `beta` is 0.
 
 ## References
-OpenRLHF 0.5.9 `cli/train_ppo_ray.py` and `cli/train_ppo.py` (always loads a reference model), 0.6.0 (none if
-`init_kl_coef` is 0), 0.11.2 (none unless it is above 0).
+OpenRLHF 0.5.9 `cli/train_ppo_ray.py` and `cli/train_ppo.py` (a reference model is always loaded), 0.6.0 (not if
+`init_kl_coef` is 0), 0.11.2 (only if it is above 0).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RULE: Final = Rule("MEM010", "unused-reference", "warning", needs={"model.roles"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the reference model has no effect."""
+    """Yield a report if the run loads a reference model that has no effect."""
     coefficient = run.plan.rollout.kl_coefficient
     reference = next((role for role in run.plan.model.roles or () if role.name == "reference"), None)
     if reference is None or coefficient is None or coefficient > 0:
@@ -57,7 +57,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _describe_cost(run: Run, reference: Role) -> str:
-    """Return the cost of the model: GPUs of its own, or memory on the actor's."""
+    """Return the cost of the reference model, as a verb phrase: separate GPUs, or memory on the actor's GPUs."""
     actor = next((role for role in run.plan.model.roles or () if role.name == "actor"), None)
     if actor is not None and reference.pool != actor.pool and reference.nodes and reference.gpus_per_node:
         count = reference.nodes * reference.gpus_per_node

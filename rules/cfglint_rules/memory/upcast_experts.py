@@ -1,13 +1,15 @@
 """MEM006 upcast-experts: the experts of an MoE model are not quantized, and PEFT casts them to fp32.
 
 ## What it does
-Reports an MoE model loaded in 4 or 8 bits whose fused experts stay in 16 bits and are then cast to fp32 by PEFT. The
-finding is an error if the step definitely does not fit on the GPU, and otherwise a warning.
+Reports an MoE model that is loaded in 4 or 8 bits, but whose fused experts stay in 16 bits until PEFT casts them to
+fp32. The finding is an error if the step definitely does not fit on the GPU. It is an info if the step fails to fit
+only when all samples have the full length, and otherwise a warning.
 
 ## Why is this bad?
-In transformers 5, all experts of a layer are a single parameter, but bitsandbytes quantizes only linear layers. Almost
-all weights of an MoE model are experts. Each weight takes four bytes instead of half a byte, twice as much as with
-plain LoRA. The weights of Qwen3-30B-A3B take 110 GiB, or 16 GiB with quantized experts.
+In transformers 5, the experts of a layer are fused into shared parameters, but bitsandbytes quantizes only linear
+layers. Almost all weights of an MoE model belong to experts. Each expert weight then takes four bytes instead of the
+half byte of 4-bit weights, twice as much as with plain 16-bit LoRA. The weights of Qwen3-30B-A3B take 110 GiB, or
+16 GiB with quantized experts.
 
 ## Example
     base_model: Qwen/Qwen3-30B-A3B
@@ -21,8 +23,8 @@ plain LoRA. The weights of Qwen3-30B-A3B take 110 GiB, or 16 GiB with quantized 
     quantize_moe_experts: true
 
 ## Fix safety
-Unsafe: the experts are trained with 4-bit or 8-bit weights. axolotl rejects the key together with `lora_target_linear`,
-so you need to replace that key yourself.
+Unsafe: the adapter is then trained on experts in 4 or 8 bits. axolotl rejects `quantize_moe_experts` together with
+`lora_target_linear`, so you need to replace the latter yourself.
 
 ## When it does not apply
 axolotl does not cast under ZeRO-3, or under FSDP with QLoRA. In transformers 4, experts are linear layers and are
@@ -60,7 +62,7 @@ _FIELD: Final[Field] = "method.quantized_experts"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the model has experts in fp32."""
+    """Yield a report if PEFT casts unquantized experts to fp32."""
     if run.plan.method.quantized_experts:
         return
     judgement = judge(run, "gpu", STEP_PHASES)
@@ -76,14 +78,14 @@ def check(run: Run) -> Iterator[Report]:
         f"{judgement.phase.title}, {format_gib(judgement.capacity)} available",
         run.find_place(_FIELD, "method.quantization"),
         judgement.severity,
-        notes=("PEFT's `prepare_model_for_kbit_training` casts to fp32 every 16-bit weight that is not quantized",),
+        notes=("PEFT's `prepare_model_for_kbit_training` casts every unquantized 16-bit weight to fp32",),
         find_remedy=partial(_find_remedy, run, judgement, quantized),
         grounds=judgement.grounds,
     )
 
 
 def _find_remedy(run: Run, before: Judgement, after: Judgement) -> tuple[Fix | None, str]:
-    """Return the fix that quantizes the experts, and the reason if it cannot be written."""
+    """Return the fix that quantizes the experts (None if it cannot be written), and the advice to set the key."""
     from cfglint_train.fitting import words  # imports the fixer, needed only if something is wrong
     from cfglint_train.fitting.moves import explain_refusal, find_move
 

@@ -7,7 +7,7 @@ accelerate's `num_machines` without `main_process_ip`. For LLaMA-Factory's launc
 
 ## Why is this bad?
 torchrun and LLaMA-Factory default to 127.0.0.1: each node waits for the others at its own address until it times out.
-accelerate passes the missing address on as the host name `None`. No step is trained, but you pay for all nodes.
+accelerate passes the missing address on as the host name `None`. The job trains nothing, but you pay for all nodes.
 
 ## Example
     torchrun --nnodes 2 --nproc_per_node 8 scripts/train.py config.yaml
@@ -18,14 +18,15 @@ accelerate passes the missing address on as the host name `None`. No step is tra
 ## When it does not apply
 The rule is silent:
 
-- for DeepSpeed's launcher, also if accelerate starts it, because it reads the first host from its hostfile
+- for DeepSpeed's launcher, even if accelerate starts it, because it reads the first host from its hostfile
 - for launches whose options are in a variable that cfglint cannot read
 - for scripts that set `PET_MASTER_ADDR` or `PET_RDZV_ENDPOINT`, which torchrun reads
 - for an accelerate file that no script names, because the launch may add the address once a cluster has assigned the
   nodes
-- for an accelerate file without `machine_rank`, because all nodes share it
+- for an accelerate file without `machine_rank`, because all nodes share that file
 
-If no script sets the `PET_` variables, a scheduler such as Kubeflow may still set them. The finding is then a warning.
+If the script does not set the `PET_` variables, a scheduler such as Kubeflow may still set them, so the finding is a
+warning.
 
 ## References
 torch 2.13 `distributed/run.py` (get_args_parser, config_from_args: the rendezvous is `static` by default, where every
@@ -45,7 +46,7 @@ from cfglint_train.runs.run import Run
 
 RULE: Final = Rule("PAR003", "no-meeting-point", "error", needs={"launch.meets": (False,)})
 
-# Further arguments that an address requires: without them every node considers itself the first one (rank 0).
+# Further settings that an address requires: without them, every node assumes that it is the first node (rank 0).
 _FURTHER_ARGUMENTS: Final = {
     "rdzv_endpoint": "and pass `--rdzv_backend c10d`",
     "main_process_ip": "and give each node its `--machine_rank`",
@@ -54,14 +55,14 @@ _FURTHER_ARGUMENTS: Final = {
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the nodes cannot find each other."""
+    """Yield a report if several nodes start without an address at which they can meet."""
     nodes, origin = run.plan.launch.nodes, run.get_origin("launch.meets")
     if origin is None or not nodes or nodes < 2 or not run.is_stated("launch.nodes"):
         return
     further_arguments = _FURTHER_ARGUMENTS.get(origin.key.lstrip("-"))
     if further_arguments is None:
         return
-    # An option that a launcher's file lacks may be passed to the launcher.
+    # No script starts the run, so the launch may pass the option that is missing from the launcher's file.
     can_be_unseen = origin.framework and run.inputs.is_sharding_known is None
     note = f"the launch has no `--{origin.key}`; set `{origin.key}` to be sure"
     yield Report(

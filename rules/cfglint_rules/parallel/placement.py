@@ -1,11 +1,12 @@
 """PAR001 placement-exceeds-cluster: the job requests more GPUs than the cluster has and waits forever.
 
 ## What it does
-Adds up the GPUs that the groups of a Ray job request, and compares the sum with the stated cluster. The groups are
-trained models, reference, reward and generation engines; each pool counts once.
+Adds up the GPUs that the groups of a Ray job request, and compares the sum with the stated cluster. The groups are the
+trained models, the reference model, the reward model and the inference engines. GPUs that several groups share count
+once.
 
 ## Why is this bad?
-Ray does not reject the job. The job waits for a placement group that the cluster can never provide, without a message,
+Ray does not reject the job. Without a message, the job waits for a placement group that the cluster can never provide,
 until it is cancelled.
 
 ## Example
@@ -17,7 +18,7 @@ until it is cancelled.
     --colocate_all_models --vllm_enable_sleep --deepspeed_enable_sleep
 
 ## When it does not apply
-Silent if the number of nodes and GPUs is not stated. Ignore the rule on a cluster that scales on demand.
+Silent unless the number of nodes and GPUs per node is stated. Ignore the rule on a cluster that scales on demand.
 
 ## References
 OpenRLHF 0.9.0 `cli/train_ppo_ray.py`, `trainer/ray/launcher.py` (ray.get(pg.ready())); OpenRLHF/OpenRLHF#930, #566.

@@ -1,10 +1,10 @@
-"""PAR002 wrong-wrap-class: FSDP stops because it is set to wrap a layer class that the model does not have.
+"""PAR002 wrong-wrap-class: FSDP is set to wrap a layer class that the model does not have, so it stops.
 
 ## What it does
 Compares the classes that FSDP is set to wrap with the classes of the model's layers.
 
 ## Why is this bad?
-accelerate looks for a module of each class after the model was loaded on every rank. It stops with "Could not find the
+accelerate looks for a module of each class after every rank has loaded the model. It stops with "Could not find the
 transformer layer class ... in the model".
 
 ## Example
@@ -20,7 +20,7 @@ transformer layer class ... in the model".
 Safe: the run could not have started, and the key is meant for the model's own layers.
 
 ## When it does not apply
-Silent for classes that no model in the catalog has, and for models whose code comes from their own repository.
+Silent for classes that no model in the catalogue has, and for models whose code comes from their own repository.
 
 ## References
 accelerate 1.15.0 `utils/fsdp_utils.py` (fsdp2_prepare_auto_wrap_policy), `utils/dataclasses.py` (set_auto_wrap_policy);
@@ -49,7 +49,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if a class belongs to another model family."""
+    """Yield a report if FSDP is set to wrap a class of another model."""
     classes, model = run.plan.parallel.wrapped_classes, run.architecture
     blocks = None if model is None else get_layer_classes(model.model_type)
     if not classes or model is None or blocks is None:
@@ -62,8 +62,8 @@ def check(run: Run) -> Iterator[Report]:
     new_classes = tuple(dict.fromkeys((*kept_classes, *blocks.decoder)))
     key = run.spell_key("parallel.wrapped_classes")
     yield Report(
-        f"`{key}` names {', '.join(wrong_classes)}, which {model.id} does not have: FSDP stops after loading",
+        f"`{key}` names {', '.join(wrong_classes)}, which the model does not have: FSDP stops after loading",
         run.find_place("parallel.wrapped_classes"),
-        notes=(f"the model's layers are {', '.join(blocks.decoder)}",),
+        notes=(f"the layers of {model.id} are {', '.join(blocks.decoder)}",),
         fix=Fix("safe", f"{key}: {','.join(new_classes)}", {"parallel.wrapped_classes": new_classes}),
     )

@@ -1,11 +1,11 @@
-"""REL004 gpu-lacks-kernel: the stated GPU is too old for the number format or the attention kernel.
+"""REL004 gpu-lacks-kernel: the stated GPU is too old for the data type or the attention kernel.
 
 ## What it does
-Compares the compute capability of the stated GPU with the needs of the run. FlashAttention 2 and bf16 need 8.0
-(Ampere), FP8 needs 8.9 (Ada, Hopper).
+Compares the compute capability of the stated GPU with the capability that the run needs. FlashAttention 2 and bf16 need
+8.0 (Ampere), FP8 needs 8.9 (Ada; Hopper has 9.0).
 
 ## Why is this bad?
-FlashAttention 2 and FP8 stop the run after the model is loaded. bf16 is rejected as well, or torch emulates it in
+FlashAttention 2 and FP8 stop the run after the model has been loaded. bf16 is rejected as well, or torch emulates it in
 software, many times slower than fp16.
 
 ## Example
@@ -18,10 +18,11 @@ software, many times slower than fp16.
     fp16: true
 
 ## Fix safety
-Safe if no packing depends on the kernel, because the run could not have started.
+Only FlashAttention 2 has a fix: sdpa. It is safe, because the run could not have started. It is not offered if samples
+are packed, or may be, because packing may depend on the kernel.
 
 ## When it does not apply
-Silent if no GPU is stated.
+Silent if no GPU is stated. For bf16, silent unless the configuration states it.
 
 ## References
 transformers 5.23.0 `modeling_utils.py` (FlashAttention 2 asks for compute capability 8.0), `training_args.py` ("Your
@@ -48,7 +49,7 @@ ADA: Final = 8.9
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report for every kernel or format that the GPU lacks."""
+    """Yield a report for every kernel or data type that the GPU does not support."""
     capability = run.hardware.compute_capability
     if capability is None or run.hardware.gpu_origin.kind == "assumed":
         return
@@ -57,7 +58,7 @@ def check(run: Run) -> Iterator[Report]:
     if run.plan.activations.attention == "flash" and capability < AMPERE:
         kernel, is_packed = run.spell_key("activations.attention"), run.plan.sequence.packing is not False
         yield Report(
-            f"FlashAttention 2 (`{kernel}`) needs compute capability 8.0 (Ampere), but {gpu_text}: the run is refused",
+            f"FlashAttention 2 (`{kernel}`) needs compute capability 8.0 (Ampere), but {gpu_text}: it is rejected",
             run.find_place("activations.attention"),
             fix=None if is_packed else Fix("safe", "use sdpa attention", {"activations.attention": "sdpa"}),
             help="use sdpa, without packing" if is_packed else None,

@@ -1,18 +1,18 @@
 """REL002 newest-refuses: only older releases of the framework accept this configuration.
 
 ## What it does
-Applies if the release is not stated and the newest release rejects keys of the configuration. cfglint then checks the
-file against the newest release that accepts all of its keys, and reports this once per file with the rejected keys.
+Reports configurations with keys that the newest release rejects, if no release is stated. cfglint then checks the file
+against the newest release that accepts all of its keys. It reports this once per file, with the rejected keys.
 
-It is a warning if a fresh installation gets the release that rejects them. It is an info if the requirements limit the
-framework to older releases.
+The finding is a warning if a fresh installation gets the release that rejects the keys. Otherwise it is an info, for
+example if the requirements limit the framework to older releases.
 
-LLaMA-Factory's keys include the training arguments of transformers. The rule therefore also reports files that the
-newest transformers it allows would reject.
+LLaMA-Factory's keys include the training arguments of transformers. The rule therefore also reports files that would be
+rejected by the newest transformers release that LLaMA-Factory allows.
 
 ## Why is this bad?
 The file works with the release that its author used. After a fresh installation or the next upgrade, the framework
-stops at these keys. By then the job has waited for its GPUs.
+stops at these keys, when the job has already waited for its GPUs.
 
 ## Example
     base_model: meta-llama/Llama-3.2-3B
@@ -58,7 +58,7 @@ RULE: Final = Rule("REL002", "newest-refuses", "warning", scope="config", rests_
 
 
 def check(config: Config) -> Iterator[Report]:
-    """Yield a report for the framework's release, and one for that of a secondary package."""
+    """Yield a report for the framework and one for its secondary package if their newest releases reject the config."""
     framework = frameworks.load(config.framework)
     keys = framework.keys
     if keys is None or not config.evidence.is_upstream or keys.report_outdated(config) is not None:
@@ -86,7 +86,7 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def _is_checkout(config: Config, framework: Framework) -> bool:
-    """Return whether a script runs the config with a file of the framework's source, which may be at any release."""
+    """Return whether a script starts the config with a file of a framework checkout, which may be at any release."""
     programs = (program.partition(" ")[0] for program in config.evidence.commands)
     return any(
         program.endswith(".py") and re.fullmatch("|".join(framework.manifest.program_patterns), program)
@@ -95,9 +95,9 @@ def _is_checkout(config: Config, framework: Framework) -> bool:
 
 
 def _find_newest(config: Config, framework: Framework, package: str) -> str:
-    """Return the newest known release of an unstated package, or an empty string if no file restricts it."""
+    """Return the newest known release of a package whose release is inferred, or an empty string for other packages."""
     release, keys = config.releases.by_package.get(package), framework.keys
-    # An extra of the repository is also only a hint.
+    # A release from an extra of the repository is inferred, too.
     if release is None or release.origin.kind != "inferred" or keys is None:
         return ""
     if package == framework.manifest.package:

@@ -1,20 +1,21 @@
 """REL001 olmo-checkpointer-release: OLMo's checkpointer does not work with the installed torch or ai2-olmo-core.
 
 ## What it does
-Reports these combinations, if the releases are stated:
+Reports these combinations if the releases are stated:
 
 - `local` with torch 2.3 or newer
 - `torch_new` with torch 2.3 or newer, which saves but cannot load
 - `olmo_core` with ai2-olmo-core 1.0 or newer
 - any checkpointer with torch 2.6 or newer, which cannot read the checkpoints back
 
-The last one is an error if the run reads a checkpoint: `load_path`, or the checkpoint that is saved and loaded before
-the first step. It is a warning if the run may read one (`try_load_latest_save`), otherwise an info.
+The last combination is an error if the run reads a checkpoint: from `load_path`, or the checkpoint that it saves and
+loads before the first step. It is a warning if the run may read a checkpoint (`try_load_latest_save`), otherwise an
+info.
 
 ## Why is this bad?
 `local` raises NotImplementedError at the first save. `torch_new` fails when it reads a checkpoint back. By default,
-that happens right after the save before training. `olmo_core` with a newer core says "Checkpoint for step 0 already
-exists" although the folder is empty. With `save_overwrite: true`, its ranks race for the folder.
+that happens right after the save before training. With a newer ai2-olmo-core, `olmo_core` stops with "Checkpoint for
+step 0 already exists" although the folder is empty. With `save_overwrite: true`, its ranks race for the folder.
 
 Every checkpoint contains a pickle of the trainer's state, including numpy's random state. ai2-olmo reads it with
 `torch.load` and does not set `weights_only`. Since torch 2.6, `weights_only` is on by default and rejects the pickle
@@ -32,13 +33,13 @@ Every checkpoint contains a pickle of the trainer's state, including numpy's ran
 the fix wraps by block instead. Otherwise the whole model would be gathered on the GPU. The fix is unsafe with
 `try_load_latest_save`, because a restart would read the old folder with the new class.
 
-There is no fix for `olmo_core`: use `torch_legacy`, or pin ai2-olmo-core 0.1.0. There is none for torch 2.6 and newer
-either: set `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` in the job's environment.
+There is no fix for `olmo_core`: use `torch_legacy`, or pin ai2-olmo-core 0.1.0. Torch 2.6 and newer have no fix either:
+set `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1` in the job's environment if you trust its checkpoints.
 
 ## When it does not apply
 Silent if no release is stated. The finding about torch 2.6 is not reported if the launch script sets
-`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`. Nor is it reported if the repository's copy of OLMo reads with `weights_only=False`,
-as OLMo's source after 0.6.0 does.
+`TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD`. It is not reported either if the repository's copy of OLMo loads with
+`weights_only=False`, as OLMo does after 0.6.0.
 
 ## References
 ai2-olmo 0.6.0 `checkpoint.py` (LocalShardedCheckpointer, RemoteFileSystemReader, load_state_dict), `train.py`
@@ -112,7 +113,7 @@ _VARIABLE: Final = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 
 def _report_unreadable(run: Run) -> Iterator[Report]:
-    """Yield a report if no checkpoint can be read back."""
+    """Yield a report if torch cannot read the checkpoints back, unless the job or a copy of OLMo allows it."""
     checkpoint = run.plan.checkpoint
     if dict(run.plan.launch.environment or ()).get(_VARIABLE, "").lower() in ("1", "y", "yes", "true"):
         return

@@ -5,8 +5,8 @@ Compares the repository's pins with the requirements of the pinned framework rel
 requirements exclude its pin.
 
 ## Why is this bad?
-pip refuses to install both, so at least one pin does not describe what runs. cfglint may then check the configuration
-against a release that is not installed.
+pip refuses to install both, so at least one pin does not describe the environment of the run. cfglint may then check
+the configuration against a release that is not installed.
 
 ## Example
     llamafactory==0.9.5
@@ -17,8 +17,9 @@ against a release that is not installed.
     transformers==5.6.0
 
 ## When it does not apply
-Extras require nothing unless they are installed. A lock file that contains both was resolved, including overrides, so
-it is not reported. If a flag, a pragma or the settings state one of the releases, its pin does not count.
+Requirements of extras do not count, because the extras may not be installed. A lock file with both packages is not
+reported, because a resolver accepted it, perhaps with overrides. If a flag, a pragma or the settings state one of the
+releases, its pin does not count.
 
 ## References
 `lint/cfglint_train/frameworks/*/requires.json`, from the requirements of each release.
@@ -37,7 +38,7 @@ RULE: Final = Rule("REL003", "pins-exclude-each-other", "warning", rests_on_rele
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report for every package whose pin the framework's own requirements exclude."""
+    """Yield a report for every pin that the requirements of the pinned framework release exclude."""
     title = run.framework.title
     for exclusion in run.releases.exclusions:
         yield Report(

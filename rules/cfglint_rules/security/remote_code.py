@@ -1,18 +1,18 @@
 """SEC001 trust-remote-code: the model repository may run its own Python code on the training nodes.
 
 ## What it does
-Reports `trust_remote_code: true` and the equivalent flags of OpenRLHF.
+Reports `trust_remote_code: true` and the equivalent flags of OpenRLHF, unless a revision of the model is pinned.
 
 ## Why is this bad?
 Anyone who can push to the model repository can run code on every node with the job's credentials. Unless a revision is
-pinned, that code can change between two runs of the same configuration. Most models that once needed this now have a
-class in transformers.
+pinned, that code can change between two runs of the same configuration. Most models that once needed remote code now
+have a class in transformers.
 
 ## Example
     trust_remote_code: true
 
 ## Use instead
-Remove it, or pin the revision that you reviewed:
+Remove the key, or pin the revision that you reviewed:
 
     trust_remote_code: true
     revision_of_model: 3f2c1e...
@@ -22,11 +22,11 @@ Silent if the framework always trusts every repository and has no setting for it
 
 ## Fix safety
 A fix is offered only if every transformers release that the run may use has its own class for the model. Those releases
-are stated, pinned, or required by the framework's release. The fix is unsafe, because the remote code and the class may
-differ in detail.
+are stated, pinned, or required by the framework's release. The fix is unsafe, because the remote code may differ from
+that class in details.
 
-If the framework would switch on another feature without the key (axolotl's fused LoRA kernels), the same fix switches
-it off.
+If the framework enables another feature without the key (axolotl's fused LoRA kernels), the fix also disables that
+feature.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ RULE: Final = Rule(
 
 _FIELD: Final = "model.trust_remote_code"
 _DEPENDENT_FIELDS: Final[tuple[Field, ...]] = ("method.lora_kernels",)
-"""Fields whose defaults frameworks derive from it."""
+"""Fields whose defaults depend on whether remote code is trusted."""
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -94,7 +94,7 @@ def _is_pinned(run: Run) -> bool:
 
 
 def _is_always_supported(run: Run, first: str) -> bool:
-    """Return whether every release of transformers that the run may use is at least `first`."""
+    """Return whether every transformers release that the run may use is `first` or newer."""
     if "transformers" not in run.releases.by_package:
         return False
     candidates = run.releases.find_candidates("transformers")
@@ -104,6 +104,6 @@ def _is_always_supported(run: Run, first: str) -> bool:
 
 
 def _find_dependent_values(run: Run) -> dict[Field, Any]:
-    """Return the present values of the fields that would change together with the key."""
+    """Return the present values of the dependent fields that would change if remote code were not trusted."""
     plan, without_remote_code = run.plan, run.replace_fields({_FIELD: False}).plan
     return {field: plan.get(field) for field in _DEPENDENT_FIELDS if plan.get(field) != without_remote_code.get(field)}

@@ -1,37 +1,37 @@
 """SEC002 secret-in-configuration: the file contains a credential.
 
 ## What it does
-Recognises the tokens of more than a hundred services by their published format. Among them are Hugging Face, Weights &
-Biases, GitHub, GitLab, OpenAI, Anthropic, AWS, Azure (account keys, signed addresses), and Google. Others are Slack,
-Discord (tokens, webhooks), Telegram, Modal, Docker, npm, PyPI and JSON web tokens.
+Recognizes the tokens of more than a hundred services by their published format. Among them are Hugging Face, Weights &
+Biases, GitHub, GitLab, OpenAI, Anthropic, AWS, Azure (account keys, signed URLs) and Google. Others are Slack, Discord
+(tokens, webhooks), Telegram, Modal, Docker, npm, PyPI and JSON web tokens.
 
 It also reports:
 
 - a W&B key (40 hexadecimal digits) after `wandb login`, `--use_wandb` or one of W&B's names for it
-- passwords in addresses, private keys (PEM), and tokens after `Bearer`
+- passwords in URLs, private keys (PEM), and tokens after `Bearer`
 - any literal of eight characters or more, if its key ends in `password`, `passwd`, `passphrase` or `secret`
 - a value that is not a word, if its key ends in `_pass`
 - a value that looks generated, if its key ends in `token`, `api_key` or `access_key`
 
-It reads keys, flags, exported variables and comments, also in the scripts that start a configuration. Multi-line and
-escaped values are judged as they are parsed. Every output masks the value itself.
+It reads keys, flags, exported variables and comments, including those in the scripts that start a configuration.
+Multi-line and escaped values are checked after parsing. Every output masks the value itself.
 
 ## Why is this bad?
 Configurations are committed, copied into run folders, and uploaded with checkpoints and experiment trackers. As soon as
-one of these is public, so is the token.
+one of these copies is public, so is the token.
 
 ## Example
     wandb_api_key: 0123456789abcdef0123456789abcdef01234567
 
 ## Use instead
-Put the credential in the environment (`WANDB_API_KEY`, `HF_TOKEN`) or use the service's own login. Revoke the one that
-leaked.
+Put the credential in the environment (`WANDB_API_KEY`, `HF_TOKEN`) or use the service's own login. Revoke the
+credential that leaked.
 
 ## When it does not apply
 These are not credentials:
 
 - placeholders (`<token>`, `xxx`, `your-key-here`, `${WANDB_API_KEY}`)
-- paths, names of variables, and names of secrets that are stored elsewhere (`vault:...`, `secret: wandb-login`)
+- paths, variable names, and names of secrets that are stored elsewhere (`vault:...`, `secret: wandb-login`)
 - vocabulary tokens (`pad_token: "<pad>"`)
 - booleans, such as `true` for "use the login"
 - commit hashes: 40 hexadecimal digits count only after a name from which W&B reads its key
@@ -55,22 +55,25 @@ from cfglint_train.plan.origin import Place
 
 RULE: Final = Rule("SEC002", "secret-in-configuration", "error", scope="config", reported_by_engine="secret")
 
-# Clues for keys of credentials anywhere in the text; without them no mapping is searched.
+# Clues to keys that may hold a credential. Mappings are searched only if the text contains a clue.
 _KEY_WORDS: Final = (b"key", b"token", b"secret", b"pass", b"pwd")
 _KEY_CLUE: Final = rb"(?:key|token|secret|passw(?:or)?d|passphrase|pass|pwd)[\"']?[ \t]*[:=,}\r\n]"
 _MAX_CREDENTIALS: Final = 1_000
-"""Credentials per file that are searched for."""
+"""Maximum number of credentials that are searched for in a file."""
 _MIN_MASKED_LENGTH: Final = 8
-"""Minimum length in characters of a part that is masked alone; of a shorter one, the whole line is masked."""
+"""Minimum number of characters of a part that is masked by itself; for a shorter part, the whole line is masked."""
 
 
 def check(config: Config) -> Iterator[Report]:
-    """Return a report for every credential."""
+    """Return a report for every credential in a config."""
     return reports(config.document, config.root)
 
 
 def reports(document: Document, root: Route = ()) -> Iterator[Report]:
-    """Return a report for every credential in a document, such as a script that starts a config."""
+    """Return a report for every credential in a document, such as a script that starts a config.
+
+    Credentials that only their key reveals are searched for below `root`.
+    """
     return (
         _build_report(document, credential.span, credential.description)
         for credential in _find_credentials(document, root)
@@ -78,7 +81,7 @@ def reports(document: Document, root: Route = ()) -> Iterator[Report]:
 
 
 def values(document: Document) -> Iterator[str]:
-    """Yield the text of every credential in a document, as it is read and by line, for masking."""
+    """Yield the texts to mask for every credential in a document: its value as parsed, and each line of its source."""
     for credential in _find_credentials(document, ()):
         if credential.text is not None:
             yield credential.text
@@ -91,7 +94,7 @@ def values(document: Document) -> Iterator[str]:
             document.source[start : document.find_line_end(credential.span.end)].decode("utf-8", "replace").split("\n")
         )
         for part, line in zip(source_text.split("\n"), lines, strict=True):
-            # A short part may be part of any word, so the whole line is masked.
+            # A short part may occur inside any word, so the whole line is masked.
             yield part.strip() if len(part.strip()) >= _MIN_MASKED_LENGTH else line.strip()
 
 
@@ -101,12 +104,12 @@ class _Credential(Frozen):
     span: Span
     description: str
     text: str | None = None
-    """Value as it is read, if that differs from the text."""
+    """Value as parsed, if it may differ from the source text."""
 
 
 @lru_cache(maxsize=1024)
 def _find_credentials(document: Document, root: Route) -> tuple[_Credential, ...]:
-    """Return credentials by shape anywhere in the text, and below a route by key."""
+    """Return the credentials: texts of a known format anywhere, values of keys that name one below `root`."""
     return tuple(islice(_search_credentials(document, root), _MAX_CREDENTIALS))
 
 
@@ -128,7 +131,7 @@ def _search_credentials(document: Document, root: Route) -> Iterator[_Credential
         credentials.find_credentials(document.source.decode("latin-1"))
     ):  # latin-1: one character per byte
         span = Span(start, end)
-        # If part of a value looks like a credential, and its key marks all of it as one, the whole value is one.
+        # If only part of a value looks like a credential but its key marks all of it, report the whole value.
         is_part = any(
             _is_overlapping(span, credential.span) and credential.text != document.get_text(span)
             for credential in keyed
@@ -144,7 +147,7 @@ def _search_credentials(document: Document, root: Route) -> Iterator[_Credential
 
 
 def _search_by_key(document: Document, root: Route) -> Iterator[_Credential]:
-    """Yield the values below a route that are credentials by their key, as a whole."""
+    """Yield the values below a route that are credentials according to their key."""
     lowered = document.source.lower()
     if not any(word in lowered for word in _KEY_WORDS) or re.search(_KEY_CLUE, lowered) is None:
         return
@@ -161,7 +164,7 @@ def _search_by_key(document: Document, root: Route) -> Iterator[_Credential]:
 
 
 def _list_escaped(document: Document, root: Route) -> Iterator[Scalar]:
-    """Yield the values below a route that are read differently from how they are written, such as across two lines."""
+    """Yield the scalars below a route whose source text contains a backslash, and so may differ from their value."""
     for route, mapping in document.list_mappings():
         if route[: len(root)] == root:
             waiting = [entry.value for entry in mapping.entries]
@@ -179,8 +182,8 @@ def _is_overlapping(span: Span, other: Span) -> bool:
 
 def _build_report(document: Document, span: Span, description: str) -> Report:
     return Report(
-        f"{description} is in the file as plain text",
+        f"{description} is stored in the file in plain text",
         Place(document, span),
-        help="revoke it, and read the new one from the environment",
+        help="revoke it, and read its replacement from an environment variable",
         is_secret=True,
     )

@@ -1,7 +1,7 @@
 """SYN008 beyond-limits: the file is too large or takes too long to read.
 
 ## What it does
-Reports the first place where a file exceeds one of these limits. They keep linting fast, whatever a repository
+Reports the first place where a file exceeds one of these limits. The limits keep linting fast, whatever a repository
 contains:
 
 | limit | per file |
@@ -14,15 +14,15 @@ contains:
 | configurations and launches | 100 |
 | findings of one configuration or run | 200 |
 | suppression comments | 200 |
-| processor time | 10 seconds |
+| CPU time | 10 seconds |
 
 An alias inside its own anchor exceeds every limit. Only files that contain a framework's own keys are reported.
 
-`max-cpu-seconds` limits the CPU time of the whole run. Files that were not checked in time are reported together, at
-the first of them.
+`max-cpu-seconds` limits the CPU time of the whole run. A single finding at the first file that was not checked in time
+covers all such files.
 
 There are also limits for the whole repository: 500,000 files that git tracks (50,000 without git), and 512 MiB to
-search. If one is exceeded, cfglint reports an info that names it, at one of the affected files.
+search. If a repository exceeds one of them, cfglint reports an info that names the limit, at one of the affected files.
 
 ## Why is this bad?
 Everything beyond the limit was not checked. The largest known configuration is 312 kB and has 2,800 values. A larger
@@ -34,7 +34,7 @@ file is most likely data with the name of a configuration file.
     # ... and six more of these
 
 ## When it does not apply
-The time limit needs a timer that Windows does not have. On Windows only the other limits apply.
+The time limit needs a timer that Windows does not have. On Windows, only the other limits apply.
 """
 
 from __future__ import annotations

@@ -5,16 +5,16 @@ Checks the training commands of shell scripts (OpenRLHF, `llamafactory-cli train
 start a config file or a Python script with a Trainer are checked too. The rule reports:
 
 - flags that bash runs as a separate command, because the command above them has already ended
-- settings (`lr=1e-5`) that bash then reads as a variable assignment
+- settings (`lr=1e-5`) that bash reads as a variable assignment for the same reason
 - white space after a backslash, including inside an array
 - words that do not belong to any flag
-- quotes that a variable or heredoc passes to the program as literal characters
-- carriage returns
+- quotes in a variable or heredoc, which the program receives as literal characters
+- carriage returns at the ends of lines
 
 ## Why is this bad?
 Bash starts the training without the flags that were cut off. Its complaint about an unknown command is easy to miss,
 and the run trains with defaults. A stray word or a carriage return stops the program's parser, after the job has waited
-for its GPUs. White space after a backslash also becomes a stray word. A path with literal quotes is not found.
+for its GPUs. White space after a backslash becomes a stray word. A path with literal quotes is not found.
 
 ## Example
     deepspeed --module openrlhf.cli.train_sft \
@@ -32,10 +32,10 @@ for its GPUs. White space after a backslash also becomes a stray word. A path wi
 The fix removes white space after a backslash:
 
 - Safe if the framework rejects the white space as a word, because the run could not have started.
-- Unsafe if the script may run without the options that follow, because it then trains with them.
+- Unsafe if the command may already run without the options that follow, because the fix makes it train with them.
 
-If the next line does not continue the command, the fix removes the backslash as well. If the next line begins with a
-variable, there is no fix.
+If the next line does not continue the command, the fix removes the backslash as well. There is no fix if cfglint cannot
+determine that, for example if the next line begins with a variable.
 
 ## When it does not apply
 These are not reported:
@@ -43,7 +43,7 @@ These are not reported:
 - words that cannot be determined, because they come from the environment or another command
 - values of flags that exist in no release
 - values that the framework itself replaces (OpenRLHF's `--input_template ""`)
-- assignments that the script uses, that are not indented like an argument, or that are not a setting of the framework
+- assignments that the script uses, that are not indented like an argument, or that set no key of the framework
 
 ## References
 Bash manual, 3.1.2.1 (a backslash continues a line only directly before the end of the line) and 3.5.7 (after an
@@ -63,7 +63,7 @@ RULE: Final = Rule("SYN007", "broken-command", "error", scope="config", particul
 
 
 def check(config: Config) -> Iterable[Report]:
-    """Return the reports on the commands of a config, as bash reads them."""
+    """Return the reports on the commands that start a config, as bash reads them."""
     if config.document.syntax != "shell" and not config.launches:
         return ()
     from cfglint_rules.syntax.cut_commands import report_cut_commands
@@ -72,7 +72,7 @@ def check(config: Config) -> Iterable[Report]:
 
 
 def format_cut_off_note(config: Config) -> str:
-    """Return a note if bash ends a command of a run before all of its options, else an empty text."""
+    """Return a note for fixes if bash ends a command of the run before all of its options, else an empty string."""
     commands = ((config.document, int(config.root[0])),) if config.document.syntax == "shell" else ()
     for script, number in commands or config.launches:
         from cfglint_train.documents.shell.cuts import find_detached_options

@@ -30,10 +30,10 @@ _SCRIPT_EXTENSIONS: Final = (".sh", ".bash", ".slurm", ".sbatch", ".job")
 
 
 def report_cut_commands(config: Config) -> Iterator[Report]:
-    """Yield a report for every command, word and quoted text that is cut, and one per script for its line ends."""
+    """Yield a report for every cut command, stray word and literal quote, and one per script for carriage returns."""
     document = config.document
     if not isinstance(document, ShellDocument):
-        for script, number in config.launches:  # commands in other texts are examples
+        for script, number in config.launches:  # commands in other files, such as a README, are examples
             if isinstance(script, ShellDocument) and script.path.endswith(_SCRIPT_EXTENSIONS):
                 yield from _report_ends(config, script, script.invocations[number])
         return
@@ -58,7 +58,7 @@ def _report_carriage_return(document: ShellDocument) -> Report:
 
 
 def _list_leftovers(config: Config, invocation: Invocation) -> Iterator[Word]:
-    """Yield the first of each sequence of words that the framework's parser refuses."""
+    """Yield the first word of each sequence of words that the framework's parser rejects."""
     keys = frameworks.get_keys(config)
     refused = set() if keys is None else {id(word) for word in keys.find_leftovers(config)}
     known_ids = {id(word) for word in keys.find_switch_values(config)} if keys is not None and refused else set()
@@ -71,9 +71,10 @@ def _list_leftovers(config: Config, invocation: Invocation) -> Iterator[Word]:
 
 
 def _report_ends(config: Config, document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
-    """Yield the reports on places where a command ends too early.
+    """Yield a report for every place where a command ends too early.
 
-    If the framework rejects white space after a backslash, that place is reported, else the lines after the command.
+    If white space after a backslash stops the framework, that place is reported. Otherwise the reports are about the
+    lines after the command.
     """
     keys = frameworks.get_keys(config)
     blanks = [
@@ -106,7 +107,7 @@ def _report_ends(config: Config, document: ShellDocument, invocation: Invocation
 def _is_setting(config: Config, name: str) -> bool:
     """Return whether a name at the start of a line is an option or a setting of the framework.
 
-    Settings count only if the framework's launches pass them in this form.
+    A name without dashes counts only if the launches of the config pass settings in this form.
     """
     keys = frameworks.get_keys(config)
     if name.startswith("--") or keys is None:
@@ -128,7 +129,7 @@ def _is_continued(config: Config, document: ShellDocument, word: Word, invocatio
 
 
 def _report_blank(config: Config, document: ShellDocument, word: Word, invocation: Invocation) -> Report:
-    """Return the report on white space after a backslash, which ends a command but not an array."""
+    """Return the report on white space after a backslash, which ends a command; inside an array, it becomes a word."""
     consequence = "the command ends here, and" if word.span.start >= invocation.span.start else "it becomes a word, and"
     rest = Span(word.span.start, document.find_line_end(word.span.start))
     removable = (
@@ -154,7 +155,7 @@ def _build_ending_fix(document: ShellDocument, line: Span) -> Fix | None:
 
 
 def _build_joining_fix(document: ShellDocument, line: Span, applicability: Applicability) -> Fix | None:
-    """Return the fix that removes white space after a backslash, or None if there is none."""
+    """Return the fix that removes the white space after a backslash, or None if no white space follows it."""
     space = find_space_after_backslash(document, line)
     if space is None:
         return None
@@ -162,7 +163,7 @@ def _build_joining_fix(document: ShellDocument, line: Span, applicability: Appli
 
 
 def _report_cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
-    """Yield a report for every flag after a command that bash runs as a separate command."""
+    """Yield a report for every flag after a command that bash runs as a command of its own."""
     has_blank = any(document.is_lost_blank(word) for word in invocation.words)  # most parsers reject that word
     consequence = "and gets a word of white space" if has_blank else "and trains without it"
     for command in find_detached_options(document, invocation):
@@ -179,13 +180,13 @@ def _report_cuts(document: ShellDocument, invocation: Invocation) -> Iterator[Re
 
 
 def _is_written_here(document: ShellDocument, word: Word) -> bool:
-    """Return whether an option is written at the reported place, and not in a script that this one reads."""
+    """Return whether an option is written at the reported place, and not in another script that this script sources."""
     start = word.span.start
     return document.source[start : start + 2].lstrip(b"\"'")[:1] == b"-"
 
 
 def _explain_cause(document: ShellDocument, start: int) -> str:
-    """Return the advice for the cause that ends the command above a place."""
+    """Return the advice for the reason why the command above a place ends."""
     line = find_line_above(document, start)
     line_above_text = document.source[line.start : line.end]
     reason = "a backslash continues a line only as its last character"
@@ -201,7 +202,7 @@ def _explain_cause(document: ShellDocument, start: int) -> str:
 
 
 def _is_json(text: str) -> bool:
-    """Return whether a word is a JSON object or list, whose quotes are intended."""
+    """Return whether a word is a JSON object or list, in which quotes are intended."""
     try:
         return text[:1] in ("{", "[") and isinstance(loads(text), (dict, list))
     except (ValueError, RecursionError):
@@ -209,7 +210,7 @@ def _is_json(text: str) -> bool:
 
 
 def _report_quotes(config: Config, document: ShellDocument, invocation: Invocation) -> Iterator[Report]:
-    """Yield a report for every word with quotes from a variable or heredoc, which bash reads as characters."""
+    """Yield a report for every word with quotes from a variable or heredoc, which bash passes on as characters."""
     title, keys = frameworks.load(config.framework).title, frameworks.get_keys(config)
     flag = ""
     for word in invocation.words:

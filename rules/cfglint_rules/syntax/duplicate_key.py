@@ -7,7 +7,7 @@ Reports a key that occurs more than once in a mapping. The finding is at the sec
 The loader decides what happens:
 
 - PyYAML (axolotl, accelerate, LLaMA-Factory before 0.9.4) and Python's `json` silently keep the last value. Editing the
-  first one has no effect.
+  first value has no effect.
 - OmegaConf (LLaMA-Factory since 0.9.4, OLMo) and DeepSpeed's own loader reject the file. The finding is then an error.
 
 ## Example
@@ -16,16 +16,16 @@ The loader decides what happens:
     micro_batch_size: 1
 
 ## When it does not apply
-If the candidate releases differ, the finding is a warning that names the first release that rejects the file. If the
-values are also the same, it is a warning only if the newest release rejects the file.
+If only some of the candidate releases reject the file, the message names the first of them. The finding is then a
+warning if the values differ or if the release that cfglint checks against rejects the file, otherwise an info.
 
 If the values are the same and no release rejects the file, the finding is an info.
 
 Two cases are not duplicates:
 
 - options that a script sets under different conditions (an `if` and its `else`)
-- an option that looks like an abbreviation of another one (`--model_name`) but that a program in the repository
-  declares
+- an option that looks like an abbreviation of another option (`--model_name`), if a program in the repository declares
+  it
 
 ## References
 omegaconf 2.3.0 `_utils.py` (OmegaConfLoader); LLaMA-Factory 0.9.3 and 0.9.4 `hparams/parser.py` (read_args); deepspeed
@@ -57,7 +57,7 @@ _LAST_WINS: Final = "the last one wins"
 
 
 def check(config: Config) -> Iterator[Report]:
-    """Yield a report for every duplicate key, at its second occurrence."""
+    """Yield a report for every duplicate key, at the second occurrence."""
     document = config.document
     entries_by_key: dict[tuple[Route, str | None], list[Entry]] = {}
     for route, duplicate, first in document.find_duplicate_keys():
@@ -78,7 +78,7 @@ def check(config: Config) -> Iterator[Report]:
 
 
 def _is_program_option(config: Config, entry: Entry) -> bool:
-    """Return whether an abbreviated-looking option is an option of the user's own program."""
+    """Return whether an option that looks abbreviated is an option of a program in the repository."""
     if config.document.syntax != "shell":
         return False
     option_name = config.document.get_text(entry.key.span).strip().lstrip("-").replace("-", "_")
@@ -93,7 +93,7 @@ def _has_different_values(document: Document, entries: tuple[Entry, ...]) -> boo
 
 
 def _describe_outcome(config: Config, is_different: bool) -> tuple[str, Severity, tuple[Ground, ...]]:
-    """Return the loader's reaction to the file, its severity, and the releases that this rests on."""
+    """Return the loader's reaction to the file, the severity of the finding, and the grounds that it rests on."""
     document, refusal = config.document, _find_refusal(config)
     if refusal is None:
         return _LAST_WINS, "warning" if is_different else "info", ()
@@ -112,7 +112,7 @@ def _describe_outcome(config: Config, is_different: bool) -> tuple[str, Severity
 
 
 def _find_refusal(config: Config) -> EffectByRelease | None:
-    """Return the effects for the candidate releases, or None if the last value wins for all of them."""
+    """Return the effects at the candidate releases, or None if the last value wins at all of them."""
     framework = load(config.framework)
     since = framework.traits.refuses_duplicates_since
     if since is None or config.role != "main" or config.document.syntax == "shell":

@@ -2,10 +2,11 @@
 
 ## What it does
 Reports `# cfglint: ...` comments that are neither facts (`nodes=64 gpu=A100-80GB torch=2.2`) nor suppressions
-(`ignore[CODE]`, `file-ignore[CODE]`). It also reports unknown facts and suppressions of unknown codes.
+(`ignore[CODE]`, `file-ignore[CODE]`). It also reports unknown facts, and suppressions with unknown codes.
 
 ## Why is this bad?
-cfglint does not use a fact that it does not understand. The estimate then silently rests on an assumption.
+cfglint ignores a fact that it does not understand. The estimate then rests on an assumption instead. A malformed
+suppression silences nothing.
 
 ## Example
     # cfglint: node=64              # the fact is called nodes
@@ -59,7 +60,7 @@ def check(document: Document) -> Iterator[Report]:
 
 
 def _suggest_form(text: str) -> str:
-    """Return the valid forms of a comment; only the intended one if it can be recognised."""
+    """Return the form that a comment was probably meant to have, or all valid forms if cfglint cannot guess it."""
     codes = [code for code in re.findall(r"[A-Z]{3}\d{0,3}\b", text) if registry.match_selector(code)]
     kind = "file-ignore" if "file" in text else "ignore"
     if codes:

@@ -1,14 +1,14 @@
-"""SYN004 not-strict-json: a DeepSpeed file is not strict JSON, but the Trainer or accelerate opens it.
+"""SYN004 not-strict-json: a DeepSpeed file is not strict JSON, but the Trainer or accelerate reads it.
 
 ## What it does
-Reports comments, trailing or missing commas, unquoted keys and similar syntax in a DeepSpeed JSON file. It applies if a
-configuration for accelerate or the Hugging Face Trainer (axolotl, LLaMA-Factory, TRL) names the file. A YAML file in
-its place is reported too.
+Reports comments, trailing or missing commas, unquoted keys and similar syntax in a DeepSpeed JSON file. A configuration
+for accelerate or the Hugging Face Trainer (axolotl, LLaMA-Factory, TRL) must name the file. The rule also reports a
+YAML file that is named in place of a JSON file.
 
 ## Why is this bad?
 DeepSpeed reads its configuration with hjson, which accepts all of that. The Trainer and accelerate read the same file
-with `json.load` and stop with a JSONDecodeError. Pass an accelerate file (`deepspeed_config: ...`) to `accelerate
-launch --config_file` instead.
+with `json.load` and stop with a JSONDecodeError. If the YAML file is a configuration for accelerate
+(`deepspeed_config: ...`), pass it to `accelerate launch --config_file` instead.
 
 ## Example
     {

@@ -2,7 +2,7 @@
 
 ## What it does
 Reports the first place where the text cannot be parsed, with its line and column. Only files that contain a framework's
-own keys are reported. Templates of other tools are left alone.
+own keys are reported. Templates of other tools are not.
 
 It also reports YAML that cfglint can read but the framework's own loader rejects:
 
@@ -12,7 +12,7 @@ It also reports YAML that cfglint can read but the framework's own loader reject
 - a date that does not exist, or the value `=`
 - a list or mapping as a key
 
-cfglint writes no fixes into such a file.
+cfglint does not apply fixes to such a file.
 
 ## Why is this bad?
 The launcher stops at the same place, after the job has been scheduled.
@@ -46,7 +46,10 @@ RULE: Final = Rule("SYN002", "unparsable", "error", scope="config", reported_by_
 
 
 def check(config: Config) -> Iterator[Report]:
-    """Yield a report if the framework's loader rejects the file; the engine reports files that no loader can parse."""
+    """Yield a report if the framework's loader rejects the YAML of a config.
+
+    The engine itself reports files that no loader can parse.
+    """
     if config.document.syntax != "yaml":
         return
     from cfglint_train.frameworks.refused_yaml import find_refusals  # needed only for YAML

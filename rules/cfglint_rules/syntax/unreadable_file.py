@@ -1,10 +1,10 @@
 """SYN001 unreadable-file: the file cannot be read at all.
 
 ## What it does
-Reports a file that you named if it cannot be opened, and any file that is not valid UTF-8.
+Reports any file that is not valid UTF-8, and a file that you named if it cannot be opened.
 
 ## Why is this bad?
-Nothing in the file was checked. The framework will fail at the same place or, worse, read something else.
+Nothing in the file was checked. The framework will fail at the same place or, worse, read different text.
 
 ## Example
 A YAML file saved as Latin-1:

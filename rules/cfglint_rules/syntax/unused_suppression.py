@@ -1,19 +1,19 @@
 """SYN005 unused-suppression: a comment suppresses a finding that does not occur.
 
 ## What it does
-Reports each code in an `ignore[...]` or `file-ignore[...]` comment that suppressed nothing.
+Reports each code in an `ignore[...]` or `file-ignore[...]` comment that suppresses nothing.
 
 ## Why is this bad?
 A suppression that is no longer needed hides the next finding of the same rule.
 
 ## Example
-    micro_batch_size: 1   # cfglint: ignore[MEM001]   (the step fits since the batch was lowered)
+    micro_batch_size: 1   # cfglint: ignore[MEM001]   (the step has fit since the batch size was reduced)
 
 ## Fix safety
-Safe: no setting changes. The fix removes the code, and the whole comment if it has no other code.
+Safe: no setting changes. The fix removes the code, or the whole comment if it has no other code.
 
 ## When it does not apply
-Unknown codes are reported as malformed-pragma (SYN006) instead. A code is left alone if its rule is switched off or
+Unknown codes are reported as malformed-pragma (SYN006) instead. A code is not reported if its rule is switched off or
 could not check the file.
 """
 
@@ -40,10 +40,10 @@ def reports(
     used: Collection[tuple[str, Span]],
     enabled: Collection[str],
 ) -> Iterator[Report]:
-    """Yield a report for every code in a comment that no finding of the document needed.
+    """Yield a report for every code in a comment that suppressed no finding of the document.
 
-    `used` holds (path, span) of the codes that were needed. Codes of rules that are not in `enabled` are skipped,
-    because these rules did not run.
+    `used` contains the path and span of each code that suppressed a finding. Codes of rules that are not in `enabled`
+    are skipped, because those rules did not run.
     """
     for suppression in suppressions:
         for code, span in suppression.codes:
@@ -64,7 +64,7 @@ def _build_removal(document: Document, suppression: pragmas.Suppression, span: S
     source, comment = document.source, suppression.comment
     start, end = pragmas.find_pragma_start(comment), comment.span.end
     line = source.rfind(b"\n", 0, start) + 1
-    if not source[line:start].removeprefix(BOM).strip():  # the comment is alone on its line, which is removed
+    if not source[line:start].removeprefix(BOM).strip():  # the comment is alone on its line, so remove the line
         newline = source.find(b"\n", end)
         start, end = line + (len(BOM) if source[line:].startswith(BOM) else 0), newline + 1 or len(source)
     else:

@@ -6,9 +6,9 @@ effective batch, and reports the largest one that fits. The rule is silent if th
 traffic between ranks.
 
 ## Why is this bad?
-Each micro batch gathers all weights for its forward and its backward pass. It also reduces its gradients, unless FSDP
-defers that to the last micro batch. Eight micro batches of one sequence move eight times as many bytes as one micro
-batch of eight.
+Each micro batch gathers all weights for its forward pass and again for its backward pass. It also reduces its
+gradients, unless FSDP defers that to the last micro batch. Without that deferral, eight micro batches of one sequence
+move eight times as many bytes as one micro batch of eight sequences.
 
 ## Example
     # cfglint: gpu=H100 nodes=1 gpus-per-node=8
@@ -20,12 +20,12 @@ batch of eight.
     gradient_accumulation_steps: 2
 
 ## Fix safety
-Unsafe: it replaces a setting that works. Samples that are padded to the longest in a larger batch also carry more
-padding. The effective batch stays the same. PRF005, PRF006, PRF007 and PRF008 share the free memory in this order, so
-that all their fixes fit together. A file that several runs share is not changed.
+Unsafe: it replaces a setting that works. If samples are padded to the longest in their batch, larger batches also
+contain more padding. The effective batch stays the same. PRF005, PRF006, PRF007 and PRF008 share the free memory in
+this order, so that all their fixes fit together. A file that several runs share is not changed.
 
 ## When it does not apply
-Silent on a single rank, if the GPU or the number of ranks is not stated, and if weights are not sharded. Silent for
+Silent on a single rank, if the GPU or the number of ranks is not stated, or if the weights are not sharded. Silent for
 batches that are filled up to a number of tokens.
 
 ## References
@@ -55,7 +55,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if a larger micro batch fits."""
+    """Yield a report if larger micro batches with less accumulation fit and save enough traffic."""
     if (run.plan.batch.accumulation or 1) < 2:
         return
     from cfglint_train.fitting import speedups  # imports the fixer, needed only if gradients are accumulated
@@ -67,8 +67,7 @@ def check(run: Run) -> Iterator[Report]:
     yield Report(
         f"weights are gathered for each of {offer.before.batch.accumulation} micro batches per step; "
         f"{offer.after.batch.accumulation} larger {'one' if offer.after.batch.accumulation == 1 else 'ones'} would "
-        f"fit: {format_gib(offer.expected)} expected per GPU, "
-        f"{format_gib(run.hardware.gpu_bytes or 0)} available",
+        f"need {format_gib(offer.expected)} of {format_gib(run.hardware.gpu_bytes or 0)} per GPU",
         run.find_place("batch.accumulation", "batch.micro"),
         min_certainty="followed",
         fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),

@@ -4,8 +4,9 @@
 Reports eager attention for sequences of 2,048 tokens or more, with the size of the attention scores per layer.
 
 ## Why is this bad?
-Eager attention stores heads x length x length scores per sequence and layer. In bf16 each score takes 6 bytes: the fp32
-softmax and its 16-bit copy. Flash and memory-efficient kernels store only statistics per row, and are faster.
+Eager attention stores heads x length x length scores per sequence and layer. In bf16, each score takes 6 bytes: 4 for
+the fp32 softmax and 2 for its 16-bit copy. Flash and memory-efficient kernels store only statistics per row, and are
+faster.
 
 ## Example
     attn_implementation: eager
@@ -20,7 +21,8 @@ sinks. Silent for Gemma 3 if transformers may be older than 4.57: releases 4.50 
 training.
 
 ## References
-transformers 4.50.0 to 4.56.0 `models/gemma3/modeling_gemma3.py` and `gemma3n` (forward); not in 4.57.1.
+transformers 4.50.0 to 4.56.0 `models/gemma3/modeling_gemma3.py` and `gemma3n` (forward); 4.57.1 no longer has
+the recommendation.
 """
 
 from __future__ import annotations
@@ -43,11 +45,11 @@ _MIN_LENGTH: Final = 2048
 _EAGER_MODELS: Final = frozenset(("gemma2", "gpt_oss"))
 _FORMERLY_EAGER_MODELS: Final = frozenset(("gemma3", "gemma3_text", "gemma3n", "gemma3n_text"))
 _NOT_RECOMMENDED_SINCE: Final = "4.57"
-"""First release of transformers that no longer asks for eager attention when it trains one of these models."""
+"""First release of transformers that no longer recommends eager attention for training these models."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if eager attention is used with long sequences."""
+    """Yield a report if a run trains on long sequences with eager attention."""
     plan, model = run.plan, run.architecture
     length, micro = plan.sequence.length, plan.batch.micro
     if model is None or model.model_type in _EAGER_MODELS:
@@ -61,18 +63,18 @@ def check(run: Run) -> Iterator[Report]:
     prefix = "up to " if plan.sequence.padding == "longest" else ""
     yield Report(
         f"eager attention holds {prefix}{format_gib(scores)} of attention scores per layer ({length:,} "
-        f"tokens x {micro})",
+        f"tokens x micro batch {micro})",
         run.find_place(_FIELD, "sequence.length"),
         help=_advise_fused_kernel(run),
         notes=(
-            f"estimated gain: each forward pass no longer writes {format_gib(scores * model.layers)} of scores to GPU "
-            f"memory and reads them back ({model.layers} layers)",
+            f"estimated gain: each forward pass avoids writing {format_gib(scores * model.layers)} of scores to GPU "
+            f"memory and reading them back ({model.layers} layers)",
         ),
     )
 
 
 def _advise_fused_kernel(run: Run) -> str | None:
-    """Return the advice to switch on a fused kernel, or None if the run's files cannot."""
+    """Return the advice to use a fused kernel, or None if the files of the run cannot be edited to select it."""
     for kernel in ("sdpa", "flash"):
         try:
             list_key_changes(run, {_FIELD: kernel})

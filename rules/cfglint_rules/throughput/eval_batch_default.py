@@ -1,8 +1,8 @@
 """PRF002 eval-batch-default: the evaluation batch size is not set, and its default is larger than the training batch.
 
 ## What it does
-Reports enabled evaluation if its batch size is the framework's default (8 for the HF Trainer) and exceeds the training
-micro batch. If the evaluation does not fit, MEM011 reports it.
+Reports a run that evaluates with the framework's default batch size (8 for the HF Trainer) if that is larger than the
+training micro batch. If the evaluation does not fit on the GPU, MEM011 reports that as well.
 
 ## Why is this bad?
 The forward pass of an evaluation holds full logits: 56 GiB for 8 sequences of 8,192 tokens and a vocabulary of 152,064.
@@ -65,7 +65,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _find_remedy(run: Run) -> tuple[Fix | None, str | None]:
-    """Return the training batch as evaluation batch, halved until the evaluation fits."""
+    """Return the fix that sets the evaluation batch to the training batch, halved until the evaluation fits."""
     from cfglint_train.fitting.evaluation import (
         find_smaller_batch,
     )  # imports the fixer, needed only if something is wrong

@@ -1,12 +1,13 @@
 """PRF003 host-sync-every-step: a setting makes the host wait for the GPU on every step.
 
 ## What it does
-Reports a cache that is emptied on every step (`torch_empty_cache_steps: 1`, `gc_steps: 1`). Reports ranks that
-synchronize on every step to check for cancellation (OLMo's `canceled_check_interval: 1`).
-`include_num_input_tokens_seen`, which gathers a count from all ranks for every micro batch, is reported as info.
+Reports runs that empty the CUDA cache on every step (`torch_empty_cache_steps: 1`, `gc_steps: 1`). Reports runs whose
+ranks synchronize on every step to check for cancellation (OLMo's `canceled_check_interval: 1`).
+
+`include_num_input_tokens_seen`, which gathers a count from all ranks for every micro batch, is reported as an info.
 
 ## Why is this bad?
-A GPU stays busy as long as the host runs ahead. Each of these settings stops the host until the GPU catches up. The
+A GPU stays busy as long as the host runs ahead of it. Each of these settings makes the host wait for the GPU. The
 Trainer's own check for NaN does the same for every micro batch, so counting tokens adds little more than its
 communication.
 
@@ -20,7 +21,7 @@ that no tensor uses.
 ## Use instead
     torch_empty_cache_steps: 50
 
-Or remove the key, if the run fits without it.
+Alternatively, remove the key if the run fits without it.
 
 ## When it does not apply
 Silent for metrics that are logged on every step (`logging_steps: 1`): each metric reads only one number. Silent for

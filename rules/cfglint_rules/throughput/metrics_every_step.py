@@ -1,4 +1,4 @@
-"""PRF001 metrics-every-step: collecting statistics of every parameter on each step slows down training.
+"""PRF001 metrics-every-step: collecting metrics too often makes the host wait for the GPU and slows down training.
 
 ## What it does
 Reports OLMo's `optimizer.metrics_log_interval: 1` (or unset) if W&B is enabled, and OLMo-core's
@@ -22,7 +22,7 @@ default of 1 with 10.
       metrics_log_interval: 10
 
 ## Fix safety
-Safe: training does not change, and the statistics are logged on every tenth step.
+Safe: training does not change. The statistics are collected every 10 steps with OLMo, and every 5 with OLMo-core.
 
 ## References
 ai2-olmo 0.6.0 `train.py`, `optim.py`; ai2-olmo-core 3.0.0 `train/trainer.py` (metrics_collect_interval).

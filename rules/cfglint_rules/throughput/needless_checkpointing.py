@@ -1,13 +1,13 @@
-"""PRF005 needless-checkpointing: activations are recomputed, although the run fits without that.
+"""PRF005 needless-checkpointing: activation checkpointing slows down a run that fits without it.
 
 ## What it does
 Estimates the run on a stated GPU without activation checkpointing. Reports checkpointing if every phase still fits with
-a third of the GPU to spare. The note gives the share of a step's computation that you save.
+a third of the GPU's memory to spare. The note gives the share of a step's computation that you save.
 
 ## Why is this bad?
 Checkpointing keeps only the inputs of each layer and repeats the layer's forward pass before its backward pass. The
-extra forward pass is a quarter of the step's computation if all weights are trained, and a third with an adapter. This
-time buys memory that the run does not need.
+extra forward pass is a quarter of the step's computation if all weights are trained, and a third with an adapter. It
+saves memory that the run does not need.
 
 ## Example
     # cfglint: gpu=H100
@@ -24,8 +24,8 @@ PRF008 share the free memory in this order, so that all their fixes fit together
 changed.
 
 ## When it does not apply
-Silent if the GPU is not stated, and for models whose images the estimate does not cover. Silent if the fix would save
-less than a fifth of a step's computation.
+Silent if the GPU is not stated, and for multimodal models whose image tokens the estimate does not cover. Silent if the
+fix would save less than a fifth of a step's computation.
 
 ## References
 Chen et al. 2016, arXiv:1604.06174 (one more forward pass); transformers docs, perf_train_gpu_one (v4.21): 7.75
@@ -49,11 +49,11 @@ RULE: Final = Rule(
 
 _FIELD: Final = "activations.checkpointing"
 _MIN_SHARE: Final = 0.2
-"""Smallest share of a step's arithmetic that is reported."""
+"""Minimum share of a step's computation that is reported."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if the run fits without checkpointing."""
+    """Yield a report if the run fits without activation checkpointing and would be faster."""
     if run.plan.activations.checkpointing in (None, "none"):
         return
     from cfglint_train.fitting import speedups  # imports the fixer, needed only if activations are recomputed
@@ -62,8 +62,8 @@ def check(run: Run) -> Iterator[Report]:
     if offer is None or share < _MIN_SHARE:
         return
     yield Report(
-        f"activations are recomputed (`{run.spell_key(_FIELD)}`), but the run fits without that: "
-        f"{format_gib(offer.expected)} expected per GPU, {format_gib(run.hardware.gpu_bytes or 0)} available",
+        f"activations are recomputed (`{run.spell_key(_FIELD)}`), but without that the run "
+        f"needs {format_gib(offer.expected)} of {format_gib(run.hardware.gpu_bytes or 0)} per GPU",
         run.find_place(_FIELD),
         min_certainty="followed",
         fix=Fix("unsafe", format_changes(run, offer.changes), offer.changes, uses_estimate=True),

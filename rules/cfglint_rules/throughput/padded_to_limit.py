@@ -1,9 +1,9 @@
 """PRF009 padded-to-limit: every sample is padded to the maximum length, and padding costs as much as real tokens.
 
 ## What it does
-Reports samples that are padded to the length limit instead of being packed or padded to the longest in their batch. An
-example is axolotl's `pad_to_sequence_len: true` without `sample_packing`. The note says how the cost depends on the
-mean length.
+Reports runs that pad samples to the length limit instead of packing them or padding them to the longest in their batch.
+An example is axolotl's `pad_to_sequence_len: true` without `sample_packing`. The note gives the possible gain as a
+function of the mean length.
 
 ## Why is this bad?
 Padding is computed like any other token but adds nothing to training. With a limit of 4,096 tokens and samples of
@@ -20,7 +20,7 @@ Padding is computed like any other token but adds nothing to training. With a li
     pad_to_sequence_len: false
 
 ## Fix safety
-Unsafe: it replaces a setting that works, and constant lengths keep memory use constant. The loss is the same because
+Unsafe: it replaces a setting that works, and memory use varies if lengths do. The loss is the same because
 padding is masked. `sample_packing: true` saves more if the framework can pack this kind of data, but it puts more
 samples into a step.
 
@@ -32,8 +32,8 @@ The rule is silent:
 - for limits below 1,024 tokens
 - for stages other than supervised fine-tuning, whose trainers have their own padding
 
-Samples that are padded to the longest in their batch are not reported, even if the limit is far too long: only the data
-shows how long they are.
+Samples that are padded to the longest in their batch are not reported, even if the limit is far too high: only the data
+shows their lengths.
 
 ## References
 axolotl 0.21.0 `core/builders/causal.py` (pad_to_sequence_len: pad_to_multiple_of is the whole length).
@@ -61,11 +61,11 @@ RULE: Final = Rule(
 
 _FIELD: Final = "sequence.padding"
 _MIN_LIMIT: Final = 1024
-"""Length limit in tokens below which most samples come close to it."""
+"""Minimum length limit in tokens that is reported: most samples come close to a lower limit."""
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if samples are padded to the limit."""
+    """Yield a report if samples are padded to the length limit."""
     length = run.plan.sequence.length
     if run.plan.method.stage != "sft" or not length or length < _MIN_LIMIT:
         return

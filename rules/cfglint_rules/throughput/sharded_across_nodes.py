@@ -1,4 +1,4 @@
-"""PRF006 sharded-across-nodes: weights are gathered over the network, although a copy per node would fit.
+"""PRF006 sharded-across-nodes: weights are gathered over the network although a copy per node would fit.
 
 ## What it does
 Checks runs that shard weights over all ranks of several nodes, if the nodes and the GPU are stated. It estimates the
@@ -7,8 +7,9 @@ reports the traffic before and after if the run still fits and at least a quarte
 
 ## Why is this bad?
 Full sharding gathers the weights of each layer for the forward and the backward pass. Between nodes, this traffic uses
-a network that is several times slower than the links within a node. With a copy per node, only gradients cross the
-network (FSDP), or only the gather of the forward pass (ZeRO++).
+a network that is several times slower than the links inside a node. With a copy per node, FSDP sends only gradients
+over the network. ZeRO++ still sends gradients and the weights for the forward pass, but not those for the backward
+pass.
 
 ## Example
     # cfglint: gpu=H100 nodes=2 gpus-per-node=8
@@ -18,7 +19,7 @@ network (FSDP), or only the gather of the forward pass (ZeRO++).
     {"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}
 
 ## Fix safety
-Unsafe: it replaces a setting that works. A run with another sharding may not be able to resume from FSDP's sharded
+Unsafe: it replaces a setting that works. With the new sharding, the run may not be able to resume from FSDP's sharded
 checkpoints. PRF005, PRF006, PRF007 and PRF008 share the free memory in this order, so that all their fixes fit
 together. A file that several runs share is not changed.
 
@@ -29,8 +30,8 @@ The rule is silent:
 - if saving or loading sharded checkpoints would need more host memory, and the host memory is not stated
 - for settings that cannot be changed on their own: axolotl's FSDP1 section, and `fsdp` in LLaMA-Factory and TRL
 
-FSDP2 in accelerate's file is another such case, because the sizes in its `parallelism_config` must multiply to the
-number of GPUs.
+FSDP2 in an accelerate file cannot be changed on its own either, because the sizes in its `parallelism_config` must
+multiply to the number of GPUs.
 
 ## References
 PyTorch FSDP, arXiv:2304.11277, section 3.2.2 (hybrid sharding); ZeRO++, arXiv:2306.10209, section 3.2 (hpZ);
@@ -59,7 +60,7 @@ RULE: Final = Rule(
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if a copy per node fits."""
+    """Yield a report if a copy of the weights per node fits and saves enough traffic between nodes."""
     if (run.plan.launch.nodes or 1) < 2:
         return
     from cfglint_train.fitting import speedups  # imports the fixer, needed only with several nodes

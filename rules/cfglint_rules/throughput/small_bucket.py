@@ -1,13 +1,12 @@
-"""PRF008 small-bucket: gradients are reduced in buckets that are too small to use the links well.
+"""PRF008 small-bucket: gradients are reduced in buckets that are too small to use the links between GPUs well.
 
 ## What it does
-Reports a stated `reduce_bucket_size` that holds less than half of 25 MiB, the default of torch's
-DistributedDataParallel. The rule reports it only if a bucket of 25 MiB fits on the stated GPU. The note counts the
-collectives per backward pass.
+Reports a stated `reduce_bucket_size` that holds less than half of 25 MiB, if a bucket of 25 MiB fits on the stated GPU.
+25 MiB is the default of torch's DistributedDataParallel. The message gives the number of collectives per backward pass.
 
 ## Why is this bad?
-Each bucket is one collective. A small bucket costs the full latency of all ranks for only a few bytes. With 1,000,000
-elements per bucket, a model of 7 billion parameters needs 7,600 collectives in each backward pass.
+Each bucket is one collective. A small bucket costs the latency of a collective across all ranks for only a few bytes.
+With 1,000,000 elements per bucket, a model of 7 billion parameters needs 7,600 collectives in each backward pass.
 
 ## Example
     # cfglint: gpu=H100
@@ -22,8 +21,8 @@ PRF008 share the free memory in this order, so that all their fixes fit together
 changed.
 
 ## When it does not apply
-Silent if the size is not stated (`auto`), if the GPU is not stated, and for models or adapters that fit into a single
-bucket.
+Silent if the size is not stated (`auto`), if the GPU is not stated, and for models or adapters whose gradients fit into
+a single bucket.
 
 ## References
 torch 2.9 `nn/parallel/distributed.py` (bucket_cap_mb, 25 MiB); PyTorch Distributed, arXiv:2006.15704, section 5.2
@@ -54,7 +53,7 @@ _FIELD: Final = "parallel.reduce_bucket"
 
 
 def check(run: Run) -> Iterator[Report]:
-    """Yield a report if larger buckets fit."""
+    """Yield a report if the stated bucket is too small and a larger bucket fits."""
     size = run.plan.parallel.reduce_bucket
     if not size or not run.is_stated(_FIELD):
         return

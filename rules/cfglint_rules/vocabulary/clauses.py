@@ -1,9 +1,9 @@
-"""Clauses: find those of a table that a config matches, and report them.
+"""Clauses: find the clauses of a table that match a config, and report them.
 
-A clause is a statement about several settings at once. It matches if all of its conditions hold for known values. A
-setting satisfies no condition if its value depends on the environment or if unseen flags could set it.
+A clause is a statement about several settings at once. It matches if all of its conditions hold. A condition never
+holds for a setting whose value depends on the environment, or that unseen flags could set.
 
-In messages, `[name]` becomes the setting as the config spells it, and `<name>` its value.
+In messages, `[name]` stands for the setting as the config spells it, and `<name>` for its value.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
 
 
 class ClauseScope(Frozen):
-    """Candidate releases for which a clause holds."""
+    """Releases at which a clause holds, and the certainty that follows from them."""
 
     max_severity: Severity
-    """Highest severity that a report may have."""
+    """Highest severity that a report on the clause may have."""
     condition: str = ""
-    """Releases for which it holds, as a suffix of the message; empty if it holds for all."""
+    """Releases at which the clause holds, as a suffix of the message; empty if it holds at all of them."""
     grounds: tuple[Ground, ...] = ()
-    """Releases that it rests on."""
+    """Grounds that a report on the clause rests on, such as releases."""
 
 
 _ALL_RELEASES: Final = ClauseScope("error")
 
 
 def find_matching_clauses(clauses: VocabularyTable, settings: Settings) -> Iterator[tuple[Clause, ClauseScope]]:
-    """Yield the clauses that match, each with the releases for which it holds."""
+    """Yield the clauses that match the settings, each with the releases at which it holds."""
     return _match_rows(clauses.list_candidates(settings.list_names()), settings)
 
 
 def find_refused_keys(
     config: Config, occurrences: Iterable[KeyOccurrence], kind: TableKind = "refusals"
 ) -> Mapping[str, Severity]:
-    """Return the severity of every key, by dotted name, that a refusal (or an idle entry) already reports.
+    """Return the keys that a refusal (or an idle entry) already reports: dotted name and severity.
 
     Other rules skip these keys.
     """
@@ -75,7 +75,7 @@ def find_refused_keys(
 
 
 def find_idle_blocks(config: Config, occurrences: Iterable[KeyOccurrence]) -> frozenset[str]:
-    """Return the blocks around the keys, by dotted name, that have no effect as a whole.
+    """Return the dotted names of the blocks around some keys that have no effect as a whole.
 
     The keys in such a block have no effect either.
     """
@@ -94,12 +94,12 @@ def find_idle_blocks(config: Config, occurrences: Iterable[KeyOccurrence]) -> fr
 
 
 def is_in_block(occurrence: KeyOccurrence, blocks: Iterable[str]) -> bool:
-    """Return whether a key is in any of the blocks."""
+    """Return whether a key is inside any of the blocks, given by dotted names."""
     return any(get_dotted_name(occurrence).startswith(f"{block}.") for block in blocks)
 
 
 def get_dotted_name(occurrence: KeyOccurrence) -> str:
-    """Return the name of a key as clauses spell it."""
+    """Return the dotted name of a key, as clauses spell it."""
     return ".".join(map(str, occurrence.route))
 
 
@@ -124,14 +124,14 @@ def _is_match(row: Row, settings: Settings) -> bool:
 
 
 def _list_given(names: Iterable[str], settings: Settings) -> tuple[str, ...]:
-    """Return the names of settings that are given."""
+    """Return the names whose settings the config sets."""
     return tuple(name for name in names if evaluate_test("given", settings.get_value(name)))
 
 
 def _is_changed_by_script(row: Row, settings: Settings) -> bool:
-    """Return whether a script changes a tested setting before the framework reads it, so that its value is unknown.
+    """Return whether a program changes a tested setting before the framework reads it, so that its value is unknown.
 
-    A refusal marked "late" may also be avoided by the program that parses the settings.
+    For a refusal marked "late", it is enough that the program that parses the settings assigns the setting.
     """
     mutations = get_mutations(settings.config)
     routes = (settings.find_home(name) for name in _list_tested_names(row))
@@ -142,9 +142,9 @@ def _is_changed_by_script(row: Row, settings: Settings) -> bool:
 
 
 def _is_missing_only_unknown(row: Row, settings: Settings) -> bool:
-    """Return whether the missing settings do not exist in the copy of the framework, or exist there under another name.
+    """Return whether the copy of the framework lacks all missing settings, or the file sets a similar one of the copy.
 
-    The copy works without them, so their absence means nothing.
+    The copy works without these settings, so their absence means nothing.
     """
     if settings.config.evidence.vocabulary is None:
         return False
@@ -155,7 +155,7 @@ def _is_missing_only_unknown(row: Row, settings: Settings) -> bool:
 
 
 def _is_exempt(row: Row, settings: Settings) -> bool:
-    """Return whether the code of a copy makes an exception for the value that a clause rejects as "other"."""
+    """Return whether a condition in the copy's code lists a value that the clause rejects with `other-than`."""
     copy = settings.config.evidence.vocabulary
     if copy is None:
         return False
@@ -169,18 +169,18 @@ def _is_exempt(row: Row, settings: Settings) -> bool:
 
 
 def _has_similar_setting(missing: Iterable[str], config: Config) -> bool:
-    """Return whether the file gives a setting that only the copy has and whose name resembles a missing one."""
+    """Return whether the file sets a key that only the copy has and whose name shares a word with a missing key."""
     missing_words = {word for name in missing for word in _split_words(name)}
     return any(not missing_words.isdisjoint(_split_words(name)) for name in list_added_names(config))
 
 
 def _split_words(name: str) -> Iterable[str]:
-    """Return the words of a name: `eval` and `dataset` for `--eval.dataset`."""
+    """Split a name into words: `eval` and `dataset` for `--eval.dataset`."""
     return (word for word in re.split(r"[^a-z0-9]+", name.lower()) if word)
 
 
 def _list_tested_names(row: Row) -> Iterator[str]:
-    """Return the names of the settings that a clause tests."""
+    """Return the names of the settings that a clause tests, without special names (`@host`)."""
     return (name for tests in (row["when"], *row.get("either", ())) for name in tests if not name.startswith("@"))
 
 
@@ -197,7 +197,7 @@ def _check_tests(tests: Mapping[str, Test], settings: Settings) -> bool:
 
 
 def _load_condition(name: str, framework: str) -> Callable[[Lookup], bool]:
-    """Return a condition that is code, in the framework's own folder."""
+    """Return a condition that is written in Python, from the `conditions` module of the framework."""
     condition: Callable[[Lookup], bool] = getattr(
         import_module(f"cfglint_train.frameworks.{framework}.conditions"), name
     )
@@ -205,19 +205,19 @@ def _load_condition(name: str, framework: str) -> Callable[[Lookup], bool]:
 
 
 def _find_scope(clause: Clause, config: Config) -> ClauseScope | None:
-    """Return the candidate releases for which a clause holds, or None if the effective release is not among them."""
+    """Return the releases at which a clause holds, or None if the effective release is not among them."""
     if clause.since is None and clause.before is None:
         candidates = find_candidate_releases(config)
         if config.evidence.fork is not None:
-            return ClauseScope("info")  # it may have another way to set what is missing
+            return ClauseScope("info")  # a fork may set a missing value in another way
         return (
             ClauseScope("warning", grounds=build_release_grounds(candidates, is_uniform=False))
             if candidates.is_too_old
             else _ALL_RELEASES
-        )  # older may accept
+        )  # older releases may accept the settings
     if clause.package is not None and clause.package not in config.releases.by_package:
         if clause.since is None or clause.before is not None:
-            return None  # it may be a later release
+            return None  # the release may be later than `before`
         is_after_since = config.releases.is_certainly_at_least(clause.package, clause.since)
         note = f"a {clause.package} of {clause.since} (set `{clause.package}=RELEASE` to be sure)"
         assumption = Ground(f"release:{clause.package}", clause.since, "assumed", note)
@@ -246,10 +246,10 @@ def _find_scope(clause: Clause, config: Config) -> ClauseScope | None:
 
 
 def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Settings) -> ClauseScope:
-    """Return the scope of a clause for a copy of the framework whose code is not upstream's.
+    """Return the scope of a clause, limited if the run uses a changed copy of the framework.
 
-    The copy may behave differently, or set a required value in another way. If a condition of its code has all settings
-    and words that the clause tests, it behaves like upstream.
+    The copy may behave differently, or set a required value in another way. It counts as upstream if a condition in its
+    code contains all settings and words that the clause tests.
     """
     added_setting = find_added_setting(settings.config)
     copy = settings.config.evidence.vocabulary
@@ -272,10 +272,10 @@ def _limit_for_copy(clause: Clause, scope: ClauseScope, row: Row, settings: Sett
 
 
 def _list_tested_words(row: Row, settings: Settings) -> Iterator[str]:
-    """Yield the words that the code of an equivalent condition would contain.
+    """Yield the words that an equivalent condition in the framework's code would contain.
 
-    These are the last parts of the settings' names, as the config spells them, and their values that the clause lists.
-    Absent settings are skipped for idle entries.
+    These are the last parts of the settings' names, as the config spells them, and those of their values that the
+    clause lists. Absent settings are skipped for idle entries.
     """
     for name, test in row["when"].items():
         value = settings.get_value(name)
@@ -293,7 +293,7 @@ def _is_release_covered(clause: Clause, release: str) -> bool:
 
 
 def build_report(clause: Clause, settings: Settings, scope: ClauseScope) -> Report | None:
-    """Return the report of a matching clause, or None if the file has none of its settings."""
+    """Return the report on a matching clause, or None if no file contains any of its settings."""
     places = [(name, settings.find_place(name)) for name in (*_list_given(clause.each, settings), *clause.when)]
     marked = next((place for name, place in places if place is not None and not name.startswith("@")), None)
     if marked is None:
@@ -319,7 +319,7 @@ def build_report(clause: Clause, settings: Settings, scope: ClauseScope) -> Repo
 
 
 def _list_assumptions(clause: Clause, settings: Settings) -> Iterator[Ground]:
-    """Yield the assumptions about the settings that a clause tests, such as a condition in a script."""
+    """Yield the assumptions about the settings that a clause tests, such as that a condition in a script holds."""
     appended = "" if settings.run is None else settings.run.inputs.hidden_options
     if appended and clause.severity != "info" and any(map(settings.is_missing, _list_compared_names(clause))):
         yield assume_no_extra_options(appended)
@@ -333,18 +333,18 @@ def _list_assumptions(clause: Clause, settings: Settings) -> Iterator[Ground]:
 
 
 def _list_compared_names(clause: Clause) -> Iterator[str]:
-    """Yield the names that a clause tests or compares others with."""
+    """Yield the names of the settings that a clause tests or compares with each other."""
     for name, test in clause.when.items():
         yield from (name, *(other for _, other in list_relations(test)))
 
 
 def format_message(clause: Clause, settings: Settings) -> str:
-    """Return a clause's message, with settings as the config spells them."""
+    """Return the message of a clause with the settings and values of the config."""
     return _fill_template(clause.message, clause, settings)
 
 
 def _fill_template(message: str, clause: Clause, settings: Settings) -> str:
-    """Return a text of a clause with the settings as the config spells them, and their values."""
+    """Replace `[name]` by the setting as the config spells it, `<name>` by its value, `each` by all that are set."""
     parts: list[str] = []
     rest = message
     while True:

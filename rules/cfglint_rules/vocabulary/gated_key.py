@@ -76,7 +76,7 @@ def check(config: Config) -> Iterator[Report]:
 def _report_missing_plugin(occurrence: KeyOccurrence, status: Status) -> Report:
     """Return the report on a key of a plugin that is not loaded."""
     outcome, is_on = find_effects(occurrence), _is_on(occurrence.value)
-    plugin_names = " or ".join(status.plugins[:2])
+    plugin_names = " or ".join(f"`{plugin.rpartition('.')[2]}`" for plugin in status.plugins[:2])
     fix = _build_plugin_fix(occurrence, status) if is_on else None
     if fix is not None:
         is_same_everywhere = is_true_for_all_releases(

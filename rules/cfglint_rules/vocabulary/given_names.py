@@ -1,4 +1,4 @@
-"""Keys named outside of config files, in house rules and `--set`: find their names in vocabularies.
+"""Find the keys that house rules and `--set` name in the vocabularies.
 
 Flags are accepted with or without dashes.
 """
@@ -16,13 +16,13 @@ from cfglint_train.frameworks.registry import list_frameworks
 
 
 def find_facts(vocabulary: Vocabulary, key: str, context: Context = UNKNOWN) -> dict[str, KeyFact]:
-    """Return the names and facts that a vocabulary has for a key, the newest release's first; empty if it has none."""
+    """Return the facts that a vocabulary has for a key, by name, newer names first; empty if it has none."""
     facts: dict[str, KeyFact] = {}
     for spelling in _list_spellings(key):
         route = _parse_route(spelling)
         fact = vocabulary.find_fact(route, vocabulary.newest, context)
         top = fact if len(route) == 1 else vocabulary.find_fact(route[:1], vocabulary.newest, context)
-        if fact is not None and top is not None and not top.is_open:  # some files accept any name
+        if fact is not None and top is not None and not top.is_open:  # an open mapping accepts any name
             status = fact.resolve_status()
             if status.kind != PRESENT:
                 for name in status.new_names:
@@ -34,13 +34,13 @@ def find_facts(vocabulary: Vocabulary, key: str, context: Context = UNKNOWN) -> 
 
 
 def _list_spellings(key: str) -> tuple[str, ...]:
-    key = key.removesuffix(ITEM_SUFFIX)  # items that are not mappings have no keys
+    key = key.removesuffix(ITEM_SUFFIX)  # `datasets[]` alone: the items have no keys, so look up the list
     bare = key.lstrip("-")
     return tuple(dict.fromkeys((key, bare, bare.replace("-", "_"), f"--{bare}", f"--{bare.replace('-', '_')}")))
 
 
 ITEM_SUFFIX: Final = "[]"
-"""Suffix of a list's name in the name of a key of its items: `datasets[].type`."""
+"""Suffix that marks a list in the path of a key of its items: `datasets[].type`."""
 
 
 def _parse_route(name: str) -> Route:
@@ -53,7 +53,7 @@ def _parse_route(name: str) -> Route:
 
 
 def explain_unknown(key: str, framework_names: tuple[str, ...]) -> str | None:
-    """Return the message for a key that no framework (of those named, if any) has, or None if one has it."""
+    """Return the message for a key that none of the named frameworks (or no framework) has, else None."""
     names = [name for name in (framework_names or list_frameworks()) if frameworks.load(name).keys is not None]
     if any(_is_known(name, key) for name in names):
         return None
@@ -63,10 +63,10 @@ def explain_unknown(key: str, framework_names: tuple[str, ...]) -> str | None:
 
 
 def find_similar(key: str, names: Iterable[str]) -> str | None:
-    """Return the key of the frameworks that is spelled most like `key`, or None."""
+    """Return the key of the named frameworks that is most similar to `key`, or None."""
     from difflib import get_close_matches
 
-    keys = sorted({spelling for name in names for spelling in _list_names(name)})
+    keys = sorted({spelling for name in names for spelling in _list_keys(name)})
     matches = get_close_matches(key, keys, 1) or get_close_matches(f"--{key}", keys, 1)
     return matches[0] if matches else None
 
@@ -76,7 +76,7 @@ def _is_known(framework: str, key: str) -> bool:
     return any(find_facts(vocabulary, key, context) for context in contexts)
 
 
-def _list_names(framework: str) -> Iterator[str]:
+def _list_keys(framework: str) -> Iterator[str]:
     vocabulary, contexts = _load_contexts(framework)
     for context in contexts:
         yield from (".".join(map(str, fact.route)) for fact in vocabulary.iterate_keys(vocabulary.newest, context))

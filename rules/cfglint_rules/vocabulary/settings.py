@@ -55,7 +55,7 @@ _DERIVED_NAMES: Final = frozenset(
 class Settings:
     """Settings by dotted name from the root (OpenRLHF: flag of the newest release); `@` marks other values."""
 
-    __slots__ = ("_given", "_keys", "_values", "config", "run")
+    __slots__ = ("_given_names", "_keys", "_values", "config", "run")
 
     def __init__(self, config: Config, run: Run | None = None) -> None:
         """Read the names of the given settings; values are read on first use."""
@@ -63,7 +63,7 @@ class Settings:
         self.run = run
         self._values: dict[str, Any] = {}
         self._keys = frameworks.load(config.framework).key_lookup
-        self._given = self._keys.list_given_names(config)
+        self._given_names = self._keys.list_given_names(config)
 
     def get_value(self, name: str) -> Any:
         """Return the plain value, MISSING if it is not given, or Unknown if it cannot be determined."""
@@ -73,7 +73,7 @@ class Settings:
 
     def list_names(self) -> Set[str] | None:
         """Return the names given at the top level, including sections, or None if unseen flags may add more."""
-        return self._given
+        return self._given_names
 
     def _read_value(self, name: str) -> Any:
         if name == "@release":
@@ -89,11 +89,15 @@ class Settings:
             return is_main and get_mutations(self.config).has_client_object(_CLIENT_SECTIONS[name])
         if name.startswith("@"):
             return Unknown("the run") if self.run is None else _read_run_value(self.run, name)
-        if self._given is not None and not name.startswith("-") and name.partition(".")[0] not in self._given:
+        if (
+            self._given_names is not None
+            and not name.startswith("-")
+            and name.partition(".")[0] not in self._given_names
+        ):
             return MISSING
         route = self.find_route(name)
         if route is None:
-            return Unknown("flags out of sight") if self._given is None and name.startswith("-") else MISSING
+            return Unknown("flags out of sight") if self._given_names is None and name.startswith("-") else MISSING
         value = self.config.get_value(*route)
         if isinstance(value, str) and ("${" in value or value.startswith("{{")):
             return Unknown(value)  # filled in elsewhere

@@ -180,50 +180,50 @@ def _walk_config(config: Config) -> tuple[KeyOccurrence, ...]:
         return ()
     key_walk = _KeyWalk(config, keys.get_vocabulary(config))
     key_walk.visit_mapping(node, (), ())
-    return tuple(key_walk.found)
+    return tuple(key_walk.occurrences)
 
 
 class _KeyWalk:
     """Walk through a config. A place has a route, and a general route with `*` for list indices."""
 
-    __slots__ = ("config", "found", "known", "release", "told")
+    __slots__ = ("config", "context", "occurrences", "release", "vocabulary")
 
     def __init__(self, config: Config, framework_vocabulary: Vocabulary) -> None:
         """Prepare the walk of a config with its vocabulary."""
         self.config = config
-        self.known = framework_vocabulary
+        self.vocabulary = framework_vocabulary
         self.release = get_target_release(config).release
-        self.told = get_context(config)
-        self.found: list[KeyOccurrence] = []
+        self.context = get_context(config)
+        self.occurrences: list[KeyOccurrence] = []
 
     def visit_mapping(self, mapping: MappingNode, route: Route, general: Route) -> None:
         """Record the keys of a mapping, and those below them."""
-        facts = self.known.find_facts(general, mapping.index, self.release, self.told)
+        facts = self.vocabulary.find_facts(general, mapping.index, self.release, self.context)
         is_open: bool | None = None  # computed only if a key needs it
         for (name, entry), fact in zip(mapping.index.items(), facts, strict=True):
             key_route = (*route, name)
             if fact is None:
                 if is_open is None:
-                    is_open = self.known.is_open(general, self.release, self.told)
+                    is_open = self.vocabulary.is_open(general, self.release, self.context)
                 if name != "<<" and not is_open:
-                    self.found.append(KeyOccurrence(self.config, key_route, entry, None, None, general))
+                    self.occurrences.append(KeyOccurrence(self.config, key_route, entry, None, None, general))
                 continue
             if fact.is_open:
                 continue
             status = fact.resolve_status()
             if status.kind == "renamed" and route != general:
                 fact = (
-                    self.known.find_fact(key_route, self.release, self.told) or fact
+                    self.vocabulary.find_fact(key_route, self.release, self.context) or fact
                 )  # this fact names the new key next to it
                 status = fact.resolve_status()
-            self.found.append(KeyOccurrence(self.config, key_route, entry, fact, status, general))
+            self.occurrences.append(KeyOccurrence(self.config, key_route, entry, fact, status, general))
             if status.kind == "present" and not isinstance(entry.value, Scalar):
                 self._visit_value(entry.value, key_route, (*general, name))
 
     def _visit_value(self, value: Node, route: Route, general: Route) -> None:
         node = follow(value)
         if isinstance(node, MappingNode):
-            if self.known.list_definitions(general, self.release, self.told):
+            if self.vocabulary.list_definitions(general, self.release, self.context):
                 self.visit_mapping(node, route, general)
         elif isinstance(node, Sequence):
             for index, item in enumerate(node.items):

@@ -161,7 +161,7 @@ def _describe_words(words: list[Any], value: Any) -> str:
             value, texts, _MAX_SIMILAR, 0.5
         )
         if similar:
-            return f"a word like {', '.join(map(format_value, similar[:_MAX_SIMILAR]))}"
+            return f"a known value such as {', '.join(map(format_value, similar[:_MAX_SIMILAR]))}"
     return f"one of {', '.join(map(format_value, words[:_MAX_LISTED]))}" + (", ..." if len(words) > _MAX_LISTED else "")
 
 

@@ -167,7 +167,7 @@ def _build_report(occurrence: KeyOccurrence, schema: Schema) -> Report:
     elif is_read_as_another_kind(occurrence, is_accepted_by_framework):
         outcome, effect = "the item is read as another kind, and this key is silently ignored", "dropped"
     elif isinstance(value, str) and schema.get("type") == "boolean":
-        outcome, effect = "as a string, it is read as true" if value else "as a string, it is read as false", "misread"
+        outcome, effect = "the string is read as true" if value else "the string is read as false", "misread"
     elif isinstance(value, str) and list_enum_words(schema):
         outcome, effect = "nothing checks it, and it matches none of them", "misread"
     else:

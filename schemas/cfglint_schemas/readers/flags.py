@@ -23,7 +23,7 @@ class ParserFlag(Frozen):
     """Long spelling, dashes included."""
     key: TableKey
     group: str
-    """Variable that the call is made on: `read_parser`, or the name of an argument group."""
+    """Variable that the call is made on: `parser`, or the name of an argument group."""
 
 
 class ParserFlags(Frozen):
@@ -31,7 +31,7 @@ class ParserFlags(Frozen):
 
     flags: tuple[ParserFlag, ...]
     may_have_more: bool
-    """The parser may accept more flags (see `Additions`)."""
+    """The parser may accept more flags (see `ArgumentCalls`)."""
 
 
 def read_parser(module: Module) -> ParserFlags:

@@ -24,8 +24,8 @@ _EFFECTS: Final = {"ignore": "dropped", "forbid": "error", "allow": "kept"}
 class ModelReader:
     """The definitions of a tree of models, collected while its fields are read.
 
-    Set `enum_names` if enumerations are written by name, not by value (OmegaConf). `find_unknown_effect` is the effect
-    of a name that a dataclass lacks; pydantic models state theirs. Set `prefer_alias` if users write a field's alias.
+    Set `enum_names` if enumerations are written by name, not by value (OmegaConf). `unknown` is the effect of a name
+    that a dataclass lacks; pydantic models state theirs. Set `prefer_alias` if users write a field's alias.
     """
 
     __slots__ = ("_classes", "_definitions", "_enum_names", "_prefer_alias", "_unknown")

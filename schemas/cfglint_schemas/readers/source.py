@@ -404,7 +404,7 @@ def evaluate(module: Module, node: ast.expr, local: dict[str, Any] | None = None
     if isinstance(node, ast.JoinedStr):
         text = "".join(str(evaluate_child(part)) for part in node.values)
         if len(text) > MAX_LENGTH:
-            raise UndecidedError("a string built in steps")
+            raise UndecidedError(f"a string of more than {MAX_LENGTH} characters")
         return text
     if isinstance(node, ast.FormattedValue) and node.format_spec is None:
         return evaluate_child(node.value)

@@ -1,4 +1,4 @@
-"""Calls of a class through a variable: `cls = DPOTrainer if pairs else SFTTrainer`, `cls(model)`."""
+"""Calls of a class through a variable: `cls = DPOTrainer if pairs else SFTTrainer`, then `cls(model)`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cfglint_train.documents.python.syntax import get_last_name
 
 
 def find_calls_by_variable(script: PythonScript, classes: Collection[str]) -> list[ast.Call]:
-    """Return the calls of variables (or their items) that may hold one of `classes`, in the order of the text."""
+    """Return the calls of variables (or their items) that may hold one of `classes`, in source order."""
     assigned = [
         (target.id, node)
         for node in script.list_nodes(ast.Assign)
@@ -26,7 +26,7 @@ def find_calls_by_variable(script: PythonScript, classes: Collection[str]) -> li
 
 
 def _can_be_class(value: ast.expr, names: Collection[str]) -> bool:
-    """Return whether a value may be one of `names` or contains one, as opposed to the result of calling it."""
+    """Return whether a value refers to one of `names` without calling it."""
     callees = {id(node.func) for node in ast.walk(value) if isinstance(node, ast.Call)}
     return any(get_last_name(node) in names and id(node) not in callees for node in ast.walk(value))
 

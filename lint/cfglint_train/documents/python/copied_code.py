@@ -1,6 +1,6 @@
-"""Code of a copied framework: the conditions that it puts on its settings, and the arguments that it passes on.
+"""Source of a framework that is copied into the repository: conditions on its settings and the arguments it passes.
 
-Conditions are those of asserts, of branches, and before a raise.
+The conditions are those of asserts, of branches, and of branches that raise.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
 MAX_READ: Final = 8 * 2**20
-"""Bytes of the files that are read."""
+"""Maximum total bytes that are read from a copy."""
 
 
 class CopiedCode:
-    """The Python files below a folder, read on the first query."""
+    """The Python files below a folder; they are read on the first query."""
 
     def __init__(self, folder: str) -> None:
         """Store the folder; nothing is read yet."""
@@ -29,9 +29,9 @@ class CopiedCode:
         self._passed_values: dict[tuple[str, str, str], frozenset[object] | None] = {}
 
     def has_condition(self, words: Collection[str], stops: bool) -> bool:
-        """Return whether one condition contains all of `words`: names of settings and the values compared with them.
+        """Return whether one condition contains all `words`: names of settings and the values compared with them.
 
-        With `stops`, only conditions of asserts and conditions under which something is raised count.
+        With `stops`, only asserts and conditions that lead to a raise count.
         """
         query = (frozenset(words), stops)
         if query not in self._answers:
@@ -39,10 +39,10 @@ class CopiedCode:
         return self._answers[query]
 
     def find_passed_values(self, function: str, callee_name: str, argument: str) -> frozenset[object] | None:
-        """Return the values that calls in a function pass for a keyword argument, or None if there is no call.
+        """Return the values that calls pass for a keyword argument, or None if there is no call.
 
-        Only calls of `callee_name` in functions called `function` count.     The values are constants; None stands for
-        a call that passes no constant or omits the argument.
+        Only calls of `callee_name` in functions called `function` count. The values are constants; None stands for a
+        call that omits the argument or passes an expression.
         """
         query = (function, callee_name, argument)
         if query not in self._passed_values:
@@ -92,7 +92,7 @@ def _parse_tree(text: bytes) -> ast.Module:
 
 
 def _find_calls(text: bytes, function: str, callee_name: str) -> Iterator[ast.Call]:
-    """Yield the calls of a name (or of a method of that name) in the functions called `function`."""
+    """Yield the calls of `callee_name`, as a function or a method, in the functions called `function`."""
     for node in ast.walk(_parse_tree(text)):
         if isinstance(node, ast.FunctionDef) and node.name == function:
             for call in ast.walk(node):
@@ -112,7 +112,7 @@ def _list_modules(folder: str) -> Iterator[str]:
 
 
 def _find_conditions(body: Iterable[ast.stmt], outer_words: frozenset[str]) -> Iterator[tuple[frozenset[str], bool]]:
-    """Yield the words of each condition, with those of the branches around it, and whether it stops the program."""
+    """Yield the words of each condition and its enclosing branches, and whether the condition stops the program."""
     for statement in body:
         if isinstance(statement, ast.Assert):
             yield outer_words | _collect_words(statement.test), True
@@ -130,7 +130,7 @@ def _find_conditions(body: Iterable[ast.stmt], outer_words: frozenset[str]) -> I
 
 
 def _collect_words(test: ast.expr) -> frozenset[str]:
-    """Return the names, attributes and texts in an expression."""
+    """Return the names, attributes and strings in an expression."""
     words = set()
     for node in ast.walk(test):
         if isinstance(node, ast.Name):

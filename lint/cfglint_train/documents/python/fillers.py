@@ -23,23 +23,23 @@ _MERGE_FUNCTIONS: Final = ("merge", "unsafe_merge")
 """Functions that merge several mappings into one."""
 _FILE: Final = re.compile(r"[\w.*-]\.(?:ya?ml|json)$", re.IGNORECASE)
 _RUNTIME_INPUT: Final = re.compile(r"\b(?:argv|environ|getenv|parse_args|parse_known_args|input)\b")
-_ROUNDS: Final = 3
-"""Passes over the functions of a file while a loaded mapping is followed."""
+_MAX_PASSES: Final = 3
+"""Number of passes over a file in which a loaded mapping is followed; also the depth of variable lookups."""
 
 
 class HandledRoutes(Frozen):
     """Routes of settings, by what the file does with them."""
 
     changed: frozenset[Route] = frozenset()
-    """Routes that are stored or removed: the framework does not get the value in the file."""
+    """Routes that are stored or removed, so that the framework does not get the configured value."""
     read: frozenset[Route] = frozenset()
-    """Routes that are only read."""
+    """Routes that are read, whether or not they are also changed."""
     open: frozenset[Route] = frozenset()
-    """Mappings that are merged with a mapping whose keys cannot be determined."""
+    """Mappings that may receive any key: a mapping with unknown keys is merged in, or a computed key is stored."""
 
 
 class PythonFiller:
-    """A Python file that may modify configurations. Equal names are taken for the same variable everywhere in it."""
+    """A Python file that may modify configurations. Equal names count as one variable throughout the file."""
 
     def __init__(self, tree: ast.Module) -> None:
         """Collect the functions, imports, assignments and loads of the file."""
@@ -92,7 +92,7 @@ class PythonFiller:
                 yield from (f"{{{name}}}" for name in self._list_keys(node.args[0]))
 
     def _list_keys(self, node: ast.expr) -> Iterator[str]:
-        """Yield the constant keys of a mapping display, also if it was assigned to the variable `node`."""
+        """Yield the constant keys of a dict literal or `dict()` call, also if a variable `node` was assigned it."""
         values = self._assigned_values.get(node.id, ()) if isinstance(node, ast.Name) else (node,)
         for value in values:
             if isinstance(value, ast.Dict):
@@ -101,7 +101,7 @@ class PythonFiller:
                 yield from (keyword.arg for keyword in value.keywords if keyword.arg)
 
     def find_handled_routes(self, name: str) -> HandledRoutes:
-        """Return what the file does with the mapping that it loads from a file called `name`, or of an unknown name."""
+        """Return what the file does with the mapping that it loads from a file called `name` or from an unknown one."""
         loads = frozenset(id(node) for node in self._loads if self._can_load(node, name))
         if loads not in self._handled_routes:
             composed, routes = self._find_hydra_parameters(), HandledRoutes()
@@ -144,7 +144,7 @@ class PythonFiller:
         return _READERS.search(f"{self._modules.get(owner, owner)} {values_text}") is not None
 
     def _can_load(self, load: ast.Call, name: str) -> bool:
-        """Return whether a call may load a file called `name`: its stated path ends like this, or no path is stated."""
+        """Return whether a call may load a file called `name`: its stated path matches, or no path is stated."""
         names = [re.split(r"[/\\]", path)[-1] for path in self._find_stated_paths(load)]
         return not names or any(fnmatchcase(name, f"*{path}") for path in names)
 
@@ -166,7 +166,7 @@ class PythonFiller:
         return paths
 
     def _find_hydra_parameters(self) -> set[str]:
-        """Return the parameters that hydra fills."""
+        """Return the parameters to which hydra passes the composed configuration."""
         return {
             function.args.args[0].arg
             for function in self._functions.values()
@@ -194,7 +194,7 @@ class _MappingTrace:
         """Variable -> the routes of the mappings that it holds."""
         self.loaders: set[str] = set()
         """Functions that return a loaded mapping."""
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_PASSES):
             self._follow()
 
     def _follow(self) -> None:
@@ -232,10 +232,10 @@ class _MappingTrace:
         return tuple((*route, name) for route in parents for name in self._list_constants(key)) if parents else ()
 
     def _list_constants(self, node: ast.expr, depth: int = 0) -> tuple[str | int, ...]:
-        """Return the constants that an expression may be; for a list, its items."""
+        """Return the constants that an expression may evaluate to; for a list, its items."""
         if isinstance(node, ast.Constant):
             return (node.value,) if isinstance(node.value, (str, int)) else ()
-        if isinstance(node, ast.Name) and depth < _ROUNDS:
+        if isinstance(node, ast.Name) and depth < _MAX_PASSES:
             return tuple(
                 constant
                 for value in self.assigned.get(node.id, ())
@@ -329,21 +329,21 @@ class _MappingTrace:
 
 
 def _list_results(function: ast.FunctionDef) -> Iterator[ast.expr]:
-    """Yield the results that a function returns; a tuple counts as its items."""
+    """Yield the expressions that a function returns; for a tuple, its items."""
     for node in ast.walk(function):
         if isinstance(node, ast.Return) and node.value is not None:
             yield from node.value.elts if isinstance(node.value, ast.Tuple) else (node.value,)
 
 
 def _get_string(node: ast.AST) -> str:
-    """Return a string of the code, or "" for another node."""
+    """Return the string of a constant or f-string, or "" for any other node."""
     if isinstance(node, ast.JoinedStr):
         return "".join(_get_string(part) or "{}" for part in node.values)
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def parse_filler(text: str) -> PythonFiller:
-    """Return the file of a text; it modifies nothing if the text is not Python or is nested too deeply."""
+    """Parse the text of a file; the result modifies nothing if the text is not Python or is nested too deeply."""
     try:
         return PythonFiller(parse_tree(text))
     except RecursionError:

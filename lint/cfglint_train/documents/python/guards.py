@@ -29,7 +29,7 @@ def is_guarded(script: PythonScript, span: Span) -> bool:
     def has_span(parts: Iterable[ast.expr | ast.stmt]) -> bool:
         return any(part_span.start <= span.start < part_span.end for part_span in map(script.find_span, parts))
 
-    # Look for the span first: few conditions surround a setting.
+    # Look for the span first, because few conditions enclose a setting.
     return (
         any(
             has_span((*node.body, *node.orelse)) and _is_version_check(script, node.test)
@@ -54,7 +54,10 @@ def is_guarded(script: PythonScript, span: Span) -> bool:
 
 
 def _can_recover(tried: ast.Try, handler: ast.ExceptHandler) -> bool:
-    """Return whether a handler catches a TypeError and continues; a catch-all must call the same class again."""
+    """Return whether a handler catches a TypeError and continues.
+
+    A handler that catches everything must call the same class again.
+    """
     if isinstance(handler.body[-1], ast.Raise):
         return False
     if "TypeError" in _list_names(handler.type):
@@ -64,13 +67,13 @@ def _can_recover(tried: ast.Try, handler: ast.ExceptHandler) -> bool:
 
 
 def _list_called_classes(body: list[ast.stmt]) -> set[str]:
-    """Return the names of the classes that statements call."""
+    """Return the names of the classes that statements call, recognized by a capital first letter."""
     calls = (node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call))
     return {name for name in map(get_callee_name, calls) if name[:1].isupper()}
 
 
 def _find_unpacked(script: PythonScript, tried: ast.Try) -> list[ast.expr]:
-    """Return the values of dictionaries that calls in a `try` unpack: `SFTConfig(**settings)`."""
+    """Return the values assigned to dictionaries that calls in a `try` unpack, as in `SFTConfig(**settings)`."""
     unpacked = (node.value for statement in tried.body for node in ast.walk(statement)
              if isinstance(node, ast.keyword) and node.arg is None)  # fmt: skip
     names = {node.id for node in unpacked if isinstance(node, ast.Name)}

@@ -11,26 +11,26 @@ from cfglint_train.documents.document import Route
 from cfglint_train.foundation.typed import Final
 
 _MERGE_FUNCTION: Final = re.compile(r"(?:unsafe_|deep_?|recursive_)?(?:merge|update)(?:_with|_dicts?)?")
-"""Functions that merge mappings into the first one, or into the mapping whose method they are.
+"""Pattern of functions that merge mappings into their first argument or into the object they are called on.
 
 Sources: OmegaConf 2.3 `omegaconf.py` (merge, unsafe_merge), `basecontainer.py` (merge_with); mergedeep; deepmerge
 (`always_merger.merge`).
 """
 _SET_ONE_KEY: Final = "OmegaConf.update"
-"""A call that sets one key of a mapping (`OmegaConf.update(config, key, value)`)."""
+"""Call that sets a single key of a mapping (`OmegaConf.update(config, key, value)`)."""
 _COPY_FUNCTIONS: Final = ("create", "copy", "deepcopy", "dict", "DictConfig", "to_container")
 """Functions that return a mapping equal to their argument."""
 _ROUNDS: Final = 3
-"""Assignments that are followed from name to name."""
+"""Maximum number of assignments that are followed from name to name."""
 _MAX_LAYERS: Final = 20
-"""Mappings of one call that are considered."""
+"""Maximum number of mappings of one merge that are compared."""
 
 Layer = tuple[ast.expr, ast.expr]
-"""A mapping, and a mapping whose values replace its own."""
+"""A base mapping and the mapping that overrides it."""
 
 
 class Layers:
-    """The merged mappings of one file. `assigned` holds every value assigned to a variable anywhere in it."""
+    """Merged mappings of a file. `assigned` holds every value that the file assigns to a variable."""
 
     def __init__(self, nodes: Iterable[ast.AST], assigned: dict[str, list[ast.expr]]) -> None:
         """Find the variables that the file modifies after assignment."""
@@ -40,7 +40,7 @@ class Layers:
             for node in nodes
             if isinstance(node, (ast.Subscript, ast.Attribute)) and not isinstance(node.ctx, ast.Load)
         }
-        """Variables that are modified, so that their assigned values are not all that they hold."""
+        """Source text of expressions that the file modifies, so that their assigned values are incomplete."""
         self._modified |= {
             ast.unparse(node.func.value)
             for node in nodes
@@ -50,7 +50,7 @@ class Layers:
         }
 
     def find_layers(self, node: ast.AST) -> Iterator[Layer]:
-        """Yield the pairs of mappings that a node merges: the base and the mapping that overrides it."""
+        """Yield the pairs of mappings that a node merges: a base and the mapping that overrides it."""
         if isinstance(node, ast.Dict):
             yield from _pair_layers(_split_unpacked(node) if None in node.keys else [])
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
@@ -65,7 +65,7 @@ class Layers:
             yield from _pair_layers([*owner, *node.args, *spread])
 
     def find_keys(self, node: ast.expr, depth: int = 0) -> tuple[Route, ...] | None:
-        """Return the routes of a mapping that is written out, or None if they cannot be determined."""
+        """Return the routes of the keys of a mapping, or None if the source does not spell all of them out."""
         if isinstance(node, ast.Dict):
             return self._merge_routes(
                 [self._find_entry_routes(key, value, depth) for key, value in zip(node.keys, node.values)]
@@ -104,14 +104,15 @@ class Layers:
 
 
 def _pair_layers(layers: list[ast.expr]) -> Iterator[Layer]:
-    """Yield each mapping of a list with each mapping after it."""
+    """Yield each mapping of a list paired with each mapping after it."""
     return combinations(layers[:_MAX_LAYERS], 2)
 
 
 def _split_unpacked(node: ast.Dict) -> list[ast.expr]:
-    """Return the mappings that a dictionary display unpacks, each with the entries after it.
+    """Return the mappings that a dictionary display unpacks, each followed by a mapping of the entries after it.
 
-    Those entries replace whole values.
+    The values of those entries become None, because an entry replaces a whole value. Entries before the first `**` are
+    left out.
     """
     parts: list[ast.expr] = []
     for key, value in zip(node.keys, node.values):
@@ -124,7 +125,10 @@ def _split_unpacked(node: ast.Dict) -> list[ast.expr]:
 
 
 def _parse_dotted_key(node: ast.expr) -> tuple[Route, ...] | None:
-    """Return the setting of `"optim.lr=1e-5"`; for an f-string, of its constant beginning."""
+    """Return the route of the setting in `"optim.lr=1e-5"`, or None if it is not a string with `=`.
+
+    For an f-string, only its constant beginning is read.
+    """
     first = node.values[0] if isinstance(node, ast.JoinedStr) and node.values else node
     if not (isinstance(first, ast.Constant) and isinstance(first.value, str) and "=" in first.value):
         return None

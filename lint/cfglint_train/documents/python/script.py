@@ -1,7 +1,7 @@
-"""Python scripts as text: the syntax from `ast`, with byte offsets.
+"""Python scripts: their syntax from `ast`, with byte offsets.
 
-A script has no tree of settings of its own. It carries the tree that a framework reads from it (`attach_tree`), made of
-the same kinds of node as every other document.
+A script has no settings tree of its own. A framework attaches the tree that it reads from the script (`attach_tree`);
+its nodes are of the same kinds as in every other document.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from cfglint_train.foundation.credentials import shorten
 from cfglint_train.foundation.python_grammar import parse_python
 from cfglint_train.foundation.typed import Any, ClassVar, Final, TypeVar
 
-# Python ends a line at each of these; form feeds and Unicode separators do not count.
+# Python's line endings; form feeds and Unicode separators do not end a line.
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _BLANK: Final = re.compile(rb"(?:[ \t\f\r\n]|\\\r?\n|#[^\r\n]*)*")
 
@@ -86,7 +86,7 @@ class PythonScript(Document):
         self._doubts = doubts
 
     def find_entry(self, route: Route) -> Entry | None:
-        """Return the entry at `route`, also if another call of the script states it."""
+        """Return the entry at `route`, even if another call of the script sets it."""
         entry = super().find_entry(route)
         if entry is None and route:
             owner = super().find_node(route[:-1])
@@ -95,7 +95,7 @@ class PythonScript(Document):
         return entry
 
     def find_node(self, route: Route) -> Node | None:
-        """Return the node at `route`, also if another call of the script states it."""
+        """Return the node at `route`, even if another call of the script sets it."""
         node = super().find_node(route)
         if node is None and route:
             entry = self.find_entry(route)
@@ -108,13 +108,13 @@ class PythonScript(Document):
         return "" if node is None else self._doubts(self, node)
 
     def get_spelled_route(self, route: Route) -> Route:
-        """Return the route with the setting's name in the call that takes it."""
+        """Return the route, spelled with the argument name of the call that takes the setting."""
         parent = self.find_node(route[:-1])
         part = parent.parts.get(str(route[-1])) if isinstance(parent, Record) else None
         return route if part is None or not part.name else (*route[:-1], part.name)
 
     def find_span(self, node: ast.expr | ast.stmt | ast.keyword | ast.alias) -> Span:
-        """Return the bytes of a syntax node, without enclosing parentheses."""
+        """Return the span of a syntax node, without enclosing parentheses."""
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         return Span(self._find_offset(node.lineno, node.col_offset), self._find_offset(end_line, end_column))
 
@@ -132,7 +132,7 @@ class PythonScript(Document):
     def find_brackets(self, call: ast.Call) -> Span:
         """Return the span of a call's parentheses, both included."""
         at = self.find_span(call.func).end
-        # Parentheses around the callee close before the call's own opens.
+        # Parentheses around the callee close before the call's own open.
         while True:
             at = _BLANK.match(self.source, at).end()  # type: ignore[union-attr]
             if self.source[at : at + 1] != b")":
@@ -141,11 +141,11 @@ class PythonScript(Document):
         return Span(at, self.find_span(call).end)
 
     def find_item_span(self, node: ast.expr | ast.keyword, brackets: Span) -> Span:
-        """Return the span of an argument with the parentheses around it."""
+        """Return the span of an argument, including the parentheses around it."""
         return self.widen_item_span(self.find_span(node), brackets)
 
     def widen_item_span(self, span: Span, brackets: Span) -> Span:
-        """Return the span of an item between brackets, with the parentheses around the item."""
+        """Return the span of an item between brackets, including the parentheses around the item."""
         end, closing = span.end, 0
         while True:
             at = _BLANK.match(self.source, end).end()  # type: ignore[union-attr]
@@ -153,7 +153,7 @@ class PythonScript(Document):
                 break
             end, closing = at + 1, closing + 1
         start = span.start
-        # A keyword argument opens its parentheses after its name, inside its own span.
+        # The parentheses of a keyword argument open after its name, inside its span.
         if not re.match(rb"[A-Za-z_]\w*\s*=(?!=)|\*\*", self.source[start:end]):
             for _ in range(closing):
                 start = self.source.rindex(b"(", brackets.start, start)
@@ -164,9 +164,9 @@ class PythonScript(Document):
         return shorten(" ".join(self.get_text(span).split()), 60)
 
     def widen_to_node(self, span: Span) -> Span:
-        """Return the span, or the smallest argument, expression or statement around it if it ends inside one.
+        """Return the span, or the smallest syntax node around it if its text does not parse on its own.
 
-        An example is a span that ends after the key of `arguments["max_length"] = 512`.
+        Example: a span that ends after the key of `arguments["max_length"] = 512`.
         """
         text = self.get_text(span)
         if any(map(_is_parsable, (text, f"f({text})", f"{{{text}}}"))):
@@ -180,7 +180,7 @@ class PythonScript(Document):
         return min(candidates, key=lambda candidate: candidate.end - candidate.start, default=span)
 
     def list_comments(self) -> list[Comment]:
-        """Return every comment of the text, in order."""
+        """Return the comments of the script, in order; those before an error if it cannot be tokenized."""
         if b"#" not in self.source:
             return []
         import io
@@ -203,7 +203,7 @@ class PythonScript(Document):
         return comments
 
     def list_blocks(self) -> Iterator[Span]:
-        """Yield the strings that span several lines."""
+        """Yield the spans of multi-line strings."""
         strings = [
             *self.list_nodes(ast.JoinedStr),
             *(node for node in self.list_nodes(ast.Constant) if isinstance(node.value, str)),
@@ -223,13 +223,13 @@ class PythonScript(Document):
         return self._nodes.get(kind, [])
 
     def find_calls(self, *names: str) -> list[ast.Call]:
-        """Return the calls whose callee ends in one of `names`, in the order of the text."""
+        """Return the calls whose callee's last name is in `names`, in source order."""
         return sorted(
             (node for node in self.list_nodes(ast.Call) if get_callee_name(node) in names), key=self.find_span
         )
 
     def find_classes(self, name: str) -> list[ast.ClassDef]:
-        """Return the classes called `name` that the text defines, also inside functions."""
+        """Return the classes called `name` that the script defines, including those inside functions."""
         return [node for node in self.list_nodes(ast.ClassDef) if node.name == name]
 
     def list_keyword_groups(self) -> Iterator[frozenset[str]]:
@@ -239,7 +239,7 @@ class PythonScript(Document):
                 yield frozenset(keyword.arg for keyword in node.keywords if keyword.arg is not None)
 
     def list_imports(self) -> Iterator[str]:
-        """Yield the full names of the modules that the file imports."""
+        """Yield the full names of the modules that the script imports absolutely."""
         for import_node in self.list_nodes(ast.Import):
             yield from (alias.name for alias in import_node.names)
         for node in self.list_nodes(ast.ImportFrom):
@@ -247,7 +247,7 @@ class PythonScript(Document):
                 yield node.module
 
     def count_uses(self, name: str) -> int:
-        """Return how often a variable occurs in the text, assignments included."""
+        """Return how often a variable occurs in the script, assignments included."""
         if self._uses is None:
             self._uses = {}
             for node in self.list_nodes(ast.Name):

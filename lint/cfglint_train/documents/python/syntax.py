@@ -9,7 +9,7 @@ from cfglint_train.foundation.python_grammar import parse_python
 
 
 def parse_tree(text: str) -> ast.Module:
-    """Return the tree of a text; it is empty if the text is not Python or is nested too deeply."""
+    """Return the syntax tree of a text; empty if the text is not Python or is nested too deeply."""
     try:
         return parse_python(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -17,7 +17,7 @@ def parse_tree(text: str) -> ast.Module:
 
 
 def get_callee_name(call: ast.Call) -> str:
-    """Return the last name of the callee, or "" if it has none."""
+    """Return the last name of the callee, or "" if the callee is not a name."""
     return get_last_name(call.func)
 
 
@@ -27,7 +27,7 @@ def get_last_name(node: ast.AST) -> str:
 
 
 def map_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
-    """Return the imported names with their full names, which start with dots if the import is relative."""
+    """Return the full name of each imported name; it starts with dots if the import is relative."""
     full_names = {}
     for node in nodes:
         if isinstance(node, ast.ImportFrom):
@@ -41,7 +41,7 @@ def map_imports(nodes: Iterable[ast.AST]) -> dict[str, str]:
 
 
 def resolve_dotted_name(node: ast.expr, names: Mapping[str, str]) -> str:
-    """Return a dotted expression as a full name, or "" if its first name is not imported."""
+    """Return the full name of a dotted expression, or "" if its first name is not imported."""
     suffix = ""
     while isinstance(node, ast.Attribute):
         suffix = f".{node.attr}{suffix}"
@@ -50,9 +50,9 @@ def resolve_dotted_name(node: ast.expr, names: Mapping[str, str]) -> str:
 
 
 def find_declared_settings(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the settings that a file declares.
+    """Yield the settings that a file declares, each with the name of its class.
 
-    These are the fields of its classes, each with the name of the class, and the options of its parsers, each with "".
+    These are the annotated fields of classes and the options of argument parsers. The class of an option is "".
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):

@@ -30,10 +30,10 @@ class Step(Frozen):
 
 
 class Target(Frozen):
-    """The only place of the text that decides a value.
+    """A place in the text that decides a value on its own.
 
     `unit` is 0 if the text is the value itself. Otherwise the text is an integer literal, and the value is that literal
-    times `unit` (`2 * SEQUENCE_LENGTH`). `is_member` means that the text is the name of an enumeration's member.
+    times `unit` (`2 * SEQUENCE_LENGTH`). `is_member` means that the text names an enumeration member.
     """
 
     span: Span
@@ -44,7 +44,7 @@ class Target(Frozen):
 class Value(Scalar):
     """A scalar that an expression evaluates to; `value` is `Unknown` if it cannot be determined.
 
-    `targets` are the places that may be rewritten, the best first. Without any, the value cannot be changed in the
+    `targets` are the places that may be rewritten, the best first. If there is none, the value cannot be changed in the
     text.
     """
 
@@ -58,7 +58,7 @@ class Value(Scalar):
 
 
 def _limit_steps(how: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Return the steps without repetition, at most as many as a message shows; conditions come first."""
+    """Return the steps without duplicates; if there are more than `_MAX_STEPS`, keep conditions first."""
     steps = tuple(dict.fromkeys(how))
     if len(steps) <= _MAX_STEPS:
         return steps
@@ -72,7 +72,7 @@ def find_condition(node: Node) -> Step | None:
 
 
 class OtherCallSetting(Frozen):
-    """A setting of a run that a different call of the script takes.
+    """A setting of a run that the script passes to a different call.
 
     `record` is that call (None: the script has no such call), `name` the setting's name in it, `entry` the stated entry
     (None: not stated).
@@ -84,9 +84,9 @@ class OtherCallSetting(Frozen):
 
 
 class Record(Mapping):
-    """A mapping made of one call, or of attributes that are set on the result of a call.
+    """A mapping built from one call, or from attributes that are set on the result of a call.
 
-    `open` says why there may be more keys than the tree shows, so that a missing key is no evidence. `sealed` says why
+    `open` says why there may be more keys than the tree shows, so a missing key proves nothing. `sealed` says why
     no key can be added. Both are empty if the call states everything. `parts` are settings of other calls: they are
     looked up like keys but are not keys of this call.
     """

@@ -1,7 +1,7 @@
-"""Values of a script's expressions during a walk that are not nodes of the tree.
+"""Values of a script's expressions that are not nodes of the settings tree.
 
-`Value` and `Record` (`tree.py`) are nodes. The kinds here have no place in a tree of settings: functions, classes,
-names of imported modules, and the namespace that argparse makes.
+`Value` and `Record` (`tree.py`) are nodes. The kinds here have no place in that tree: functions, classes, names of
+imported modules, and the namespace that argparse returns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MAX_VALUES: Final = 20_000
 
 
 class External(Frozen):
-    """An imported name with attributes: `olmo_core.nn.transformer.TransformerConfig.olmo2_7B`."""
+    """An imported name with its attributes, such as `olmo_core.nn.transformer.TransformerConfig.olmo2_7B`."""
 
     name: str
     how: tuple[Step, ...] = ()
@@ -33,7 +33,7 @@ class External(Frozen):
 
 
 class Function(Frozen):
-    """A function of the script with its defining scope; `find_owner` is bound to its first parameter."""
+    """A function of the script with its defining scope; `owner`, if any, is bound to its first parameter."""
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
     scope: Scope
@@ -48,14 +48,14 @@ class Class(Frozen):
 
 
 class Partial(Frozen):
-    """A `functools.partial` object: a callee with some of its arguments."""
+    """A `functools.partial` object: a callee with some of its arguments bound."""
 
     target: Any
     arguments: Arguments
 
 
 class ParsedOptions:
-    """A namespace returned by `argparse`: the defaults of the options that the script (or a library) declares."""
+    """A namespace returned by `argparse`, with the defaults of the options that the script (or a library) declares."""
 
     __slots__ = ("defaults", "span", "spellings")
 
@@ -64,7 +64,7 @@ class ParsedOptions:
         self.defaults = dict(defaults)
         self.span = span
         self.spellings = written or {}
-        """Names -> the options as the script declares them."""
+        """Spelling of each option in the script, by the option's name."""
 
 
 class Argument(Frozen):
@@ -88,7 +88,7 @@ class Arguments(Frozen):
 
 
 class Scope:
-    """Names and their values."""
+    """Names of a function or module with their values, and the enclosing scope."""
 
     __slots__ = ("conditional_returns", "declared_scopes", "level", "names", "parent")
 
@@ -96,19 +96,19 @@ class Scope:
         """Create an empty scope."""
         self.parent = parent
         self.names: dict[str, Any] = {}
-        # Undecided conditions at the time when this scope was entered.
+        # Number of undecided conditions when this scope was entered.
         self.level = level
         # Values of `return` statements under an undecided condition.
         self.conditional_returns: list[tuple[Any, Step]] = []
-        # Names that `global` or `nonlocal` assigns to another scope.
+        # Scopes of the names that `global` or `nonlocal` declares.
         self.declared_scopes: dict[str, Scope] = {}
 
     def find_owner(self, name: str) -> Scope:
-        """Return the scope that an assignment to a name changes."""
+        """Return the scope in which an assignment to a name takes effect."""
         return self.declared_scopes.get(name, self)
 
     def declare(self, names: list[str], everywhere: bool) -> None:
-        """Let assignments to names change the module (`global`) or the nearest scope that has them."""
+        """Redirect assignments of names to the module (`global`) or to the nearest scope with the name (`nonlocal`)."""
         for name in names:
             scope = self.parent
             while scope is not None and scope.parent is not None and (everywhere or name not in scope.names):
@@ -127,7 +127,7 @@ class Scope:
 
 
 def format_option(name: str) -> str:
-    """Return a command-line option as people write it."""
+    """Return a command-line option in its usual spelling: `--` and hyphens."""
     return "--" + name.replace("_", "-")
 
 
@@ -138,7 +138,7 @@ class AtLeastTwo(Unknown):
 
     @property
     def derived(self) -> Unknown:
-        """The result of any computation with it, which is unknown."""
+        """Unknown value that results from any computation with the number."""
         return Unknown(self.reason)
 
 
@@ -161,16 +161,16 @@ def mark_conditional(value: Any, step: Step) -> Any:
 
 
 def choose_value(first: Any, other: Any) -> Any:
-    """Return the value to assume if the condition between two values cannot be decided.
+    """Return the value to assume if the condition that selects between two values is undecided.
 
-    This is the first, unless it is None and the other is made by a call.
+    This is the first value, unless it is None and the other is the result of a call.
     """
     nothing = isinstance(first, Value) and first.value is None
     return other if nothing and isinstance(other, Record) else first
 
 
 def evaluate_truth(value: Any) -> bool | None:
-    """Return whether a value counts as true, or None if that cannot be determined."""
+    """Return the truth value of a value, or None if it cannot be determined."""
     if isinstance(value, Value):
         return None if isinstance(value.value, Unknown) or is_conditional(value) else bool(value.value)
     if isinstance(value, Sequence):
@@ -181,12 +181,12 @@ def evaluate_truth(value: Any) -> bool | None:
 
 
 def drop_targets(value: Any) -> Any:
-    """Return a value that cannot be changed at a single place of the text."""
+    """Return the value without its edit targets, so that no fix changes it."""
     return Value(value.span, value.value, value.how) if isinstance(value, Value) else value
 
 
 def merge_arguments(first: Arguments, second: Arguments) -> Arguments:
-    """Return the arguments of a partial application followed by those of its call."""
+    """Return the arguments of a partial application, followed by those of its call."""
     return Arguments(
         (*first.positional, *second.positional),
         {**first.keywords, **second.keywords},
@@ -195,9 +195,10 @@ def merge_arguments(first: Arguments, second: Arguments) -> Arguments:
 
 
 def prune_tree(root: Record) -> Record | None:
-    """Return the tree without records that were never set; those that only an access implied become unknown values.
+    """Return the tree without implied records on which nothing was set; other records without settings become unknown.
 
-    Return None if the tree would unfold to more than any configuration has, because its records share each other.
+    Return None if the tree unfolds to more values than any configuration has, because its records share each other. The
+    records are changed in place.
     """
     stack, order, seen = [root], [], {id(root)}
     while stack:
@@ -223,7 +224,7 @@ def prune_tree(root: Record) -> Record | None:
 
 
 def _find_unset_records(records: list[Record]) -> set[int]:
-    """Return the identities of the records on which nothing was set, nor on their implied attributes."""
+    """Return the identities of the records without settings, in themselves and in their implied attributes."""
     parents: dict[int, list[Record]] = {}
     set_records = []
     for record in records:
@@ -242,7 +243,7 @@ def _find_unset_records(records: list[Record]) -> set[int]:
 
 
 def _is_bounded(root: Record) -> bool:
-    """Return whether a tree stays within the limits if each shared record counts wherever it occurs."""
+    """Return whether a tree stays within the limits if a shared record counts at each place where it occurs."""
     budget = _MAX_VALUES
     stack: list[tuple[Node, int]] = [(root, 0)]
     while stack:
@@ -258,7 +259,7 @@ def _is_bounded(root: Record) -> bool:
 
 
 def can_reach(start: Node, goal: Record, step: Callable[[int], None]) -> bool:
-    """Return whether a node is a record or contains it; `step` counts the work."""
+    """Return whether `start` is the record `goal` or contains it; `step` receives the cost of the search."""
     stack: list[Node] = [start]
     seen: set[int] = set()
     while stack:

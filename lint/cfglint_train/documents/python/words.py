@@ -1,6 +1,6 @@
-"""Commands in a Python program: texts, lists of words, and additions to such lists.
+"""Commands in a Python program: strings, lists of words, and additions to these lists.
 
-Nothing is executed. A part that cannot be determined becomes a shell variable named like the expression in the program.
+Nothing is executed. A part that cannot be determined becomes a shell variable named after the expression.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _ADD_METHODS: Final = ("append", "extend")
 _PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}|%[sdif]")
 _NON_WORD: Final = re.compile(r"\W+")
 _IDENTITY_FUNCTIONS: Final = ("str", "fspath", "quote", "expanduser")
-"""Functions that return the text that they get."""
+"""Functions that return their text argument essentially unchanged."""
 _MAX_DEPTH: Final = 20
-"""Nesting of names that are defined by each other."""
+"""Maximum nesting of names that are defined in terms of other names."""
 MAX_STEPS: Final = 20_000
-"""Expressions and statements that are evaluated in one program."""
+"""Maximum number of expressions and statements that are evaluated in one program."""
 
 TextPart = tuple[str, bool]
-"""A part of a text and whether it is known; an unknown part is the name that the program uses."""
+"""A part of a text and whether it is known; an unknown part is a name for the expression."""
 
 
 class ProgramWord(Frozen):
-    """A word of a command as a shell must get it, with its place in the program."""
+    """A word of a command, quoted for the shell, with its place in the program."""
 
     text: str
     line: int
@@ -45,11 +45,11 @@ class _Assignment(Frozen):
     value: ast.expr
     adds: bool
     single: bool = False
-    """True if it adds a single word."""
+    """True if the statement adds a single word (`append`)."""
 
 
 class NameValues:
-    """The values of names in a program, as far as its text shows them."""
+    """Values of names in a program, as far as its source shows them."""
 
     def __init__(self, tree: ast.Module) -> None:
         """Collect the assignments of the program."""
@@ -62,7 +62,7 @@ class NameValues:
         self._steps_left = MAX_STEPS
 
     def is_list(self, node: ast.expr) -> bool:
-        """Return whether an expression is a list of words rather than one text."""
+        """Return whether an expression is a list of words rather than a single text."""
         self._steps_left -= 1
         if isinstance(node, ast.BinOp) and self._steps_left > 0:
             return self.is_list(node.left) or self.is_list(node.right)
@@ -77,7 +77,7 @@ class NameValues:
         return isinstance(node, (ast.List, ast.Tuple, ast.ListComp, ast.Starred))
 
     def list_words(self, node: ast.expr) -> list[ProgramWord]:
-        """Return the words of a list; an unknown number of words is one variable without quotes."""
+        """Return the words of a list; an unknown number of words becomes one unquoted variable."""
         self._depth += 1
         words = self._list_words(node) if self._can_continue() else [_build_unknown_word(node)]
         self._depth -= 1
@@ -118,11 +118,11 @@ class NameValues:
         return ProgramWord(text, node.lineno, node.col_offset)
 
     def build_text(self, node: ast.expr) -> str:
-        """Return the text as a shell reads it."""
+        """Return a text as shell source, with unknown parts as variables."""
         return "".join(part if is_known else f"${{{part}}}" for part, is_known in self._split_pieces(node))
 
     def _split_pieces(self, node: ast.expr) -> list[TextPart]:
-        """Return the parts of a text."""
+        """Return the known and unknown parts of a text."""
         self._depth += 1
         pieces = self._evaluate_pieces(node) if self._can_continue() else [_name_unknown(node)]
         self._depth -= 1
@@ -167,7 +167,10 @@ class NameValues:
         return [_name_unknown(node)]
 
     def find_parameter(self, node: ast.expr) -> tuple[str, int, str] | None:
-        """Return the function, index and name if an expression is a parameter of a function, else None."""
+        """Return the function, index and name of a parameter, or None if the expression is not a parameter.
+
+        The index does not count `self` or `cls`.
+        """
         scope = self._find_scope(node)
         if not isinstance(node, ast.Name) or not isinstance(scope, _FUNCTIONS) or self._find_value(node)[0] is not None:
             return None
@@ -178,7 +181,10 @@ class NameValues:
         return scope.name, names.index(node.id) - is_method, node.id
 
     def _find_value(self, name: ast.Name) -> tuple[ast.expr | None, list[tuple[_Assignment, bool]]]:
-        """Return the value of a name at its use and the additions to it, each with whether it surely applies."""
+        """Return the value of a name where it is used, and the additions to that value.
+
+        Each addition is paired with whether it certainly applies.
+        """
         scope = self._find_scope(name)
         assignments = [
             assignment
@@ -220,7 +226,7 @@ class NameValues:
         return parent or self._tree
 
     def _is_inside(self, statement: ast.stmt, node: ast.AST) -> bool:
-        """Return whether a node is part of a simple statement."""
+        """Return whether a node is an expression in `statement`; always false for a `for` loop."""
         parent: ast.AST | None = node
         while isinstance(parent, (ast.expr, ast.keyword, ast.comprehension, ast.arguments)):
             parent = self._parents.get(id(parent))
@@ -229,7 +235,7 @@ class NameValues:
     def _find_path(self, node: ast.AST) -> list[tuple[int, bool]]:
         """Return the conditions and loops around a node in its function, outermost first.
 
-        Each is paired with whether the node is in its `else`.
+        Each is paired with whether the node is in its `else` branch.
         """
         path: list[tuple[int, bool]] = []
         parent = self._parents.get(id(node))
@@ -245,7 +251,7 @@ def _is_other_branch(first: Sequence[tuple[int, bool]], second: Sequence[tuple[i
 
 
 def _find_assignments(tree: ast.Module) -> Iterator[tuple[str, _Assignment]]:
-    """Yield the statements that define names or add to them."""
+    """Yield the statements that define a name or add to its value, each with the name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             yield node.targets[0].id, _Assignment(node, node.value, False)
@@ -267,7 +273,7 @@ def _find_assignments(tree: ast.Module) -> Iterator[tuple[str, _Assignment]]:
 
 
 def _fill_template(template: ast.expr, argument: ast.expr) -> list[TextPart]:
-    """Return a template's constant parts (`"%s.yaml" % name`) with an unknown part between them."""
+    """Return the constant parts of a template (`"%s.yaml" % name`) with an unknown part for each placeholder."""
     if not isinstance(template, ast.Constant) or not isinstance(template.value, str):
         return [_name_unknown(argument)]
     parts = _PLACEHOLDER.split(template.value)
@@ -276,7 +282,7 @@ def _fill_template(template: ast.expr, argument: ast.expr) -> list[TextPart]:
 
 
 def _name_unknown(node: ast.expr) -> TextPart:
-    """Return a variable named after the expression."""
+    """Return an unknown part: the name of a variable derived from the expression."""
     name = _NON_WORD.sub("_", ast.unparse(node)).strip("_")[:40] or "x"
     return (name if not name[0].isdigit() else f"_{name}"), False
 

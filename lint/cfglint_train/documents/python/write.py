@@ -1,6 +1,6 @@
-"""Edits of Python scripts: values, keyword arguments and imports that one place of the text decides.
+"""Edits of Python scripts: values, keyword arguments and imports that a single place in the text determines.
 
-Any other change is refused, with the setting to pass at launch instead.
+Any other change is refused with a message that names the launch-time override, if there is one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_LINE: Final = 100
 
 
 class PythonSource(Frozen):
-    """Python text as the value of a change, with the plain value and the imports that it needs as (module, name)."""
+    """Python source as the value of a change, with its plain value and the imports it needs as (module, name)."""
 
     text: str
     plain: Any
@@ -41,7 +41,7 @@ class PythonSource(Frozen):
 
 
 class PythonWriter:
-    """A writer that turns changes of the attached tree into edits of the script."""
+    """Conversion of changes of the settings tree into edits of the script."""
 
     def __init__(self, document: PythonScript) -> None:
         """Store the document."""
@@ -65,13 +65,13 @@ class PythonWriter:
         return sort_edits(edits)
 
     def build_refusal(self, reason: str, change: Set) -> CannotEdit:
-        """Return the error to raise: the reason, and the launch-time override with the same effect."""
+        """Return the error for a change: the reason, and the launch-time override with the same effect."""
         value = change.value.plain if isinstance(change.value, PythonSource) else change.value
         remedy = self.document.remedy(change.route, value)
         return CannotEdit(f"{reason}; {remedy}" if remedy else reason)
 
     def set(self, change: Set) -> list[Edit]:
-        """Replace the text that decides a value, or add a keyword argument."""
+        """Return the edits that replace the text behind a value or add a keyword argument."""
         parent = self.document.find_node(change.route[:-1])
         if not isinstance(parent, Record):
             raise self.build_refusal("no call in the script accepts it", change)
@@ -99,7 +99,7 @@ class PythonWriter:
         raise self.build_refusal(f"the script computes it ({self.document.get_short_text(node.span)})", change)
 
     def _render_target(self, target: Target, value: Any) -> str | None:
-        """Return the text that gives a target the value, or None if it cannot have it."""
+        """Return the text to write at a target for a value, or None if the target cannot hold it."""
         if target.unit:
             is_multiple = type(value) is int and value > 0 and value % target.unit == 0
             return str(value // target.unit) if is_multiple else None
@@ -116,7 +116,10 @@ class PythonWriter:
                 self.needed_imports[module].append(name)
 
     def _insert(self, record: Record | None, name: str, change: Set) -> list[Edit]:
-        """Add a keyword argument after the first of `beside` that is present, else after the last argument."""
+        """Return the edits that add a keyword argument.
+
+        It follows the first argument of `beside` that is present, else the last argument.
+        """
         if record is None:
             raise self.build_refusal("no call in the script accepts it", change)
         document, call = self.document, record.call
@@ -138,13 +141,13 @@ class PythonWriter:
         return flow.insert(document, brackets, spans, after, self._wrap_argument(f"{name}={text}", lead))
 
     def _get_indent(self, span: Span) -> str:
-        """Return the white space before an argument that begins its line, or "" if it does not."""
+        """Return the white space before an argument that starts its line, or "" if it does not start one."""
         start = self.document.source.rfind(b"\n", 0, span.start) + 1
         lead = self.document.get_text(Span(start, span.start))
         return "" if lead.strip() else lead
 
     def _wrap_argument(self, text: str, lead: str) -> str:
-        """Return an argument on its own lines, broken if it is a call that is too long."""
+        """Return an argument to insert; a call that is too long for its line is broken over several lines."""
         if not lead or len(lead) + len(text) + 1 <= _MAX_LINE or not text.endswith(")"):
             return text
         head, _, arguments = text[:-1].partition("(")
@@ -152,7 +155,7 @@ class PythonWriter:
         return f"{head}({line}{lead}    {arguments}{line}{lead})"
 
     def _locate_arguments(self, call: ast.Call) -> tuple[Span, list[Span], list[str]]:
-        """Return the spans of a call's parentheses and of its arguments, and the arguments' names."""
+        """Return the spans of a call's parentheses and arguments, and the names of the arguments."""
         document = self.document
         if len(call.args) == 1 and not call.keywords and isinstance(call.args[0], ast.GeneratorExp):
             raise CannotEdit("its only argument is a generator")
@@ -163,7 +166,7 @@ class PythonWriter:
         return brackets, spans, [item.arg or "" if isinstance(item, ast.keyword) else "" for item in items]
 
     def delete(self, route: Route) -> list[Edit]:
-        """Remove a keyword argument."""
+        """Return the edits that remove a keyword argument."""
         owner = self.document.find_node(route[:-1])
         _refuse_part(owner, route)
         if not isinstance(owner, Record) or find_own_entry(owner, str(route[-1])) is None:
@@ -174,7 +177,7 @@ class PythonWriter:
         return [flow.delete(self.document, spans, names.index(str(route[-1])))]
 
     def rename(self, change: Rename) -> list[Edit]:
-        """Change the name of a keyword argument."""
+        """Return the edits that rename a keyword argument."""
         owner = self.document.find_node(change.route[:-1])
         _refuse_part(owner, change.route)
         entry = owner.get(str(change.route[-1])) if isinstance(owner, Record) else None
@@ -185,7 +188,7 @@ class PythonWriter:
         return [Edit(entry.key.span, change.key)]
 
     def append(self, change: Append) -> list[Edit]:
-        """Add an item to a list that the script writes out."""
+        """Return the edits that add an item to a literal list."""
         node = self.document.find_node(change.route)
         if not isinstance(node, Sequence) or self.document.source[node.span.start : node.span.start + 1] != b"[":
             raise CannotEdit("its value is not a literal list in the script")
@@ -193,7 +196,7 @@ class PythonWriter:
         return flow.insert(self.document, node.span, spans, len(spans) - 1, format_literal(change.value))
 
     def _add_imports(self, module: str, names: list[str]) -> list[Edit]:
-        """Import names from a module: in its existing import, else in a new one."""
+        """Return the edits that import names from a module, in an existing import if possible."""
         document = self.document
         imported = {
             alias.asname or alias.name: (node, alias) for node in _list_imports(document) for alias in node.names
@@ -214,7 +217,7 @@ class PythonWriter:
         return [self._insert_import(f"from {module} import {', '.join(missing)}", module)]
 
     def _extend_import(self, node: ast.ImportFrom, names: list[str]) -> list[Edit] | None:
-        """Add names to an import in its layout, or return None if its line would get too long."""
+        """Return the edits that add names to an import, or None if its line would become too long."""
         document = self.document
         spans = [document.find_span(alias) for alias in node.names]
         imported = [alias.name for alias in node.names]
@@ -240,7 +243,7 @@ class PythonWriter:
         return edits
 
     def _insert_import(self, line: str, module: str) -> Edit:
-        """Return a new import, in alphabetical order among its siblings if there are any."""
+        """Return the edit that inserts an import, in alphabetical order among the imports of the same package."""
         document = self.document
         top = [node for node in document.module.body if isinstance(node, (ast.Import, ast.ImportFrom))]
         package = module.split(".")[0]
@@ -259,14 +262,14 @@ class PythonWriter:
 
 
 def _refuse_part(owner: Node | None, route: Route) -> None:
-    """Raise `CannotEdit` for a setting of another call, where removing or renaming it has a different effect."""
+    """Raise `CannotEdit` for a setting of another call, because removing or renaming it has a different effect."""
     part = owner.parts.get(str(route[-1])) if isinstance(owner, Record) else None
     if part is not None and part.entry is not None:
         raise CannotEdit("another call in the script accepts it")
 
 
 def _is_default(node: Node) -> bool:
-    """Return whether the library sets a value."""
+    """Return whether a value comes from the library instead of the script."""
     return isinstance(node, Value) and any(step.kind == "library" for step in node.how)
 
 
@@ -275,7 +278,7 @@ def _list_imports(document: PythonScript) -> list[ast.ImportFrom]:
 
 
 def format_literal(value: Any, single: bool = False) -> str:
-    """Return a plain value as Python writes it. Raise `CannotEdit` for a value without a literal."""
+    """Return a plain value as a Python literal. Raise `CannotEdit` for a value without a literal."""
     if isinstance(value, str):
         text = ascii(value) if not value.isprintable() else repr(value)
         if single or '"' in text:

@@ -1,6 +1,6 @@
-"""Branches of `if` and `case`: decide which one a script takes if the words in the conditions are known.
+"""Branches of `if` and `case`: find the one that a script takes, if the words in the conditions are known.
 
-Otherwise a branch is an alternative, and its condition on a variable holds inside it (`[ "$N" -eq 1 ]`).
+If they are not, any branch is possible, and inside a branch its condition fixes the variable (`[ "$N" -eq 1 ]`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Choice(Frozen):
 
 
 class BranchingScript(Protocol):
-    """The parts of a script that decisions need."""
+    """The parts of a script that are needed to evaluate conditions."""
 
     text: bytes
     choices: dict[Step, Choice]
@@ -50,10 +50,10 @@ class BranchingScript(Protocol):
         """Return the offset of the last assignment of a variable before a place, or -1 if there is none."""
 
     def find_sites(self, start: int, end: int) -> tuple[Span, ...]:
-        """Return the places in the file of the text at `start` to `end`."""
+        """Return the spans of the file that the text from `start` to `end` comes from."""
 
     def expand(self, start: int, end: int, mode: str, at: int, chain: Chain, depth: int) -> list[Fragment]:
-        """Expand the bytes `start` to `end` as bash does."""
+        """Expand the text from `start` to `end` as bash does."""
 
 
 def build_choice(node: SyntaxNode, chain: Chain) -> Choice:
@@ -90,7 +90,7 @@ def is_exhaustive(choice: Choice, text: bytes) -> bool:
 
 
 def is_plain(script: BranchingScript, choice: Choice) -> bool:
-    """Return whether all conditions of a choice are words without variables."""
+    """Return whether no condition of a choice uses a variable or a command substitution."""
     return re.search(rb"[$`]", _join_conditions(script, choice)) is None
 
 
@@ -99,7 +99,7 @@ def is_taken(script: BranchingScript, choice: Choice, step: Step, depth: int, le
 
     With `lenient`, assumed defaults count as known.
     """
-    reading = _ConditionReader(script, choice, depth, lenient)
+    reading = _ConditionEvaluator(script, choice, depth, lenient)
     for other, conditions in choice.branches:
         holds = (
             reading.match_patterns(conditions) if choice.subject is not None else reading.evaluate_command(conditions)
@@ -114,9 +114,10 @@ def is_taken(script: BranchingScript, choice: Choice, step: Step, depth: int, le
 def narrow_value(
     script: BranchingScript, name: str, value: tuple[Fragment, ...] | None, at: int, chain: Chain, depth: int
 ) -> tuple[Fragment, ...] | None:
-    """Return a variable's uncertain value as narrowed by the branches around a place.
+    """Narrow a variable's uncertain value by the branches around a place.
 
-    The result is the value that a condition makes it equal to. It is None if a condition excludes the assumed value.
+    Return the value that an enclosing condition requires, None if a condition excludes the assumed value, or else
+    `value` unchanged.
     """
     variable = name.encode()
     since = script.find_last_assignment(name, at)
@@ -134,7 +135,7 @@ def narrow_value(
 
 
 def find_probed_options(script: BranchingScript, chain: Chain) -> frozenset[str]:
-    """Return the options for which the conditions around a place search a program's help (`train --help | grep`)."""
+    """Return the options that enclosing conditions look up in a program's help (`train --help | grep`)."""
     texts = (_join_conditions(script, choice) for step in chain if (choice := script.choices.get(step)) is not None)
     options = (option.decode() for text in texts if b"--help" in text for option in _OPTION.findall(text))
     return frozenset(options) - {"--help"}
@@ -148,7 +149,7 @@ def _join_conditions(script: BranchingScript, choice: Choice) -> bytes:
 
 
 def _find_implied_values(script: BranchingScript, choice: Choice, step: Step) -> Mapping[bytes, bytes]:
-    """Return the values of variables that follow from a branch being taken."""
+    """Return the variable values that hold whenever a branch is taken."""
     values: dict[bytes, bytes] = {}
     for other, conditions in choice.branches:
         is_taken_branch = other == step
@@ -162,7 +163,7 @@ def _find_implied_values(script: BranchingScript, choice: Choice, step: Step) ->
 
 
 def _find_equalities(text: bytes, node: SyntaxNode, holds: bool) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the values of variables that follow from a condition being true, or false."""
+    """Yield the variable values that hold if a condition is true (`holds`) or false."""
     children = [child for child in node.children if child.is_named]
     if node.type == "negated_command" and len(children) == 1:
         yield from _find_equalities(text, children[0], not holds)
@@ -184,7 +185,7 @@ def _find_equalities(text: bytes, node: SyntaxNode, holds: bool) -> Iterator[tup
 
 
 def _match_equality(text: bytes, left: SyntaxNode, right: SyntaxNode) -> Iterator[tuple[bytes, bytes]]:
-    """Yield a variable and the plain text that it equals."""
+    """Yield the variable and its value if one side is a variable and the other a literal."""
     first, second = (text[node.start_byte : node.end_byte] for node in (left, right))
     for variable_text, value_text in ((first, second), (second, first)):
         name, value = _VARIABLE.fullmatch(variable_text), _LITERAL.fullmatch(value_text)
@@ -192,8 +193,8 @@ def _match_equality(text: bytes, left: SyntaxNode, right: SyntaxNode) -> Iterato
             yield name[1], value[2]
 
 
-class _ConditionReader:
-    """Evaluates the conditions of one choice."""
+class _ConditionEvaluator:
+    """An evaluator for the conditions of one choice."""
 
     __slots__ = ("choice", "depth", "lenient", "script")
 
@@ -227,7 +228,7 @@ class _ConditionReader:
         return self.script.text[node.start_byte : node.end_byte]
 
     def _read_word(self, node: SyntaxNode) -> bytes | None:
-        """Return the text of one word, or None if it is not certain."""
+        """Return the text of one word, or None if it is uncertain."""
         start, end, choice = node.start_byte, node.end_byte, self.choice
         fragments = self.script.expand(start, end, "plain", choice.at, choice.chain, self.depth + 1)
         if not all(fragment.is_certain or (self.lenient and fragment.is_known) for fragment in fragments):

@@ -1,12 +1,12 @@
 """Commands, variables and nested scripts of a bash script, as far as they can be determined without running it.
 
 A **script** is a text that bash parses: a file, or the string passed to `bash -c`, which may itself be composed from
-variables. `outline.py` finds commands and assignments in it; `words.py` builds the words that they expand to.
+variables. `outline.py` finds its commands and assignments; `words.py` builds the words that they expand to.
 
-Only certain values are returned. A variable counts if one assignment before the use decides it on every path; anything
-else (the environment, `$1`, `$(...)`) is unknown. There are three intermediate cases: options that a variable gets
-under a condition are **conditional**, a default (`${MBS:-16}`) is **assumed**, and a branch counts if known words
-decide its condition. A leading `~` stays as written, and IFS is assumed to be white space unless the script sets it.
+A variable has a known value only if one assignment before the use determines it on every path. Anything else (the
+environment, `$1`, `$(...)`) is unknown. There are three intermediate cases: options that a variable receives under a
+condition are **conditional**, a default (`${MBS:-16}`) is **assumed**, and a branch is followed if known words decide
+its condition. A leading `~` is kept as written, and IFS is assumed to be white space unless the script sets it.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
-# Limit of consecutive `X+=...`; a variable composed of more pieces is unknown.
+# Maximum number of consecutive `X+=...`; a variable composed of more pieces is unknown.
 MAX_APPENDED: Final = 1000
-# Limit of `bash -c` inside `bash -c`.
+# Maximum nesting of `bash -c` inside `bash -c`.
 MAX_NESTED: Final = 4
-# Bytes that all expansions of a file may produce; this stops variables that multiply each other.
+# Maximum bytes that all expansions of a file may produce; this stops variables that multiply each other.
 MAX_EXPANDED: Final = 4 * 2**20
 
 # Variables that hold credentials: if a script leaves them empty, the user fills them in before running it.
 _CREDENTIAL: Final = re.compile(r"(?i)(?:access|api|auth|hf|hub|login|secret|wandb)_?(?:key|token)|passw|secret$")
 
-# Stands for unknown text in a nested script; it is a word character to the grammar.
+# Placeholder for unknown text in a nested script; the grammar treats it as a word character.
 _BLANK: Final = b"\x01"
 
 # Steps of a chain that run at most once.
 _CONDITIONS: Final = ("then", "clause", "case_item", "and", "or")
 
-# Variables that a batch system or a launcher sets in a job: a script's default for them is meant for other places.
+# Variables that a batch system or a launcher sets in a job: a script's default for them applies only outside a job.
 _CLUSTER_VARIABLES: Final = re.compile(
     r"(?:SLURM|SBATCH|PBS|LSB|SGE|OMPI|PMIX?|MPI|MLP|VC|PET|TORCHELASTIC|KUBERNETES|AWS|HOSTNAME|HOME|PATH|PWD|USER)"
     r"(?:_|$)|(?:LOCAL_|NODE_)?RANK$|(?:LOCAL_)?WORLD_SIZE$|MASTER_(?:ADDR|PORT)$"
@@ -77,7 +77,7 @@ _ARGUMENTS: Final = re.compile(rb'"?\$(?:[@*]|\{[@*](?::[0-9]+)?\})"?')
 
 
 class Command(Frozen):
-    """One simple command of a script."""
+    """A simple command of a script."""
 
     script: Script
     at: int
@@ -87,13 +87,13 @@ class Command(Frozen):
     prefix: tuple[Setting, ...]
     """Assignments `NAME=value` in front of the command."""
     forwards: int | None
-    """Number of words in front of the script's `"$@"`, or None if that is not among the words."""
+    """Number of words in front of the script's `"$@"`, or None if it is not among the words."""
     input: tuple[Fragment, ...] | None
-    """Input from a heredoc."""
+    """Text of the heredoc that the command reads, or None."""
 
 
 class ExpansionBudget:
-    """The expansion cost that one file may cause, over all its nested scripts."""
+    """Remaining expansion cost of one file, shared by all its nested scripts."""
 
     __slots__ = ("bytes",)
 
@@ -103,7 +103,7 @@ class ExpansionBudget:
 
 
 class Script(Outline):
-    """One text that bash parses, with the expansions of its variables and words."""
+    """A text that bash parses, with the expansions of its variables and words."""
 
     def __init__(
         self,
@@ -117,16 +117,16 @@ class Script(Outline):
     ) -> None:
         """Parse a text, add Slurm's variables and read the scripts that it sources.
 
-        `pieces` are the fragments of a nested script, `parent` is the script around it with the offset and chain of the
-        use.
+        `pieces` are the fragments of a nested script; `parent` is the enclosing script with the offset and the chain of
+        the command that runs it.
         """
         super().__init__(text)
         self.budget = budget
         self.depth = depth
         self.parent = parent
         self.sourced = sourced
-        """True if the parent reads it by `source`: it shares all variables with the parent."""
-        # Start of each fragment of a nested script; empty for the file itself.
+        """True if the parent reads the script with `source`, so that both share all variables."""
+        # Fragments of a nested script and their starts; None and empty for the file itself.
         self.pieces = pieces
         self.starts: list[int] = []
         self.uncalled_functions = find_uncalled(self)
@@ -148,7 +148,7 @@ class Script(Outline):
             self._read_sources(sourcing)
 
     def _read_sources(self, sourcing: Sourcing) -> None:
-        """Read the variables that sourced scripts set, each placed at its `source` command."""
+        """Add the variables that sourced scripts set, each at the `source` command."""
         for node, chain, word in self.list_sources():
             path = resolve_path_word(self.expand(word.start_byte, word.end_byte, "plain", node.start_byte, chain, 0))
             read = (
@@ -193,7 +193,7 @@ class Script(Outline):
         return result or [Fragment(b"", (Span(0, 0),), exact=False)]
 
     def find_sites(self, start: int, end: int) -> tuple[Span, ...]:
-        """Return the places in the file of an expansion at `start` to `end` of the text."""
+        """Return the places in the file of an expansion at bytes `start` to `end` of the text."""
         parts = self.read_literal(start, end)
         first, last = parts[0].sites, parts[-1].sites
         if len(parts) == 1 or len(first) != len(last) or first[-1].start > last[-1].end:
@@ -201,11 +201,14 @@ class Script(Outline):
         return (*first[:-1], Span(first[-1].start, last[-1].end))
 
     def find_file_offset(self, offset: int) -> int:
-        """Return the offset in the file of one byte of the text."""
+        """Return the offset in the file of a byte of the text."""
         return self.read_literal(offset, offset + 1)[0].sites[-1].start
 
     def resolve_variable(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[Fragment, ...] | None:
-        """Return the value that a variable certainly has at a place, or None if it cannot be determined."""
+        """Return the value of a variable at a place, or None if it cannot be determined.
+
+        Fragments of the value may be conditional or assumed. An empty credential counts as undetermined.
+        """
         value = self._resolve(name, at, chain, depth, array=False)
         fragments = None if value is None else value[0] if value else ()
         if (
@@ -222,7 +225,7 @@ class Script(Outline):
     def resolve_array(
         self, name: str, at: int, chain: Chain, depth: int = 0
     ) -> tuple[tuple[Fragment, ...], ...] | None:
-        """Return the elements that an array certainly has at a place, or None if they cannot be determined."""
+        """Return the elements of an array at a place, or None if they cannot be determined."""
         return self._resolve(name, at, chain, depth, array=True)
 
     def _resolve(
@@ -245,10 +248,10 @@ class Script(Outline):
         loops = filter_steps(chain, "loop")
         owners = [owner for owner in self.owners.get(name, ()) if owner.isdisjoint(self.uncalled_functions)]
         index = bisect_right(assignments, at, key=lambda assignment: assignment.start)
-        # Every look at an assignment has a cost, so that many uses of many assignments end.
+        # Every visited assignment has a cost, so that many uses of many assignments exhaust the budget.
         self.budget.bytes -= 16 * (1 + len(owners) + (len(assignments) - index if loops or functions else 0))
         if self.budget.bytes < 0 or any(not owner <= functions for owner in owners):
-            return None  # some function may have set it by now
+            return None  # some function may have set it already
         if loops or functions:
             for assignment in islice(assignments, index, None):
                 if _can_interfere(assignment, loops, functions):
@@ -258,7 +261,7 @@ class Script(Outline):
             self.budget.bytes -= 16
             if assignment.is_local and not filter_steps(assignment.chain, "function") <= functions:
                 continue
-            if assignment.end > at:  # `X=$X...` is not visible to itself
+            if assignment.end > at:  # the assignment in `X=$X...` does not see itself
                 if _can_interfere(assignment, loops, functions):
                     return None
                 continue
@@ -290,10 +293,9 @@ class Script(Outline):
         return None
 
     def _find_condition(self, assignment: Assignment, chain: Chain, depth: int) -> AssignmentCondition | bool | None:
-        """Return the condition that decides whether an assignment has been made at a place with a chain.
+        """Return the condition under which an assignment has been made at a place with a chain.
 
-        Return True or False if that is known, and None if it depends on more than one condition: in a loop, another
-        process or a function.
+        Return True or False if that is known, and None if it depends on a loop, another process or a function.
         """
         common = 0
         while common < min(len(assignment.chain), len(chain)) and assignment.chain[common] == chain[common]:
@@ -325,12 +327,15 @@ class Script(Outline):
         return self._decisions[step]
 
     def _is_exhaustive(self, steps: frozenset[Step]) -> bool:
-        """Return whether some branch of a set is always taken."""
+        """Return whether the steps cover all branches of an exhaustive `if` or `case`."""
         choices = {id(choice): choice for step in steps if (choice := self.choices.get(step)) is not None}
         return any(is_exhaustive(choice, self.text) and choice.steps <= steps for choice in choices.values())
 
     def is_set_outside(self, name: str, at: int, chain: Chain) -> bool:
-        """Return whether only the caller of the script, and nothing in it, can have set a variable at a place."""
+        """Return whether a variable can be set only by the caller of the script, not by the script before a place.
+
+        Return False for variables that a batch system or a launcher sets.
+        """
         if name.isdigit():
             return self.parent is None and not self.sets_arguments and not filter_steps(chain, "function")
         if NAME.fullmatch(name.encode()) is None or _CLUSTER_VARIABLES.match(name):
@@ -355,7 +360,7 @@ class Script(Outline):
         return assignment.value if self.budget.bytes > 0 else None
 
     def _evaluate_sourced(self, assignment: Assignment, depth: int) -> tuple[tuple[Fragment, ...], ...] | None:
-        """Evaluate an assignment in a sourced script, placed at the command that sources it."""
+        """Return the value that a sourced script assigns, placed at the command that sources it."""
         script, name = assignment.sourced_from
         value = script._resolve(name, len(script.text), (), depth + 1, assignment.kind == "array")
         if value is None:
@@ -390,7 +395,7 @@ class Script(Outline):
             )
 
     def _read_heredoc(self, node: SyntaxNode, quoted: bool, at: int, chain: Chain, depth: int) -> list[Fragment]:
-        """Read the text of a heredoc as `read` or `$(...)` passes it on: without the white space at its end."""
+        """Read the text of a heredoc as `read` or `$(...)` receives it, without trailing white space."""
         start, end = node.start_byte, node.end_byte
         end = start + len(self.text[start:end].rstrip(b" \t\r\n"))
         if quoted:
@@ -398,7 +403,7 @@ class Script(Outline):
         return self.expand(start, end, "here", at, chain, depth)
 
     def list_commands(self) -> Iterator[Command]:
-        """Yield the simple commands in the order of the text, except those that never run."""
+        """Yield the simple commands in source order, except those that never run."""
         reached = Reachability(self)
         for node, chain, redirects in sorted(self.simple_commands, key=lambda command: command[0].start_byte):
             if self.uncalled_functions.isdisjoint(chain) and reached.can_run(node.start_byte, chain):
@@ -421,8 +426,8 @@ class Script(Outline):
             elif begin == end:
                 continue  # a word that the grammar added, perhaps past the end of the text
             elif child.is_named and kind not in ("comment", "file_redirect", "herestring_redirect"):
-                # Adjacent pieces are one word, wherever the grammar cuts it. The grammar also drops a blank after a
-                # backslash that begins a word.
+                # Adjacent pieces are one word, wherever the grammar splits it. The grammar also drops a blank after a
+                # backslash that starts a word.
                 while _BLANK_AFTER_BACKSLASH.fullmatch(self.text, max(0, begin - 3), begin):
                     begin -= 2
                 touches = places and places[-1].end == begin
@@ -452,7 +457,7 @@ class Script(Outline):
         return Command(self, node.start_byte, chain, words, tuple(prefix), forwards, body)
 
     def _is_arguments(self, word: Span, chain: Chain) -> bool:
-        """Return whether a word is `"$@"` of the script itself, which is assumed to be started without arguments."""
+        """Return whether a word is the script's own `"$@"`, which is assumed to be empty."""
         if _ARGUMENTS.fullmatch(self.text, *word) is None or self.sets_arguments:
             return False
         return not any(kind == "function" for kind, _ in chain)
@@ -465,11 +470,11 @@ class Script(Outline):
         return build_setting(key, self.expand(value.start_byte, value.end_byte, "plain", node.start_byte, chain, 0))
 
     def expand_fields(self, word: Span, chain: Chain, depth: int) -> list[tuple[Fragment, ...]]:
-        """Expand one word of the text into fields, the words of the command."""
+        """Expand a word of the text into fields, which are the words of the command."""
         start, end = word
         raw = self.text[start:end]
         if self.pieces is None and PLAIN.fullmatch(raw):
-            return [(Fragment(raw, (word,)),)]  # nearly every word of nearly every script
+            return [(Fragment(raw, (word,)),)]  # fast path for nearly every word
         if self._is_arguments(word, chain):
             return []
         match = _ARRAY_WORD.fullmatch(raw)
@@ -486,7 +491,10 @@ class Script(Outline):
     def _expand_array(
         self, elements: tuple[tuple[Fragment, ...], ...], sites: tuple[Span, ...], raw: bytes, name: str
     ) -> list[tuple[Fragment, ...]]:
-        """Expand `"${NAME[@]}"` into words; unquoted, the elements are split, and `"${NAME[*]}"` is one word."""
+        """Expand `"${NAME[@]}"` into words.
+
+        Without quotes, the elements are split. `"${NAME[*]}"` is a single word.
+        """
         quoted = raw.startswith(b'"')
         expanded = [
             tuple(add_use_site(part, sites, name, split=not quoted) for part in element) for element in elements
@@ -500,7 +508,7 @@ class Script(Outline):
         return [field for element in expanded for field in split_words(element, "IFS" not in self.assignments)]
 
     def _build_words(self, fields: list[tuple[Fragment, ...]], spans: list[Span]) -> Iterator[Word]:
-        """Yield words at the outermost place that no other word shares."""
+        """Yield the words, each at the outermost place in the file that no other word shares."""
         if self.pieces is None and len(set(spans)) == len(spans):
             yield from map(build_word, fields, spans)
             return
@@ -528,7 +536,7 @@ class Script(Outline):
 def _can_interfere(
     assignment: Assignment, loops: frozenset[tuple[str, int]], functions: frozenset[tuple[str, int]]
 ) -> bool:
-    """Return whether a later assignment counts: from an earlier loop iteration, or before a function call."""
+    """Return whether a later assignment may already have run, in an earlier iteration or before a function call."""
     return bool(loops.intersection(assignment.chain)) or (bool(functions) and not assignment.is_local)
 
 

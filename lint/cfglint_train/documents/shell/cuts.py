@@ -1,6 +1,7 @@
-"""Cut-off commands: those that end before all of their options, so that bash runs the next lines as commands.
+"""Cut-off commands: commands that end before their last option, so that bash runs the next lines as commands.
 
-Bash manual, 3.1.2.1: a backslash continues a line only directly before the line's end; a comment ends with its line.
+Bash manual, 3.1.2.1: a backslash continues a line only if the line ends directly after it. A comment ends with its
+line.
 """
 
 from __future__ import annotations
@@ -14,17 +15,20 @@ from cfglint_train.foundation.typed import Final
 
 _SETTING: Final = re.compile(rb"\n(?:[ \t]+[A-Za-z_][\w.-]*|[ \t]*--[\w.-]+)(?==)")
 _SPACE: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\([ \t]+)\r?$")
-"""After two backslashes, which are a literal backslash, the line does not continue anyway."""
+"""Pattern of white space after the backslash at the end of a line.
+
+Two backslashes are a literal backslash, so the line does not continue anyway.
+"""
 _COMMENTED: Final = re.compile(rb"[ \t]\\[ \t]+#")
 _CONTINUATION: Final = re.compile(rb"[ \t]*(?:-|[|&;<>)]|[0-9]+[<>])")
-"""Texts that no command begins with: options, and operators that join, end or redirect a command."""
+"""Pattern of a line that cannot start a command: an option, or an operator that joins, ends or redirects one."""
 _UNKNOWN: Final = re.compile(rb"[ \t]*[\"']?[$`]")
 
 
 def find_detached_options(script: ShellScript, invocation: Invocation) -> Iterator[Invocation]:
-    """Yield the commands that bash makes of the options after an invocation, in order.
+    """Yield the options after an invocation that bash runs as commands, in order.
 
-    Other commands within its lines are skipped: `$(date +%F)` in one of its words, `| tee log` after it.
+    Other commands on its lines are skipped: `$(date +%F)` in one of its words, `| tee log` after it.
     """
     end = _find_line_end(script, invocation)
     for command in script.invocations[invocation.number + 1 :]:
@@ -40,7 +44,7 @@ def find_detached_options(script: ShellScript, invocation: Invocation) -> Iterat
 
 
 def _find_line_end(script: ShellScript, invocation: Invocation) -> int:
-    """Return the end of the line of an invocation's last word."""
+    """Return the end of the line that holds an invocation's last word."""
     words = (*invocation.head, *invocation.words)
     return script.find_line_end(max((word.span.start for word in words), default=invocation.span.start))
 
@@ -48,8 +52,8 @@ def _find_line_end(script: ShellScript, invocation: Invocation) -> int:
 def find_detached_setting(script: ShellScript, invocation: Invocation) -> tuple[str, Span] | None:
     """Return the name and place of a setting (`lr=1e-5`, `--lr=1e-5`) on the line after an invocation, or None.
 
-    A setting that may be meant as a variable does not count: the script uses it, or it is not indented like an
-    argument.
+    A setting that may be a variable assignment does not count: the script uses that variable, or the line is not
+    indented like an argument.
     """
     match = _SETTING.match(script.source, _find_line_end(script, invocation))
     if match is None:
@@ -64,15 +68,15 @@ def find_detached_setting(script: ShellScript, invocation: Invocation) -> tuple[
 
 
 def _measure_indent(script: ShellScript, start: int) -> int:
-    """Return the number of blanks that a line begins with."""
+    """Return the number of white-space characters at the start of a line."""
     line = script.source[start : script.find_line_end(start)]
     return len(line) - len(line.lstrip())
 
 
 def is_continued(script: ShellScript, invocation: Invocation, start: int) -> bool | None:
-    """Return whether the line after the one at `start` continues its command, or None if that is unknown.
+    """Return whether the line after the line at `start` continues its command, or None if that is unknown.
 
-    It is unknown if the next line begins with a variable.
+    It is unknown if the next line starts with an expansion (`$` or a backtick).
     """
     line = script.find_line_end(start)
     next_line = script.source.find(b"\n", line) + 1 or len(script.source)
@@ -86,7 +90,10 @@ def is_continued(script: ShellScript, invocation: Invocation, start: int) -> boo
 
 
 def find_trailing_backslash(script: ShellScript, line: Span) -> Span | None:
-    """Return the backslash at the end of a line with the white space around it, or None if a comment follows."""
+    """Return the span of the final backslash of a line with the white space around it.
+
+    Return None if no white space follows the backslash, or if the line does not end with a single backslash.
+    """
     text = script.source[line.start : line.end].removesuffix(b"\r")
     bare = text.rstrip(b" \t")
     if bare == text or not bare.endswith(b"\\") or bare.endswith(b"\\\\"):
@@ -95,17 +102,17 @@ def find_trailing_backslash(script: ShellScript, line: Span) -> Span | None:
 
 
 def find_line_above(script: ShellScript, start: int) -> Span:
-    """Return the line above a place, without its line break."""
+    """Return the span of the line above a place, without its line break."""
     end = max(0, script.source.rfind(b"\n", 0, start))
     return Span(script.source.rfind(b"\n", 0, end) + 1, end)
 
 
 def find_space_after_backslash(script: ShellScript, line: Span) -> Span | None:
-    """Return the white space after the backslash that ends a line, or None if there is none."""
+    """Return the span of the white space after a line's final backslash, or None if there is none."""
     match = _SPACE.search(script.source[line.start : line.end])
     return None if match is None else Span(line.start + match.start(1), line.start + match.end(1))
 
 
 def has_comment_after_backslash(script: ShellScript, line: Span) -> bool:
-    """Return whether a comment follows the backslash that was meant to continue a line."""
+    """Return whether a comment follows a backslash that was meant to continue the line."""
     return _COMMENTED.search(script.source, line.start, line.end) is not None

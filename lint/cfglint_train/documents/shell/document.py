@@ -14,7 +14,7 @@ class ShellDocument(ShellScript):
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
         """Return the edits that make the changes.
 
-        Raise CannotEdit if a value is not decided by a single place of the text.
+        Raise `CannotEdit` if no single place in the text determines a value.
         """
         from cfglint_train.documents.shell.write import ShellWriter
 

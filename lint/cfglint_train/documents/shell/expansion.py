@@ -1,6 +1,6 @@
-"""Expansion of a word as bash does it: remove quotes, replace variables, compute numbers.
+"""Expansion of a word as in bash: remove quotes, replace variables, evaluate arithmetic.
 
-Expansion reads byte by byte. Text that cannot be determined without running the script becomes a fragment with `why`.
+Text that cannot be determined without running the script becomes a fragment with `why`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from cfglint_train.documents.shell.outline import Assignment
 
-# Deeper nested expansions are unknown.
+# Maximum nesting of expansions; deeper ones are unknown.
 MAX_DEPTH: Final = 12
 
 _PARAMETER: Final = re.compile(rb"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!_-])")
@@ -37,7 +37,7 @@ _ESCAPED: Final = {"double": b'$`"\\', "here": b"$`\\"}
 
 
 class ExpandableScript(Protocol):
-    """The parts of a script that expansion uses."""
+    """Interface of a script that expansion uses."""
 
     text: bytes
     assignments: dict[str, list[Assignment]]
@@ -46,32 +46,32 @@ class ExpandableScript(Protocol):
         """Return the bytes `start` to `end` of the text, with their places in the file."""
 
     def find_sites(self, start: int, end: int) -> tuple[Span, ...]:
-        """Return the places in the file of an expansion at `start` to `end` of the text."""
+        """Return the places in the file of an expansion at bytes `start` to `end` of the text."""
 
     def resolve_variable(self, name: str, at: int, chain: Chain, depth: int = 0) -> tuple[Fragment, ...] | None:
-        """Return the value that a variable certainly has at a place, or None if it is unknown."""
+        """Return the value of a variable at a place, or None if it is unknown."""
 
     def resolve_array(
         self, name: str, at: int, chain: Chain, depth: int = 0
     ) -> tuple[tuple[Fragment, ...], ...] | None:
-        """Return the elements that an array certainly has at a place, or None if they are unknown."""
+        """Return the elements of an array at a place, or None if they are unknown."""
 
     def is_set_outside(self, name: str, at: int, chain: Chain) -> bool:
-        """Return whether only the caller of the script, and nothing in it, can have set a variable at a place."""
+        """Return whether a variable can be set only by the caller of the script, not by the script before a place."""
 
     def build_unknown(self, start: int, end: int, why: str, split: bool = True) -> Fragment:
         """Return a fragment whose text is unknown for the reason `why`."""
 
 
 class Expansion:
-    """One pass over the bytes of a word."""
+    """Expansion of the bytes of one word."""
 
     __slots__ = ("at", "chain", "depth", "end", "out", "script", "shape", "text")
 
     def __init__(
         self, script: ExpandableScript, end: int, at: int, chain: Chain, depth: int, out: list[Fragment]
     ) -> None:
-        """Prepare to expand up to `end`; the fragments are appended to `out`."""
+        """Prepare to expand up to `end`; `run` appends the fragments to `out`."""
         self.script = script
         self.text = script.text
         self.end = end
@@ -79,11 +79,11 @@ class Expansion:
         self.chain = chain
         self.depth = depth
         self.out = out
-        # Unquoted characters, for brace expansion.
+        # Unquoted text, searched for brace expansion.
         self.shape: list[bytes] = []
 
     def run(self, start: int, mode: str) -> None:
-        """Expand everything from `start` to the end."""
+        """Expand everything from `start` to `end`."""
         index = start
         while index < self.end:
             index = self._expand_next(index, mode)
@@ -234,7 +234,10 @@ class Expansion:
         return end
 
     def _expand_elements(self, name: str, start: int, end: int, mode: str, one_word: bool) -> int:
-        """Expand `${NAME[@]}` in a longer word: each element becomes a word, unless `${NAME[*]}` joins them."""
+        """Expand `${NAME[@]}` within a longer word and return the index after it.
+
+        Each element becomes a word, unless quotes and `${NAME[*]}` join them.
+        """
         elements = self.script.resolve_array(name, self.at, self.chain, self.depth + 1)
         if elements is None or "IFS" in self.script.assignments:
             return self._append_unknown(start, end, mode)
@@ -270,7 +273,7 @@ class Expansion:
         )
 
     def _evaluate_arithmetic(self, text: bytes, assumptions: list[str]) -> int | None:
-        """Evaluate `+ - * / %` over integers and known variables, or return None.
+        """Evaluate `+ - * / %` over integers and known variables; return None if the result cannot be determined.
 
         Notes on the defaults that the variables rely on are appended to `assumptions`.
         """
@@ -303,7 +306,7 @@ class Expansion:
 
 
 def _evaluate_tokens(tokens: list[str]) -> int | None:
-    """Evaluate tokens by precedence climbing, or return None if they are no expression."""
+    """Evaluate tokens by precedence climbing, or return None if they are not a valid expression."""
     position = 0
 
     def parse_primary(depth: int) -> int:
@@ -330,7 +333,7 @@ def _evaluate_tokens(tokens: list[str]) -> int | None:
             if sign == "*":
                 value *= right
             else:
-                # Bash rounds toward zero.
+                # Bash truncates toward zero.
                 quotient = abs(value) // abs(right) * (1 if (value < 0) is (right < 0) else -1)
                 value = quotient if sign == "/" else value - quotient * right
         return value
@@ -353,7 +356,7 @@ def _evaluate_tokens(tokens: list[str]) -> int | None:
 
 
 def find_closing(text: bytes, opening: int, end: int) -> int:
-    """Return the index after the bracket that closes the one at `opening`, respecting quotes; `end` if none does."""
+    """Return the index after the bracket that closes the bracket at `opening`, respecting quotes; else `end`."""
     pairs = {b"(": b")", b"{": b"}"}
     expected = [pairs[text[opening : opening + 1]]]
     index = opening + 1

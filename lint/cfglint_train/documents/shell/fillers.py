@@ -22,20 +22,20 @@ _SED_LINE: Final = re.compile(rf"(?:/{_START}([A-Za-z_]\w*)[^/]*/d|^/{_START}([A
 _SED_MARK: Final = re.compile(r"\bs([/|#,@])((?:(?!\1).)+)\1")
 _MARK: Final = re.compile(r"[\w@%{}<>()./\[\]-]*[A-Za-z][\w@%{}<>()./\[\]-]*")
 _CLASS: Final = re.compile(r"(?<!\\)\[")
-"""Start of a character class in an expression, which is not literal text."""
+"""Start of a character class, which is not literal text."""
 
 
 class EditedKey(str):
-    """A key whose lines a script replaces or removes, wherever it occurs in the file."""
+    """A key whose lines a script replaces or removes wherever it occurs in the file."""
 
 
 def find_edits(path: str, source: bytes, names_config: ConfigMatcher) -> Iterator[Route | EditedKey | str]:
     """Yield the settings and keys that a script changes, and the texts that it replaces anywhere in the file.
 
-    `names_config` decides whether some paths include the path of the configuration.
+    `names_config` returns whether one of the words is the path of the configuration.
     """
     if not any(tool.encode() in source for tool in _TOOLS):
-        return  # runs for every configuration that a script names
+        return  # fast path: this runs for every configuration that a script names
     try:
         document = ShellDocument(path, source)
     except DocumentError:
@@ -55,7 +55,7 @@ def find_edits(path: str, source: bytes, names_config: ConfigMatcher) -> Iterato
 
 
 def _find_lines(invocation: Invocation, source: bytes) -> tuple[int, int]:
-    """Return start and end of the lines around a program, including lines joined by backslashes."""
+    """Return the start and end of the lines around a program, including lines joined by backslashes."""
     words = (*invocation.head, *invocation.words)
     start, end = words[0].span.start, max(word.span.end for word in words)
     first = source.rfind(b"\n", 0, start) + 1
@@ -68,7 +68,7 @@ def _find_lines(invocation: Invocation, source: bytes) -> tuple[int, int]:
 
 
 def _split_words(lines: bytes) -> list[str]:
-    """Return the words of some lines, among them the files that a program reads by redirection or pipe."""
+    """Return the words of lines, including files that a program reads through a redirection or pipe."""
     text = re.sub(r"(?:^|\s)#.*", "", lines.decode("utf-8", "replace"))
     return re.findall(r"[^\s\"'=<>|;&()]+", text)
 

@@ -1,4 +1,4 @@
-"""Working folders: find the folder that a script changes to before a command."""
+"""Working folders: the folder that a script changes to before a command."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _BACK: Final = ("popd",)
 def resolve_working_folder(document: ShellScript, invocation: Invocation) -> str:
     """Return the working folder of an invocation: absolute, or relative to the folder where the script is started.
 
-    Return "" if that folder is unknown or unchanged. A change of folder under a condition only counts for commands
-    under the same condition.
+    Return "" if the folder is unknown or unchanged. A change of folder under a condition counts only for commands under
+    the same condition.
     """
     chains = _collect_chains(invocation)
     folder = ""
@@ -34,7 +34,7 @@ def resolve_working_folder(document: ShellScript, invocation: Invocation) -> str
 
 
 def _collect_chains(invocation: Invocation) -> dict[int, Chain]:
-    """Return the scripts around an invocation, by identity, each with the chain of steps that leads to it."""
+    """Return the scripts around an invocation by identity, each with the chain that leads to the invocation."""
     chains: dict[int, Chain] = {}
     if invocation.scope is not None:
         script, chain = invocation.scope.script, invocation.scope.chain
@@ -46,9 +46,9 @@ def _collect_chains(invocation: Invocation) -> dict[int, Chain]:
 
 
 def _has_run(chain: Chain, other: Chain) -> bool:
-    """Return whether a command has run before another with the chain `other`.
+    """Return whether a command with `chain` has run before a later command with the chain `other`.
 
-    Operands of `&&` are assumed to succeed.
+    The operands of `&&` are assumed to succeed.
     """
     steps = [step for step in chain if step[0] != "and"]
     return steps == [step for step in other if step[0] != "and"][: len(steps)]

@@ -1,4 +1,4 @@
-"""Functions of a script that are never called."""
+"""Functions of a shell script that are never called."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
 _NAME: Final = re.compile(rb"[^\s\"'`;|&()<>{}$=,]+")
-# A command whose name is composed, or passed to the script: any function may be meant.
+# Command name that is composed or passed to the script, so that it may be the name of any function.
 _COMPOSED_NAME: Final = re.compile(rb"\$\{?[0-9@*!]|[A-Za-z0-9_-]\$|\$\{\w+\}[A-Za-z0-9_-]|`|\$\(")
 _VARIABLE: Final = re.compile(rb"\$\{?(\w+)")
 
-# Commands of a file that only prepares the script that sources it.
+# Commands that a file contains if it only prepares the script that sources it.
 _PREPARATIONS: Final = frozenset(
     b"set shopt export declare typeset readonly local source . cd echo printf trap ulimit umask module alias unset "
     b"return : [ true test ml".split()
@@ -24,10 +24,10 @@ _PREPARATIONS: Final = frozenset(
 
 
 def find_uncalled(outline: Outline) -> frozenset[Step]:
-    """Return the functions that nothing in a script calls, as steps of a chain.
+    """Return the functions that are never called in a script, as steps of a chain.
 
-    A name that occurs in code that runs, outside comments, counts as a call. If a file only defines functions, other
-    scripts may call all of them.
+    A name counts as called if it occurs outside comments in code that runs. The result is empty if the file only
+    defines functions, because other scripts may call them, and if the name of a command is composed.
     """
     names: dict[bytes, list[SyntaxNode]] = {}
     for name, node, _ in outline.functions:
@@ -54,7 +54,7 @@ def find_uncalled(outline: Outline) -> frozenset[Step]:
 
 
 def _has_actions(outline: Outline) -> bool:
-    """Return whether a command outside all functions does more than prepare."""
+    """Return whether a command outside all functions does more than set up the shell."""
     for node, chain, _ in outline.simple_commands:
         name = node.child_by_field_name("name")
         outside = not any(kind == "function" for kind, _ in chain)
@@ -64,7 +64,10 @@ def _has_actions(outline: Outline) -> bool:
 
 
 def _extract_text(outline: Outline, node: SyntaxNode, functions: list[SyntaxNode]) -> bytes:
-    """Return the text of a node without comments, nested functions, and code after an `exit`."""
+    """Return the text of a node without comments and nested functions.
+
+    For the whole script, the text ends at a top-level `exit`.
+    """
     until = outline.ends.get((), node.end_byte) if node.id == outline.root.id else node.end_byte
     text = bytearray(outline.text[node.start_byte : until])
     for inner in (*outline.comments, *(function for function in functions if function.id != node.id)):
@@ -75,7 +78,7 @@ def _extract_text(outline: Outline, node: SyntaxNode, functions: list[SyntaxNode
 
 
 def _can_name_any_function(outline: Outline, node: SyntaxNode) -> bool:
-    """Return whether the name of a command may be that of any function."""
+    """Return whether the name of a command is composed, so that it may be the name of any function."""
     name = node.child_by_field_name("name")
     text = b"" if name is None else outline.text[name.start_byte : name.end_byte]
     if b"/" in text or not (b"$" in text or b"`" in text):

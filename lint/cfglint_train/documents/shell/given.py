@@ -1,4 +1,4 @@
-"""Values of variables, collected from the assignments before a place, last assignment first."""
+"""Values of shell variables, collected from the assignments before a place, last assignment first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AssignmentCondition(Frozen):
     """The condition under which an assignment is made."""
 
     step: Step | None
-    """Branch in which the assignment is always made, or None if it has a further condition inside the branch."""
+    """Branch that always makes the assignment, or None if it depends on a further condition inside the branch."""
     why: str
 
 
@@ -29,15 +29,15 @@ class VariableValue:
     def __init__(self, array: bool) -> None:
         """Start without assignments; `array` says whether the variable is an array."""
         self.is_complete = False
-        """True if assignments further up have no effect."""
+        """True if earlier assignments have no effect."""
         self._array = array
         self._pieces: list[Elements] = []
-        # The condition under which something replaces the value from further up, and the branches that do so.
+        # The condition under which a later assignment overwrites the earlier value, and the branches that do so.
         self._replaced = ""
         self._branches: set[Step] = set()
 
     def add_certain(self, assignment: Assignment, value: Elements) -> bool:
-        """Add an assignment that is always made; return False if the variable can then not be determined."""
+        """Add an unconditional assignment; return False if the value can no longer be determined."""
         self.is_complete = not assignment.appends
         return self._add(value, self._replaced)
 
@@ -49,9 +49,9 @@ class VariableValue:
         condition: AssignmentCondition,
         is_exhaustive: Callable[[frozenset[Step]], bool],
     ) -> bool:
-        """Add an assignment made under a condition; return False if the variable can then not be determined.
+        """Add a conditional assignment; return False if the value can no longer be determined.
 
-        `is_exhaustive` decides whether some branch of a set is always taken.
+        `is_exhaustive` returns whether one branch of a set is always taken.
         """
         added = value if assignment.appends else _strip_self_reference(value, name, self._array)
         if added is None:
@@ -63,7 +63,7 @@ class VariableValue:
         return self._add(added, condition.why)
 
     def add_initial(self, value: Elements) -> bool:
-        """Add the value from before all assignments; return False if the variable can then not be determined."""
+        """Add the value before the first assignment; return False if the value can no longer be determined."""
         self.is_complete = True
         return self._add(value, self._replaced)
 
@@ -76,7 +76,7 @@ class VariableValue:
 
     def _add(self, value: Elements, condition: str) -> bool:
         if condition:
-            # Only options and settings remain separate words wherever they are inserted.
+            # Only options and `name=value` settings stay separate words wherever they are inserted.
             if any(not _is_option_like(element) for element in value[:1]):
                 return False
             value = tuple(tuple(part._replace(condition=condition) for part in element) for element in value)
@@ -105,12 +105,12 @@ _SETTING: Final = re.compile(rb"[A-Za-z_][\w.]*=")
 
 
 def _is_option_like(element: Iterable[Fragment]) -> bool:
-    """Return whether a text is empty or its first word is an option or a setting (`a.b=1`)."""
+    """Return whether an element is empty, or starts with an option or a setting (`a.b=1`)."""
     text = b"".join(part.text for part in element).strip()
     return not text or text.startswith(b"-") or _SETTING.match(text) is not None
 
 
 def _add_leading_blank(value: Elements) -> Elements:
-    """Put a blank in front of a text, so that its first word stays separate from any text before it."""
+    """Add a leading space, so that the first word stays separate from any text before it."""
     fragments = value[0]
     return ((fragments[0]._replace(text=b" ", exact=False), *fragments),) if fragments else value

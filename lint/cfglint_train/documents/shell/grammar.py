@@ -13,21 +13,21 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
-# Error recovery is quadratic for a few shapes that no real script has (thousands of unclosed brackets).
+# Error recovery is quadratic for a few constructs that real scripts lack (thousands of unclosed brackets).
 _SECONDS: Final = 2.0
 _SECONDS_PER_BYTE: Final = 1e-5
 
-# The only defect of the grammar: a backslash before an empty line (or the end) makes an empty ERROR node.
+# Defect of the grammar: a backslash before an empty line (or the end) creates an empty ERROR node.
 _DANGLING: Final = re.compile(rb"\\(\r?\n)(?=[ \t]*(?:\r?\n|\Z))|\\(?=\Z)")
-# A placeholder for the user to replace. Bash reads it as redirections, and the second one swallows the next command.
-# Inside quotes it is plain text.
+# Placeholder that the user replaces (`<path>`). Bash reads it as redirections, and the second one swallows the next
+# command. Inside quotes it is plain text.
 _PLACEHOLDER: Final = re.compile(
     rb"\"[^\"\n]*\"|'[^'\n]*'"
     rb"|(=|[ \t]--?\w[\w.-]*[ \t]+)<([A-Za-z][^<>\n\"'`$|&;()]{0,80})(?<![ \t])>(?=[ \t\r\n]|\Z)"
 )
 _PLACEHOLDER_CLUE: Final = re.compile(rb"[= \t]<[A-Za-z]")
 _NO_NAME: Final = re.compile(rb"\W")
-# A comment between continued lines. Bash runs no command for it and sees no word; the grammar ends the command there.
+# Comment between continued lines. Bash runs no command and sees no word; the grammar ends the command there.
 _INLINE: Final = re.compile(rb"\"[^\"\n]*\"|'[^'\n]*'|((?<![^ \t\n])`[ \t]*#[^`\n]*`(?=[ \t\r\n;|&)]|\Z))")
 _COMMENT: Final = re.compile(rb"`[ \t]*#")
 _LOST: Final = re.compile(rb"(?<=[ \t])(\\[ \t])[ \t]*(?:#.*)?$", re.M)
@@ -37,7 +37,7 @@ _GRAMMAR: Final[list[Any]] = []
 
 
 def _load_language() -> Any:
-    """Return the grammar, loaded once because that costs as much as parsing a script."""
+    """Return the grammar. It is loaded once, because loading costs as much as parsing a script."""
     if not _GRAMMAR:
         import tree_sitter_bash
         from tree_sitter import Language
@@ -48,13 +48,14 @@ def _load_language() -> Any:
 
 @lru_cache(maxsize=4)
 def parse(text: bytes) -> SyntaxNode:
-    """Return the syntax tree of a text; raise DocumentError if parsing takes too long or the text has a zero byte.
+    """Return the syntax tree of a text.
 
-    Cached because many scripts source the same file.
+    Raise `DocumentError` if parsing takes too long or the text contains a zero byte. The result is cached because many
+    scripts source the same file.
     """
     from tree_sitter import Parser
 
-    # Error recovery is also quadratic in zero bytes, and no script has them.
+    # Error recovery is also quadratic in zero bytes, which scripts never contain.
     nul = text.find(b"\0")
     if nul >= 0:
         line = text.count(b"\n", 0, nul) + 1
@@ -75,9 +76,9 @@ _CLOSING: Final = frozenset((b"do", b"done", b"then", b"elif", b"else", b"fi", b
 
 
 def count_errors(source: bytes) -> int:
-    """Return the number of places of a script that bash would not parse.
+    """Return the number of places in a script that bash cannot parse.
 
-    Raise DocumentError as `parse` does.
+    Raise `DocumentError` as `parse` does.
     """
     errors, pending = 0, [parse(normalize_source(source))]
     while pending:
@@ -91,7 +92,7 @@ def count_errors(source: bytes) -> int:
 
 
 def normalize_source(source: bytes) -> bytes:
-    """Return the text in the form that is parsed, with the same number of bytes as the source."""
+    """Return the text to parse, with the same number of bytes as the source."""
     if source.startswith(b"\xef\xbb\xbf"):
         source = b"   " + source[3:]
     if b"\r\n" in source:
@@ -106,9 +107,9 @@ def normalize_source(source: bytes) -> bytes:
 
 
 def find_lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
-    """Yield blanks that follow a backslash at the end of a line, or before a comment there, between two words.
+    """Yield the escaped blanks at the end of a line, or before a comment there, that the grammar omits.
 
-    Bash reads them as words, but the grammar omits them.
+    Bash reads a backslash with a blank as a word. A blank is yielded if it belongs between `start` and `end`.
     """
     line_end = text.find(b"\n", end)
     stop = len(text) if line_end < 0 else line_end
@@ -120,6 +121,6 @@ def find_lost_blanks(text: bytes, start: int, end: int) -> Iterator[Span]:
 
 
 def _replace_placeholder(match: re.Match[bytes]) -> bytes:
-    """Replace a placeholder by a variable that nothing sets; leave quoted text unchanged."""
+    """Replace a placeholder with a variable that is never set; leave quoted text unchanged."""
     prefix, name = match.groups()
     return match.group() if name is None else prefix + b"$" + _NO_NAME.sub(b"_", name) + b"_"

@@ -1,4 +1,4 @@
-"""Program options that are keys of a configuration file: `--cutoff_len 2048` is `cutoff_len: 2048`.
+"""Program options that are keys of a configuration: `--cutoff_len 2048` is `cutoff_len: 2048`.
 
 A framework that accepts the same settings from a file and from its command line describes how its parser names and
 types them (`OptionParser`). Lenses and rules then see a mapping, and changes of its keys are written as options.
@@ -30,17 +30,17 @@ _LONG: Final = "--"
 
 
 class OptionParser(Frozen):
-    """The way a program reads its options."""
+    """Conventions by which a program parses its options."""
 
     read_key: Callable[[str], str]
-    """Function that returns the key of an option (without its dashes)."""
+    """Function that returns the key of an option, given without its dashes."""
     parse_value: Callable[[str, str], Any]
-    """Function that returns the value that a word stands for, given the key."""
+    """Function that returns the value of a word, given the key and the word."""
     find_negated: Callable[[str], str | None]
-    """Function that returns the switch that an option without a value turns off, or None for other options."""
+    """Function that returns the switch that a bare option turns off, or None for other options."""
 
     def build_mapping(self, invocation: Invocation) -> Mapping:
-        """Return the options of an invocation as a mapping of keys."""
+        """Return the options of an invocation as a mapping from keys to values."""
         return Mapping(invocation.span, [self._build_entry(entry) for entry in invocation.entries], False)
 
     def _build_entry(self, option: Entry) -> Entry:
@@ -61,9 +61,9 @@ class OptionParser(Frozen):
         return Argument(node.span, node.text, self.parse_value(key, node.value), node.word)
 
     def translate_change(self, change: Change, invocation: Invocation) -> Change:
-        """Return a change of a key as a change of the option that sets it.
+        """Return a change of a key as a change of the option that sets the key.
 
-        Raise CannotEdit if no option can express the change.
+        Raise `CannotEdit` if no option can express the change.
         """
         number, key, *items = change.route
         spellings = [entry.name or "" for entry in invocation.entries if self._build_entry(entry).name == key]
@@ -91,7 +91,7 @@ def _build_switch(node: Node, value: bool) -> Node:
 
 
 def _format_value(value: Any) -> Any:
-    """Return a value as words of a command line; raise CannotEdit if words cannot express it."""
+    """Return a value as command-line words. Raise `CannotEdit` if words cannot express it."""
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Outline of a shell script: its commands, assignments and comments, each with the conditions around it."""
+"""Outline of a shell script: its commands, assignments and comments, each with its enclosing conditions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cfglint_train.foundation.typed import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tree_sitter import Node as SyntaxNode
 
-# Limit of nested conditions, loops and functions.
+# Maximum nesting of conditions, loops and functions.
 MAX_CONDITIONS: Final = 200
 
-# Nodes without children that are recorded; the others are words, names and signs.
+# Nodes without children that are recorded; all other leaves are words, names and operators.
 _LEAVES: Final = frozenset(("comment", "ERROR"))
-# Nodes that put a condition around some of their children.
+# Nodes that make some of their children conditional.
 _CONDITIONAL: Final = frozenset(
     "if_statement while_statement for_statement c_style_for_statement function_definition case_item subshell "
     "command_substitution process_substitution pipeline list".split()
@@ -34,14 +34,14 @@ _DEFAULT: Final = re.compile(rb"\$\{([A-Za-z_]\w*):?=")
 
 
 class Assignment:
-    """One way in which a variable gets a value; `node` is None if the value cannot be determined."""
+    """A construct that sets a variable; `node` is None if the value is empty, unknown or not in this text."""
 
     __slots__ = ("appends", "chain", "end", "is_local", "is_quoted", "kind", "node", "sourced_from", "start", "value")
 
     def __init__(self, kind: str, start: int, end: int, chain: Chain, node: SyntaxNode | None = None) -> None:
-        """Record an assignment; its other attributes are set afterwards."""
+        """Record an assignment; the caller sets its other attributes."""
         self.kind = kind
-        """One of string, array, heredoc (`read`), capture (`$(cat <<EOF)`) and opaque."""
+        """Kind of the value: string, array, heredoc (`read`), capture (`$(cat <<EOF)`) or opaque."""
         self.start = start
         self.end = end
         self.chain = chain
@@ -49,7 +49,7 @@ class Assignment:
         self.appends = False
         self.is_local = False
         self.is_quoted = False
-        """True if the delimiter of a heredoc is quoted, so that nothing is expanded."""
+        """True if the delimiter of a heredoc is quoted, so that the text is not expanded."""
         self.value: tuple[tuple[Fragment, ...], ...] | None = None
         self.sourced_from: Any = None
         """The sourced script that makes the assignment, and the variable's name there."""
@@ -59,26 +59,27 @@ class Outline:
     """A text that bash parses, with its commands, assignments and comments."""
 
     def __init__(self, text: bytes) -> None:
-        """Parse a text; raise DocumentError if it cannot be parsed or is nested too deeply."""
+        """Parse a text. Raise `DocumentError` if it cannot be parsed or is nested too deeply."""
         self.text = text
         self.assignments: dict[str, list[Assignment]] = {}
         self.owners: dict[str, set[frozenset[tuple[str, int]]]] = {}
-        """Functions whose bodies set a variable that is not local to them."""
+        """Enclosing functions of each assignment that is not local, by variable."""
         self.exports: dict[str, int] = {}
         self.comments: list[SyntaxNode] = []
         self.errors: list[SyntaxNode] = []
         self.arithmetic: list[bytes] = []
         self.sets_arguments = False
         self.choices: dict[Step, Choice] = {}
-        """The `if` or `case` of each branch."""
+        """`if` or `case` statement of each branch."""
         self.functions: list[tuple[str, SyntaxNode, Chain]] = []
-        """Defined functions: name, definition, conditions around it."""
+        """Function definitions: name, node, enclosing conditions."""
         self.simple_commands: list[tuple[SyntaxNode, Chain, tuple[SyntaxNode, ...]]] = []
-        """Simple commands with the conditions around them and their redirections."""
+        """Simple commands with their enclosing conditions and redirections."""
         self.operands: dict[Step, SyntaxNode] = {}
-        """The operand that runs before a command after `&&` or `||`."""
+        """First operand of `&&` or `||`, by the step of the commands after it."""
         self.ends: dict[Chain, int] = {}
-        """First offset at which `exit`, `exec` or, in a function, `return` ends the code under certain conditions."""
+        """First offset at which `exit`, `exec` or, in a function, `return` ends the code under a chain of conditions.
+        """
         self.root = parse(text)
         self._walk()
         for assignments in self.assignments.values():
@@ -91,7 +92,7 @@ class Outline:
         )
 
     def _walk(self) -> None:
-        """Gather commands, assignments and comments with the conditions around them."""
+        """Collect the commands, assignments and comments with their enclosing conditions."""
         redirects: dict[int, tuple[SyntaxNode, ...]] = {}
         chained: dict[int, int] = {}
         pending: list[tuple[SyntaxNode, Chain, str]] = [(self.root, (), "")]
@@ -158,7 +159,7 @@ class Outline:
     def _extend_chain(
         self, node: SyntaxNode, children: list[SyntaxNode], index: int, chain: Chain, chained: dict[int, int]
     ) -> Chain:
-        """Return the conditions around one child."""
+        """Return the chain of conditions around a child."""
         child, kind = children[index], node.type
         if kind == "if_statement":
             clause = child.type in ("elif_clause", "else_clause")
@@ -188,7 +189,7 @@ class Outline:
         return chain
 
     def list_sources(self) -> list[tuple[SyntaxNode, Chain, SyntaxNode]]:
-        """List the commands that source a file in the order of the text, each with the word that names the file."""
+        """Return the commands that source a file in source order, each with the word that names the file."""
         sources = []
         for node, chain, _ in self.simple_commands:
             name = node.child_by_field_name("name")
@@ -207,7 +208,7 @@ class Outline:
             self.owners.setdefault(key, set()).add(functions)
 
     def _add_opaque(self, name: bytes, node: SyntaxNode, chain: Chain, end: int | None = None) -> None:
-        """Record that a variable has an unknown value from here on."""
+        """Record that the value of a variable is unknown from this node on."""
         if NAME.fullmatch(name):
             self._add_assignment(
                 name, Assignment("opaque", node.start_byte, node.end_byte if end is None else end, chain)
@@ -233,15 +234,15 @@ class Outline:
         self._add_assignment(self._get_text(name), assignment)
 
     def _note_default(self, node: SyntaxNode, chain: Chain) -> None:
-        """Record `${NAME:=word}`, which gives the variable its default."""
+        """Record `${NAME:=word}`, which assigns a default to the variable."""
         match = _DEFAULT.match(self._get_text(node))
         if match is not None:
             self._add_assignment(match.group(1), Assignment("string", node.start_byte, node.end_byte, chain, node))
 
     def _note_declaration(self, node: SyntaxNode) -> str:
-        """Record the exports of `export`, `declare`, `is_local` or `readonly`.
+        """Record the exports of `export`, `declare`, `local` or `readonly`.
 
-        Return the kind to use as parent of its assignments: "local" if the names stay in the function.
+        Return the kind that its assignments see as their parent: "local" if the names stay in the function.
         """
         text = self._get_text(node)
         keyword = text.split(None, 1)[0]
@@ -288,22 +289,22 @@ class Outline:
             self._add_opaque(text, node, chain)
 
     def _is_descriptor(self, word: SyntaxNode) -> bool:
-        """Return whether a word is the variable of a redirection (`{lock}>/tmp/lock`), which is no argument."""
+        """Return whether a word is the variable of a redirection (`{lock}>/tmp/lock`), which is not an argument."""
         following = self.text[word.end_byte : word.end_byte + 1]
         return following in (b"<", b">") and _DESCRIPTOR.fullmatch(self._get_text(word)) is not None
 
 
 def filter_steps(chain: Chain, kind: str) -> frozenset[tuple[str, int]]:
-    """Return the conditions of one kind in a chain."""
+    """Return the steps of one kind in a chain."""
     if not chain:
         return _NO_STEPS
     return frozenset(step for step in chain if step[0] == kind)
 
 
 def find_heredoc(redirect: SyntaxNode, text: bytes) -> tuple[SyntaxNode, bool] | None:
-    """Return the body of a heredoc and whether its delimiter is quoted, or None.
+    """Return the body of a heredoc and whether its delimiter is quoted, or None if the redirection has no heredoc.
 
-    `<<-` strips tabs, which word splitting does anyway.
+    The tabs that `<<-` strips are kept, because word splitting removes them anyway.
     """
     if redirect.type != "heredoc_redirect":
         return None

@@ -1,7 +1,7 @@
-"""Programs of a command: `srun torchrun -m train` starts three, each with the words that belong to it.
+"""Programs of a command: `srun torchrun -m train` has three, each with its own words.
 
-A launcher takes options and then the program that it starts, so splitting the two requires knowing which of its options
-take a value. Sources: torch 2.13 `distributed/run.py`, DeepSpeed 0.19.8 `launcher/runner.py`, accelerate 1.11.0
+A launcher takes options and then the program that it starts. To separate them, cfglint must know which options take a
+value. Sources: torch 2.13 `distributed/run.py`, DeepSpeed 0.19.8 `launcher/runner.py`, accelerate 1.11.0
 `commands/launch.py`, Ray 2.55.0 `dashboard/modules/job/` (cli.py, job_supervisor.py), the manuals of srun, sbatch,
 mpirun, env, uv and bash.
 """
@@ -30,13 +30,13 @@ class Launcher(Frozen):
     target_kind: str = "program"
     """Kind of the words after the options.
 
-    One of program (parsed in turn), script (a file or module), shell (`bash -c`) and text (the remaining words together
-    are a script: `eval`, `ssh`).
+    One of program (parsed in turn), script (a file or module), shell (`bash -c`) and text (the remaining words are a
+    shell script: `eval`, `ssh`).
     """
     skips: int = 0
     """Number of words between the options and the program: `timeout 10m`, `singularity exec IMAGE`."""
     has_assignments: bool = False
-    """True if words `NAME=value` before the program set its environment (`env`; Ray passes the words to a shell)."""
+    """True if `NAME=value` words before the program set its environment (`env`; also Ray, which runs a shell)."""
 
 
 def _split_names(text: str) -> frozenset[str]:
@@ -161,7 +161,7 @@ _SUBCOMMANDS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
     "singularity": (("exec",), "singularity exec"),
     "apptainer": (("exec",), "singularity exec"),
 }
-# Launchers whose options cannot be listed here: the program that they start is found by its name.
+# Launchers whose options are not listed here: the program that they start is found by its name.
 _WRAPPERS: Final = _split_names(
     "docker podman nerdctl conda mamba micromamba pixi poetry pipenv pdm rye hatch kubectl enroot nsys ncu strace "
     "ltrace py-spy memray xargs parallel aprun jsrun flux bsub qsub tmux screen script sky runai dstack poe tox nvprof "
@@ -179,7 +179,7 @@ _OPTION: Final = re.compile(r"-[A-Za-z]|--[A-Za-z0-9_]")
 
 
 class CommandFlag(Frozen):
-    """One option of a program, as indices into the words of the command."""
+    """One option of a program; the numbers are indices into the words of the command."""
 
     name: str
     word: int
@@ -192,20 +192,20 @@ class CommandPart(Frozen):
     """One program of a command."""
 
     program: str
-    """Launcher's name as listed above, else the name, module or path as written."""
+    """The launcher's name in `LAUNCHERS`, or else the name, module or path as written."""
     head: tuple[int, ...]
-    """Indices of the words that name it; empty if an option of the preceding launcher does."""
+    """Indices of the words that name it."""
     word_range: range
-    """Its words after its name, up to the program that it starts."""
+    """Indices of the words after its name, up to the program that it starts."""
     flags: tuple[CommandFlag, ...]
     arguments: tuple[int, ...]
-    """Words that are neither options nor their values, as far as that can be determined."""
+    """Indices of the words that are neither options nor their values, as far as that can be determined."""
     environment: tuple[Setting, ...] = ()
     """Variables that it sets for the program that it starts (`env`)."""
     script: tuple[int, ...] | None = None
-    """Words that a shell runs as a script (`bash -c WORD`); empty if the shell reads its input."""
+    """Indices of the words that run as a shell script (`bash -c WORD`); empty if the shell reads stdin."""
     open: str = ""
-    """Expression that its further words depend on, if some cannot be determined; else empty."""
+    """Reason why its words may be incomplete, such as an unknown variable; else empty."""
 
 
 def partition(words: Sequence[Word]) -> list[CommandPart]:
@@ -223,9 +223,10 @@ def partition(words: Sequence[Word]) -> list[CommandPart]:
 
 
 def _parse_part(words: Sequence[Word], at: int, module: bool) -> tuple[CommandPart, int | None, bool]:
-    """Parse the program that begins at a word.
+    """Parse the program that begins at `at`.
 
-    Return it, the index where the program that it starts begins, and whether that is a script or module.
+    Return the program, the index of the next program that it starts (or None), and whether that one is a script or
+    module.
     """
     program, after = _parse_name(words, at, module)
     launcher = LAUNCHERS.get(program)
@@ -270,7 +271,7 @@ def _has_known_name(word: Word) -> bool:
 
 
 def _is_script_path(text: str) -> bool:
-    """Return whether a path names a script, so that the folder matters, rather than an installed program."""
+    """Return whether a path names a script, whose folder matters, and not an installed program."""
     return "/" in text and text.endswith((".py", ".sh", ".bash"))
 
 
@@ -351,7 +352,7 @@ def _parse_launcher(
 
 
 def _parse_assignment(word: Word) -> Setting | None:
-    """Return the setting that a word `NAME=value` makes, or None for other words."""
+    """Return the setting of a `NAME=value` word, or None for any other word."""
     assignment = _ASSIGNMENT.fullmatch(word.text)
     if assignment is None:
         return None
@@ -381,7 +382,7 @@ def _needs_value(launcher: Launcher, name: str) -> bool:
 
 
 def _parse_leaf(program: str, head: tuple[int, ...], word_range: range, words: Sequence[Word]) -> CommandPart:
-    """Parse a program that starts no other: each option takes the words up to the next option."""
+    """Parse a program that starts no other program: each option takes the words up to the next option."""
     flags: list[CommandFlag] = []
     arguments: list[int] = []
     unknown_reason = ""
@@ -401,7 +402,7 @@ def _parse_leaf(program: str, head: tuple[int, ...], word_range: range, words: S
         last = at + 1
         while last < word_range.stop and not is_option(words[last]) and words[last].text != "--":
             if words[last].loose and (last > at + 1 or words[last].spreads):
-                break  # no value, or several values
+                break  # the variable may hold no value or several
             last += 1
         if equals and text.startswith("-"):
             flags.append(CommandFlag(name, at, (), len(name) + 1))

@@ -1,6 +1,6 @@
-"""Reachability of commands: find those after `exit` or under a condition of plain words, which never run.
+"""Reachability of commands: detection of commands that never run, after `exit` or under a constant condition.
 
-A condition on a variable counts as open because its value may change before the script is started.
+A condition on a variable counts as undecided, because the variable may be edited before the script is started.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class ReachableScript(BranchingScript, Protocol):
-    """The parts of a script that reachability needs."""
+    """Interface of a script that reachability uses."""
 
     ends: dict[Chain, int]
     operands: dict[Step, SyntaxNode]
 
 
 class Reachability:
-    """The reachability of the commands of one script."""
+    """Reachability of the commands of one script."""
 
     def __init__(self, script: ReachableScript) -> None:
-        """Prepare to answer for `script`; decisions are cached by step."""
+        """Store the script; decisions are cached by step."""
         self._script = script
         self._open: dict[Step, bool] = {}
 

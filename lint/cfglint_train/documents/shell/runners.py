@@ -1,7 +1,7 @@
 """Runner functions, which run the command in their arguments: `run() { echo "$*"; shift; srun "$@"; }`.
 
-A call of a runner is replaced by the command that it runs: the words before `"$@"` in the function, then the words of
-the call.
+A call of a runner is replaced with the command that it runs: the words before `"$@"` in the function, the words of the
+call, and the words after `"$@"`.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 _ARGUMENTS: Final = re.compile(r"\$(?:[@*]|\{[@*](?::([1-9][0-9]*))?\})")
-"""`"$@"`, or `"${@:2}"` for the arguments from the second on."""
+"""Pattern of `"$@"`, or of `"${@:2}"` for the arguments from the second on."""
 _MAX_NESTED_RUNNERS: Final = 5
 """Maximum depth of runner functions that call each other."""
 _PROGRAM: Final = Word("train.py", Span(0, 0), None)
 
 
 class _RunnerCommand(Frozen):
-    """The command of a function that runs the function's arguments."""
+    """A command of a function that runs the function's arguments."""
 
     command: Command
     arguments_index: int
     """Index of `"$@"` among its words."""
     skips: int
-    """Number of the function's arguments before the command that it runs."""
+    """Number of the function's leading arguments that are not part of the command."""
 
 
 def unwrap_commands(script: Script) -> Iterator[Command]:
-    """Yield the commands of a script.
+    """Yield the commands of a script, with runner functions unwrapped.
 
-    For a call of a runner function, this is the command that it runs, instead of the command in the function.
+    A call of a runner yields the command that it runs; the command inside the runner is left out.
     """
     commands = list(script.list_commands())
     if not script.functions:
@@ -88,9 +88,9 @@ def _find_function(command: Command) -> Step | None:
 
 
 def _parse_runner(command: Command, body: Sequence[Command], depth: int) -> _RunnerCommand | None:
-    """Return a command as one that runs the function's arguments, or None if it uses them otherwise.
+    """Return a command as a runner command, or None if it does not run the function's arguments.
 
-    `depth` is the number of steps in a chain that surround the whole function.
+    `depth` is the number of steps in a chain that enclose the whole function body.
     """
     for number, word in enumerate(command.words):
         match = _ARGUMENTS.fullmatch(word.text) if word.spreads else None
@@ -105,7 +105,7 @@ def _parse_runner(command: Command, body: Sequence[Command], depth: int) -> _Run
 
 
 def _count_shifts(command: Command, body: Sequence[Command], depth: int) -> int | None:
-    """Return how many arguments a function drops before a command, or None if that depends on a condition."""
+    """Return how many arguments a function drops before a command, or None if the number is unknown."""
     count = 0
     for previous in body:
         name = previous.words[0].text if previous.words else ""
@@ -123,7 +123,7 @@ def _count_shifts(command: Command, body: Sequence[Command], depth: int) -> int 
 
 
 def _find_runner(command: Command, runners: dict[str, _RunnerCommand]) -> _RunnerCommand | None:
-    """Return the runner that a command calls if it passes a command to run, or None."""
+    """Return the runner that a command calls with a command to run, or None."""
     runner = runners.get(command.words[0].text) if command.words and command.words[0].is_known else None
     if runner is None or len(command.words) < runner.skips + 2:
         return None
@@ -131,9 +131,9 @@ def _find_runner(command: Command, runners: dict[str, _RunnerCommand]) -> _Runne
 
 
 def _expand_call(call: Command, runner: _RunnerCommand, called_once: bool) -> Command:
-    """Return the command that a call runs.
+    """Return the command that a call of a runner runs.
 
-    Words of a function with several calls get no target because an edit would affect the other calls.
+    The words of a function with several calls have no target, because an edit would affect the other calls.
     """
     inner, first = runner.command, runner.skips + 1
     words = inner.words if called_once else tuple(word._replace(target=None) for word in inner.words)

@@ -1,11 +1,11 @@
-"""Shell scripts: one mapping of options per program that the script starts.
+"""Shell scripts: one mapping of options for each program that the script starts.
 
-A command such as `srun torchrun --nnodes 4 -m openrlhf.cli.train_sft --zero_stage 3` is three **invocations**, each
-with the options that belong to it; `bash -c "..."` is an invocation whose string contains more. The root is the list of
-all invocations in the order of the text, and the route of an option is (number of the invocation, "--zero_stage").
-Options may be in the command itself, in an array, in a variable, in a heredoc assigned to a variable, or in the string
-of a `bash -c`; `outline.py`, `commands.py` and `words.py` locate them. A value that depends on `$1`, the environment or
-another command is `Unknown`.
+A command such as `srun torchrun --nnodes 4 -m openrlhf.cli.train_sft --zero_stage 3` contains three **invocations**,
+each with its own options. `bash -c "..."` is an invocation whose string contains more of them. The root is the list of
+all invocations in source order; the route of an option is (number of the invocation, "--zero_stage"). Options may be in
+the command itself, in an array, in a variable, in a heredoc assigned to a variable, or in the string of a `bash -c`;
+`outline.py`, `commands.py` and `words.py` locate them. A value that depends on `$1`, the environment or another command
+is `Unknown`.
 
 Nothing is executed.
 """
@@ -46,22 +46,22 @@ _GAP: Final = re.compile(rb"[\s\\=\"']*")
 
 
 class Argument(Scalar):
-    """The value of an option: the word that the program receives, `True` if the option stands alone, or `Unknown`."""
+    """The value of an option: the word that the program receives, `True` for a bare option, or `Unknown`."""
 
     __slots__ = ("word",)
 
     def __init__(self, span: Span, text: str, value: Any, word: Word | None = None) -> None:
-        """Store the value with the word that it was read from."""
+        """Store the value and the word that it comes from."""
         super().__init__(span, text, value=value)
         self.word = word
 
 
 class Invocation(Mapping):
-    """One program that the script starts: its options as entries, and the other facts that the command states.
+    """A program that the script starts: its options as entries, and other facts from its command.
 
-    `program` is a launcher's name (`torchrun`, `accelerate launch`, `ray job submit`, `python`, `shell`), else the
-    program, Python module or script as written. The directives at the head of a batch script are an invocation of
-    `sbatch`.
+    `program` is the name of a launcher (`torchrun`, `accelerate launch`, `ray job submit`, `python`, `shell`);
+    otherwise it is the program, Python module or script as written. The directives at the head of a batch script are an
+    invocation of `sbatch`.
     """
 
     __slots__ = (
@@ -82,38 +82,38 @@ class Invocation(Mapping):
     )
 
     def __init__(self, program: str, number: int, command: int, parent: int | None, span: Span) -> None:
-        """Create an invocation without words; `ShellScript` fills in the rest."""
+        """Create an invocation without words; `ShellScript` sets the rest."""
         super().__init__(span, [], False)
         self.program = program
         self.number = number
         """Index of the invocation in the root."""
         self.command = command
-        """Number of the command, shared by all programs of the command."""
+        """Number of the command that the program is part of."""
         self.parent = parent
-        """Number of the invocation that starts this program."""
+        """Number of the invocation that starts this program, or None."""
         self.head: tuple[Word, ...] = ()
         """Words that name the program."""
         self.words: tuple[Word, ...] = ()
-        """Words after the name, up to the program that it starts itself."""
+        """Words after the name, up to the next program that this program starts."""
         self.flags: list[CommandFlag] = []
-        """For each entry, the indices of its words in `words`."""
+        """Indices in `words` of the words of each entry, in the order of the entries."""
         self.arguments: tuple[Word, ...] = ()
         """Words that are not options."""
         self.environment: tuple[Setting, ...] = ()
-        """Variables set for this program alone (`NAME=value torchrun ...`)."""
+        """Variables that are set only for this program (`NAME=value torchrun ...`)."""
         self.is_directive = False
-        """True if the options are in comments of a batch script."""
+        """True if the options are in `#SBATCH` comments."""
         self.forwards = False
-        """True if the script's own arguments are passed on to the program (`"$@"`)."""
+        """True if the script passes its own arguments on to the program (`"$@"`)."""
         self.nests = False
-        """True if one of the words is a script whose commands are further invocations."""
+        """True if one of the words is a script that contains further invocations."""
         self.open = ""
-        """Expression that further options depend on, if there may be more than the text shows; else empty."""
+        """Expression that may add options which the text does not show; empty if all options are known."""
         self.scope: Command | None = None
-        """Command that the program is part of."""
+        """Command that the program is part of; None for directives."""
 
     def find_condition(self, entry: Entry) -> str:
-        """Return the condition under which an option is passed; empty if it always is."""
+        """Return the condition under which an option is passed, or "" if it is always passed."""
         for flag, candidate in zip(self.flags, self.entries, strict=True):
             if candidate.key.span == entry.key.span:
                 return next(
@@ -123,25 +123,25 @@ class Invocation(Mapping):
 
 
 class OptionTranslator(Protocol):
-    """Translation between options of a program and keys."""
+    """Translation between the options of a program and configuration keys."""
 
     def build_mapping(self, invocation: Invocation) -> Mapping:
-        """Return the options of an invocation as a mapping of keys."""
+        """Return the options of an invocation as a mapping from keys to values."""
 
     def translate_change(self, change: Change, invocation: Invocation) -> Change:
-        """Return a change of a key as a change of the option that sets it.
+        """Return a change of a key as a change of the option that sets the key.
 
-        Raise CannotEdit if no option can express the change.
+        Raise `CannotEdit` if no option can express the change.
         """
 
 
 class ShellScript(Document):
-    """A bash script: `root` is a Sequence of `Invocation`s."""
+    """A bash script. `root` is a `Sequence` of `Invocation` nodes."""
 
     syntax: ClassVar[str] = "shell"
 
     def __init__(self, path: str, source: bytes, load: Load | None = None) -> None:
-        """Read a script; raise DocumentError if it is not UTF-8, holds zero bytes, or is nested too deeply.
+        """Read a script. Raise `DocumentError` if it is not UTF-8, contains zero bytes, or is nested too deeply.
 
         `load` reads the scripts that this script sources; without it, `source` has no effect.
         """
@@ -153,7 +153,7 @@ class ShellScript(Document):
         self.script = Script(normalize_source(source), ExpansionBudget(), sourcing=sourcing)
         self.invocations: list[Invocation] = []
         self.translators: dict[int, OptionTranslator] = {}
-        """Translators of the invocations whose options are read as keys."""
+        """Translators of the invocations whose options are read as keys, by number."""
         self._commands = 0
         self._add_directives()
         for command in unwrap_commands(self.script):
@@ -162,28 +162,28 @@ class ShellScript(Document):
         self.root = Sequence(Span(0, len(source)), items, False)
 
     def get_assumption(self, route: Route) -> str:
-        """Return notes on the defaults of variables that an option relies on."""
+        """Return the notes on default values of variables that an option relies on."""
         node = self.find_node(route)
         nodes = node.items if isinstance(node, Sequence) else [node]
         notes = [item.word.assumption for item in nodes if isinstance(item, Argument) and item.word is not None]
         return "; ".join(dict.fromkeys(note for note in notes if note))
 
     def read_as(self, number: int, options: OptionTranslator) -> None:
-        """Read the options of an invocation as the keys of a mapping, typed as its program types them."""
+        """Read the options of an invocation as keys of a mapping, with the types that its program assigns."""
         assert isinstance(self.root, Sequence)
         self.translators[number] = options
         self.root.items[number] = options.build_mapping(self.invocations[number])
         self._mappings = None
 
     def is_complete(self, route: Route) -> bool:
-        """Return whether no options of an invocation are in a variable that cannot be read."""
+        """Return whether all options of an invocation are known, rather than hidden in an unknown variable."""
         number = route[0] if route else None
         return not isinstance(number, int) or not self.invocations[number].open
 
     def find_conditional_option(self, place: Span) -> tuple[str, str] | None:
         """Return the option at a place and the condition under which it is passed.
 
-        Return None if a command passes it unconditionally.
+        Return None if there is no option or if a command passes it unconditionally.
         """
         options = [
             (entry.name or "", invocation.find_condition(entry))
@@ -194,7 +194,7 @@ class ShellScript(Document):
         return options[0] if options and all(condition for _, condition in options) else None
 
     def list_comments(self) -> list[Comment]:
-        """Return all comments of the script itself; comments inside strings are part of the string."""
+        """Return all comments of the script itself; a comment inside a string is part of the string."""
         comments = []
         for node in self.script.comments:
             text = self.source[node.start_byte : node.end_byte].rstrip()
@@ -204,14 +204,14 @@ class ShellScript(Document):
         return sorted(comments, key=lambda comment: comment.span)
 
     def find_extent(self, line: int) -> tuple[int, int]:
-        """Return the first and last of the lines that backslashes join."""
+        """Return the first and the last of the lines that are joined to a line by trailing backslashes."""
         return find_continued_lines(self, line)
 
     def find_duplicate_keys(self) -> Iterator[tuple[Route, Entry, Entry]]:
-        """Yield options passed twice to a Python program.
+        """Yield options that are passed twice to a Python program.
 
-        There, argparse uses the last; for other programs, repeating an option is normal. Two options under different
-        conditions do not count because they need not both be present.
+        argparse uses the last of them; other programs often accept an option several times. Two options with different
+        conditions do not count, because they need not both be present.
         """
         for route, entry, first in super().find_duplicate_keys():
             invocation = self.invocations[route[0]] if route and isinstance(route[0], int) else None
@@ -225,14 +225,14 @@ class ShellScript(Document):
                 yield route, entry, first
 
     def list_launchers(self, invocation: Invocation) -> Iterator[Invocation]:
-        """Yield the invocations that start an invocation: its launcher, the launcher of that, and so on."""
+        """Yield the chain of launchers that start an invocation, innermost first."""
         parent = invocation.parent
         while parent is not None:
             yield self.invocations[parent]
             parent = self.invocations[parent].parent
 
     def collect_environment(self, invocation: Invocation) -> dict[str, Setting]:
-        """Return the environment that the script creates for an invocation."""
+        """Return the environment variables that the script sets for an invocation."""
         environment: dict[str, Setting] = {}
         for program in reversed([invocation, *self.list_launchers(invocation)]):
             command = program.scope
@@ -255,7 +255,7 @@ class ShellScript(Document):
         return invocation
 
     def find_probed_options(self, route: Route) -> frozenset[str]:
-        """Return the options for which the conditions around an invocation search a program's help."""
+        """Return the options that the conditions around an invocation look for in a program's help output."""
         number = route[0] if route else None
         if not isinstance(number, int):
             return frozenset()
@@ -266,7 +266,10 @@ class ShellScript(Document):
         return frozenset().union(*(find_probed_options(scope.script, scope.chain) for scope in scopes))
 
     def count_uses(self, name: str) -> int:
-        """Count the uses of a variable in the text; an exported variable counts once more, for unknown readers."""
+        """Count the uses of a variable in the text.
+
+        An export counts as one more use, because child processes may read the variable.
+        """
         if name not in self._uses:
             pattern = re.compile(rb"\$(?:\{[!#]?)?" + name.encode() + rb"(?![A-Za-z0-9_])")
             text = bytearray(self.source)
@@ -279,7 +282,7 @@ class ShellScript(Document):
         return self._uses[name]
 
     def _add_directives(self) -> None:
-        """Add the options of the batch job from `#SBATCH` lines."""
+        """Add the options from `#SBATCH` lines as an invocation."""
         words: list[Word] = []
         for node in sorted(self.script.comments, key=lambda comment: comment.start_byte):
             line = self.source[node.start_byte : node.end_byte]
@@ -293,13 +296,13 @@ class ShellScript(Document):
                 words.append(Word(match.group().decode("utf-8", "replace"), span, None))
         if words:
             name = Word("srun", Span(words[0].span.start, words[0].span.start), None)
-            # srun reads the same options as sbatch.
+            # srun accepts the same options as sbatch.
             part = partition([name, *words])[0]._replace(program="sbatch")
             self._add_part(part, [name, *words], None, 0, None)
             self.invocations[-1].is_directive = True
 
     def _add_command(self, command: Command, parent: int | None) -> None:
-        """Add the invocations of one command and of the scripts that it passes to shells."""
+        """Add the invocations of a command and of the scripts that it passes to shells."""
         if not command.words:
             return
         self._commands += 1
@@ -315,7 +318,7 @@ class ShellScript(Document):
                 self._add_nested(part, command, parent)
 
     def _add_nested(self, part: CommandPart, command: Command, parent: int) -> None:
-        """Add the commands of a script that a shell receives as a word or reads from its input."""
+        """Add the commands of a script that a shell receives as a word or reads from standard input."""
         assert part.script is not None
         script = command.script
         if script.depth >= MAX_NESTED:
@@ -393,11 +396,14 @@ class ShellScript(Document):
         return Entry(name, Sequence(Span(values[0].span.start, values[-1].span.end), values, False))
 
     def is_lost_blank(self, word: Word) -> bool:
-        """Return whether a word is the white space after a backslash that was meant to continue the line."""
+        """Return whether a word is the blank after a backslash that was meant to continue the line."""
         return word.text.isspace() and self.source[word.span.start : word.span.start + 1] == b"\\"
 
     def find_container(self, place: Span) -> tuple[str, Span]:
-        """Return the kind and the bytes of the innermost text that holds words around a place."""
+        """Return the kind and the span of the innermost text around a place that holds words.
+
+        The kinds are command, array, string, variable, heredoc and comment.
+        """
         node = self.script.root.descendant_for_byte_range(place.start, max(place.start, place.end - 1))
         while node is not None:
             if node.start_byte < place.start or node.type in ("command", "heredoc_body"):
@@ -412,7 +418,7 @@ class ShellScript(Document):
 
 
 def _has_separate_conditions(first: str, second: str) -> bool:
-    """Return whether two options depend on conditions that need not both hold."""
+    """Return whether two options have different conditions, which need not both hold."""
     return bool(first and second) and first != second
 
 
@@ -427,7 +433,7 @@ _CONTAINERS: Final = {
 
 
 def drop_prefix(word: Word, count: int) -> Word:
-    """Return the part of a word after its first `count` characters as a word."""
+    """Return the part of a word after its first `count` characters, as a word."""
     skip = len(word.text[:count].encode("utf-8"))
     fragments: list[Fragment] = []
     for fragment in word.fragments:

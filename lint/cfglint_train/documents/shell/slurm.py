@@ -1,4 +1,4 @@
-"""Variables that Slurm sets in a job according to the `#SBATCH` lines of its script.
+"""Variables that Slurm sets in a job from the `#SBATCH` lines of its script.
 
 Source: the manual of sbatch 24.05 (OUTPUT ENVIRONMENT VARIABLES). Options of the `sbatch` command override these lines,
 so the values are assumptions.
@@ -29,7 +29,10 @@ _SETS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def read_variables(text: bytes) -> Iterator[tuple[str, Fragment]]:
-    """Yield the variables that the directives of a job script set; the last of repeated directives counts."""
+    """Yield the variables that Slurm sets from the directives of a job script.
+
+    If a directive is repeated, its variable is yielded again, and the last value counts.
+    """
     if b"#SBATCH" not in text or b"SLURM_" not in text:
         return
     header = _HEADER.match(text)

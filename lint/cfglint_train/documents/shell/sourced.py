@@ -1,4 +1,4 @@
-"""Scripts that a script reads by `source FILE` or `. FILE`, for the variables that they set."""
+"""Scripts that a script reads with `source FILE` or `. FILE`, for the variables that they set."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 MAX_SOURCED: Final = 3
-"""Maximum depth of scripts that source each other; deeper ones are not read."""
+"""Maximum depth of nested `source` commands; deeper scripts are not read."""
 
 Load = Callable[[str], bytes | None]
-"""Function that returns a file's bytes by its absolute path, or None if the file is missing or must not be read."""
+"""Function that returns the bytes of a file, given its absolute path, or None if it is missing or off limits."""
 
 _SELF: Final = r'"?\$(?:0|\{0\}|BASH_SOURCE|\{BASH_SOURCE(?:\[0\])?(?::-\$\{?0\}?)?\})"?'
 _REAL: Final = rf'(?:{_SELF}|"?\$\((?:readlink -f|realpath)(?: -s)?(?: --)? {_SELF}\)"?)'
@@ -28,7 +28,7 @@ _SCRIPT_FOLDER: Final = re.compile(rf"(?:{_FOLDER}|{_ENTERED})")
 
 
 class Sourcing(Frozen):
-    """The location of a script and the means to load the files that it sources."""
+    """The location of a script, and the function that loads the files it sources."""
 
     path: str
     """Absolute path of the script."""
@@ -37,14 +37,14 @@ class Sourcing(Frozen):
 
 
 def is_script_folder(text: str) -> bool:
-    """Return whether an expansion refers to the folder of the script, or to a folder named relative to it."""
+    """Return whether an expansion yields the folder of the script or a folder below it."""
     return _SCRIPT_FOLDER.fullmatch(text) is not None
 
 
 def resolve_path_word(fragments: Iterable[Fragment]) -> str | None:
     """Return the path that a word names, or None if it cannot be determined.
 
-    A path relative to the folder of the script begins with `./`.
+    A path relative to the folder of the script starts with `./`.
     """
     parts: list[str] = []
     for fragment in fragments:
@@ -63,7 +63,7 @@ def resolve_path_word(fragments: Iterable[Fragment]) -> str | None:
 def list_candidate_paths(path: str, sourcing: Sourcing) -> Iterator[str]:
     """Yield the possible paths of a sourced file, starting in the folder of the script.
 
-    The folders above follow, because the script may be started from one of them.
+    The folders above it follow, because the script may be started from one of them.
     """
     if os.path.isabs(path):
         yield path

@@ -1,8 +1,8 @@
-"""Words of a shell command, with the place in the file of each of their bytes.
+"""Words of a shell command, with the place of every byte in the file.
 
-A **fragment** is a piece of expanded text with its **sites**: the places it went through, from the use in the command
-(`$ARGS`) inwards to the bytes themselves (inside `ARGS="..."`). Word splitting cuts fragments. A word is then placed at
-its outermost site that no other word shares, so that the options in `$ARGS` are reported where they are written.
+A **fragment** is a piece of expanded text with its **sites**: the places it passes through, from the use in the command
+(`$ARGS`) inwards to the bytes themselves (inside `ARGS="..."`). Word splitting cuts fragments. A word is placed at its
+outermost site that no other word shares, so that the options in `$ARGS` are reported where they are written.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ class Fragment(Frozen):
     sites: tuple[Span, ...]
     """Places from the use in the command to the bytes themselves; never empty."""
     exact: bool = True
-    """True if the text stands byte for byte at the last site."""
+    """True if the last site holds exactly these bytes."""
     split: bool = False
-    """True if bash splits it at white space (an unquoted expansion)."""
+    """True if bash splits the text at white space (an unquoted expansion)."""
     names: tuple[str, ...] = ()
-    """Variables (or `$((`) that it came through."""
+    """Variables (or `$((`) that the text passes through."""
     why: str = ""
-    """Expression that the text depends on if it cannot be determined; `text` is then the expansion as written."""
+    """Expression that an unknown text depends on; `text` then holds the expansion as written."""
     condition: str = ""
-    """Condition under which the text is present; empty if it always is."""
+    """Condition under which the text is present; empty if it is always present."""
     assumptions: tuple[str, ...] = ()
-    """Notes on defaults that hold unless the environment says otherwise (`${MBS:-16}`)."""
+    """Notes on defaults that apply unless the environment overrides them (`${MBS:-16}`)."""
 
     @property
     def is_known(self) -> bool:
-        """True if the program receives exactly this text, as far as the script decides."""
+        """True if the program receives exactly this text unless the environment overrides a default."""
         return not (self.why or self.condition)
 
     @property
     def is_certain(self) -> bool:
-        """True if the program receives exactly this text, whatever the environment is."""
+        """True if the program receives exactly this text in every environment."""
         return self.is_known and not self.assumptions
 
     def cut(self, start: int, end: int) -> Fragment:
-        """Cut out a part of the text; the last site shrinks with it if the bytes correspond."""
+        """Return a part of the text; the last site shrinks accordingly if it holds the same bytes."""
         if start == 0 and end == len(self.text):
             return self
         sites = self.sites
@@ -68,36 +68,36 @@ class Fragment(Frozen):
 
 
 class Word(Frozen):
-    """One word as the program receives it."""
+    """A word as the program receives it."""
 
     text: str
-    """The text; if it cannot be determined, with the expansions as written."""
+    """Text of the word; unknown parts are expansions as written."""
     span: Span
     """Outermost place that belongs to this word alone."""
     target: Span | None
-    """Bytes that a new text replaces, or None if no single place of the file decides the word."""
+    """Bytes to replace to change the word, or None if no single place in the file determines it."""
     names: tuple[str, ...] = ()
-    """Variables that it came through."""
+    """Variables that the word passes through."""
     why: str = ""
-    """Expression that the word depends on; empty if its text is known."""
+    """Expression or condition that the word depends on; empty if its text is known."""
     loose: bool = False
-    """True if it is unknown and unquoted, so that it may be no word or several."""
+    """True if the word is unknown and unquoted, so that it may expand to zero or several words."""
     spreads: bool = False
-    """True if it is unknown and may be any number of words, even in quotes (`"$@"`)."""
+    """True if the word is unknown and may expand to any number of words, even in quotes (`"$@"`)."""
     is_optional: bool = False
-    """True if the program receives this text only under a condition (named in `why`), and no word otherwise."""
+    """True if the word is present only under a condition, which `why` names."""
     assumption: str = ""
-    """Note on the defaults that the text relies on unless the environment says otherwise."""
+    """Note on defaults that the text relies on unless the environment overrides them."""
     fragments: tuple[Fragment, ...] = ()
 
     @property
     def is_known(self) -> bool:
-        """True if the text is exactly what the program receives, as far as the script decides."""
+        """True if the program receives exactly this text unless the environment overrides a default."""
         return not self.why
 
     @property
     def known_suffix(self) -> str:
-        """End of a path whose folder cannot be determined, from its slash on; empty for other words."""
+        """End of a path in an unknown folder, starting with a slash; empty for other words."""
         parts: list[str] = []
         for fragment in reversed(self.fragments if self.why else ()):
             if not fragment.is_known:
@@ -112,13 +112,13 @@ class Setting(Frozen):
 
     name: str
     text: str | None
-    """Value, or None if it cannot be determined."""
+    """Value of the variable, or None if it cannot be determined."""
     assumption: str = ""
-    """Note on the defaults that the text relies on unless the environment says otherwise."""
+    """Note on defaults that the text relies on unless the environment overrides them."""
 
 
 def build_setting(name: str, value: Iterable[Fragment] | None) -> Setting:
-    """Return a variable with its value; `value` is None if it cannot be determined."""
+    """Return a setting; its text is None if `value` is None or not fully known."""
     fragments = tuple(value or ())
     if value is None or not all(fragment.is_known for fragment in fragments):
         return Setting(name, None)
@@ -127,19 +127,19 @@ def build_setting(name: str, value: Iterable[Fragment] | None) -> Setting:
 
 
 class PlacedWord:
-    """A word in search of a place that no other word shares."""
+    """A word with its candidate places, until it has a place of its own."""
 
     __slots__ = ("field", "levels", "span")
 
     def __init__(self, field: tuple[Fragment, ...], whole: Span | None) -> None:
-        """Compute the candidate places of a word, outermost first; `whole` is the word as written."""
+        """Compute the candidate places of a word, outermost first; `whole` is the span of the word as written."""
         self.field = field
         self.levels: list[Span] = [whole] if whole is not None else []
         deepest = max((len(fragment.sites) for fragment in field), default=0)
         for level in range(1 if whole is not None else 0, deepest):
             spans = [fragment.sites[min(level, len(fragment.sites) - 1)] for fragment in field]
             low, high = min(span.start for span in spans), max(span.end for span in spans)
-            # Pieces that are not adjacent (a variable's text beside the word's own text) have no common place.
+            # Pieces that are not adjacent (a variable's text beside the word's own text) share no place.
             if high - low > sum(span.end - span.start for span in spans) + 2 * len(spans):
                 low, high = self.levels[-1] if self.levels else spans[0]
             self.levels.append(Span(low, high))
@@ -149,7 +149,7 @@ class PlacedWord:
 
 
 def separate(places: list[PlacedWord], level: int) -> None:
-    """Move words that share a place further inside until each has its own."""
+    """Move words that share a place further inwards until each has its own place, if possible."""
     groups: dict[Span, list[PlacedWord]] = {}
     for placed in places:
         placed.span = placed.levels[min(level, len(placed.levels) - 1)]
@@ -160,7 +160,7 @@ def separate(places: list[PlacedWord], level: int) -> None:
 
 
 def build_word(field: tuple[Fragment, ...], span: Span) -> Word:
-    """Return the word that the fragments of `field` make, placed at `span`."""
+    """Return the word that the fragments of `field` form, placed at `span`."""
     if len(field) == 1:
         (only,) = field
         if only.exact and not (only.names or only.why or only.condition or only.assumptions):
@@ -178,9 +178,9 @@ def build_word(field: tuple[Fragment, ...], span: Span) -> Word:
 
 
 def _find_target(field: tuple[Fragment, ...], span: Span) -> Span | None:
-    """Return the bytes of a word: the text between its quotes, else the whole literal word.
+    """Return the bytes to replace to change a word: the text between its quotes, else the whole literal word.
 
-    Return None if no single place decides the word.
+    Return None if no single place determines the word.
     """
     if all(fragment.exact for fragment in field) and field:
         sites = [fragment.sites[-1] for fragment in field]
@@ -194,14 +194,14 @@ def _find_target(field: tuple[Fragment, ...], span: Span) -> Span | None:
 
 
 def add_use_site(fragment: Fragment, sites: tuple[Span, ...], name: str, split: bool = False) -> Fragment:
-    """Return a fragment of a variable's value as it appears where the variable `name` is used."""
+    """Return a fragment of a variable's value with the place where the variable `name` is used as outermost site."""
     return fragment._replace(sites=(*sites, *fragment.sites), names=(name, *fragment.names), split=split)
 
 
 def split_words(fragments: Iterable[Fragment], default_ifs: bool) -> Iterator[tuple[Fragment, ...]]:
     """Split fragments into words at white space.
 
-    Without the default IFS, a text that would be split is unknown.
+    If the script sets IFS, text that would be split becomes unknown.
     """
     field: list[Fragment] = []
     exists = False

@@ -1,8 +1,8 @@
 """Edits of shell scripts: set, insert, remove and rename options in place.
 
-Text that a shell reads twice (a heredoc in a variable, the string of `bash -c`) breaks easily, so only words that need
-no quotes are written, and every set of edits is read back. If another program of the script would change too, or the
-words come out differently than intended, nothing is written (CannotEdit).
+Text that is parsed twice (a heredoc in a variable, the string of `bash -c`) is fragile. Therefore only words that need
+no quotes are written, and every set of edits is read back. If the edits would also change another program, or if the
+words do not come out as intended, `CannotEdit` is raised.
 """
 
 from __future__ import annotations
@@ -37,28 +37,31 @@ _NUMBER: Final = re.compile(r"-\.?[0-9].*")
 _NAME: Final = re.compile(r"--?[A-Za-z][A-Za-z0-9_.-]*")
 _CONTINUATION: Final = re.compile(rb"[ \t]*\\\r?\n")
 _COMMENT: Final = re.compile(rb"(?:^|[ \t\n])#")
-# Edits may change the words of programs that only print them. In a text of a kind in `_LINES_ARE_WORDS`, the end of a
-# line is white space; elsewhere it ends the command unless a backslash continues it.
+# Edits may change the words of programs that only print them. In the containers of `_LINES_ARE_WORDS`, a line break is
+# white space; elsewhere it ends the command unless a backslash continues it.
 _PRINTERS: Final = ("echo", "printf", ":")
 _LINES_ARE_WORDS: Final = ("array", "heredoc", "variable")
 
 
 class ShellWriter:
-    """Turns changes of one script into edits."""
+    """Conversion of the changes of a shell script into edits."""
 
     def __init__(self, document: ShellScript) -> None:
-        """Prepare to edit `document`."""
+        """Store the document."""
         self.document = document
         self.source = document.source
         self.deleted: set[tuple[int, int]] = set()
-        # By invocation and word: the words that replace it, and the words inserted after it (-1: before all words).
+        # By invocation and word: the words that replace a word, and the words inserted after it (-1: before all words).
         self.replaced: dict[tuple[int, int], list[str]] = {}
         self.added: dict[tuple[int, int], list[str]] = {}
         self.removed: list[Span] = []
         self._spans: list[Span] | None = None
 
     def write(self, changes: list[Change]) -> list[Edit]:
-        """Return the edits of all changes, ordered and read back; raise CannotEdit if a change is impossible."""
+        """Return the edits of all changes, sorted and read back.
+
+        Raise `CannotEdit` if a change cannot be made.
+        """
         changes = [self._translate_change(change) for change in changes]
         for change in changes:
             if isinstance(change, Delete):
@@ -80,13 +83,13 @@ class ShellWriter:
         return edits
 
     def _translate_change(self, change: Change) -> Change:
-        """Return a change of a key as a change of the option that sets it, if options are read as keys."""
+        """Return a change of a key as a change of its option if the options of the invocation are read as keys."""
         number = change.route[0] if change.route else None
         options = self.document.translators.get(number) if isinstance(number, int) else None
         return change if options is None else options.translate_change(change, self._get_invocation(change.route))
 
     def set(self, change: Set) -> list[Edit]:
-        """Set the value of an option, or add the option."""
+        """Return the edits that set the value of an option or add the option."""
         invocation = self._get_invocation(change.route)
         if isinstance(change.route[1], int):
             return self._set_word(invocation, change.route[1], change.value)
@@ -125,7 +128,7 @@ class ShellWriter:
         return edits
 
     def append(self, change: Append) -> list[Edit]:
-        """Append a word to the values of an option."""
+        """Return the edits that append a word to the values of an option."""
         invocation = self._get_invocation(change.route)
         texts = _format_words([change.value])
         existing = self._find_entries(invocation, change.route)
@@ -138,7 +141,7 @@ class ShellWriter:
         return [Edit(Span(at, at), f" {texts[0]}")]
 
     def rename(self, change: Rename) -> list[Edit]:
-        """Rename all occurrences of an option."""
+        """Return the edits that rename all occurrences of an option."""
         if _NAME.fullmatch(change.key) is None:
             raise CannotEdit(f"{change.key!r} is not an option name")
         invocation = self._get_invocation(change.route)
@@ -156,7 +159,7 @@ class ShellWriter:
         return edits
 
     def _set_word(self, invocation: Invocation, index: int, value: Any) -> list[Edit]:
-        """Replace one word of a program that is not an option."""
+        """Return the edits that replace the word of a program at `index`, such as a positional argument."""
         texts = _format_words(value)
         if len(texts) != 1 or not 0 <= index < len(invocation.words):
             raise CannotEdit("the word does not exist")
@@ -172,7 +175,7 @@ class ShellWriter:
         return self._replace(invocation, flag.values[item], texts[0])
 
     def _set_joined(self, invocation: Invocation, number: int, texts: list[str]) -> list[Edit]:
-        """Set the value of an option written as `--option=value`."""
+        """Return the edits that set the value of an option written as `--option=value`."""
         from cfglint_train.documents.shell.script import drop_prefix
 
         flag = invocation.flags[number]
@@ -195,7 +198,10 @@ class ShellWriter:
         return [Edit(target, text)]
 
     def _find_target(self, word: Word) -> Span:
-        """Return the bytes that decide a word; raise CannotEdit if changing them would do more or less than that."""
+        """Return the bytes that determine a word.
+
+        Raise `CannotEdit` if changing them would not change the word, or would change more than this word.
+        """
         if word.why:
             raise CannotEdit(f"it depends on {word.why}")
         if word.assumption:
@@ -215,7 +221,7 @@ class ShellWriter:
         return word.target
 
     def _require_unique_place(self, word: Word) -> None:
-        """Raise CannotEdit if a word shares its place with another."""
+        """Raise `CannotEdit` if a word shares its place with another word."""
         at = bisect_left(self._word_places, word.span)
         if self._word_places[at + 1 : at + 2] == [word.span]:
             raise CannotEdit("its text is also used elsewhere")
@@ -232,7 +238,7 @@ class ShellWriter:
         return self._spans
 
     def _find_end(self, word: Word) -> int:
-        """Return the offset after a word, and after its closing quotes if it is in a string of the script."""
+        """Return the offset after a word, or after its closing quotes if it is in a string of the script."""
         at = word.span.end
         kind, region = self.document.find_container(word.span)
         if kind not in ("string", "variable"):
@@ -247,7 +253,7 @@ class ShellWriter:
         return at
 
     def _cut(self, before: Word, last: Word) -> Edit:
-        """Cut the text after the word `before` up to the end of the word `last`."""
+        """Return the edit that removes the text after the word `before` up to the end of the word `last`."""
         start, end = self._find_end(before), self._find_end(last)
         if not start <= end or self.document.find_container(before.span) != self.document.find_container(last.span):
             raise CannotEdit("its words are in different places")
@@ -271,7 +277,7 @@ class ShellWriter:
         return [self._insert_line(first, self._find_end(invocation.words[last]), text)]
 
     def _find_anchor(self, invocation: Invocation, beside: tuple[str, ...]) -> CommandFlag | None:
-        """Return the option after which a new one is inserted; its words must be contiguous."""
+        """Return the option after which a new option is inserted; its words are in one text, in order."""
         remaining = [
             flag
             for number, flag in enumerate(invocation.flags)
@@ -284,13 +290,13 @@ class ShellWriter:
         return remaining[-1] if remaining else None
 
     def _is_together(self, invocation: Invocation, flag: CommandFlag) -> bool:
-        """Return whether an option and its values are in one text, in this order."""
+        """Return whether an option and its values are in the same text, in this order."""
         spans = [invocation.words[index].span for index in (flag.word, *flag.values)]
         region = self._find_region(spans[0])
         return spans == sorted(spans) and all(self._find_region(span) == region for span in spans)
 
     def _insert_line(self, first: Word, at: int, text: str) -> Edit:
-        """Insert an option after the option that begins with `first` and ends at `at`, in the same layout."""
+        """Return the edit that inserts an option in the layout of the option from `first` to `at`."""
         source = self.source
         start = first.span.start
         line = source.rfind(b"\n", 0, start) + 1
@@ -353,7 +359,7 @@ class ShellWriter:
         return self.document.find_container(span)[1]
 
     def _delete(self, run: list[Span], ends: dict[Span, int]) -> Edit:
-        """Delete words that follow each other, as whole lines if they fill them."""
+        """Return the edit that deletes a run of words, including the lines that contain nothing else."""
         source, places = self.source, self._word_places
         kind, region = self.document.find_container(run[0])
         start, end = run[0].start, ends[run[-1]]
@@ -381,7 +387,7 @@ class ShellWriter:
         return Edit(Span(edge, end), "")
 
     def _find_word_end(self, span: Span) -> int:
-        """Return the end of the word at a span."""
+        """Return the offset after the word at a span, including closing quotes."""
         for invocation in self.document.invocations:
             for word in (*invocation.head, *invocation.words):
                 if word.span == span:
@@ -389,7 +395,7 @@ class ShellWriter:
         return span.end
 
     def _verify(self, edits: list[Edit]) -> None:
-        """Verify that every program in the changed script has the expected words."""
+        """Raise `CannotEdit` unless every program in the edited script receives the expected words."""
         old = self.document
         try:
             new = type(old)(old.path, apply_edits(self.source, edits), old.load)
@@ -439,14 +445,17 @@ class ShellWriter:
 
 
 def _list_words(invocation: Invocation) -> list[tuple[str, bool]]:
-    """Return the words of a program; for a shell, only their number, because its script is compared by command."""
+    """Return the words of a program, each with whether it is known.
+
+    For a shell that runs a script, only the number of words counts, because that script's commands are compared.
+    """
     if invocation.nests:
         return [("", True)] * len(invocation.words)
     return [(word.text, word.is_known) for word in invocation.words]
 
 
 def _format_words(value: Any) -> list[str]:
-    """Return the words of a value; raise CannotEdit if one needs quotes or would be read as an option."""
+    """Return the words of a value. Raise `CannotEdit` if a word needs quotes or would be read as an option."""
     if value is True:
         return []
     values = value if isinstance(value, (list, tuple)) else [value]

@@ -1,6 +1,6 @@
-"""The tree of a YAML text, built from parse events because these have exact positions.
+"""Construction of the tree of a YAML text from parse events, because these have exact positions.
 
-Scalars are typed later, on demand: the framework is only known after cfglint has looked at the tree.
+Scalars are typed later, on demand, because the framework is known only after cfglint has looked at the tree.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ _BLOCK_STYLES: Final = ("|", ">")
 
 
 class LoaderStop(Frozen):
-    """The place where a loader stops reading a text, and the reason."""
+    """The place where a loader stops reading a text, with the reason."""
 
     message: str
     position: Position
     character_offset: int
-    """Number of characters before the place."""
+    """Number of characters before that place."""
 
 
 def compose(text: str, source: bytes) -> tuple[Node | None, LoaderStop | None]:
-    """Return the root of a text (None if it is empty) and the place where libyaml stops but PyYAML's scanner does not.
+    """Return the root of a text, and the place where libyaml stops if only PyYAML's scanner can parse the text.
 
-    Raise `DocumentError` if neither can parse the text, and `LimitExceeded` if it is too large.
+    The root is None for an empty text; the place is None if libyaml parses the text. Raise `DocumentError` if neither
+    can parse it, and `LimitExceeded` if it is too large.
     """
     loaders: list[type[Any]] = [yaml.SafeLoader] if len(source) <= MAX_SLOW_BYTES else []
     if hasattr(yaml, "CSafeLoader"):
@@ -67,11 +68,11 @@ def compose(text: str, source: bytes) -> tuple[Node | None, LoaderStop | None]:
 
 
 ERRORS: Final = (yaml.MarkedYAMLError, yaml.reader.ReaderError, ValueError)
-"""Errors that PyYAML raises for a text that it rejects; ValueError for `\\UFFFFFFFF`."""
+"""Errors that PyYAML raises for a text it rejects; ValueError is raised for `\\UFFFFFFFF`."""
 
 
 def build_stop(error: Exception, text: str, loader: Any) -> LoaderStop:
-    """Return PyYAML's error in one line, with its position."""
+    """Return PyYAML's error as a single line, with its position."""
     if isinstance(error, yaml.reader.ReaderError):
         # libyaml and PyYAML count this position differently, so search for the character.
         bad = yaml.reader.Reader.NON_PRINTABLE.search(text)
@@ -92,11 +93,11 @@ def build_stop(error: Exception, text: str, loader: Any) -> LoaderStop:
 
 
 _Stack = list[tuple[Mapping | Sequence, list[Node]]]
-"""Open collections, innermost last, each with the key that waits for its value."""
+"""Open collections, innermost last, each with the key whose value has not been read yet."""
 
 
 def _describe_unclosed(error: Any, stack: _Stack, source: bytes, position: Position) -> str:
-    """Return a note about a quote or bracket that is still open at an error, or a quote that ends on its line."""
+    """Return a note on a quote or bracket that is open at an error, or on a quote that closes on that line."""
     line = Document("", source).locate
     if not isinstance(error, yaml.MarkedYAMLError):
         return ""
@@ -115,7 +116,7 @@ def _describe_unclosed(error: Any, stack: _Stack, source: bytes, position: Posit
 
 
 def _find_last_node(node: Mapping | Sequence, pending_keys: list[Node]) -> Node | None:
-    """Return the last node of an open collection, or None if it is empty."""
+    """Return the last node of an open collection, or None if the collection is empty."""
     if pending_keys:
         return pending_keys[-1]
     if isinstance(node, Sequence):
@@ -224,9 +225,9 @@ def _build(
 
 
 def _is_template_mark(closed: Mapping | Sequence) -> bool:
-    """Return whether a mapping is a template placeholder such as `{{ lr }}`.
+    """Return whether a collection is a template placeholder such as `{{ lr }}`.
 
-    YAML reads it as a mapping whose only key is a mapping, which no loader accepts.
+    YAML reads it as a mapping whose only key is a mapping, which every loader rejects.
     """
     if not isinstance(closed, Mapping) or len(closed.entries) != 1:
         return False

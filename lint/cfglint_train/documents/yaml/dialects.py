@@ -1,4 +1,4 @@
-"""YAML dialects: how loaders type plain scalars; `1e-4` is a string to one framework and a float to another."""
+"""YAML dialects: typing of plain scalars. `1e-4` is a string to one framework and a float to another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TAG: Final = "tag:yaml.org,2002:"
 _CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
 _DECIMAL: Final = re.compile(r"[-+]?[1-9][0-9]{0,17}|0")
 _MISSING: Final = "???"
-"""OmegaConf's and Hydra's placeholder for a value that the command sets (omegaconf 2.3.0 `base.py`: MISSING)."""
+"""Placeholder of OmegaConf and Hydra for a value that the command line sets (omegaconf 2.3.0 `base.py`: MISSING)."""
 _DECIMAL_STARTS: Final = frozenset("-+0123456789")
 _WORDS: Final = {"true": True, "false": False, "True": True, "False": False, "null": None, "": None}
 
@@ -29,7 +29,7 @@ class Dialect(Frozen):
 
 
 def _build_omegaconf_resolvers() -> Resolvers:
-    # omegaconf 2.3.0 _utils.py get_yaml_loader (2.4.0 _yaml.py is the same): one more float form, no timestamps.
+    # omegaconf 2.3.0 _utils.py get_yaml_loader (2.4.0 _yaml.py is the same): one more float format, no timestamps.
     number = re.compile(
         r"""^(?:
          [-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
@@ -54,7 +54,10 @@ _omegaconf_dialects: list[Dialect] = []
 
 
 def get_omegaconf_dialect() -> Dialect:
-    """Return the dialect of OmegaConf's loader, which LLaMA-Factory and OLMo use. It is built on first use."""
+    """Return the dialect of OmegaConf's loader, which LLaMA-Factory and OLMo use.
+
+    It is built on first use.
+    """
     if not _omegaconf_dialects:
         _omegaconf_dialects.append(Dialect("OmegaConf", _build_omegaconf_resolvers()))
     return _omegaconf_dialects[0]
@@ -68,7 +71,7 @@ def construct_scalar(scalar: Scalar, dialect: Dialect) -> Any:
             return text
         if text in _WORDS:
             return _WORDS[text]
-        if text[0] == "{" or text == _MISSING:  # no plain scalar begins like this: it is a template placeholder
+        if text[0] == "{" or text == _MISSING:  # a plain scalar cannot start with `{`, so this is a placeholder
             return Unknown(text)
         if text[0] in _DECIMAL_STARTS and _DECIMAL.fullmatch(text):
             return int(text) if len(text) <= MAX_DIGITS else text
@@ -90,6 +93,6 @@ def construct_scalar(scalar: Scalar, dialect: Dialect) -> Any:
             return None
         if tag == _TAG + "timestamp":
             return _CONSTRUCTOR.construct_yaml_timestamp(node)
-    except (ValueError, KeyError, AttributeError, IndexError, OverflowError):  # errors of PyYAML for malformed values
+    except (ValueError, KeyError, AttributeError, IndexError, OverflowError):  # PyYAML's errors for malformed values
         return text
     return text

@@ -53,9 +53,9 @@ class YamlDocument(Document):
         return is_doubtful(self.source)
 
     def find_refusals(self, dialect: Dialect) -> tuple[Refusal | None, ...]:
-        """Return why each loader of a dialect rejects the text, or None for a loader that accepts it.
+        """Return the reason for which each loader of a dialect rejects the text, or None if the loader accepts it.
 
-        The result is empty if nothing in the text is doubtful.
+        The result is empty if the text contains nothing doubtful.
         """
         if dialect.name not in self._refusals:
             doubtful = self._beyond_libyaml is not None or self._is_doubtful
@@ -68,7 +68,7 @@ class YamlDocument(Document):
         return find_refusals(self, dialect, self._beyond_libyaml)
 
     def set_dialect(self, dialect: Dialect) -> None:
-        """Set the dialect that types scalars from now on."""
+        """Set the dialect that types plain scalars from now on."""
         if dialect is not self.dialect:
             self.dialect = dialect
             for scalar in list_scalars(self.root):
@@ -83,7 +83,7 @@ class YamlDocument(Document):
         return scalar.value
 
     def list_comments(self) -> list[Comment]:
-        """Return every comment, from a `#` outside a scalar to the end of its line."""
+        """Return every comment, from a `#` outside of scalars to the end of its line."""
         comments = []
         spans = sorted(scalar.span for scalar in list_scalars(self.root))
         starts = [span.start for span in spans]
@@ -97,14 +97,14 @@ class YamlDocument(Document):
         return comments
 
     def list_blocks(self) -> Iterable[Span]:
-        """Yield the scalars that span several lines."""
+        """Yield the spans of scalars that cover several lines."""
         for span in (scalar.span for scalar in list_scalars(self.root)):
             text = self.source[slice(*span)].rstrip()
             if b"\n" in text:
                 yield Span(span.start, span.start + len(text))
 
     def build_edits(self, changes: Iterable[Change]) -> list[Edit]:
-        """Return the edits that make `changes`."""
+        """Return the edits that make `changes`. Raise `CannotEdit` if a change cannot be made."""
         from cfglint_train.documents.yaml.write import YamlWriter
 
         return YamlWriter(self).write(list(changes))

@@ -22,11 +22,11 @@ _FORMS: Final = (
     re.compile(rb"[{,]\s*[\[{]"),  # lists and mappings as keys
 )
 _LONG_NUMBER: Final = re.compile(rb"[0-9:_.]{300}")
-"""Any number longer than PyYAML converts: 4,300 digits, or 173 parts in base 60."""
+"""Pattern that includes every number too long for PyYAML: 4,300 digits, or 173 parts in base 60."""
 
 
 def is_doubtful(source: bytes) -> bool:
-    """Return whether a text that libyaml accepts contains something that a loader may reject.
+    """Return whether a text that libyaml accepts contains a construct that another loader may reject.
 
     `tests/fuzz/test_yaml_loaders.py` tests this.
     """

@@ -1,8 +1,8 @@
-"""Texts that YAML loaders reject although cfglint can read them, decided by PyYAML's own classes.
+"""Texts that YAML loaders reject although cfglint can read them, determined with PyYAML's own classes.
 
-cfglint reads with libyaml, which is ten times as fast as PyYAML's scanner and accepts more: a tab between tokens, a
-comment directly after `|`. It does not see what constructors reject (a tag, an invalid date, a list as a key). A text
-with something doubtful (`doubts.py`) is therefore read once more, as the framework reads it.
+cfglint reads YAML with libyaml, which is ten times as fast as PyYAML's scanner and accepts more, such as a tab between
+tokens or a comment directly after `|`. libyaml alone also misses the errors of constructors (a tag, an invalid date, a
+list as a key). A text with a doubtful construct (`doubts.py`) is therefore read again, as the framework reads it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _PATHLIB_TAG: Final = "tag:yaml.org,2002:python/object/apply:pathlib."
 
 
 class Refusal(Frozen):
-    """The reason why a loader rejects a text."""
+    """The rejection of a text by a loader, with the reason."""
 
     loader: str
     message: str
     span: Span
-    """From the place where the loader stops to the end of the line."""
+    """Text from the place where the loader stops to the end of the line."""
 
 
 class _LoaderMixin:
-    """Shared behavior of the loaders: template placeholders count as text, and every error has a position."""
+    """Common behavior of the loaders: template placeholders count as text, and every error has a position."""
 
     def compose_mapping_node(self, anchor: str | None) -> yaml.Node:
         node: yaml.MappingNode = super().compose_mapping_node(anchor)  # type: ignore[misc]
@@ -52,7 +52,7 @@ class _LoaderMixin:
 class _OmegaConfMixin(_LoaderMixin):
     """OmegaConf's checks of the types of keys and values.
 
-    Source: omegaconf 2.3.0 `_utils.py` (get_yaml_loader), `base.py` and `nodes.py`. Duplicate keys are left to SYN003.
+    Source: omegaconf 2.3.0 `_utils.py` (get_yaml_loader), `base.py` and `nodes.py`. Rule SYN003 reports duplicate keys.
     """
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
@@ -72,9 +72,9 @@ class _OmegaConfMixin(_LoaderMixin):
 
 
 def find_refusals(document: Document, dialect: Dialect, libyaml_stop: LoaderStop | None) -> tuple[Refusal | None, ...]:
-    """Return why each loader of a dialect rejects a text, or None for a loader that accepts it.
+    """Return the reason for which each loader of a dialect rejects a text, or None if the loader accepts it.
 
-    `libyaml_stop` is set if libyaml rejects the text and only PyYAML's scanner accepts it.
+    `libyaml_stop` is not None if libyaml rejects the text and only PyYAML's scanner accepts it.
     """
     text = decode(document.source)
     offset = build_offset_converter(text, document.source)
@@ -93,12 +93,15 @@ def find_refusals(document: Document, dialect: Dialect, libyaml_stop: LoaderStop
 
 
 def _make_python_loader(mixin: type[_LoaderMixin]) -> type[Any]:
-    """Return a loader with PyYAML's own scanner."""
+    """Return a loader class with PyYAML's pure-Python scanner."""
     return type("Loader", (mixin, yaml.SafeLoader), {})
 
 
 def _make_libyaml_loader() -> type[Any]:
-    """Return a loader with libyaml's scanner (omegaconf 2.4.0 `_yaml.py`), or PyYAML's if libyaml is missing."""
+    """Return a loader class with libyaml's scanner (omegaconf 2.4.0 `_yaml.py`).
+
+    Without libyaml, the class uses PyYAML's scanner.
+    """
     parser: type[Any] | None = getattr(getattr(yaml, "cyaml", None), "CParser", None)
     if parser is None:
         return _make_python_loader(_OmegaConfMixin)
@@ -113,7 +116,7 @@ def _make_libyaml_loader() -> type[Any]:
 
 
 def _find_stop(kind: type[Any], text: str, dialect: Dialect) -> LoaderStop | None:
-    """Return the place where a loader stops, or None if it reads the whole text."""
+    """Return the place where a loader stops, or None if it loads the whole text."""
     loader: Any = None
     try:
         loader = kind(text)

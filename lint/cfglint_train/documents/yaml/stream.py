@@ -1,4 +1,4 @@
-"""YAML files with several documents (manifests); only their comments and texts are used, never their settings."""
+"""YAML files with several documents (manifests); cfglint uses their comments and texts, but not their settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DOCUMENT_START: Final = re.compile(rb"(?m)^---(?=[ \t\r]|$)")
 
 
 class YamlStream(Document):
-    """The documents of a file in order."""
+    """A YAML file as the sequence of its documents."""
 
     syntax: ClassVar[str] = "yaml"
 
@@ -25,7 +25,7 @@ class YamlStream(Document):
         self._parts = [(start, YamlDocument(path, source[start:end])) for start, end in zip(starts, ends)]
 
     def get_value(self, route: Route = ()) -> Any:
-        """Return the values of all documents, or MISSING for a route, because no route leads into one of several."""
+        """Return the values of all documents for the empty route, and MISSING for any other route."""
         return MISSING if route else [part.get_value() for _, part in self._parts]
 
     def list_comments(self) -> list[Comment]:
@@ -37,7 +37,7 @@ class YamlStream(Document):
         ]
 
     def list_blocks(self) -> Iterator[Span]:
-        """Yield the scalars of all documents that span several lines."""
+        """Yield the spans of scalars that cover several lines, over all documents."""
         for start, part in self._parts:
             for span in part.list_blocks():
                 yield Span(start + span.start, start + span.end)

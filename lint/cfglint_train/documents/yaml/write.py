@@ -30,10 +30,10 @@ from cfglint_train.foundation.typed import Any
 
 
 class YamlWriter(Writer[Document]):
-    """A writer that turns the changes of one YAML document into edits."""
+    """Conversion of the changes of one YAML document into edits."""
 
     def set(self, change: Set) -> list[Edit]:
-        """Replace or insert one value. The parent exists."""
+        """Return the edits that replace or insert a value whose parent exists, or start an empty file."""
         document, route, value = self.document, change.route, change.value
         step = route[-1]
         parent = document.find_node(route[:-1]) if len(route) > 1 else document.root and follow(document.root)
@@ -54,7 +54,10 @@ class YamlWriter(Writer[Document]):
         raise CannotEdit("its parent is not a mapping")
 
     def _replace(self, node: Node, value: Any, in_flow: bool, column: int, after: int) -> list[Edit]:
-        """Replace a value; in a block, it begins `after` the colon of its key or the dash of its item."""
+        """Return the edits that replace a value.
+
+        In a block, the value starts at `after`, the offset behind the colon of its key or the dash of its item.
+        """
         document = self.document
         if is_identical(document.build_value(node), value):
             return []
@@ -108,7 +111,7 @@ class YamlWriter(Writer[Document]):
         return Edit(Span(end, end), lead + self._format_entry(key, value, 0) + document.newline)
 
     def append(self, change: Append) -> list[Edit]:
-        """Add one item to an existing list."""
+        """Return the edits that add an item to an existing list."""
         document = self.document
         node = document.find_node(change.route)
         if not isinstance(node, Sequence):
@@ -124,7 +127,7 @@ class YamlWriter(Writer[Document]):
         return [Edit(Span(at, at), f"{document.newline}{' ' * column}- {item}")]
 
     def delete(self, route: Route) -> list[Edit]:
-        """Remove one key or item."""
+        """Return the edits that remove a key or an item."""
         document = self.document
         parent = document.find_node(route[:-1])
         if isinstance(parent, Mapping):
@@ -161,7 +164,7 @@ class YamlWriter(Writer[Document]):
         line_start = document.source.rfind(b"\n", 0, span.start) + 1
         indent = document.source[line_start : span.start].removeprefix(BOM)
         if indent.strip():
-            # This is the first key after "- ", so the next key takes its place.
+            # This is the first key after "- ", so the next key moves to its place.
             if index + 1 >= len(siblings):
                 raise CannotEdit("the list item would become empty")
             self._refuse_comments(Span(span.end, siblings[index + 1].start))
@@ -181,7 +184,7 @@ class YamlWriter(Writer[Document]):
             raise CannotEdit("it contains comments")
 
     def rename(self, change: Rename) -> list[Edit]:
-        """Change one key."""
+        """Return the edits that rename a key."""
         parent = self.document.find_node(change.route[:-1])
         if not isinstance(parent, Mapping):
             return []
@@ -204,7 +207,7 @@ class YamlWriter(Writer[Document]):
         return f"{head} {self._format_inline(value, False, None)}"
 
     def _format_block(self, value: Any, column: int) -> str:
-        """Format the text after `key:` for a value in block style; `column` is the key's."""
+        """Format the text after `key:` for a value in block style; `column` is the column of the key."""
         newline = self.document.newline
         if isinstance(value, dict) and value:
             deeper = column + self._mapping_step
@@ -262,7 +265,7 @@ class YamlWriter(Writer[Document]):
         return text
 
     def _is_safe_plain(self, text: str, in_flow: bool) -> bool:
-        """Return whether every loader reads the plain text back as the same string."""
+        """Return whether both dialects read the plain text back as the same string."""
         if not text or not text.isprintable() or text != text.strip() or text[0] in "-?:,[]{}#&*!|>'\"%@`=<~":
             return False
         if ": " in text or " #" in text or text.endswith(":") or (in_flow and re.search(r"[,?\[\]{}]", text)):

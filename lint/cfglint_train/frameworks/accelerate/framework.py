@@ -1,8 +1,8 @@
-"""accelerate: the YAML file of `accelerate launch --config_file`, read by PyYAML and passed on as environment.
+"""accelerate: the YAML file of `accelerate launch --config_file`, read by PyYAML and passed on in the environment.
 
 Sources: accelerate 1.3.0 to 1.15.0 (`commands/config/config_args.py`, `commands/launch.py`, `utils/launch.py`,
-`utils/dataclasses.py`, `utils/constants.py`). Every value passes through `str()` into an environment variable, so that
-`true`, "true" and 1 are the same.
+`utils/dataclasses.py`, `utils/constants.py`). Every value is converted with `str()` for an environment variable, so
+`true`, "true" and 1 mean the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Inference from accelerate's settings once the companions are read."""
+"""Values that follow from accelerate's settings once the companion files are read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from cfglint_train.frameworks.hf_trainer import fsdp
 
 
 def infer(job: Job) -> None:
-    """Infer the values that a file determines without a host."""
+    """Infer the DeepSpeed and FSDP values that an accelerate file determines without a training config."""
     if job.plan.get("parallel.strategy") == "zero" and job.plan.get("parallel.zero_stage") is not None:
         infer_engine(job)
     fsdp.infer_fsdp(job)
 
 
-# The training configuration's own settings override the launch: the Trainer passes its own FSDP settings, batch and
-# number format to accelerate and reads the environment only if it has none.
+# The training config overrides these fields of the launch: the Trainer passes its own FSDP settings, batch and number
+# format to accelerate, and reads the environment only if it has none.
 SHARED_FIELDS: Final = frozenset((
     *fsdp.FSDP_FIELDS, "parallel.wrapped_classes", "precision.compute", "precision.autocast", "batch.accumulation",
     "optimizer.clipping",

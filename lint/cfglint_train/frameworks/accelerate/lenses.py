@@ -36,7 +36,7 @@ def _read_launch(config: Config) -> Iterator[Triple]:
     if processes is None and not config.has("num_processes") and get_distributed_type(config) == "NO":
         processes = 1
     yield "launch.nodes", nodes, _find_origin(config, "num_machines")
-    # -1 means "given on the command line".
+    # -1 means that the command line states the number.
     if processes is not None and processes >= 1:
         is_even = processes % nodes == 0
         yield "launch.gpus_per_node", processes // nodes if is_even else None, _find_origin(config, "num_processes")
@@ -45,8 +45,9 @@ def _read_launch(config: Config) -> Iterator[Triple]:
 def _read_rendezvous(config: Config) -> Iterator[Triple]:
     """Yield whether the nodes of a launch can find each other.
 
-    DeepSpeed's own launcher, which accelerate starts unless the launcher is "standard", finds the first host itself. A
-    file without a rank leaves it open: all nodes have the same file, and the launch gives what differs. Source:
+    DeepSpeed's launcher, which accelerate starts unless `deepspeed_multinode_launcher` is "standard", finds the first
+    host itself. A file without `machine_rank` leaves it open: all nodes share the file, and the launch states what
+    differs. Source:
     accelerate 1.15.0 utils/launch.py (prepare_multi_gpu_env, prepare_deepspeed_cmd_env), 1.11.0
     commands/config/config_args.py (machine_rank is 0 by default), commands/config/cluster.py (always prompts for it).
     """
@@ -89,7 +90,7 @@ def _find_fsdp_origin(config: Config, name: str) -> Origin:
 
 
 def _parse_choice(value: Any, names: tuple[str, ...]) -> str | None:
-    """Return a choice by its name, or by its position in the list, counted from 1."""
+    """Return the choice that `value` names, by its name or by its position in `names` from 1, or None."""
     text = str(value).lower()
     return text if text in names else {str(position): name for position, name in enumerate(names, 1)}.get(text)
 
@@ -105,7 +106,7 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     if version is None:
         return
     if version == 1:
-        # The launcher always passes a strategy, so `reshard_after_forward` has no effect.
+        # The launcher always passes a sharding strategy, so `reshard_after_forward` has no effect.
         stated = fsdp.get_fsdp_setting(config, "sharding_strategy")
         sharding = "full_shard" if stated is None else _parse_choice(stated, fsdp.SHARDING_STRATEGIES)
         origin = _find_fsdp_origin(config, "sharding_strategy")
@@ -176,7 +177,7 @@ def _read_deepspeed(config: Config) -> Iterator[Triple]:
         str(gather).lower() == "true",
         _find_origin(config, *build_deepspeed_route("zero3_save_16bit_model")),
     )
-    # The configuration that the plugin builds from these keys states nothing else: DeepSpeed's own defaults apply.
+    # accelerate's plugin builds a DeepSpeed config from these keys only; DeepSpeed's defaults apply to everything else.
     note = f"DeepSpeed {deepspeed.get_deepspeed_release(config)}: accelerate's own DeepSpeed settings do not include it"
     for field_left_out, value in deepspeed.ZERO_DEFAULTS.items():
         if field_left_out != "checkpoint.gather":
@@ -259,7 +260,7 @@ def _write_deepspeed(config: Config, field: Field, value: Any) -> Change:
 
 
 def _broadcast_weights(config: Config, changes: Changes) -> Iterator[Change]:
-    """Yield the change that broadcasts weights, which a single process may only read for all with it.
+    """Yield the change that turns on weight broadcasting, which cpu_ram_efficient_loading requires.
 
     Source: accelerate 1.12.0 utils/launch.py (prepare_multi_gpu_env).
     """
@@ -291,7 +292,7 @@ def _write_fsdp(config: Config, field: Field, value: Any) -> Change:
 
 
 def _find_in_section(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
-    """Return the first spelling in the section that the distributed type uses."""
+    """Return the first stated route among those in the section that the distributed type uses, with its value."""
     section = {"FSDP": "fsdp_config", "DEEPSPEED": "deepspeed_config"}.get(get_distributed_type(config))
     section_routes = tuple(route for route in names if route[0] == section)
     return find_stated(config, section_routes) if section_routes else (None, NOT_STATED)
@@ -302,7 +303,7 @@ def _list_fsdp_routes(key: str) -> tuple[Route, ...]:
 
 
 def _list_sharding_keys() -> Mapping[Field, tuple[Route, ...]]:
-    """Return the keys of FSDP and DeepSpeed by field."""
+    """Return the FSDP and DeepSpeed routes of each field; empty for fields that no key sets."""
     keys: dict[Field, tuple[Route, ...]] = {
         "parallel.sharding": _list_fsdp_routes("sharding_strategy"),
         "parallel.reshard_after_forward": _list_fsdp_routes("reshard_after_forward"),
@@ -320,7 +321,7 @@ def _list_sharding_keys() -> Mapping[Field, tuple[Route, ...]]:
 
 
 def _is_wrapping_blocks(config: Config) -> bool:
-    """Return whether the launch uses FSDP and wraps the transformer's layers."""
+    """Return whether the launch uses FSDP and wraps each transformer layer."""
     policy = fsdp.get_fsdp_setting(config, "auto_wrap_policy")
     return get_distributed_type(config) == "FSDP" and _POLICIES.get(str(policy).upper()) == "block"
 

@@ -1,4 +1,4 @@
-"""Recognition of accelerate configurations and of the files that they name."""
+"""Recognition of accelerate configs and of the files that they name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cfglint_train.frameworks.accelerate.settings import build_deepspeed_route, 
 from cfglint_train.frameworks.framework import RecognisedConfig, Reference
 from cfglint_train.frameworks.lens import Config
 
-# utils/dataclasses.py DistributedType and SageMakerDistributedType; TPU is XLA's old name.
+# accelerate utils/dataclasses.py DistributedType and SageMakerDistributedType; TPU is the former name of XLA.
 _DISTRIBUTED_TYPES: Final = frozenset((
     "NO", "MULTI_CPU", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU", "MULTI_HPU",
     "DEEPSPEED", "FSDP", "XLA", "TPU", "MEGATRON_LM", "TP", "DATA_PARALLEL", "MODEL_PARALLEL",
@@ -24,7 +24,10 @@ _OWN_KEYS: Final = frozenset((
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise a mapping with one of accelerate's distributed types and another key of its configuration."""
+    """Recognise a mapping with a `distributed_type` of accelerate and other keys of its config.
+
+    At least half of all keys must be accelerate's.
+    """
     root = document.root
     if not isinstance(root, MappingNode):
         return []
@@ -43,7 +46,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:
-    """Return the DeepSpeed file that the configuration names."""
+    """Return the reference to the DeepSpeed file that the config names, or an empty tuple."""
     if get_distributed_type(config) == "DEEPSPEED" and has_deepspeed_file(config):
         route = build_deepspeed_route("deepspeed_config_file")
         return (Reference("deepspeed", route, config.get(*route)),)

@@ -1,4 +1,4 @@
-"""Activation lenses of axolotl: checkpointing, attention, loss."""
+"""axolotl lenses for activations: checkpointing, attention and loss."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     if stated in ("offload", "offload_disk"):
         offload, offload_origin = ("disk" if stated == "offload_disk" else "cpu"), origin
     elif config.get("activation_offloading") not in (None, False):
-        # "disk" is documented, but the comparison misses it, so the CPU is used (loaders/patch_manager.py).
+        # "disk" is documented, but the code never matches it and offloads to the CPU (loaders/patch_manager.py).
         offload = "cpu"
     if is_enabled and config.get("selective_checkpointing") not in (None, False):
         yield "activations.checkpointing", "selective", config.get_origin("selective_checkpointing")
@@ -68,10 +68,11 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
 
 
 def _write_offload(config: Config) -> list[Change]:
-    """Return the change that keeps inputs of checkpointed layers on the host.
+    """Return the change that offloads the inputs of checkpointed layers to the host.
 
-    Source: axolotl 0.18.0 monkeypatch/checkpoint_activation_offload.py. Other values select TRL's offloader, which
-    replaces checkpointing if an adapter is trained.
+    It sets `activation_offloading: hidden_states` (axolotl 0.18.0 monkeypatch/checkpoint_activation_offload.py). Other
+    values select TRL's offloader, which replaces checkpointing if an adapter is trained. Raise `CannotEdit` if axolotl
+    does not support it with the other settings.
     """
     if is_before(config, "0.18.0"):
         raise CannotEdit("hidden_states requires axolotl 0.18.0 or newer")
@@ -152,11 +153,11 @@ def _read_attention(config: Config) -> Iterator[Triple]:
 
 
 def _find_preference_loss(config: Config) -> tuple[str, str]:
-    """Return the loss of a trl trainer and the key that selects it (0.18.0, core/trainers/dpo and grpo)."""
+    """Return the loss of a TRL trainer and the key that selects it (axolotl 0.18.0 core/trainers/dpo and grpo)."""
     trl_loss, has_tiles = (
         find_pinned_trl_loss(config).loss,
         not is_before(config, "0.21.0"),
-    )  # trl 1.14 uses tiles for Liger
+    )  # TRL 1.14 computes the Liger loss in tiles
     if config.get("rl") in ("dpo", "ipo"):
         liger = "tiles" if has_tiles else "liger_pairs"
         return (liger if read_bool(config, "dpo_use_liger_kernel") else trl_loss), "dpo_use_liger_kernel"
@@ -166,7 +167,7 @@ def _find_preference_loss(config: Config) -> tuple[str, str]:
     return trl_loss, "rl"
 
 
-# The trl release that each axolotl release pins (`requires.json`).
+# The TRL release that each axolotl release pins (`requires.json`).
 _TRL_RELEASES: Final = ValueByRelease(
     (
         ("", "0.12.0"),
@@ -187,12 +188,12 @@ _TRL_RELEASES: Final = ValueByRelease(
 )
 _TRL_TRAINERS: Final = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "cpo", "grpo": "grpo",
                     "gdpo": "grpo"}  # fmt: skip
-"""trl trainer for each value of `rl` (core/builders/rl.py)."""
+"""TRL trainer for each value of `rl` (axolotl core/builders/rl.py)."""
 
 
 def find_pinned_trl_loss(config: Config) -> TrlLoss:
-    """Return the loss of the trainer in the trl release that axolotl pins."""
-    from cfglint_train.frameworks.hf_trainer.trl_losses import find_trl_loss  # only needed for `rl`
+    """Return the loss of the config's trainer in the TRL release that its axolotl release pins."""
+    from cfglint_train.frameworks.hf_trainer.trl_losses import find_trl_loss  # needed only for `rl`
 
     rl = config.get("rl")
     return find_trl_loss(_TRL_TRAINERS.get(rl, "") if isinstance(rl, str) else "", _TRL_RELEASES.get_at(config.release))
@@ -200,11 +201,11 @@ def find_pinned_trl_loss(config: Config) -> TrlLoss:
 
 def _read_loss(config: Config) -> Iterator[Triple]:
     has_liger, has_cce = has_plugin(config, "liger"), has_plugin(config, "cut_cross_entropy")
-    if config.get("rl") is not None:  # trl's trainers pass no labels to the model: they need its logits
+    if config.get("rl") is not None:  # TRL's trainers pass no labels to the model, because they need its logits
         loss, key = _find_preference_loss(config)
         yield "activations.fused_loss", loss, find_origin(config, key, "rl")
     elif has_plugin(config, "kd") and read_bool(config, "kd_trainer") and not is_before(config, "0.18.0"):
-        # integrations/kd/trainer.py: the model computes one token's logits, the loss those of 1,024 tokens at a time.
+        # integrations/kd/trainer.py: the model computes the logits of one token, the loss those of 1,024 at a time.
         yield "activations.fused_loss", "liger_distilled", config.get_origin("kd_trainer")
     elif has_cce and config.get("cut_cross_entropy", default=True) is not False:
         yield "activations.fused_loss", "cce", find_origin(config, "cut_cross_entropy", "plugins")

@@ -1,4 +1,4 @@
-"""Conditions of axolotl's clauses that are written in code (`also` in `refusals.json`)."""
+"""Conditions of axolotl's clauses that need code: the functions that `also` in `refusals.json` names."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def fsdp1(value: Lookup) -> bool:
 
 
 def fsdp2(value: Lookup) -> bool:
-    """Return whether FSDP version 2 is in use, with a section of its settings."""
+    """Return whether FSDP version 2 is in use and `fsdp_config` is set."""
     return _find_fsdp_version(value) == 2 and bool(value("fsdp_config"))
 
 
 def _find_fsdp_version(value: Lookup) -> int | None:
-    """Return the FSDP version that axolotl uses, 1 or 2, or None without FSDP or if unknown."""
+    """Return the FSDP version that axolotl uses, 1 or 2, or None if FSDP is off or the version unknown."""
     names = ("fsdp_version", "fsdp_config.fsdp_version", "fsdp_config.version", "fsdp_config", "fsdp")
     values = [value(name) for name in names]
     release = parse_release(value("@release"))
@@ -36,12 +36,12 @@ def _find_fsdp_version(value: Lookup) -> int | None:
 
 
 def has_sharegpt(value: Lookup) -> bool:
-    """Return whether a data set has the type sharegpt."""
+    """Return whether any data set has the type sharegpt."""
     return any(is_sharegpt(item) for item in value("datasets"))
 
 
 def has_no_regex(value: Lookup) -> bool:
-    """Return whether a target module is not a valid regular expression."""
+    """Return whether any LoRA target module is not a valid regular expression."""
     for pattern in value("lora_target_modules"):
         try:
             re.compile(pattern if isinstance(pattern, str) else "")
@@ -51,6 +51,6 @@ def has_no_regex(value: Lookup) -> bool:
 
 
 def is_saved_below_ray(value: Lookup) -> bool:
-    """Return whether the output path is relative to the folder in which a Ray worker runs."""
+    """Return whether the output path is relative, so that a Ray worker saves below its own working folder."""
     path = value("output_dir")
     return isinstance(path, str) and not path.startswith(("/", "~", "$")) and "://" not in path

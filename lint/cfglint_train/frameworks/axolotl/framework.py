@@ -1,7 +1,7 @@
-"""axolotl: one YAML file, read by PyYAML and validated by pydantic, which drops unknown keys silently.
+"""axolotl: a YAML file, read by PyYAML and validated by pydantic, which silently drops unknown keys.
 
 Sources: axolotl 0.18.0 and 0.21.0 (`utils/schemas/`, `utils/config/__init__.py`, `core/builders/`, `loaders/model.py`,
-`utils/trainer.py`); defaults by release from the schemas of 17 releases.
+`utils/trainer.py`). Defaults by release come from the schemas of 17 releases.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NEWEST: Final = "0.21.0"
 
 
 def _parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
-    from cfglint_train.frameworks.axolotl.options import parse_trailing  # only needed if a script starts the file
+    from cfglint_train.frameworks.axolotl.options import parse_trailing  # needed only if a script starts the config
 
     return parse_trailing(config, words)
 
 
-# utils/schemas/enums.py ChatTemplate: templates of model families, by LLaMA-Factory's names.
+# LLaMA-Factory's name of each template of a model family (axolotl utils/schemas/enums.py ChatTemplate).
 _TEMPLATES: Final = {
     "llama3": "llama3", "llama4": "llama4", "gemma": "gemma", "gemma3": "gemma3", "gemma3n": "gemma3n",
     "gemma4": "gemma4", "qwen_25": "qwen", "qwen3": "qwen3", "qwen2_vl": "qwen2_vl",
@@ -35,7 +35,7 @@ _TEMPLATES: Final = {
 
 
 def _suggest_template(model: str, template: str) -> str | None:
-    """Return `tokenizer_default`, the model's own template, if the template does not fit the model."""
+    """Return `tokenizer_default`, the model's own template, if `template` belongs to another model family, or None."""
     llamafactory_name = _TEMPLATES.get(template)
     return (
         None

@@ -1,4 +1,4 @@
-"""FSDP lenses of axolotl: `fsdp_config`, and the older list `fsdp`."""
+"""axolotl lenses for FSDP: `fsdp_config` and the older option list `fsdp`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from cfglint_train.frameworks.lens_types import Custom
 
 
 def read_fsdp_version(config: Config) -> int | None:
-    """Return the FSDP version, or None without FSDP. Unversioned means 1 up to axolotl 0.19 and 2 from 0.20 on.
+    """Return the FSDP version, or None without FSDP. The default is 1 up to axolotl 0.19 and 2 from 0.20 on.
 
-    Up to 0.11 only `fsdp` switches it on, from 0.12.0 on either key does (`utils/trainer.py`, prepare_optim_env).
+    Up to 0.11, only `fsdp` turns FSDP on; from 0.12.0 on, either key does (`utils/trainer.py`, prepare_optim_env).
     """
     if not config.get("fsdp") and (not config.get("fsdp_config") or is_before(config, "0.12.0")):
         return None
@@ -27,16 +27,16 @@ def read_fsdp_version(config: Config) -> int | None:
 
 
 def has_fsdp(config: Config) -> bool:
-    """Return whether the file itself switches FSDP on.
+    """Return whether axolotl's file itself turns FSDP on.
 
-    If accelerate's file does, axolotl uses its own group sizes for all parallelism and rejects them (0.17.0,
-    `utils/distributed.py`, _get_parallel_config_kwargs).
+    If only accelerate's file does, axolotl still takes the group sizes of all parallelism from its own file, and
+    rejects them (0.17.0, `utils/distributed.py`, _get_parallel_config_kwargs).
     """
     return read_fsdp_version(config) is not None
 
 
 def _is_wrapping_blocks(config: Config) -> bool:
-    """Return whether FSDP wraps the transformer's layers."""
+    """Return whether FSDP wraps each transformer layer."""
     stated_options = config.get("fsdp")
     options = (
         stated_options.split()
@@ -53,7 +53,7 @@ _STATE_DICTS: Final = {"FULL_STATE_DICT": "full", "SHARDED_STATE_DICT": "sharded
 
 
 def _find_resharding_key(config: Config) -> str:
-    """Return the resharding key as spelled in the file."""
+    """Return the key for resharding as the file spells it, without a prefix by default."""
     has_prefix = config.has("fsdp_config", "fsdp_reshard_after_forward")
     return "fsdp_reshard_after_forward" if has_prefix else "reshard_after_forward"
 
@@ -74,7 +74,7 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
     yield "parallel.strategy", f"fsdp{version}", origin
     sharding = "full_shard"
     if version == 1:
-        # Since 0.13 `sharding_strategy` inside fsdp_config is dropped; the list form still works.
+        # From 0.13 on, `sharding_strategy` in fsdp_config is dropped; the option in `fsdp` still works.
         sharding = next(
             (name for name in ("shard_grad_op", "hybrid_shard", "no_shard") if name in options), "full_shard"
         )

@@ -1,4 +1,4 @@
-"""Values that axolotl derives from a configuration and its companions."""
+"""Values that axolotl derives from a config and its companions."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from cfglint_train.plan.origin import Origin
 
 
 def infer(job: Job) -> None:
-    """Infer number formats by backend, reference models, and the kernels that axolotl switches on automatically."""
+    """Infer number formats, batches, reference models, and the kernels that axolotl turns on automatically."""
     config, reading = job.main, job.plan
     packing = reading.get("sequence.packing")
     if config.get("rl") is not None:
-        # core/builders/rl.py, in 0.9.2 still core/trainer_builder.py: only the causal builder reads the key.
+        # Only the causal builder reads the key (core/builders/rl.py; up to 0.9.2 core/trainer_builder.py).
         note = "rl trainers pad to the longest sample and ignore pad_to_sequence_len"
         reading.put("sequence.padding", "longest", Origin("inferred", note=note))
     else:
@@ -63,7 +63,7 @@ def infer(job: Job) -> None:
     if stage in ("dpo", "ipo", "orpo", "simpo", "rm"):
         reading.infer("batch.pairs", True, "chosen and rejected answers form one batch")
     if stage in ("dpo", "ipo", "kto", "simpo", "grpo"):
-        # train.py setup_reference_model: full fine-tuning loads a second model for every `rl` but ORPO.
+        # train.py setup_reference_model: full fine-tuning loads a second model for every `rl` except ORPO.
         is_full = reading.get("method.tuning") == "full"
         reading.infer("method.reference_model", "full" if is_full else "adapter-off", "train.py setup_reference_model")
     elif stage is not None:
@@ -74,9 +74,10 @@ def infer(job: Job) -> None:
 
 
 def _infer_completions(job: Job) -> None:
-    """Infer the completions that GRPO divides into groups, if `generation_batch_size` does not state them.
+    """Infer the number of completions that GRPO divides into groups, if `generation_batch_size` does not state it.
 
-    From 0.17.0 on, utils/schemas/validation.py (check_grpo_batch_size_divisibility) counts one rank; TRL counts all.
+    From 0.17.0 on, axolotl counts the completions of one rank (utils/schemas/validation.py,
+    check_grpo_batch_size_divisibility); TRL counts those of all ranks.
     """
     config, reading = job.main, job.plan
     micro, accumulation = reading.get("batch.micro"), reading.get("batch.accumulation")
@@ -101,8 +102,8 @@ def _infer_completions(job: Job) -> None:
 def _infer_published_quantization(job: Job) -> None:
     """Infer the quantization that a published checkpoint keeps (loaders/model.py _set_quantization_config).
 
-    gptq, awq and bitsandbytes checkpoints keep their own configuration; an Mxfp4Config with `dequantize` turns MXFP4
-    into 16 bits, four times the size of the file.
+    GPTQ, AWQ and bitsandbytes checkpoints keep their own config. An Mxfp4Config with `dequantize` expands MXFP4 weights
+    to 16 bits, four times the size of the checkpoint.
     """
     quantization_kwargs = job.main.get("model_quantization_config_kwargs")
     if not (isinstance(quantization_kwargs, dict) and quantization_kwargs.get("dequantize")):
@@ -110,7 +111,7 @@ def _infer_published_quantization(job: Job) -> None:
 
 
 def _infer_cast_model(job: Job) -> None:
-    """Infer the fp32 cast of a whole model that `load_in_4bit` with `adapter: lora` left in 16 bits."""
+    """Infer that PEFT casts the frozen model to fp32 if `load_in_4bit` with `adapter: lora` does not quantize it."""
     reading, config = job.plan, job.main
     if not read_bool(config, "load_in_4bit") or config.get("adapter") != "lora":
         return
@@ -122,11 +123,11 @@ def _infer_cast_model(job: Job) -> None:
 
 
 def _infer_cast_experts(job: Job) -> None:
-    """Infer the fp32 cast of experts that bitsandbytes leaves in 16 bits.
+    """Infer that PEFT casts the experts that bitsandbytes leaves in 16 bits to fp32.
 
     PEFT's prepare_model_for_kbit_training casts them (peft 0.21.2, utils/other.py). axolotl calls it for 4 and 8 bits
-    outside FSDP and ZeRO-3 (0.18.0, loaders/model.py _prepare_model_for_quantization), and casts embeddings, head and
-    norms back, but no experts. DeepSpeed casts all.
+    outside FSDP and ZeRO-3 (0.18.0, loaders/model.py _prepare_model_for_quantization). It then casts embeddings, head
+    and norms back, but not the experts. DeepSpeed casts all weights.
     """
     reading = job.plan
     if reading.get("method.quantization") not in ("nf4", "fp4", "int8") or reading.get("method.tuning") != "lora":
@@ -138,9 +139,9 @@ def _infer_cast_experts(job: Job) -> None:
 
 
 def _infer_unpacked_experts(job: Job) -> None:
-    """Infer whether quantised experts are unpacked.
+    """Infer whether the forward pass unpacks quantized experts to 16 bits.
 
-    They are a parametrization, which all code but the kernels reads as one 16-bit tensor (0.18.0,
+    They are stored as a parametrization, which all code except the expert kernels reads as a 16-bit tensor (0.18.0,
     monkeypatch/moe_quant.py).
     """
     is_unpacked = bool(job.plan.get("method.quantized_experts")) and not find_expert_kernel(job.main)
@@ -148,10 +149,11 @@ def _infer_unpacked_experts(job: Job) -> None:
 
 
 def _infer_loading(job: Job) -> None:
-    """Infer that each FSDP rank reads a quantised model onto its own GPU before it is sharded.
+    """Infer that each FSDP rank loads the whole quantized model onto its GPU before sharding.
 
-    Not if only rank 0 reads it (0.18.0, loaders/model.py: device_map {"": LOCAL_RANK} in 4 bits, and none in 8, where
-    transformers uses the process's GPU: quantizers/quantizer_bnb_8bit.py, update_device_map).
+    This does not apply if only rank 0 loads the model. Source: 0.18.0 loaders/model.py sets device_map
+    {"": LOCAL_RANK} for 4 bits, and none for 8, for which transformers uses the process's GPU
+    (quantizers/quantizer_bnb_8bit.py, update_device_map).
     """
     reading = job.plan
     if reading.get("method.quantization") not in ("nf4", "fp4", "int8") or reading.get("parallel.strategy") not in FSDP:
@@ -161,10 +163,10 @@ def _infer_loading(job: Job) -> None:
 
 
 def _infer_evaluation(job: Job) -> None:
-    """Infer the batch of an evaluation.
+    """Infer the evaluation batch.
 
-    From 0.8.0 on packs are as large as in training, whatever eval_batch_size is (core/trainers/base.py,
-    _create_multipack_sampler; in 0.7.1 _get_eval_sampler had its own).
+    From 0.8.0 on, evaluation packs are as large as training packs, whatever eval_batch_size is
+    (core/trainers/base.py, _create_multipack_sampler). In 0.7.1, _get_eval_sampler used its own size.
     """
     config, reading = job.main, job.plan
     micro, is_packed = reading.get("batch.micro"), reading.get("sequence.packing") and config.get("rl") is None
@@ -188,17 +190,17 @@ def _infer_formats(job: Job) -> None:
     reading.infer("precision.master", "none", "no second copy of the trained weights")
     is_full = reading.get("method.tuning") == "full"
     if is_full and strategy in ("none", "ddp") and compute in ("bf16", "fp16"):
-        # loaders/model.py _configure_embedding_dtypes: upcast, and cast back only for these.
+        # loaders/model.py _configure_embedding_dtypes: upcast to fp32, and cast back only with these kernels.
         attention, loss = reading.get("activations.attention"), reading.get("activations.fused_loss")
         cast_back = attention not in ("sdpa", "eager") or loss == "cce"
         reading.infer("model.embeddings_fp32", not cast_back, "axolotl upcasts embeddings, head and norms")
 
 
 def _has_automatic_kernels(job: Job) -> bool:
-    """Return whether fused LoRA kernels that the file does not mention are on.
+    """Return whether axolotl turns on fused LoRA kernels that the file does not mention.
 
-    Source: 0.9.1 to 0.21.0, utils/schemas/config.py, `check_auto_enable_lora_kernels`. Up to 0.15.0 only if the file
-    states `lora_dropout: 0`, because the check runs before defaults are set.
+    Source: 0.9.1 to 0.21.0 utils/schemas/config.py, `check_auto_enable_lora_kernels`. Before 0.16.0, it does so only if
+    the file states `lora_dropout: 0`, because the check runs before defaults are set.
     """
     config, reading = job.main, job.plan
     if is_before(config, "0.9.1") or reading.get("parallel.strategy") == "fsdp1":

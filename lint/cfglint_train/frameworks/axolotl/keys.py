@@ -1,4 +1,4 @@
-"""Keys of axolotl's file: its own, and those of the plugins that the file loads."""
+"""Keys of axolotl's file, including those of the plugins that it loads."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _TRAIN_COMMAND: Final = re.compile(r"axolotl (?:train|preprocess)\b|axolotl\.cli\.")
 _LOSS_KEYS: Final = ("liger_fused_linear_cross_entropy", "liger_cross_entropy", "chunked_cross_entropy")
 
-# accelerate 1.15.0 utils/dataclasses.py (FullyShardedDataParallelPlugin): the FSDP2 settings for each option of `fsdp`.
-# Hybrid sharding needs the sizes of its groups, and `no_shard` has no counterpart.
+# FSDP2 settings for each option of `fsdp` (accelerate 1.15.0 utils/dataclasses.py, FullyShardedDataParallelPlugin).
+# Hybrid sharding is missing because it needs group sizes, and `no_shard` because it has no counterpart.
 _FSDP2_SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "full_shard": {"reshard_after_forward": True},
     "shard_grad_op": {"reshard_after_forward": False},
@@ -31,7 +31,7 @@ _FSDP2_SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def _convert_to_fsdp2(config: Config) -> KeyRewrite | None:
-    """Return the rewrite of FSDP1's list of options as FSDP2 settings, or None if an option has no counterpart."""
+    """Return the rewrite of FSDP1's option list to FSDP2 settings, or None if an option has no counterpart."""
     value = config.document.get_value((*config.root, "fsdp"))
     options = value.split() if isinstance(value, str) else value
     if not isinstance(options, list) or any(str(option) not in _FSDP2_SETTINGS for option in options):
@@ -61,7 +61,7 @@ class AxolotlKeys(Keys):
     Source: `utils/schemas/`, `integrations/config.py`.
     """
 
-    # core/builders/base.py of 0.18.0 to 0.21.0: any text is passed to the HF Trainer, which rejects unknown values.
+    # axolotl passes any text to the HF Trainer, which rejects unknown values (0.18.0 to 0.21.0 core/builders/base.py).
     forwarded_settings = {
         "lr_scheduler": ("transformers.SchedulerType", ("one_cycle", "rex")),
         "optimizer": ("transformers.training_args.OptimizerNames", ()),
@@ -70,7 +70,7 @@ class AxolotlKeys(Keys):
     rewrites = {("fsdp",): _convert_to_fsdp2}
 
     def build_context(self, config: Config) -> Context:
-        """Return the context of the file: its plugins, and the training method that determines how data sets look."""
+        """Return the context of the file: its plugins, and `rl`, which determines the schema of data sets."""
         plugins = config.get("plugins")
         settings = {"rl": config.get("rl")}
         if plugins is None:
@@ -79,7 +79,7 @@ class AxolotlKeys(Keys):
         return Context(plugins=tuple(plugins) if is_list else None, settings=settings)
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
-        """Return the option beside the file, if only axolotl's own commands start it."""
+        """Return the command-line option for a key, or None unless only axolotl's own commands start the file."""
         commands = config.evidence.commands
         if not commands or any(_TRAIN_COMMAND.match(command) is None for command in commands):
             return None
@@ -88,33 +88,33 @@ class AxolotlKeys(Keys):
     def determine_launch_effect(self, effect: str, config: Config, release: str) -> str:
         """Return the effect of an unknown option at launch.
 
-        `axolotl train` or its launcher rejects it (0.6.0 to 0.21.0 `cli/main.py`), while its module merges it into the
-        file (`fire`).
+        `axolotl train` or its launcher rejects the option (0.6.0 to 0.21.0 `cli/main.py`). `python -m
+        axolotl.cli.train` merges it into the config (`fire`).
         """
         return "error" if all(command.startswith("axolotl ") for command in config.evidence.commands) else effect
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Return whether a blank word is rejected: `axolotl train` accepts no second file.
+        """Return whether a blank word in the command stops the launch, because `axolotl train` accepts a single file.
 
-        Up to 0.10 click rejects it, later the launcher, which takes it for a script (0.6.0 to 0.18.0 `cli/main.py`).
-        Without a launcher it is ignored.
+        Up to 0.10, click rejects the word. Later, the launcher takes it for a script (0.6.0 to 0.18.0 `cli/main.py`).
+        Without a launcher, it is ignored.
         """
         return invocation.program == "axolotl" and all(
             word.is_known and "python" not in word.text for word in invocation.words
         )
 
     def list_routes(self, name: str) -> tuple[Route, ...]:
-        """Return the routes of a key; keys of `fsdp_config` may have a prefix."""
+        """Return the routes of a key; keys in `fsdp_config` may have the prefix `fsdp_`."""
         return list_fsdp_routes(name)
 
     def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
-        """Return the effect of a key: axolotl's validators only reject true values (utils/schemas/validation.py)."""
+        """Return the effect of a key: axolotl's validators reject only truthy values (utils/schemas/validation.py)."""
         if effect == "error" and len(route) == 1:
             return "error" if value else "dropped"
         return effect
 
     def find_traces(self, config: Config) -> Iterator[tuple[str, ForkTrace]]:
-        """Yield the plugins below axolotl's own package whose folder and name no release has."""
+        """Yield the plugins in the `axolotl` package whose folder and name are not in any release."""
         axolotl_plugins = [name for name in self.build_context(config).plugins or () if name.startswith("axolotl.")]
         plugin_names = {part for name in self.vocabulary.list_plugins() for part in name.split(".")}
         unknown_plugins = (
@@ -126,7 +126,7 @@ class AxolotlKeys(Keys):
         )
 
     def is_outdated(self, document: Document, root: Route) -> bool:
-        """Return whether a data set has the type sharegpt, which 0.5.0 rejects.
+        """Return whether any data set has the type sharegpt, which axolotl 0.5.0 rejects.
 
         Source: utils/config/models/input/v0_4_1/__init__.py.
         """
@@ -134,7 +134,7 @@ class AxolotlKeys(Keys):
         return isinstance(datasets, list) and any(is_sharegpt(item) for item in datasets)
 
     def can_have_foreign_keys(self, config: Config, release: str) -> bool:
-        """Return whether the file loads a plugin that the vocabulary does not have."""
+        """Return whether the file loads, or may load, a plugin outside axolotl whose keys are unknown."""
         plugins = self.build_context(config).plugins
         if plugins is None:
             return True
@@ -142,7 +142,11 @@ class AxolotlKeys(Keys):
         return any(not (name.startswith("axolotl.") or is_loaded((name,), names)) for name in plugins)
 
     def load_plugin(self, config: Config, route: Route, plugins: tuple[str, ...]) -> KeyRewrite | None:
-        """Return the rewrite that adds the plugin to the list; it is safe if the run computes the same."""
+        """Return the rewrite that adds the plugin of a key to `plugins`, or None if several plugins have the key.
+
+        Safe if the plugin leaves the run's results unchanged (Liger, Cut Cross-Entropy). Only displayed if two losses
+        would replace each other.
+        """
         if len({name.rpartition(".")[2] for name in plugins}) != 1:
             return None
         loaded = (plugins[0],)

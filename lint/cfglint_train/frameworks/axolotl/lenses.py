@@ -31,7 +31,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def _read_saving(config: Config) -> Iterator[Triple]:
-    # core/builders/base.py _configure_save_and_eval_strategy: save_steps overrides save_strategy.
+    # save_steps overrides save_strategy (core/builders/base.py _configure_save_and_eval_strategy).
     per_epoch = read_integer(config, "saves_per_epoch")
     steps = config.get("save_steps")
     if isinstance(steps, (int, float)) and not isinstance(steps, bool) and steps:
@@ -103,7 +103,7 @@ _LOADER_KEYS: Final[Mapping[Field, str]] = {
 def _read_loader(config: Config) -> Iterator[Triple]:
     keys = tuple(_LOADER_KEYS.values())
     if all(config.get(key) is None for key in keys) and not is_before(config, "0.12.0"):
-        # default_dataloader_opts: one worker per GPU of the node, 256 batches each.
+        # default_dataloader_opts: as many workers as the node has GPUs, each of which prefetches 256 batches.
         yield "data.pin_memory", True, build_default_origin(config, keys[1:2])
         yield "data.prefetch", 256, build_default_origin(config, keys[2:])
         return
@@ -171,7 +171,7 @@ def _read_batch(config: Config) -> Iterator[Triple]:
         stated = read_integer(config, "gradient_accumulation_steps")
         yield "batch.accumulation", stated, config.get_origin("gradient_accumulation_steps")
     elif batch:
-        # normalize_config: batch_size is micro batch x accumulation, before it is multiplied by the world size.
+        # normalize_config: batch_size is micro batch x accumulation; it is multiplied by the world size later.
         yield "batch.accumulation", max(1, batch // (micro or 1)), config.get_origin("batch_size")
     else:
         yield "batch.accumulation", 1, build_default_origin(config, ("gradient_accumulation_steps",))
@@ -219,7 +219,7 @@ _CUSTOM_OPTIMIZERS: Final[Mapping[str, Changes]] = {
 
 
 def _read_rope(config: Config) -> Iterator[Triple]:
-    """Yield the RoPE scaling, which `overrides_of_model_config` may replace (loaders/utils.py)."""
+    """Yield the RoPE scaling that the file sets for the model, or "none" (loaders/utils.py)."""
     for section in ("overrides_of_model_config", "model_config"):
         for name in ("rope_scaling", "rope_parameters"):
             scaling = config.get(section, name)

@@ -1,4 +1,4 @@
-"""Method lenses of axolotl: trained weights and number formats."""
+"""axolotl lenses for the training method: stage, trained weights, quantization and number formats."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _read_stage(config: Config) -> Iterator[Triple]:
 
 
 KERNEL_KEYS: Final = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
-"""Keys of the fused LoRA kernels; axolotl considers them, stated or not, when it switches kernels on automatically."""
+"""Keys of the fused LoRA kernels, which axolotl may also turn on automatically."""
 _EMBEDDING_KERNEL: Final = "lora_embedding_kernel"
 
 
@@ -66,7 +66,10 @@ def _read_kernels(config: Config) -> Iterator[Triple]:
 
 
 def _write_kernels(config: Config, changes: Changes) -> list[Change]:
-    """Return the changes that switch all kernels off; whether one can be switched on depends on the model."""
+    """Return the changes that turn all kernels off.
+
+    Raise `CannotEdit` for turning them on: the kernels that work depend on the model.
+    """
     if "method.lora_kernels" not in select_pending(LORA_KERNELS, config, changes):
         return []
     if changes["method.lora_kernels"]:
@@ -99,7 +102,7 @@ def _read_tuning(config: Config) -> Iterator[Triple]:
 
 
 def _read_lisa(config: Config) -> Iterator[Triple]:
-    """Yield LISA's active layers; LISA needs both keys (core/builders/causal.py)."""
+    """Yield the number of LISA's active layers; LISA is on only if both keys are set (core/builders/causal.py)."""
     layers, interval = config.get_value("lisa_n_layers"), config.get_value("lisa_step_interval")
     if layers is MISSING or interval is MISSING or not layers or not interval:
         return
@@ -114,9 +117,9 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
         find_origin(config, "bnb_config_kwargs"),
     )
     if read_bool(config, "load_in_4bit") and config.get("adapter") == "lora" and not read_bool(config, "gptq"):
-        # Up to 0.12.2 loaders/model.py passes `load_in_4bit` to from_pretrained, which uses bitsandbytes' defaults;
-        # later _set_quantization_config requires `qlora`. The effect of the key depends on the release, as a default
-        # does.
+        # Before 0.13.1, loaders/model.py passes `load_in_4bit` to from_pretrained, which uses bitsandbytes' defaults.
+        # Later, _set_quantization_config requires `qlora`. The origin is a default, because the effect of the key
+        # depends on the release.
         default_origin = build_default_origin(config, ("load_in_4bit",))
         yield "method.quantization", "fp4" if is_before(config, "0.13.1") else "none", default_origin
         is_doubled, double_origin = False, default_origin
@@ -132,14 +135,17 @@ def _read_quantization(config: Config) -> Iterator[Triple]:
     yield "method.double_quantization", is_doubled, double_origin
     quantises_experts = read_bool(config, "quantize_moe_experts")
     yield "method.quantized_experts", bool(quantises_experts), find_origin(config, "quantize_moe_experts")
-    # ScatterMoE adds adapters to its products (libs/scattermoe_lora, since 0.15.0); SonicMoE computes W + BA as PEFT
-    # does.
+    # ScatterMoE adds the adapter's product inside its kernel (libs/scattermoe_lora, from 0.15.0 on). SonicMoE computes
+    # W + BA, as PEFT does.
     fuses_experts = find_expert_kernel(config) == "scattermoe" and not is_before(config, "0.15.0")
     yield "method.fuses_experts", fuses_experts, find_origin(config, *_EXPERT_KEYS, "plugins")
 
 
 def _write_quantization(config: Config, changes: Changes) -> list[Change]:
-    """Return the changes that quantise the weights below an adapter, and the experts, to 4 bits."""
+    """Return the changes that quantize the base weights of an adapter, and the experts, to 4 bits.
+
+    Raise `CannotEdit` for any other change.
+    """
     pending_changes, edits = select_pending(QUANTIZATION, config, changes), list[Change]()
     if "method.quantization" in pending_changes:
         if pending_changes.pop("method.quantization") != "nf4" or config.get("adapter") != "lora":
@@ -164,7 +170,7 @@ _EXPERT_KEYS: Final = ("expert_backend", "use_scattermoe", "use_sonicmoe", "expe
 def find_expert_kernel(config: Config) -> str:
     """Return the kernel of the experts, "scattermoe" or "sonicmoe", or "" (integrations/kernels/args.py).
 
-    The plugin reads the keys; `experts_implementation` alone switches no kernel on.
+    The kernels plugin reads the keys; `experts_implementation` alone does not turn a kernel on.
     """
     if not has_plugin(config, "kernels"):
         return ""
@@ -189,7 +195,7 @@ def _read_targets(config: Config) -> Iterator[Triple]:
     elif read_bool(config, "lora_target_linear"):
         yield "method.lora_targets", ("all-linear", *(words or ())), config.get_origin("lora_target_linear")
     elif isinstance(target_modules, str) and target_modules and target_modules.lower() != "all-linear":
-        # PEFT takes a single string for a regular expression over full paths.
+        # PEFT treats a single string as a regular expression for the full names of modules.
         yield "method.lora_targets", (), origin
         yield "method.lora_target_pattern", target_modules, origin
     else:
@@ -205,12 +211,12 @@ def _parse_words(value: Any) -> tuple[str, ...]:
 
 
 WORD_LIST: Final = Codec(_parse_words, list)
-"""Codec of a string or a list of strings."""
+"""Codec of a string or a list of strings, read as a tuple."""
 
 
 def _read_precision(config: Config) -> Iterator[Triple]:
-    # utils/config/__init__.py resolve_dtype: bf16 defaults to "auto", which is true on Ampere and later, and yields to
-    # fp16 since 0.9.1 (0.9.0 uses bf16).
+    # utils/config/__init__.py resolve_dtype: bf16 defaults to "auto", which is true on Ampere and later. From 0.9.1 on,
+    # fp16 takes precedence over "auto" (0.9.0 uses bf16).
     bf16, fp16 = config.get_value("bf16"), read_bool(config, "fp16")
     bf16_origin = config.get_origin("bf16") if bf16 is not MISSING else build_default_origin(config, ("bf16",))
     if bf16 == "auto":

@@ -1,7 +1,7 @@
-"""Options of axolotl's command line that are merged into the file.
+"""Options of axolotl's command line, which axolotl merges into the config.
 
 Source: axolotl 0.18.0 and 0.21.0, `cli/utils/args.py` (one option per setting, `--on/--no-on` for a boolean,
-`--section.name` one level deep) and `cli/config.py` (conversion of texts to values; the same in both releases).
+`--section.name` one level deep) and `cli/config.py` (conversion of text to values, the same in both releases).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WORD_VALUES: Final = {"true": True, "yes": True, "false": False, "no": False, "
 
 
 def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
-    """Return the settings in options, by route. Options after `--` belong to the launcher."""
+    """Return the settings that the trailing words state, by route. Words after `--` belong to the launcher."""
     settings: dict[Route, Any] = {}
     axolotl_words = words[: words.index("--")] if "--" in words else words
     for route, text in _parse_options(config, axolotl_words):
@@ -28,10 +28,10 @@ def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
 
 
 def _is_misspelt_option(config: Config, words: list[str], name: str) -> bool:
-    """Return whether an unknown option is probably a misspelt setting.
+    """Return whether an unknown option is probably a misspelled setting.
 
-    axolotl passes other unknown options to its launcher (`ignore_unknown_options` since 0.11); without a launcher it
-    ignores them.
+    Other unknown options may be the launcher's: axolotl passes them on from 0.11 on (`ignore_unknown_options`), and
+    ignores them if it starts without a launcher.
     """
     from cfglint_schemas.matches import find_closest  # few launches have unknown options
 
@@ -46,15 +46,16 @@ def _is_misspelt_option(config: Config, words: list[str], name: str) -> bool:
 
 
 def _is_near(name: str, route: Route) -> bool:
-    """Return whether a name differs from that of a setting by a letter or two."""
+    """Return whether an option is similar to a top-level setting: differs by a letter or two."""
     from difflib import SequenceMatcher
 
     return len(route) == 1 and SequenceMatcher(None, name, str(route[0])).ratio() >= _MIN_SIMILARITY
 
 
 _MIN_SIMILARITY: Final = 0.85
-"""Threshold of similarity: `learning_rte` is 0.96 of `learning_rate`, accelerate's `use_deepspeed` 0.82 of
-`deepspeed`.
+"""Minimum similarity of a misspelling.
+
+`learning_rte` scores 0.96 against `learning_rate`; accelerate's `use_deepspeed` scores 0.82 against `deepspeed`.
 """
 _COMMAND_OPTIONS: Final = frozenset((
     "accelerate", "cloud", "debug", "debug_num_examples", "debug_text_only", "iterable", "launcher", "module",
@@ -64,7 +65,7 @@ _COMMAND_OPTIONS: Final = frozenset((
 
 
 def _parse_options(config: Config, words: list[str]) -> Iterator[tuple[Route, str | bool]]:
-    """Yield every option that is a setting, with its text; True and False for switches."""
+    """Yield the route of every option that is a setting or a typo of it, with its text, or a boolean for switches."""
     for word, following in zip(words, [*words[1:], ""]):
         if not word.startswith("--"):
             continue
@@ -74,7 +75,7 @@ def _parse_options(config: Config, words: list[str]) -> Iterator[tuple[Route, st
         if separator and kinds:
             yield route, text
         elif kinds[:1] == ["bool"]:
-            # Up to 0.5 `fire` read the options; a switch may be followed by its value.
+            # Up to 0.5, `fire` read the options, and a switch could be followed by its value.
             yield route, following if following.lower() in _WORD_VALUES else True
         elif kinds and not following.startswith("--"):
             yield route, following
@@ -87,13 +88,13 @@ def _parse_options(config: Config, words: list[str]) -> Iterator[tuple[Route, st
 
 
 def _list_kinds(config: Config, route: Route) -> list[str]:
-    """Return the kinds of value of a setting, none if it does not exist. The first determines its option."""
+    """Return the names of a setting's value types, empty if it does not exist. The first determines its option."""
     fact = vocabulary.load("axolotl").find_fact(route, config.release)
     return [] if fact is None else [kind.name for kind in fact.list_kinds()]
 
 
 def _convert_value(text: str, current: Any) -> Any:
-    """Return a text as a value of the same kind as the file's; without a value in the file, as YAML types it."""
+    """Convert a text to the type of the current value in the file; without a value, as YAML would type it."""
     if isinstance(current, bool):
         return text.lower() in _TRUE_WORDS
     if current is not None and not isinstance(current, (int, float)):

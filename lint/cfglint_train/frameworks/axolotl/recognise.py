@@ -1,4 +1,4 @@
-"""Recognition of axolotl configurations and of the files that they name."""
+"""Recognition of axolotl configs and of the files that they name."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ _TYPICAL_KEYS: Final = _OWN_KEYS | frozenset(
     "lora_r special_tokens chat_template gradient_checkpointing fsdp_config deepspeed".split()
 )
 
-# Keys of other tools whose files name a base model: mergekit, hydra, alpaca-lora.
+# Keys of other tools whose files also have `base_model`: mergekit, hydra and alpaca-lora.
 _FOREIGN_KEYS: Final = frozenset(("merge_method", "slices", "defaults", "hydra", "models", "data_path"))
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise a mapping with `base_model` and two typical keys, one of them specific to axolotl."""
+    """Recognise a mapping with `base_model` and at least two typical keys, including a key of `_OWN_KEYS`.
+
+    A file with a key of another tool is not recognised.
+    """
     root = document.root
     if not isinstance(root, MappingNode) or "base_model" not in root.index:
         return []
@@ -34,7 +37,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:
-    """Return the DeepSpeed configuration: a path relative to the working directory, or a section."""
+    """Return the reference to the DeepSpeed config, a path relative to the working directory or a section, if any."""
     stated = config.get("deepspeed")
     if isinstance(stated, str):
         return (Reference("deepspeed", ("deepspeed",), stated),)

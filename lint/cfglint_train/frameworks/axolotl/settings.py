@@ -12,25 +12,25 @@ CCE_PLUGIN: Final = "axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugi
 
 
 def read_bool(config: Config, *route: str) -> bool | None:
-    """Return a setting as pydantic's boolean, or None if it is absent, null or no boolean."""
+    """Return a setting as pydantic's boolean, or None if it is absent, null or invalid."""
     value = config.get(*route)
     return None if value is None else PYDANTIC.boolean.read_or_none(value)
 
 
 def read_integer(config: Config, *route: str) -> int | None:
-    """Return a setting as pydantic's integer, or None if it is absent, null or no integer."""
+    """Return a setting as pydantic's integer, or None if it is absent, null or invalid."""
     value = config.get(*route)
     return None if value is None else PYDANTIC.integer.read_or_none(value)
 
 
 def list_plugins(config: Config) -> list[str]:
-    """Return the plugins of the configuration; axolotl accepts only a list."""
+    """Return the plugins that the config loads; axolotl accepts only a list."""
     stated_plugins = config.get("plugins")
     return [name for name in stated_plugins if isinstance(name, str)] if isinstance(stated_plugins, list) else []
 
 
 def has_plugin(config: Config, module: str) -> bool:
-    """Return whether a plugin of `axolotl.integrations.<module>` is loaded."""
+    """Return whether the config loads a plugin from `axolotl.integrations.<module>`."""
     return any(name.startswith(f"axolotl.integrations.{module}") for name in list_plugins(config))
 
 
@@ -41,7 +41,10 @@ def is_sharegpt(dataset: Any) -> bool:
 
 
 def get_fsdp_setting(config: Config, key: str) -> Any:
-    """Return a key of `fsdp_config`, with or without its old `fsdp_` prefix; words for truth values become booleans."""
+    """Return a key of `fsdp_config`, with or without the old `fsdp_` prefix, or None.
+
+    Values that pydantic reads as booleans become booleans; of strings, only "true" and "false" do.
+    """
     for route in (("fsdp_config", key), ("fsdp_config", f"fsdp_{key}")):
         value = config.get(*route)
         if value is not None:

@@ -1,10 +1,11 @@
-"""DeepSpeed: one JSON file (or a mapping inside another configuration), read by hjson or by the host's `json`.
+"""DeepSpeed: a JSON file or a section of another config, read by hjson or by the host's `json`.
 
 Sources: DeepSpeed 0.19.8 (`runtime/config.py`, `runtime/config_utils.py`, `runtime/precision_config.py`,
-`runtime/zero/config.py`, `runtime/zero/offload_config.py`, `runtime/engine.py`); defaults by release from 18 source
-distributions, 0.12.6 to 0.19.8.
+`runtime/zero/config.py`, `runtime/zero/offload_config.py`, `runtime/engine.py`). Defaults by release come from 18
+source distributions, 0.12.6 to 0.19.8.
 
-In a companion, the host fills in `"auto"` values (`Auto`); DeepSpeed itself drops them and uses its default.
+The host is the framework that loads a DeepSpeed file as a companion. It fills in `"auto"` values (`Auto`); DeepSpeed
+itself drops them and uses its defaults.
 """
 
 from __future__ import annotations

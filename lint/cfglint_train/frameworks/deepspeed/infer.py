@@ -11,12 +11,12 @@ from cfglint_train.plan.origin import Origin
 
 
 def find_deepspeed_config(job: Job) -> Config | None:
-    """Return the DeepSpeed configuration of a job, its main one or a companion, or None."""
+    """Return the DeepSpeed config of a job, which is its main file or a companion, or None."""
     return job.main if job.main.framework == "deepspeed" else job.companions.get("deepspeed")
 
 
 def infer_engine(job: Job) -> None:
-    """Infer the engine's effect under any launcher: effective offloading, number formats, reduction."""
+    """Infer the values that the engine derives under any host: effective offloading, number formats and reduction."""
     reading = job.plan
     stage = reading.get("parallel.zero_stage")
     if stage is not None:
@@ -66,17 +66,17 @@ def _infer_formats(job: Job, model_format: str) -> None:
     if model_format in ("bf16", "fp16"):
         reading.infer("precision.master", "fp32", "an fp32 copy for the optimizer")
     elif reading.get("parallel.zero_stage") in (1, 2, 3):
-        # Stage 3 intends to alias fp32 partitions, but compares a torch.device with a name; they are never equal.
+        # Stage 3 is meant to alias fp32 partitions, but compares a torch.device with a string, which is never equal.
         reading.infer("precision.master", "fp32", "ZeRO copies even fp32 weights for the optimizer")
     elif reading.get("parallel.zero_stage") is not None:
         reading.infer("precision.master", "none", "fp32 weights are their own master copy")
 
 
 def infer(job: Job) -> None:
-    """Infer a DeepSpeed file without a host: "auto", the formats, and the batch sizes that follow from the others.
+    """Infer the values of a DeepSpeed file without a host: "auto", number formats and batch sizes.
 
-    If the program that will load a companion is unknown, the values that a host would fill in are unknown. DeepSpeed
-    itself drops "auto".
+    If the file is a companion but the program that loads it is unknown, values that a host would fill in are unknown.
+    DeepSpeed itself drops "auto".
     """
     reading = job.plan
     is_companion = job.main.role != "main"
@@ -98,7 +98,7 @@ _BATCH_FIELDS: Final[tuple[Field, ...]] = ("batch.micro", "batch.accumulation", 
 
 
 def _infer_batches(job: Job) -> None:
-    # config.py _set_batch_related_parameters: two of the three determine the third, and one is sufficient.
+    # config.py _set_batch_related_parameters: two sizes determine the third; the micro or the global batch is enough.
     reading = job.plan
     ranks = reading.data_parallel
     micro, accumulation, global_batch = map(reading.get, _BATCH_FIELDS)

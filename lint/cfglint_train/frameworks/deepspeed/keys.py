@@ -1,4 +1,4 @@
-"""Keys of DeepSpeed's file: the host fills in "auto", and ZeRO-3's prefix is optional."""
+"""Keys of DeepSpeed's file: the host fills in "auto", and the prefix `stage3_` is optional."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class DeepSpeedKeys(Keys):
     placeholders = ("auto",)
 
     def list_routes(self, name: str) -> tuple[Route, ...]:
-        """Return the routes of a field and its alias.
+        """Return the routes of a key and its alias.
 
-        For example `stage3_param_persistence_threshold` and `param_persistence_threshold`.
+        In the ZeRO section, `stage3_param_persistence_threshold` is also read as `param_persistence_threshold`.
         """
         route: Route = tuple(name.split("."))
         if len(route) == 2 and name.startswith("zero_optimization.stage3_"):

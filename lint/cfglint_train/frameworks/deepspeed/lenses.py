@@ -1,4 +1,4 @@
-"""Lenses between DeepSpeed's keys and the plan, and the fields that a host fills in for "auto"."""
+"""Lenses between DeepSpeed's keys and the plan, and the fields whose "auto" a host fills in."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _COUNT_CODEC: Final = bound_below(0, DEEPSPEED.integer)
 
 _POSITIVE_CODEC: Final = bound_below(1, DEEPSPEED.integer)
 
-# The batch sizes are top-level values, which no model converts: a string fails in the comparison with 0.
+# Batch sizes are top-level values, which no pydantic model converts: a string fails when it is compared with 0.
 _BATCH_CODEC: Final = bound_below(1, TOP.integer)
 
-# runtime/config.py DtypeEnum: every spelling of a format.
+# Every spelling of a number format (runtime/config.py DtypeEnum).
 _DTYPES: Final = {
     "fp32": "fp32", "float32": "fp32", "float": "fp32", "torch.float32": "fp32",
     "bf16": "bf16", "bfloat16": "bf16", "torch.bfloat16": "bf16",
@@ -55,13 +55,13 @@ _COMMUNICATION_CODEC: Final = _ignore_case(
 
 
 def read_bool(config: Config, *route: str) -> bool | None:
-    """Return a setting as pydantic's boolean, or None if it is absent, "auto" (which is dropped) or no boolean."""
+    """Return a setting as pydantic's boolean, or None if it is absent, invalid, or "auto", which DeepSpeed drops."""
     value = config.get(*route)
     return None if value is None or value == "auto" else DEEPSPEED.boolean.read_or_none(value)
 
 
 def _put_value(config: Config, key: Key, route: Route | None, value: Any) -> list[Change]:
-    """Return the change that states a value; a number keeps the notation of the file (5e8)."""
+    """Return the changes that state a value; in JSON, a number keeps the file's notation (5e8)."""
     edits = replace_value(config, key, route, value)
     current = None if route is None else config.get_value(*route)
     if isinstance(current, float) and config.document.syntax == "json":
@@ -79,7 +79,7 @@ _KEY_ACCESS: Final = PLAIN._replace(put=_put_value, auto_word="auto")
 
 
 def get_deepspeed_release(config: Config) -> str:
-    """Return the DeepSpeed release that a configuration (of any framework) runs on."""
+    """Return the DeepSpeed release that a config of any framework runs with, by default the newest known."""
     return config.releases.get("deepspeed") or NEWEST
 
 
@@ -95,7 +95,7 @@ def _build_key(
 
 
 def read_zero_stage(config: Config) -> int | None:
-    """Return the ZeRO stage: 0 without `zero_optimization`, None if DeepSpeed would reject its value."""
+    """Return the ZeRO stage: 0 without `zero_optimization`, or None if DeepSpeed would reject the value."""
     section = config.get_value(ZERO_SECTION)
     if section is MISSING:
         return 0
@@ -142,7 +142,7 @@ _PIN_DEFAULT: Final = ValueByRelease((("", False), (_PINS_SINCE, True)))
 
 
 def is_pinning_by_default(config: Config) -> bool:
-    """Return whether the stated DeepSpeed release pins offloaded memory by default."""
+    """Return whether the DeepSpeed release certainly pins offloaded memory by default: is 0.19.5 or newer."""
     return config.releases.is_certainly_at_least("deepspeed", _PINS_SINCE) is True
 
 
@@ -166,12 +166,12 @@ def _read_device(config: Config, section: str, deprecated: str) -> tuple[str | N
 
 
 def _list_offload_sections(config: Config) -> list[str]:
-    """Return the offload sections that the file has."""
+    """Return the names of the offload sections in the file."""
     return [section for _, section, _ in _OFFLOAD_KEYS if isinstance(config.get_value(ZERO_SECTION, section), dict)]
 
 
 def _is_pinned(config: Config, section: str) -> bool | None:
-    """Return whether a section pins its memory, or None if its value is invalid."""
+    """Return whether an offload section pins its memory, or None if the value is invalid."""
     stated = config.get_value(ZERO_SECTION, section, "pin_memory")
     if stated is MISSING or stated == "auto":
         return bool(_PIN_DEFAULT.get_at(get_deepspeed_release(config)))
@@ -182,7 +182,7 @@ def _read_offload(config: Config) -> Iterator[Triple]:
     for field, section, deprecated in _OFFLOAD_KEYS:
         device, origin = _read_device(config, section, deprecated)
         yield field, device, origin
-    # One field for two sections: memory is pinned if either pins it, unknown if either value is invalid.
+    # The field covers two sections: memory is pinned if either pins it, and unknown if either value is invalid.
     pins = {section: _is_pinned(config, section) for section in _list_offload_sections(config)}
     for is_pinned in (None, True, False):
         section_name = next((name for name, value in pins.items() if value is is_pinned), None)
@@ -221,7 +221,7 @@ def _write_offload(config: Config, changes: Changes) -> list[Change]:
 
 
 def _find_offload(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
-    """Return the key in use, or that in an existing section."""
+    """Return the stated route and its value, or the route in an existing section if none is stated."""
     route, stated = find_stated(config, names)
     if stated is NOT_STATED:
         route = next((name for name in names if name[1:2] and name[1] in _list_offload_sections(config)), route)
@@ -239,13 +239,13 @@ def _write_device(config: Config, section: str, deprecated: str, device: str) ->
         return [Set((*config.root, ZERO_SECTION, deprecated), device == "cpu")]
     new_section: dict[str, Any] = {"device": device}
     for other_section in _list_offload_sections(config):
-        # The same as in the other section, so that pinning does not change.
+        # Pin as in the other section, so that `parallel.pin_memory` does not change.
         new_section["pin_memory"] = _is_pinned(config, other_section)
     return [Set((*config.root, ZERO_SECTION, section), new_section, ("stage",))]
 
 
 def _get_bf16_section(config: Config) -> str:
-    """Return `bf16`, or its old name `bfloat16`, which is read if the new name is absent."""
+    """Return `bf16`, or its former name `bfloat16`, which DeepSpeed reads if the new name is absent."""
     return "bfloat16" if config.get("bf16") is None and config.get("bfloat16") is not None else "bf16"
 
 
@@ -263,7 +263,7 @@ def _read_compute(config: Config) -> Iterator[Triple]:
         dtype = _DTYPES.get(autocast) if isinstance(autocast, str) else None
         yield "precision.compute", dtype, config.get_origin("torch_autocast", "enabled")
     else:
-        # The host fills in `bf16`, never its old name.
+        # The host fills in `bf16`, but never its former name.
         auto_section = next((name for name in ("bf16", "fp16") if config.get(name, "enabled") == "auto"), None)
         if auto_section is not None:
             yield "precision.compute", Auto("fp32"), config.get_origin(auto_section, "enabled")
@@ -304,7 +304,7 @@ def _read_optimizer(config: Config) -> Iterator[Triple]:
     origin = config.get_origin("optimizer", "type")
     name, implementation = stated_name.lower(), "deepspeed"
     if name in ("adam", "adamw"):
-        # "Adam" means AdamW unless the parameters state otherwise (engine.py _configure_basic_optimizer).
+        # "Adam" means AdamW unless adam_w_mode is false (engine.py _configure_basic_optimizer).
         if name == "adamw" or read_bool(config, "optimizer", "params", "adam_w_mode") is not False:
             name = "adamw"
         if read_bool(config, "optimizer", "params", "torch_adam"):
@@ -338,7 +338,7 @@ def _read_parallel_sizes(config: Config) -> Iterator[Triple]:
 
 CLIPPING_DEFAULT: Final = ValueByRelease((("", 0.0), ("0.19.3", 1.0)))
 
-# DeepSpeed's values for keys that `zero_optimization` omits, in 0.12.6 to 0.19.8.
+# DeepSpeed's defaults for keys that `zero_optimization` omits (0.12.6 to 0.19.8).
 ZERO_DEFAULTS: Final[Mapping[Field, Any]] = {
     "parallel.reduce_bucket": 500_000_000,
     "parallel.contiguous_gradients": True,
@@ -445,7 +445,7 @@ LENSES: Final = (
     _build_key("batch.global_", _BATCH_CODEC, "train_batch_size", null=ABSENT),
 )
 
-# Fields for which an HF host replaces "auto" by its own value (transformers integrations/deepspeed.py).
+# Fields whose "auto" an HF host replaces by its own value (transformers integrations/deepspeed.py).
 HOST_FILLED_FIELDS: Final = frozenset((
     "batch.micro", "batch.accumulation", "batch.global_", "optimizer.clipping", "precision.compute",
     "parallel.reduce_bucket", "parallel.prefetch_bucket", "parallel.persistence_threshold",

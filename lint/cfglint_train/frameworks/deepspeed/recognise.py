@@ -1,4 +1,4 @@
-"""Recognition of DeepSpeed configurations."""
+"""Recognition of DeepSpeed configs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _WEAK_KEYS: Final = frozenset((
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise an object with `zero_optimization`, or with one key that only DeepSpeed has and another of its keys."""
+    """Recognise an object with `zero_optimization`, or with a key that only DeepSpeed has and another DeepSpeed key.
+
+    `train_batch_size`, `optimizer.type` and `fp16.enabled` together are enough too.
+    """
     root = document.root
     if not isinstance(root, MappingNode):
         return []
@@ -47,20 +50,21 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def _is_inference_config(document: Document, keys: Set[str]) -> bool:
-    """Return whether `deepspeed.init_inference` takes the file: its ZeRO section is `zero` (inference/config.py)."""
+    """Return whether the file is for `deepspeed.init_inference`, whose ZeRO section is `zero` (inference/config.py)."""
     return "zero_optimization" not in keys and isinstance(document.get_value(("zero",)), dict)
 
 
 def _is_of_other_tool(keys: Set[str]) -> bool:
     """Return whether the file belongs to a tool that passes its keys on to DeepSpeed, such as GPT-NeoX.
 
-    Most of its keys are unknown, or several have hyphens, which none of DeepSpeed's has; a single one is a slip.
+    This is assumed if most keys are unknown to DeepSpeed, or if several contain hyphens, which DeepSpeed's keys never
+    do; a single hyphen may be a typo.
     """
     if sum("-" in key for key in keys) > 1:
         return True
     if not keys & _STRONG_KEYS and "zero_optimization" not in keys:
         return False
-    from cfglint_schemas.vocabulary import load  # few other files get this far
+    from cfglint_schemas.vocabulary import load  # few files of other tools get this far
 
     deepspeed_vocabulary = load("deepspeed")
     foreign = [

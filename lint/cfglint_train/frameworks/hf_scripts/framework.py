@@ -1,6 +1,6 @@
-"""Python scripts that call the Trainer of transformers with arguments that their text shows.
+"""Python scripts that call the transformers Trainer with arguments that can be read from the source.
 
-The script is read like those of TRL (`trainer_script/reader.py`); its settings have the same names and lenses.
+Scripts are read like TRL's (`trainer_script/reader.py`); the settings have the same names and lenses.
 
 Sources: transformers 4.30.0 to 5.24.0 (`training_args.py`), 4.57.1 and 5.8.0 (`trainer.py`, `loss/loss_utils.py`); for
 the Trainer and accelerate, see `hf_trainer`.
@@ -33,7 +33,9 @@ def _parse_trailing(config: Config, words: list[str]) -> Mapping[Route, Any]:
 
 
 def _list_recipes(config: Config) -> tuple[str, ...]:
-    from cfglint_train.frameworks.trainer_script.runs import list_recipes  # few files are scripts
+    from cfglint_train.frameworks.trainer_script.runs import (
+        list_recipes,
+    )  # imported late, because few files are scripts
 
     return list_recipes(config)
 

@@ -1,4 +1,4 @@
-"""Inference for scripts of the HF Trainer: the Trainer's defaults, and values that the script's code makes unknown."""
+"""Inference for HF Trainer scripts: the Trainer's defaults, and values that the script's code leaves unknown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOSS_FIELD: Final[Field] = "activations.fused_loss"
 
 
 def infer(job: Job) -> None:
-    """Infer strategy, number formats and loops, and the sample length and the loss if the script shows them."""
+    """Infer strategy, number formats and loops, and mark sample length and loss as unknown if the code hides them."""
     config, reading = job.main, job.plan
     infer_placement(job, is_precision_stated=any(config.get(key) is not None for key in ("bf16", "fp16")))
     infer_weights(job)
@@ -32,7 +32,7 @@ def infer(job: Job) -> None:
 
 
 def _infer_loss(job: Job) -> None:
-    """Infer whether the loss is the model's own, and whether Liger's loss skips the logits of an evaluation.
+    """Mark a custom or smoothed loss as unsupported, and infer whether evaluation with Liger skips the logits.
 
     Source: transformers 5.15.0 trainer.py, prediction_step.
     """

@@ -1,4 +1,4 @@
-"""Keys of scripts of the HF Trainer: arguments of `TrainingArguments` and `Seq2SeqTrainingArguments`."""
+"""Keys of HF Trainer scripts: the arguments of `TrainingArguments` and `Seq2SeqTrainingArguments`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from cfglint_train.frameworks.trl.keys import ArgumentKeys
 
 
 class ScriptKeys(ArgumentKeys):
-    """Key handling of transformers 4.30.0 to 5.24.0."""
+    """Key handling for transformers 4.30.0 to 5.24.0."""
 
     def find_entry(self, document: Document, root: Route) -> str | None:
-        """Return the class of arguments that the script creates."""
+        """Return the vocabulary entry of the arguments class that the script uses, or None if `root` is not a run."""
         from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
         node = document.find_node(root)
         return node.entry if isinstance(node, ScriptSettings) else None
 
     def build_context(self, config: Config) -> Context:
-        """Return the context, which only depends on the class of arguments."""
+        """Return the context, which depends only on the arguments class."""
         return Context(entry=self.find_entry(config.document, config.root))

@@ -1,4 +1,4 @@
-"""Lenses of scripts of the HF Trainer: those of TRL, except for keys of TRL's own classes."""
+"""Lenses for HF Trainer scripts: TRL's, except for keys of TRL's own classes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _TRL_ONLY_FIELDS: Final = frozenset((
     "method.stage", "sequence.length", "sequence.packing", "sequence.eval_packing", "data.preprocessing_workers",
     "activations.fused_loss",
 ))  # fmt: skip
-"""Fields whose keys belong to TRL's classes."""
+"""Fields whose keys only TRL's classes have."""
 
 
 def _read_sample_length(config: Config) -> Iterator[Triple]:
-    """Yield the length to which the script itself truncates its samples."""
+    """Yield the length to which the script truncates its samples, and whether it packs or pads them."""
     length = config.get(LENGTH)
     if length is None:
         return
@@ -36,7 +36,7 @@ def _read_sample_length(config: Config) -> Iterator[Triple]:
 
 
 def _read_loss(config: Config) -> Iterator[Triple]:
-    """Yield Liger's kernels, by the Trainer's switch or by the class that loads the model."""
+    """Yield whether Liger's loss and layers are used: by `use_liger_kernel`, or by a model class of Liger."""
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
     node = config.get_node()
@@ -57,7 +57,7 @@ def _write_loss(config: Config, changes: Changes) -> list[Change]:
 
 
 _DEFAULT_ATTENTION: Final = ValueByRelease((("", "eager"), ("4.36.0", "sdpa")))
-"""Default attention of models (transformers 4.36.0 modeling_utils.py, _autoset_attn_implementation)."""
+"""Default attention implementation (transformers 4.36.0 modeling_utils.py, _autoset_attn_implementation)."""
 
 LENSES: Final = (
     *(

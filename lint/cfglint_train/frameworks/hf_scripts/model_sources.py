@@ -1,4 +1,4 @@
-"""Search for the models of a script in other modules of its repository, which are read as text."""
+"""Find models that a script imports from other modules of its repository, which are parsed but never imported."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from cfglint_train.documents.python.syntax import get_callee_name
 from cfglint_train.foundation.typed import Final
 
 _MAX_DEFINITIONS: Final = 300
-"""Maximum number of functions, classes and variables of other modules that are followed from one script."""
+"""Maximum number of definitions in other modules that one search visits."""
 _FUNCTION_NODES: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BLOCK_NODES: Final = (ast.If, ast.Try, ast.With)
 
 
 def find_imported_source(document: PythonScript, expressions: Iterable[ast.expr], pattern: re.Pattern[bytes]) -> str:
-    """Return an imported name that some expressions are built from and whose definition matches a pattern, or "".
+    """Return an imported name that the expressions depend on and whose definition matches a pattern, or "".
 
-    The definition is in the script's repository; definitions that it uses count as well.
+    The definition must be in the script's repository. A match in a definition that it uses counts, too.
     """
     names = _find_sources(document, expressions)
     search = _Search(pattern)
@@ -29,9 +29,9 @@ def find_imported_source(document: PythonScript, expressions: Iterable[ast.expr]
 
 
 def is_passing(document: PythonScript, path: str, pattern: re.Pattern[bytes]) -> bool:
-    """Return whether a script calls an import from a file with an argument that matches a pattern.
+    """Return whether a script passes arguments to an import from the file at `path`, and the pattern matches.
 
-    The match may be in the script or in another module of its repository that builds the argument.
+    The pattern may match anywhere in the script, or in the modules of its repository that the arguments come from.
     """
     imported_names = set(_list_names_from_file(document, path))
     calls = [
@@ -46,7 +46,7 @@ def is_passing(document: PythonScript, path: str, pattern: re.Pattern[bytes]) ->
 
 
 def _list_names_from_file(document: PythonScript, path: str) -> Iterator[str]:
-    """Yield the names under which a script imports a file, or objects of it."""
+    """Yield the names under which a script imports a file or objects from it."""
     stem = os.path.basename(path).removesuffix(".py")
 
     def is_file(module: str) -> bool:
@@ -64,15 +64,15 @@ def _list_names_from_file(document: PythonScript, path: str) -> Iterator[str]:
 
 
 def list_model_arguments(call: ast.Call) -> Iterator[ast.expr]:
-    """Yield the expressions that a trainer call may get as its model."""
+    """Yield the arguments of a trainer call that may be its model."""
     yield from call.args[:1]
     yield from (keyword.value for keyword in call.keywords if keyword.arg in ("model", "model_init", None))
 
 
 def _find_sources(document: PythonScript, expressions: Iterable[ast.expr]) -> set[str]:
-    """Return all names that some expressions of a script are built from."""
+    """Return all names of a script that the expressions depend on, directly or indirectly."""
     pending = [name for node in expressions for name in _collect_names(node)]
-    sources_by_name, sources = _collect_flows(document) if pending else {}, set[str]()
+    sources_by_name, sources = _collect_dependencies(document) if pending else {}, set[str]()
     while pending:
         name = pending.pop()
         if name not in sources:
@@ -81,8 +81,8 @@ def _find_sources(document: PythonScript, expressions: Iterable[ast.expr]) -> se
     return sources
 
 
-def _collect_flows(document: PythonScript) -> dict[str, set[str]]:
-    """Return the names that each name of a script is built from: by assignments, as parameters, and as functions."""
+def _collect_dependencies(document: PythonScript) -> dict[str, set[str]]:
+    """Return the names that each name depends on, through assignments, call arguments and function bodies."""
     flows: dict[str, set[str]] = {}
     for node in document.list_nodes(ast.Assign):
         for target in node.targets:
@@ -120,16 +120,16 @@ def _collect_names(node: ast.AST) -> set[str]:
 
 
 class _Search:
-    """Search for a pattern in definitions of other modules, each visited once."""
+    """A search for a pattern in the definitions of other modules; each definition is visited once."""
 
     def __init__(self, pattern: re.Pattern[bytes]) -> None:
-        """Search for a pattern."""
+        """Start a search that has visited no definition."""
         self._pattern = pattern
         self._visited: set[tuple[str, str]] = set()
         self._modules: dict[tuple[str, str], PythonScript | None] = {}
 
     def is_imported(self, document: PythonScript, name: str, used: Collection[str]) -> bool:
-        """Return whether a name that a module imports leads to a match; for a module, whether a used member does."""
+        """Return whether an imported name leads to a match; for an imported module, whether a member in `used` does."""
         for module, imported_name in _find_origins(document, name):
             imported_module = self._load_module(document, module)
             if imported_module is not None and imported_name and self._is_matching(imported_module, imported_name):
@@ -148,7 +148,7 @@ class _Search:
         return self._modules[key]
 
     def _is_matching(self, document: PythonScript, name: str) -> bool:
-        """Return whether the definition of a name in a module matches, or a definition that it uses or re-exports."""
+        """Return whether an unvisited definition of a name matches, or a definition that it uses or re-exports does."""
         if (document.path, name) in self._visited or len(self._visited) > _MAX_DEFINITIONS:
             return False
         self._visited.add((document.path, name))
@@ -167,7 +167,7 @@ def _join_module(module: str, name: str) -> str:
 
 
 def _list_statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a module, including those in its conditions."""
+    """Yield the statements of a body, including those inside `if`, `try` and `with` blocks."""
     for node in body:
         if isinstance(node, _BLOCK_NODES):
             yield from _list_statements(child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))
@@ -182,7 +182,7 @@ def _list_defined_names(node: ast.stmt) -> Collection[str]:
 
 
 def _find_origins(document: PythonScript, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the modules that a name may come from, with its name there, "" if it is the module itself."""
+    """Yield each module that a name may come from and its name there ("" if the name is the module itself)."""
     yield from find_imports(document, name)
     yield from ((module, name) for module, _ in find_imports(document, "*"))
     for node in document.list_nodes(ast.Import):

@@ -1,4 +1,4 @@
-"""Recognition of Python scripts that train a causal language model, with transformers' Trainer or without TRL."""
+"""Recognition of Python scripts that train a causal language model with the HF Trainer or their own code."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ if TYPE_CHECKING:
 _SCORE: Final = 55
 _LIBRARIES: Final = frozenset(("transformers", "liger_kernel"))
 _CAUSAL_SUFFIXES: Final = ("ForCausalLM", "LMHeadModel", "ForCausalLMWithValueHead")
-"""Suffixes of classes that load causal language models."""
+"""Suffixes of the classes that load causal language models."""
 _CAUSAL_CLASS: Final = re.compile(rb"ForCausalLM|LMHeadModel|CAUSAL_LM")
 _LANGUAGE_MODEL_TRAINING: Final = re.compile(_CAUSAL_CLASS.pattern + rb"|\b(?:SFT|DPO|GRPO|PPO|RM|Reward)Trainer\b")
-"""Evidence that a model of a custom class is a language model: a class of such models, or a trainer that is named after
-their tuning.
+"""Evidence that a model of a custom class is a language model.
+
+Either the class of a causal language model, or a trainer that is named after a tuning method.
 """
 _LANGUAGE_MODEL: Final = re.compile(
     _LANGUAGE_MODEL_TRAINING.pattern
     + rb"|\bmlm\s*=\s*False|(?i:deepseek|gemma|gpt-?(?:2|j|neo)|llama|mistral|mixtral|olmo|pythia|qwen)"
 )
-"""Evidence that a model which other code builds is a language model."""
+"""Evidence that a model that other code builds is a language model."""
 _SCORING_SUFFIXES: Final = ("ForSequenceClassification",)
 _REWARD_TRAINER: Final = re.compile(rb"\b(?:RM|Reward)Trainer\b")
-"""Evidence that a language model is trained to score texts; classes of other models do that, too."""
+"""Evidence that a sequence classifier is a reward model; sequence classifiers are trained for other tasks too."""
 _TEXT_MODEL: Final = re.compile(rb"\bvocab_size\b|(?i:tokenizer)")
-"""Evidence that the model of a loop with DeepSpeed is a text model."""
+"""Evidence that the model in a DeepSpeed training loop reads text."""
 _OPTIMIZER_ARGUMENTS: Final = ("optimizer", "optim")
 _IMPORTED_MODEL_REASON: Final = "its model comes from another module"
 _TRAINING_PACKAGES: Final = ("transformers", "trl", "deepspeed", "accelerate")
 _OTHER_FRAMEWORKS: Final = ("olmo_core",)
-"""Packages with trainers of their own, whose scripts other frameworks read."""
+"""Packages with their own trainers, whose scripts cfglint reads as other frameworks."""
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
     """Recognise each Trainer that a script creates.
 
-    A script that trains a causal language model but cannot be read is reported with the reason.
+    A script that trains a causal language model but whose settings cannot be read is returned with the reason.
     """
     if not isinstance(document, PythonDocument):
         return []
@@ -89,8 +90,8 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
     is_causal = module.partition(".")[0] in _LIBRARIES and name.endswith(_CAUSAL_SUFFIXES)
     if is_causal and not run.refusal:
         return RecognisedConfig((number,), _SCORE, "it creates a transformers Trainer")
-    # A transformers class of another kind loads another kind of model; PEFT's classes take any model, and a class of
-    # another module may be a language model.
+    # A transformers class without a causal suffix loads another kind of model. PEFT's classes take any model, and a
+    # class from another module may be a language model.
     is_open = not run.model_class or module.partition(".")[0] == "peft"
     is_own = bool(run.model_class) and module.partition(".")[0] not in _LIBRARIES
     is_training = is_causal or (is_open and _LANGUAGE_MODEL.search(document.source) is not None)
@@ -98,7 +99,7 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
     is_training = is_training or (
         name.endswith(_SCORING_SUFFIXES) and _REWARD_TRAINER.search(document.source) is not None
     )
-    reason = "unclear whether its Trainer trains a causal language model"
+    reason = "it cannot be determined whether its Trainer trains a causal language model"
     if not is_training and (is_open or is_own) and (source := _find_imported_model(document)):
         is_training, reason = True, f"its model comes from another module (`{source}`)"
     if not is_training and is_open:
@@ -109,12 +110,12 @@ def _recognise_run(document: PythonDocument, number: int, run: ScriptSettings) -
 
 
 def is_passing_model(document: PythonDocument, path: str) -> bool:
-    """Return whether a script passes a causal language model to an import from a file."""
+    """Return whether a script passes a causal language model to code that it imports from the file at `path`."""
     return is_passing(document, path, _CAUSAL_CLASS)
 
 
 def _find_imported_model(document: PythonDocument) -> str:
-    """Return the import that builds the model of a script's Trainers if it builds a causal language model, or "".
+    """Return the import that builds the causal language model of a script's Trainers, or an empty string.
 
     Only imports from the script's repository count.
     """
@@ -131,10 +132,10 @@ def _find_imported_causal(document: PythonDocument, expressions: Iterable[ast.ex
 
 
 def _recognise_other_training(document: PythonDocument, modules: set[str]) -> list[RecognisedConfig]:
-    """Recognise a run of an imported trainer, or of a training loop in the script, of a causal language model.
+    """Recognise a script that trains a causal language model with an imported trainer or its own training loop.
 
-    The model is shown by its class, which another module may build, or by a part of TRL, which trains hardly anything
-    else.
+    Evidence of the model is its class, also in the module that builds it, or an import from TRL, which trains hardly
+    any other models.
     """
     if os.path.basename(document.path).startswith("test_"):
         return []
@@ -178,7 +179,7 @@ def _recognise_other_training(document: PythonDocument, modules: set[str]) -> li
 
 
 def _find_optimizer_calls(document: PythonDocument) -> list[ast.Call]:
-    """Return the calls of functions from the repository that get an optimizer by keyword."""
+    """Return the calls that pass an optimizer by keyword to a function from the repository."""
     calls = [
         call
         for call in document.list_nodes(ast.Call)
@@ -192,14 +193,15 @@ def _is_of_repository(document: PythonDocument, name: str) -> bool:
 
 
 def _is_program(document: PythonDocument) -> bool:
-    """Return whether a file does something when it runs, and is not only imported."""
+    """Return whether a file is meant to be run: mentions `__main__`, or has top-level expressions such as calls."""
     return b"__main__" in document.source or any(isinstance(node, ast.Expr) for node in document.module.body[1:])
 
 
 def _is_training_language_model(document: PythonDocument, backward: list[ast.Call]) -> bool:
-    """Return whether a program's loop trains a causal language model of another module.
+    """Return whether a program's training loop trains a causal language model that another module builds.
 
-    With DeepSpeed, a model whose names show it, or its own model that reads text, counts as well.
+    With DeepSpeed, names of language models or a tokenizer in the source, or names of language models in the module
+    that builds the model, are enough.
     """
     if _find_imported_causal(document, backward):
         return True
@@ -210,7 +212,7 @@ def _is_training_language_model(document: PythonDocument, backward: list[ast.Cal
 
 
 def _is_loading_model(call: ast.Call) -> bool:
-    """Return whether a call loads a causal language model of transformers (`AutoModelForCausalLM.from_config`)."""
+    """Return whether a call loads a causal language model, such as `AutoModelForCausalLM.from_config`."""
     function = call.func
     if not isinstance(function, ast.Attribute) or function.attr not in ("from_pretrained", "from_config"):
         return False
@@ -220,7 +222,7 @@ def _is_loading_model(call: ast.Call) -> bool:
 
 
 def _list_imported_trainers(document: PythonDocument) -> set[str]:
-    """Return the trainers that the script imports, by name or with `*`."""
+    """Return the names of imported trainers; after `import *`, those that the script calls but does not define."""
     names = [alias for node in document.list_nodes(ast.ImportFrom) for alias in node.names]
     trainers = {alias.asname or alias.name for alias in names if "Trainer" in alias.name}
     if any(alias.name == "*" for alias in names):
@@ -231,12 +233,12 @@ def _list_imported_trainers(document: PythonDocument) -> set[str]:
 
 
 def _filter_with_arguments(calls: list[ast.Call]) -> list[ast.Call]:
-    """Return the calls that get training arguments (`args`)."""
+    """Return the calls that pass training arguments (`args=`)."""
     return [call for call in calls if any(keyword.arg == "args" for keyword in call.keywords)]
 
 
 def prepare(document: Document) -> None:
-    """Read the calls of a script as runs."""
+    """Read the Trainer calls in a script as its runs."""
     _prepare_runs(document)
 
 

@@ -1,6 +1,6 @@
 """Keys of the Trainer's arguments (`TrainingArguments`), with their plan fields and defaults.
 
-Source: transformers 5.8.0 `training_args.py`; the defaults are those of 4.41 to 5.23. A framework builds the lenses of
+Source: transformers 5.8.0 `training_args.py`. The defaults hold for 4.41 to 5.23. Each framework builds the lenses for
 the keys in its files with its own loader.
 """
 
@@ -17,13 +17,14 @@ from cfglint_train.frameworks.loaders import Loader
 from cfglint_train.plan.names import Field
 
 SECTION_FILES: Final = ("fsdp_config", "accelerator_config")
-"""Arguments that take a section, or the name of a JSON file with that section (transformers 4.30.0 to 5.24.0, 4.38
-on).
+"""Arguments that take a section or the path of a JSON file that contains it.
+
+`fsdp_config` in transformers 4.30.0 to 5.24.0, `accelerator_config` from 4.38 on.
 """
 
 
 def build_steps_codec(loader: Loader) -> Codec:
-    """Return the codec of a number of steps; below 1 it is a share of all steps, whose number is unknown."""
+    """Return the codec of a number of steps. A value below 1 is a share of all steps, so it is unreadable."""
 
     def read(value: Any) -> Any:
         if loader.number.read(value) < 1:
@@ -34,7 +35,7 @@ def build_steps_codec(loader: Loader) -> Codec:
 
 
 def _build_limit_codec(loader: Loader) -> Codec:
-    """Return the codec of a number of checkpoints to keep; 0 and less keep all."""
+    """Return the codec of a number of checkpoints to keep. Values below 1 mean "all"."""
 
     def read(value: Any) -> Any:
         number = loader.integer.read(value)
@@ -44,7 +45,7 @@ def _build_limit_codec(loader: Loader) -> Codec:
 
 
 def _build_run_steps_codec(loader: Loader) -> Codec:
-    """Return the codec of the steps of the whole run; 0 and less leave the length to the epochs."""
+    """Return the codec of the steps of the whole run. Values below 1 are unreadable, because the epochs apply."""
 
     def read(value: Any) -> Any:
         number = loader.integer.read(value)
@@ -56,7 +57,10 @@ def _build_run_steps_codec(loader: Loader) -> Codec:
 
 
 def _build_warmup_codec(loader: Loader) -> Codec:
-    """Return the codec of a number of steps; between 0 and 1 it is a share of all steps (transformers 5)."""
+    """Return the codec of warmup steps. A value between 0 and 1 is a share of all steps, so it is unreadable.
+
+    Source: transformers 5.
+    """
 
     def read(value: Any) -> Any:
         number = loader.number.read(value)
@@ -89,7 +93,7 @@ _CODEC_BUILDERS: Final[Mapping[str, Callable[[Loader], Codec]]] = {
     "counts": _build_counts_codec,
 }
 
-# Key -> plan field, kind of value, default, meaning of null (ABSENT: the default; None: invalid).
+# Key -> plan field, name of the codec, default, meaning of null (ABSENT: the default applies; None: invalid).
 _ARGUMENTS: Final[Mapping[str, tuple[Field, str, Any, Any]]] = {
     "max_grad_norm": ("optimizer.clipping", "number", 1.0, ABSENT),
     "learning_rate": ("optimizer.learning_rate", "number", 5e-5, None),
@@ -121,17 +125,17 @@ OLDER_BATCH_KEYS: Final[Mapping[str, str]] = {
     "per_device_train_batch_size": "per_gpu_train_batch_size",
     "per_device_eval_batch_size": "per_gpu_eval_batch_size",
 }
-"""Older spelling of each batch size."""
+"""Former spelling of each batch size."""
 
 
 def build_batch_key(loader: Loader, name: str, access: Access, *beside: str) -> Key:
-    """Return the lens of a batch size that has an older spelling."""
+    """Return the lens of a batch size that also has a former spelling."""
     lens = build_argument_key(loader, name, *beside)
     return lens._replace(names=((name,), (OLDER_BATCH_KEYS[name],)), access=access)
 
 
 def find_batch_size(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
-    """Return the spelling of a batch size that is in effect.
+    """Return the spelling of a batch size that takes effect, with its value.
 
     transformers 4 uses `per_gpu_...` unless it is null or 0, otherwise `per_device_...` (4.57.1, training_args.py:
     train_batch_size, eval_batch_size); transformers 5 rejects `per_gpu_...`.
@@ -141,13 +145,13 @@ def find_batch_size(config: Config, names: tuple[Route, ...]) -> tuple[Route | N
 
 
 def build_argument_key(loader: Loader, name: str, *beside: str) -> Key:
-    """Return the lens of one argument; a new value is written next to one of the keys `beside`."""
+    """Return the lens of an argument. A new key is written next to one of the keys `beside`."""
     field, kind, default, null = _ARGUMENTS[name]
     return Key(field, ((name,),), _CODEC_BUILDERS[kind](loader), default, null, beside)
 
 
 def build_compile_lens(switch: Callable[[Config], bool | None]) -> Custom:
-    """Return the lens of `torch_compile`, which two other arguments switch on as well."""
+    """Return the lens of `torch_compile`, which two other arguments also turn on; `switch` reads the key itself."""
     compile_options = ("torch_compile_backend", "torch_compile_mode")
 
     def read(config: Config) -> Iterator[Triple]:

@@ -15,7 +15,7 @@ from cfglint_train.plan.choices import FSDP
 from cfglint_train.plan.names import Field
 from cfglint_train.plan.origin import Origin
 
-# accelerate utils/constants.py: the position in the list, from 1, is also a spelling.
+# accelerate utils/constants.py: the position in the list, counted from 1, is a valid spelling too.
 SHARDING_STRATEGIES: Final = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
 STATE_DICTS: Final[Mapping[str, str]] = {
     "FULL_STATE_DICT": "full",
@@ -36,12 +36,12 @@ FSDP_FIELDS: Final[tuple[Field, ...]] = (
 
 
 def is_resharding(sharding: str | None) -> bool | None:
-    """Return whether full weights are freed between forward and backward pass, or None for an unknown strategy."""
+    """Return whether full weights are freed between forward and backward pass, or None if `sharding` is None."""
     return None if sharding is None else sharding in ("full_shard", "hybrid_shard")
 
 
 def yield_sharding(sharding: str | None, version: int, origin: Origin) -> Iterator[Triple]:
-    """Yield sharding strategy and resharding: FSDP1 states the first, FSDP2 the second, and the other follows."""
+    """Yield sharding strategy and resharding. FSDP1 states the former, FSDP2 the latter; the other follows."""
     derived_origin = Origin(
         "inferred", origin.place, "sharding strategy and reshard_after_forward set the same thing", origin.key
     )
@@ -50,19 +50,19 @@ def yield_sharding(sharding: str | None, version: int, origin: Origin) -> Iterat
 
 
 def yield_offload(device: str, origin: Origin) -> Iterator[Triple]:
-    """Yield the offload device of weights and of optimizer states, which FSDP sets by one switch."""
+    """Yield the offload device of weights and optimizer states, which FSDP offloads together."""
     yield "parallel.offload_params", device, origin
     derived_origin = Origin("inferred", origin.place, "FSDP offloads weights and states together", origin.key)
     yield "parallel.offload_optimizer", device, derived_origin
 
 
 def get_default_state_dict(version: int) -> str:
-    """Return the default kind of state dict (FullyShardedDataParallelPlugin.set_state_dict_type)."""
+    """Return the default state dict type of an FSDP version (FullyShardedDataParallelPlugin.set_state_dict_type)."""
     return "full" if version == 1 else "sharded"
 
 
 def get_fsdp_setting(config: Config, name: str) -> Any:
-    """Return a key of `fsdp_config` with or without its prefix, or None if it is not stated."""
+    """Return a key of `fsdp_config`, with or without the prefix `fsdp_`, or None if it is not stated."""
     section = config.get("fsdp_config")
     if not isinstance(section, dict):
         return None
@@ -71,7 +71,7 @@ def get_fsdp_setting(config: Config, name: str) -> Any:
 
 
 def read_fsdp_flag(config: Config, name: str, default: bool) -> bool:
-    """Return a switch of `fsdp_config`, read as `str_to_bool(str(value))` reads it."""
+    """Return a boolean key of `fsdp_config`, parsed as `str_to_bool(str(value))` does, or `default`."""
     value = get_fsdp_setting(config, name)
     flag = None if value is None else ACCELERATE.boolean.read_or_none(value)
     return default if flag is None else flag
@@ -86,7 +86,7 @@ def _list_fsdp_options(config: Config) -> list[str]:
 
 
 def is_wrapping_blocks(config: Config) -> bool:
-    """Return whether the Trainer's own settings wrap the transformer's layers."""
+    """Return whether the Trainer's own settings make FSDP wrap each transformer layer."""
     return "auto_wrap" in _list_fsdp_options(config)
 
 
@@ -128,16 +128,16 @@ def _read_fsdp(config: Config) -> Iterator[Triple]:
 
 
 FSDP_LENS: Final = Custom(dict.fromkeys(FSDP_FIELDS, (("fsdp",), ("fsdp_config",))), _read_fsdp, refuse_write)
-"""Lens of TrainingArguments' `fsdp` and `fsdp_config`."""
+"""Lens of `fsdp` and `fsdp_config` in TrainingArguments."""
 
 
 def infer_fsdp(job: Job) -> None:
-    """Infer the number of ranks over which FSDP shards one copy of the states."""
+    """Infer the reduction format, the number of ranks that shard a copy of the states, and the number of replicas."""
     reading = job.plan
     if reading.get("parallel.strategy") not in FSDP:
         return
     plan = reading.build_plan()
-    # accelerate's set_mixed_precision reduces in the compute format; without it gradients keep their format.
+    # accelerate's set_mixed_precision reduces in the compute format; without autocast, gradients keep their format.
     reduce_format = (
         plan.precision.compute if plan.precision.autocast else plan.precision.params or plan.precision.compute
     )
@@ -157,7 +157,7 @@ def infer_fsdp(job: Job) -> None:
         reading.infer("parallel.shard_size", max(1, ranks // replicas), "all data-parallel ranks")
     size = reading.get("parallel.shard_size")
     if size and reading.is_stated("parallel.shard_size"):
-        # accelerate's dp_shard_cp, and axolotl's experts: their ranks also share the states.
+        # accelerate's dp_shard_cp mesh and axolotl's expert parallelism: their ranks also shard the states.
         size *= (plan.parallel.context or 1) * (plan.parallel.expert or 1)
     if size:
         reading.infer("parallel.replicas", max(1, ranks // size), "the ranks beyond one shard group")
@@ -166,8 +166,8 @@ def infer_fsdp(job: Job) -> None:
 def infer_deferred_reduction(job: Job) -> None:
     """Infer whether gradient reduction is deferred to the last micro batch.
 
-    The Trainer runs every micro batch but the last under `no_sync`, unless `sync_each_batch` is set (trainer.py). Under
-    FSDP, full gradients then stay on every rank between micro batches.
+    The Trainer runs every micro batch except the last under `no_sync`, unless `sync_each_batch` is set (trainer.py).
+    Under FSDP, unsharded gradients then stay on every rank between micro batches.
     """
     reading = job.plan
     if reading.get("parallel.strategy") in FSDP:
@@ -181,17 +181,18 @@ def infer_deferred_reduction(job: Job) -> None:
 def _is_sync_each_batch_read(job: Job) -> bool:
     """Return whether the Trainer reads `sync_each_batch`.
 
-    From 4.46.2 on it calls `no_sync` itself for each micro batch but the last, and from 5.2 on not if the switch is
-    set; before 4.46.2 `Accelerator.accumulate` does, which reads it (`trainer.py` of 4.46.1, 4.46.2, 5.1.0 and 5.2.0).
+    Before 4.46.2, the Trainer uses `Accelerator.accumulate`, which reads the key. From 4.46.2 on, it calls `no_sync`
+    itself for every micro batch except the last, and reads the key only from 5.2 on (`trainer.py` of 4.46.1, 4.46.2,
+    5.1.0 and 5.2.0).
     """
     release = job.releases.get("transformers")
     return release is None or not parse_release("4.46.2") <= parse_release(release) < parse_release("5.2")
 
 
 def is_upcasting_frozen(job: Job) -> bool:
-    """Return whether accelerate also casts frozen weights to fp32 for FSDP2, as releases 1.6 to 1.12 do.
+    """Return whether accelerate casts even frozen weights to fp32 for FSDP2, as releases 1.6 to 1.12 do.
 
-    1.13 selects the trained weights but drops the result; from 1.14 on only trained weights are cast
+    1.13 selects the trained weights but drops the result. From 1.14 on, only trained weights are cast
     (`utils/fsdp_utils.py`).
     """
     release = job.releases.get("accelerate")
@@ -199,7 +200,10 @@ def is_upcasting_frozen(job: Job) -> bool:
 
 
 def list_fsdp_routes(name: str) -> tuple[Route, ...]:
-    """Return the routes of a setting: keys of `fsdp_config` may have a prefix (transformers 5.8.0 training_args.py)."""
+    """Return the routes of a setting; keys in `fsdp_config` may have the prefix `fsdp_`.
+
+    Source: transformers 5.8.0 training_args.py.
+    """
     route: Route = tuple(name.split("."))
     if len(route) == 2 and route[0] == "fsdp_config" and route[1] != "fsdp_version":
         return route, (route[0], f"fsdp_{route[1]}")

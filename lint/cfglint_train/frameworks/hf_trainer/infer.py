@@ -1,4 +1,4 @@
-"""Inference for runs that the Trainer and accelerate start."""
+"""Inference for runs of the HF Trainer and accelerate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def infer_batch(job: Job) -> None:
-    """Infer the global batch if micro batch, accumulation and ranks are known."""
+    """Infer the global batch if the micro batch, accumulation and data-parallel ranks are known."""
     reading = job.plan
     micro, accumulation = reading.get("batch.micro"), reading.get("batch.accumulation")
     ranks = reading.data_parallel
@@ -32,9 +32,9 @@ def infer_batch(job: Job) -> None:
 
 
 def infer_mixed_precision(job: Job, stated: bool) -> None:
-    """Set the launch's mixed precision if the Trainer's own `bf16` and `fp16` are not `stated`.
+    """Apply the launch's mixed precision unless the Trainer's own `bf16` or `fp16` is `stated`.
 
-    TrainingArguments reads ACCELERATE_MIXED_PRECISION then (5.8.0, section 5 of `__post_init__`).
+    TrainingArguments then reads ACCELERATE_MIXED_PRECISION (5.8.0, section 5 of `__post_init__`).
     """
     companion, reading = job.companions.get("accelerate"), job.plan
     if companion is None or stated or reading.get("parallel.strategy") == "zero":
@@ -46,8 +46,8 @@ def infer_mixed_precision(job: Job, stated: bool) -> None:
         reading.put("precision.autocast", True, origin)
 
 
-# Mixtures of experts whose experts are separate linear layers in transformers 4 (4.57.1, models/*/modeling_*.py:
-# ModuleList).
+# Mixture-of-experts models whose experts are separate linear layers in transformers 4 (4.57.1,
+# models/*/modeling_*.py: ModuleList).
 _LISTED_EXPERTS_TYPES: Final = frozenset((
     "deepseek", "deepseek_v2", "deepseek_v3", "dots1", "ernie4_5_moe", "flex_olmo", "glm4_moe", "glm4v_moe",
     "hunyuan_v1_moe", "jamba", "minimax", "mixtral", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe", "qwen3_next",
@@ -55,7 +55,7 @@ _LISTED_EXPERTS_TYPES: Final = frozenset((
 
 
 def infer_experts(job: Job) -> None:
-    """Infer quantised experts up to transformers 4, which holds those of most mixtures as linear layers."""
+    """Infer whether experts are quantized: transformers 4 stores those of most models as linear layers, 5 does not."""
     reading, model = job.plan, job.architecture
     if model is None or model.experts is None or model.model_type not in _LISTED_EXPERTS_TYPES:
         return
@@ -75,22 +75,22 @@ def infer_experts(job: Job) -> None:
 _KNOWN_QUANTIZATIONS: Final = frozenset((*QUANTIZATIONS.values(), "int8"))
 
 DEQUANTIZED_KINDS: Final[Mapping[str, str | None]] = {"mxfp4": "none", "fp8": None}
-"""Published quantizations that transformers does not keep, with the format that they are loaded in.
+"""Published quantizations that transformers may not keep, with the quantization after loading (None: unknown).
 
-transformers turns MXFP4 into 16 bits or refuses to train it, and so FP8 if the GPU has no such arithmetic (5.23.0,
-quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py).
+transformers expands MXFP4 to 16 bits or refuses to train it. It does the same with FP8 if the GPU has no FP8 arithmetic
+(5.23.0, quantizers/quantizer_mxfp4.py, quantizer_finegrained_fp8.py).
 """
 
 
 def infer_published_quantization(
     job: Job, becomes: Mapping[str, str | None] = DEQUANTIZED_KINDS, overrides: bool = False
 ) -> None:
-    """Infer the quantization of published weights, which are loaded as they are.
+    """Infer the quantization from a checkpoint that is published quantized.
 
-    A checkpoint's own `quantization_config` applies (transformers 5.23.0, quantizers/auto.py,
-    merge_quantization_configs). `becomes` maps kinds that are loaded in another format to that format: None if it is
-    unknown, as for kinds that the plan has no word for. With `overrides`, the checkpoint's kind also replaces a
-    quantization that the configuration requests.
+    The checkpoint's own `quantization_config` applies (transformers 5.23.0, quantizers/auto.py,
+    merge_quantization_configs). `becomes`: the quantization after loading, for kinds that change; None means unknown,
+    as for kinds that the plan does not know. `overrides`: the checkpoint's kind also replaces a quantization that the
+    config requests.
     """
     model, reading = job.architecture, job.plan
     requested, requested_origin = reading.get("method.quantization"), reading.get_origin("method.quantization")
@@ -114,17 +114,17 @@ def infer_published_quantization(
 
 
 def infer_kept_inputs(job: Job) -> None:
-    """Infer that inputs of frozen 4-bit matrices are kept: bitsandbytes before 0.43.1 (autograd/_functions.py)."""
+    """Infer that bitsandbytes keeps inputs of frozen 4-bit matrices, as before 0.43.1 (autograd/_functions.py)."""
     is_4bit = job.plan.get("method.quantization") in ("nf4", "fp4")
     if is_4bit and job.releases.is_certainly_at_least("bitsandbytes", "0.43.1") is False:
         job.plan.infer("method.keeps_inputs", True, "MatMul4Bit of bitsandbytes before 0.43.1")
 
 
 def infer_read_ahead(job: Job) -> None:
-    """Infer that 16-bit weights are read onto the GPU ahead of the quantiser, as transformers 5.0 to 5.3 do.
+    """Infer that 16-bit weights are read onto the GPU ahead of the quantizer, as transformers 5.0 to 5.3 do.
 
-    Their threads do not wait for it (core_model_loading.py; huggingface/transformers#44576 fixed it in 5.4). A
-    quantised checkpoint has no such weights.
+    Their loader threads do not wait for the quantizer (core_model_loading.py; fixed in 5.4 by
+    huggingface/transformers#44576). A quantized checkpoint has no 16-bit weights to read ahead.
     """
     published = job.architecture.quantization if job.architecture is not None else None
     if published or job.plan.get("method.quantization") not in ("nf4", "fp4", "int8"):
@@ -137,14 +137,20 @@ def infer_read_ahead(job: Job) -> None:
 
 
 def _is_older_than_known(job: Job) -> bool:
-    """Return whether the framework is older than all known releases, none of which had transformers 5."""
+    """Return whether the framework is older than all known releases, and so older than transformers 5.
+
+    False if the repository states the transformers release.
+    """
     package = list_frameworks()[job.main.framework].package
     is_stated = job.releases.is_stated("transformers")
     return not is_stated and package in job.releases.by_package and job.releases.find_candidates(package).is_outdated
 
 
 def infer_tensor_parallelism(job: Job) -> None:
-    """Infer how transformers' tensor-parallel plans split: the output matrix, with gathered logits; norms are whole."""
+    """Infer how transformers' tensor-parallel plans split a model.
+
+    They split the output matrix unless it is tied to the embedding, gather the logits, and do not split the sequence.
+    """
     reading = job.plan
     if (reading.get("parallel.tensor") or 1) > 1 and reading.get("parallel.strategy") != "zero":
         reading.infer("parallel.sequence_parallel", False, "base_model_tp_plan of transformers")
@@ -153,10 +159,10 @@ def infer_tensor_parallelism(job: Job) -> None:
 
 
 def fill_auto(job: Job, field: Field) -> Any:
-    """Return the value that the Trainer fills in for "auto" in a DeepSpeed file, MISSING if it leaves it.
+    """Return the value that the Trainer fills in for "auto" in a DeepSpeed file, or MISSING if it does not.
 
-    Source: HfTrainerDeepSpeedConfig.trainer_config_process. The bucket sizes need the model's hidden size; without it
-    they are unknown (None).
+    Source: HfTrainerDeepSpeedConfig.trainer_config_process. Bucket sizes and the persistence threshold follow from the
+    model's hidden size, and are None (unknown) without it.
     """
     reading = job.plan
     hidden = job.architecture.hidden if job.architecture is not None else None
@@ -178,7 +184,7 @@ _ARGUMENT_FIELDS: Final = frozenset(
 
 
 def infer_zero(job: Job) -> None:
-    """Infer the effect of DeepSpeed and accelerate, whatever the Trainer's settings are."""
+    """Infer the values that DeepSpeed and accelerate determine under ZeRO, whatever the Trainer's settings are."""
     from cfglint_train.frameworks.deepspeed.infer import infer_engine
 
     infer_engine(job)
@@ -188,8 +194,8 @@ def infer_zero(job: Job) -> None:
 def replace_optimizer(job: Job) -> None:
     """Replace the optimizer by DeepSpeed's CPU optimizer if its states are offloaded, as accelerate does.
 
-    Adagrad and 32-bit Lion have a counterpart, all others become Adam (utils/deepspeed.py, 1.11.0). An optimizer of the
-    DeepSpeed file itself stays, and so does any with `zero_force_ds_cpu_optimizer: false`.
+    Adagrad and 32-bit Lion have a CPU counterpart; all others become AdamW (utils/deepspeed.py, 1.11.0). The optimizer
+    stays if the DeepSpeed file sets an optimizer, or states `zero_force_ds_cpu_optimizer: false`.
     """
     reading = job.plan
     companion = job.companions.get("deepspeed")
@@ -211,10 +217,13 @@ def replace_optimizer(job: Job) -> None:
 
 
 def infer_plain_strategy(job: Job) -> None:
-    """Infer the strategy if the configuration names none: its launch may select FSDP or DeepSpeed."""
+    """Infer DDP or a single GPU if neither the config nor a companion names a strategy.
+
+    DDP is only assumed if the launches are unknown, because they may select FSDP or DeepSpeed.
+    """
     config, reading = job.main, job.plan
     if reading.get_origin("parallel.strategy") is not None or config.get("deepspeed") is not None:
-        # Lenses and companions have read these keys; if they could not, the strategy stays unknown.
+        # A lens or companion has read the strategy; if it could not, the strategy stays unknown.
         return
     world = reading.world_size
     if world is not None and world > 1 and job.launch_known:
@@ -229,10 +238,11 @@ def infer_plain_strategy(job: Job) -> None:
 
 
 def infer_compilation(job: Job, own_loss: bool = True) -> None:
-    """Infer what the Trainer compiles: the whole model, with its loss unless labels are smoothed.
+    """Infer the effect of `torch_compile`: the Trainer compiles the whole model, and the loss that it computes.
 
-    The model computes the loss of its labels itself (transformers 5.17, trainer.py `compute_loss`); accelerate's
-    regional compilation leaves the loss to plain code. `own_loss`: no other part of the framework computes the loss.
+    The model computes its own loss unless labels are smoothed (transformers 5.17, trainer.py `compute_loss`). Nothing
+    is inferred for accelerate's regional compilation, which does not compile the loss. `own_loss`: False if other code
+    of the framework computes the loss.
     """
     reading, companion = job.plan, job.companions.get("accelerate")
     is_regional = companion is not None and companion.get("dynamo_config", "dynamo_use_regional_compilation") is True
@@ -249,7 +259,7 @@ def infer_compilation(job: Job, own_loss: bool = True) -> None:
 
 
 def infer_passing_logits(job: Job, trl_loss: TrlLoss) -> None:
-    """Infer the logits, and copies of them, that exist beside those of a loss of trl."""
+    """Infer the bytes per token and vocabulary entry of logits that exist in addition to those of a TRL loss."""
     reading = job.plan
     passing_bytes = (
         trl_loss.without_reference
@@ -257,7 +267,7 @@ def infer_passing_logits(job: Job, trl_loss: TrlLoss) -> None:
         else trl_loss.with_reference or trl_loss.without_reference
     )
     if passing_bytes is not None and reading.get("activations.fused_loss") == trl_loss.loss:
-        # accelerate converts outputs of autocast to fp32; without autocast logits keep the weights' format.
+        # accelerate converts outputs of autocast to fp32; without autocast, logits keep the format of the weights.
         has_no_autocast = reading.get("parallel.strategy") == "zero" or reading.get("precision.autocast") is False
         is_16bit = has_no_autocast and reading.get("precision.compute") != "fp32"
         note = "more logits and copies of them exist in addition to those of the loss"
@@ -267,8 +277,8 @@ def infer_passing_logits(job: Job, trl_loss: TrlLoss) -> None:
 def infer_states(job: Job, infer_formats: Callable[[Job], None], infer_loading: Callable[[Job], None]) -> None:
     """Infer number formats, the order of loading and sharding, optimizer states and the batch.
 
-    A framework passes its own inference of formats without DeepSpeed, and of the weights that are loaded before they
-    are sharded.
+    `infer_formats`: the framework's inference of number formats without DeepSpeed. `infer_loading`: its inference of
+    the weights that are loaded before sharding.
     """
     strategy = job.plan.get("parallel.strategy")
     if strategy == "zero":
@@ -286,7 +296,7 @@ def infer_states(job: Job, infer_formats: Callable[[Job], None], infer_loading: 
 
 
 def infer_loops(job: Job) -> None:
-    """Infer how the Trainer loads data, and when it evaluates."""
+    """Infer the Trainer's prefetching of data and its evaluation interval."""
     reading = job.plan
     prefetch = 2 if reading.get("data.workers") else 0
     reading.infer("data.prefetch", prefetch, "torch's DataLoader prepares two batches per worker")

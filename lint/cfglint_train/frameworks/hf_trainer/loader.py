@@ -1,8 +1,9 @@
-"""Loader of YAML values that become defaults of HfArgumentParser (TrlParser).
+"""Loader for YAML values that TrlParser sets as defaults of HfArgumentParser.
 
-`set_defaults_with_config` makes them the defaults of an argument parser, which converts text by the declared type and
-keeps all other values as they are. Sources: trl 0.9.2 to 1.16.0 `scripts/utils.py`; transformers 5.8.0
-`hf_argparser.py` (`string_to_bool`); Python's argparse (`parse_known_args`: defaults that are text are converted).
+`set_defaults_with_config` turns the values into argparse defaults. argparse converts a default that is text to the
+declared type of its argument and keeps any other default as it is.
+Sources: trl 0.9.2 to 1.16.0 `scripts/utils.py`; transformers 5.8.0 `hf_argparser.py` (`string_to_bool`); Python's
+argparse (`parse_known_args`).
 """
 
 from __future__ import annotations
@@ -66,4 +67,4 @@ HF_ARGPARSER: Final = Loader(
         "string": {"type": ["string", "number", "boolean", "array", "object"]},
     },
 )
-"""Loader that converts text by the declared type and checks nothing else."""
+"""Loader that converts text to the declared type and checks nothing else."""

@@ -1,4 +1,4 @@
-"""Optimizers of the Trainer by the names of `optim`."""
+"""Optimizers of the Hugging Face Trainer, by the value of `optim`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _build_row(name: str, implementation: str, bits: int | None = None, paged: b
         "optimizer.implementation": implementation,
         "optimizer.paged": paged,
     }
-    # Without an entry the state has the format of the weights.
+    # Without this entry, the state has the dtype of the weights.
     return row if bits is None else {**row, "optimizer.state_bits": bits}
 
 
@@ -82,7 +82,10 @@ OPTIMIZER_FIELDS: Final = (
 
 
 def get_default_optimizer(config: Config) -> str:
-    """Return the default of `optim`: the fused AdamW from transformers 4.55 on, with torch 2.8 or later."""
+    """Return the default of `optim`: fused AdamW with transformers 4.55 or newer and torch 2.8 or newer.
+
+    An unknown release of torch counts as new enough, an unknown release of transformers as too old.
+    """
     transformers, torch = config.releases.get("transformers"), config.releases.get("torch")
     if transformers is None or parse_release(transformers) < parse_release("4.55"):
         return "adamw_torch"
@@ -90,10 +93,11 @@ def get_default_optimizer(config: Config) -> str:
 
 
 def infer_optimizer_state(job: Job) -> None:
-    """Infer the bits of the optimizer state; torch's optimizers use the format of the weights.
+    """Infer the precision of the optimizer states, and the projection of GaLore and APOLLO.
 
-    With 8-bit optimizers of bitsandbytes, the Trainer keeps states of embeddings in 32 bits (trainer.py,
-    create_optimizer); flat partitions of DeepSpeed are no longer embeddings.
+    torch's optimizers keep states in the dtype of the weights. With 8-bit optimizers of bitsandbytes, the Trainer keeps
+    the states of embeddings in 32 bits (trainer.py, create_optimizer). Under DeepSpeed those states are 8-bit too,
+    because its flat partitions hide which parameters are embeddings.
     """
     reading = job.plan
     _infer_projection(job)
@@ -109,9 +113,9 @@ def infer_optimizer_state(job: Job) -> None:
 
 
 def _infer_projection(job: Job) -> None:
-    """Infer rank, side and targets of GaLore and APOLLO from `optim_args` and `optim_target_modules`.
+    """Infer rank, projection and targets of GaLore and APOLLO from `optim_args` and `optim_target_modules`.
 
-    Source: trainer_optimizer.py: rank 128, the shorter side.
+    The defaults are rank 128 and `std`, which projects the shorter side (trainer_optimizer.py).
     """
     reading, config = job.plan, job.main
     if not str(reading.get("optimizer.name")).startswith(("galore", "apollo")):
@@ -133,12 +137,12 @@ def _infer_projection(job: Job) -> None:
         reading.infer("optimizer.targets", tuple(targets), "optim_target_modules")
     elif isinstance(targets, str) and targets.replace("_", "-") == "all-linear":  # includes the head
         reading.infer("optimizer.targets", ("all-linear", "lm_head"), "optim_target_modules")
-    elif isinstance(targets, str):  # must match a full name, and no name has parentheses
+    elif isinstance(targets, str):  # a full match only: no name contains the parentheses
         reading.infer("optimizer.targets", (f"({targets})",), "optim_target_modules")
 
 
 def read_optimizer(config: Config) -> Iterator[Triple]:
-    """Yield the fields of `optim`, or of the default optimizer."""
+    """Yield the optimizer fields that `optim`, or its default, determines."""
     name = config.get("optim")
     if name is None:
         name = get_default_optimizer(config)
@@ -155,7 +159,10 @@ def read_optimizer(config: Config) -> Iterator[Triple]:
 
 
 def write_optimizer(config: Config, changes: Changes) -> list[Change]:
-    """Return the change of `optim`. Raises CannotEdit if none of its names has the changed fields and the others."""
+    """Return the change of `optim` that sets the changed fields and keeps the others.
+
+    Raise CannotEdit if no value of `optim` has that combination, or if the launch overrides `optim`.
+    """
     current: Changes = {field: value for field, value, _ in read_optimizer(config)}
     target = {field: value for field, value in {**current, **changes}.items() if field != "optimizer.stated_name"}
     for name, row in OPTIMIZERS.items():

@@ -1,8 +1,8 @@
 """Command-line options for settings of HfArgumentParser's dataclasses.
 
-Source: transformers 5.8.0 `hf_argparser.py` (`parse_args_into_dataclasses`): argparse with one option per field, by its
-name with underscores or dashes or by any unambiguous prefix; `string_to_bool`; `--no_NAME` turns a switch off that is
-on by default.
+Source: transformers 5.8.0 `hf_argparser.py` (`parse_args_into_dataclasses`): argparse has one option per
+field, spelled with underscores, with dashes or as any unambiguous prefix; `string_to_bool` converts switches;
+`--no_NAME` turns off a switch that is on by default.
 """
 
 from __future__ import annotations
@@ -27,25 +27,28 @@ class Parser:
     """Options that the parser of a vocabulary's entry point accepts."""
 
     def __init__(self, vocabulary: str, entry: str | None = None) -> None:
-        """Parse the options of one entry point of a vocabulary."""
+        """Select an entry point of a vocabulary."""
         self.vocabulary = vocabulary
         self.context = Context(entry=entry)
         self._facts: dict[str, KeyFact | None] = {}
 
     def find_fact(self, key: str) -> KeyFact | None:
-        """Return the fact about a setting, or None if it is unknown."""
+        """Return the vocabulary's fact about a setting, or None if the setting is unknown."""
         if key not in self._facts:
             vocabulary = load(self.vocabulary)
             self._facts[key] = vocabulary.find_fact((key,), vocabulary.newest, self.context)
         return self._facts[key]
 
     def list_kinds(self, key: str) -> tuple[str, ...]:
-        """Return the kinds of value that a setting takes."""
+        """Return the kinds of values that a setting takes, or () if the setting is unknown."""
         fact = self.find_fact(key)
         return () if fact is None else tuple(kind.name for kind in fact.list_kinds())
 
     def resolve_key(self, option: str) -> str:
-        """Return the setting that an option (without its dashes) gives."""
+        """Return the setting that an option sets; `option` has no leading dashes.
+
+        An unambiguous prefix is completed. Any other unknown name is returned with underscores.
+        """
         name = option.replace("-", "_")
         if self.find_fact(name) is not None:
             return name
@@ -58,7 +61,7 @@ class Parser:
         return candidates[0] if len(candidates) == 1 else name
 
     def convert_text(self, key: str, text: str) -> Any:
-        """Return the value of a word for a setting."""
+        """Convert a word of the command line to the type of a setting; return text that does not convert unchanged."""
         kinds = self.list_kinds(key) or ("float",)  # for an unknown key: it may mean a number
         if "bool" in kinds and text.lower() in SWITCH_WORDS:
             return SWITCH_WORDS[text.lower()]
@@ -69,13 +72,14 @@ class Parser:
         except ValueError:
             return text
         if isinstance(value, bool) and text.lower() not in ("true", "false"):
-            return text  # other words that YAML converts are text here (`--eval_strategy no`)
+            return text  # YAML also converts words that the parser keeps as text (`--eval_strategy no`)
         return value if isinstance(value, (bool, int, float)) else text
 
     def is_blank_fatal(self, invocation: Invocation, index: int) -> bool:
-        """Return whether the parser rejects a word of white space.
+        """Return whether the parser rejects a blank word.
 
-        It does as the value of a switch or number, and after an option that already has its one value.
+        It rejects a blank word before any option, after an option that already has its value, and as the value of a
+        switch, number or enumeration. It accepts a blank word after an unknown option or an option that takes a list.
         """
         flags = [flag for flag in invocation.flags if flag.word < index]
         if not flags:
@@ -87,9 +91,9 @@ class Parser:
         return bool(has_value) or _TYPED_KINDS.issuperset({*kinds} - {"null"})
 
     def find_negated(self, option: str) -> str | None:
-        """Return the switch that an option without a value turns off, or None for other options.
+        """Return the switch that `--no_NAME` turns off, or None if `option` is any other option.
 
-        The parser has a `--no_NAME` only for switches that are on by default.
+        The parser has `--no_NAME` only for switches that are on by default.
         """
         name = option.replace("-", "_")
         switch = name.removeprefix("no_")
@@ -98,7 +102,7 @@ class Parser:
         return switch if self._is_possibly_on(switch) else None
 
     def _is_possibly_on(self, switch: str) -> bool:
-        """Return whether a setting is a switch that is on by default for some trainer at some known release."""
+        """Return whether a setting is a switch that may be on by default for some trainer at some known release."""
         fact = self.find_fact(switch)
         candidates = () if fact is None else (fact, *fact.alternatives)
         return any(
@@ -121,6 +125,6 @@ def get_parser(vocabulary: str, entry: str | None = None) -> Parser:
 
 @cache
 def build_options(vocabulary: str, entry: str | None = None) -> OptionParser:
-    """Return the functions that read options as the parser of a vocabulary's entry point does."""
+    """Return an OptionParser that reads options as the parser of a vocabulary's entry point does."""
     option_parser = get_parser(vocabulary, entry)
     return OptionParser(option_parser.resolve_key, option_parser.convert_text, option_parser.find_negated)

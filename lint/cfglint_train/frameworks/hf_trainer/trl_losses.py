@@ -1,7 +1,8 @@
-"""Logits that the losses of TRL's trainers hold, by release, for the frameworks that train with them.
+"""Peak memory of the logits in the losses of TRL's trainers, by release.
 
-Bytes per token and vocabulary entry were measured on the CPU with the loss functions of the wheels of trl 0.9.6 to
-1.16.0 (`tests/oracles/trl_losses.py`, `tests/memory/trl_losses.jsonl`).
+Frameworks that train with these trainers share the table. Bytes per token and vocabulary entry were measured on the CPU
+with the loss functions from the trl wheels 0.9.6 to 1.16.0 (`tests/oracles/trl_losses.py`,
+`tests/memory/trl_losses.jsonl`).
 """
 
 from __future__ import annotations
@@ -13,23 +14,25 @@ from cfglint_train.foundation.typed import Final
 from cfglint_train.foundation.versions import parse_release
 
 FUSED_HEAD_SINCE: Final = "1.15"
-"""First release in which every trainer but those of reward models, ORPO and CPO computes log-probabilities by tiles of
-the output matrix (`trainer/utils.py`, add_fused_lm_head); Liger's loss is switched off.
+"""First release with a fused output layer in every trainer except those of reward models, ORPO and CPO.
+
+The layer computes log-probabilities tile by tile from the output matrix (`trainer/utils.py`, add_fused_lm_head), and
+Liger's loss is switched off.
 """
 
 
 class TrlLoss(Frozen):
-    """Loss of a trainer, with the bytes of all logits at the peak of the forward pass.
+    """Loss of a trainer up to a release, with the bytes of all logits at the peak of the forward pass.
 
-    The pairs are bytes per token and vocabulary entry for fp32 and 16-bit logits; None if no more logits are held than
-    the loss itself counts.
+    Each pair holds bytes per token and vocabulary entry: first for fp32 logits, then for 16-bit logits. None means that
+    the memory of `loss` itself already covers all logits.
     """
 
     until: str
-    """First release with another loss."""
+    """First release with another loss; empty if the loss is still in use."""
     loss: str
     with_reference: tuple[int, int] | None = None
-    """With a reference model, whose logits are computed while those of the policy are kept."""
+    """Bytes with a reference model, which computes its logits while those of the policy are still held."""
     without_reference: tuple[int, int] | None = None
 
 
@@ -49,7 +52,7 @@ _LOSSES: Final[Mapping[str, tuple[TrlLoss, ...]]] = {
         TrlLoss("1.14", "rows", (12, 9), (8, 7)),
         TrlLoss(FUSED_HEAD_SINCE, "row_kernel", (10, 7), (6, 5)),
     ),
-    "kto": (  # the completions of other prompts also have logits
+    "kto": (  # the KL pass over the completions of other prompts has logits, too
         TrlLoss("0.10", "log_softmax", (24, 12), (20, 10)),
         TrlLoss("0.15", "log_softmax", (24, 12), (16, 8)),
         TrlLoss("0.17", "rows", (20, 10), (12, 8)),
@@ -79,7 +82,10 @@ _LOSSES: Final[Mapping[str, tuple[TrlLoss, ...]]] = {
 
 
 def find_trl_loss(trainer: str, release: str) -> TrlLoss:
-    """Return the loss of a trainer of a trl release, if neither Liger nor the output matrix computes it."""
+    """Return the loss that a trainer uses at a trl release without Liger and without a fused output layer.
+
+    The loss is `none` for a trainer that is not in the table and for a release after the trainer's last row.
+    """
     key = parse_release(release)
     losses = (row for row in _LOSSES.get(trainer, ()) if not row.until or key < parse_release(row.until))
     return next(losses, TrlLoss("", "none"))

@@ -13,7 +13,10 @@ WRAPPED_CLASSES_KEY = "transformer_layer_cls_to_wrap"
 
 
 def build_wrapping_lens(applies: Callable[[Config], bool]) -> Custom:
-    """Return the lens of the key, with and without its prefix; it is only read if `applies` is true."""
+    """Return the lens of `transformer_layer_cls_to_wrap`, with or without the prefix `fsdp_`.
+
+    The key is read only if `applies` is true.
+    """
     routes: tuple[Route, ...] = (("fsdp_config", f"fsdp_{WRAPPED_CLASSES_KEY}"), ("fsdp_config", WRAPPED_CLASSES_KEY))
 
     def find_stated_route(config: Config) -> Route | None:
@@ -35,7 +38,7 @@ def build_wrapping_lens(applies: Callable[[Config], bool]) -> Custom:
 
 
 def _parse_classes(value: Any) -> tuple[str, ...] | None:
-    """Return the names in a list or between commas, or None for anything else."""
+    """Return the class names in a list or a comma-separated string, or None if there are none."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return None

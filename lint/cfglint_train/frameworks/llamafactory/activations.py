@@ -25,7 +25,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     if uses_unsloth or not is_disabled:
         yield "activations.checkpointing", "full", config.get_origin("use_unsloth") if uses_unsloth else origin
     elif is_requested:
-        # LLaMA-Factory switches it off and the Trainer on again.
+        # LLaMA-Factory turns checkpointing off, then the Trainer turns it on again.
         yield "activations.checkpointing", "full", config.get_origin("gradient_checkpointing")
     elif read_fsdp_flag(config, "activation_checkpointing", False):
         yield "activations.checkpointing", "full", config.get_origin("fsdp_config")

@@ -1,4 +1,4 @@
-"""Keys that distinguish LLaMA-Factory's settings from those of other tools with the same name for the model."""
+"""Keys that distinguish LLaMA-Factory's settings from those of other tools that use `model_name_or_path`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRAINING_KEYS: Final = frozenset(
     ("dataset", "do_train", "per_device_train_batch_size", "learning_rate", "tokenized_path")
 )
 
-# YAML files of TRL's and other Trainer scripts use the same name for the model.
+# Keys of other tools, such as TRL and other Trainer scripts, whose YAML files also have `model_name_or_path`.
 FOREIGN_KEYS: Final = frozenset((
     "base_model", "dataset_name", "dataset_mixer", "datasets", "torch_dtype", "attn_implementation", "lora_r",
     "lora_target_modules", "lora_modules_to_save", "script_args", "dataset_text_field", "max_seq_length",
@@ -24,6 +24,7 @@ FOREIGN_KEYS: Final = frozenset((
 ))  # fmt: skip
 
 METHOD_KEYS: Final = frozenset(("stage", "finetuning_type"))
-"""Keys of the training method: sufficient evidence, with other settings, if the launch or the parser's default gives
-the model.
+"""Keys of the training method. With other settings, they are enough evidence in a file without a model.
+
+The launch or the parser's default may name the model instead.
 """

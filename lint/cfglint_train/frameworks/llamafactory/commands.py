@@ -1,4 +1,4 @@
-"""Commands that give LLaMA-Factory's settings as options."""
+"""Commands that pass LLaMA-Factory's settings as options."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def recognise_commands(document: Document) -> list[RecognisedConfig]:
             (_MODEL_KEY in keys or keys >= METHOD_KEYS) and len(keys & OWN_KEYS) > 1 and not keys & FOREIGN_KEYS
         )
         if not (keys & (OWN_KEYS | {_MODEL_KEY}) if command_words else is_training):
-            continue  # options of LLaMA-Factory's own command suffice: the others may be cut off
+            continue  # one known option is enough after LLaMA-Factory's own command: others may be cut off
         role, span = None, None
         reason = f"it starts {invocation.program} with LLaMA-Factory's settings as options"
         if "export_dir" in keys or (not keys & TRAINING_KEYS and (command_words == 0 or keys & _NON_TRAINING_KEYS)):
@@ -46,19 +46,19 @@ def recognise_commands(document: Document) -> list[RecognisedConfig]:
 _MODEL_KEY: Final = "model_name_or_path"
 _NON_TRAINING_KEYS: Final = frozenset(("do_predict", "do_eval", "infer_backend"))
 _SETTINGS_FILE: Final = re.compile(r"(?!-).*\.(?:ya?ml|json)", re.DOTALL)
-"""A file of settings; an option may name another one (`--deepspeed=ds.json`)."""
+"""Pattern of a settings file as a positional word; an option may also end with a file (`--deepspeed=ds.json`)."""
 _TRAIN_SCRIPT: Final = re.compile(r"(?:.*/)?(?:train|train_bash)\.py")
 
 
 def _count_command_words(invocation: Invocation, words: list[str]) -> int | None:
-    """Return how many words name the subcommand of an invocation, or None if it is not LLaMA-Factory's."""
+    """Return the number of words that name the subcommand, or None if the invocation is not LLaMA-Factory's."""
     if invocation.program == "llamafactory-cli":
         return 1 if words[:1] == ["train"] else None
     return 0 if _TRAIN_SCRIPT.fullmatch(invocation.program) else None
 
 
 def read_as_keys(document: Document) -> None:
-    """Read the options of the commands as keys."""
+    """Make a script read the options of its LLaMA-Factory commands as keys."""
     assert isinstance(document, ShellDocument)
     for command in recognise_commands(document):
         document.read_as(int(command.root[0]), OPTIONS)

@@ -52,9 +52,10 @@ def infer(job: Job) -> None:
 
 
 _DEQUANTIZED_KINDS: Final = {"mxfp4": "none", "fp8": "none"}
-"""Published quantizations that become 16 bits (0.9.4, model_utils/quantization.py, configure_quantization).
+"""Published quantizations that LLaMA-Factory converts to 16-bit weights when it loads them.
 
-The others keep the checkpoint's format; `quantization_bit` has no effect on either.
+All others keep the checkpoint's format. `quantization_bit` has no effect on a checkpoint that is already quantised
+(0.9.4, model_utils/quantization.py, configure_quantization).
 """
 
 _DEFAULT_IMAGE_PIXELS: Final = 768 * 768
@@ -62,9 +63,9 @@ _DEFAULT_IMAGE_PIXELS: Final = 768 * 768
 
 
 def _infer_images(job: Job) -> None:
-    """Assume one image per sequence: a trained vision encoder keeps the activations that images need.
+    """Assume one image per sequence if the vision encoder is trained and so keeps its activations.
 
-    The number of images is in the data; a key bounds their size.
+    The number of images depends on the data; `image_max_pixels` bounds their size. Releases before 0.9.2 are skipped.
     """
     config, reading = job.main, job.plan
     encoder = job.architecture.tower if job.architecture is not None else None
@@ -80,27 +81,27 @@ def _infer_images(job: Job) -> None:
 
 
 def _infer_checkpointing(job: Job) -> None:
-    """Infer checkpointing that differs from its key (model_utils/checkpointing.py)."""
+    """Correct activation checkpointing that differs from its keys (model_utils/checkpointing.py)."""
     config, reading = job.main, job.plan
     if reading.get("parallel.strategy") == "fsdp2" and not is_on(config, "gradient_checkpointing"):
         note = "LLaMA-Factory sets use_reentrant_gc to false under FSDP2"
         reading.put("activations.reentrant", False, Origin("inferred", note=note))
     trains_vision = reading.get("model.frozen_vision") is False or reading.get("model.frozen_projector") is False
     if get_tuning(config) in ("full", "freeze") and reading.get("model.frozen_language") is True and trains_vision:
-        # Layers without a trained weight are not checkpointed, but the gradient of earlier trained parts passes
-        # through.
+        # Layers without trained weights are not checkpointed, but the gradients of trained parts before them pass
+        # through them.
         origin = config.get_origin("freeze_language_model")
         note = "layers of the frozen language model are not checkpointed and keep their activations"
-        if reading.get("activations.checkpointing") not in (None, "none"):  # the encoder's are
+        if reading.get("activations.checkpointing") not in (None, "none"):  # the encoder's layers are checkpointed
             checkpoints_encoder = reading.get("model.frozen_vision") is False
             reading.put("activations.tower", checkpoints_encoder, Origin("inferred", origin.place, note, origin.key))
         reading.put("activations.checkpointing", "none", Origin("inferred", origin.place, note, origin.key))
 
 
 def _infer_gpus_per_node(job: Job) -> None:
-    """Discard the number of processes in accelerate's file if comments ask users to change it before the launch.
+    """Discard `num_processes` of accelerate's file if a comment asks users to change it before the launch.
 
-    The examples for Ascend have such comments.
+    LLaMA-Factory's examples for Ascend have this comment.
     """
     stated = job.plan.get_origin("launch.gpus_per_node")
     if stated is None or stated.key != "num_processes" or b"num_processes" not in job.main.document.source:
@@ -114,7 +115,7 @@ _CHANGE_COMMENT: Final = re.compile(r"(?i)\b(?:change|set|adjust)\b.{0,20}\bnum_
 
 
 def _mark_not_modelled(job: Job) -> None:
-    """Leave the strategy unknown if the plan cannot express the way in which the model is trained or placed."""
+    """Leave the strategy unknown if the plan cannot express the way the model is trained or placed."""
     config, reading = job.main, job.plan
     for key, is_stated, note in (
         ("use_kt", is_on(config, "use_kt"), "KTransformers keeps experts on the host"),
@@ -128,17 +129,17 @@ def _mark_not_modelled(job: Job) -> None:
             )
 
 
-# attention.py: models that use another implementation than the requested one.
+# attention.py: model types that use eager attention even if the file requests SDPA.
 _EAGER_ONLY: Final = frozenset(("youtu", "youtu_vl"))
 
-# liger_kernel.py, 0.9.5: its model types, as those of whole models.
+# liger_kernel.py, 0.9.5: model types with a Liger kernel; for a multimodal model, the type of the whole model.
 _LIGER_TYPES: Final = frozenset((
     "gemma", "gemma2", "gemma3", "gemma3_text", "glm", "glm4", "glm4v", "granite", "llama", "llava", "mistral",
     "mixtral", "mllama", "olmo2", "paligemma", "phi3", "qwen2", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe",
     "qwen3_next", "qwen3_5", "gpt_oss",
 ))  # fmt: skip
 
-# moe.py, 0.9.5: mixtures of experts whose blocks are gathered as one.
+# moe.py, 0.9.5: mixtures of experts whose blocks ZeRO-3 gathers as a whole (leaf modules).
 _LEAF_TYPES: Final = frozenset((
     "dbrx", "deepseek_v2", "deepseek_v3", "kimi_vl", "hy_v3", "ernie4_5_moe", "granitemoe", "glm4_moe",
     "glm4_moe_lite", "glm4v_moe", "gpt_oss", "jamba", "jetmoe", "llama4", "mixtral", "olmoe", "phimoe", "qwen2_moe",
@@ -147,7 +148,7 @@ _LEAF_TYPES: Final = frozenset((
 
 
 def _infer_by_model(job: Job) -> None:
-    """Infer values that depend on the kind of model."""
+    """Infer values that depend on the model type."""
     config, reading, architecture = job.main, job.plan, job.architecture
     if architecture is None:
         return
@@ -170,7 +171,7 @@ def _infer_by_model(job: Job) -> None:
         reading.put("activations.liger_layers", False, Origin("inferred", origin.place, note, origin.key))
     has_leaf_modules = (
         kind in _LEAF_TYPES or architecture.model_type == "qwen3_moe"
-    )  # InternVL 3.5 has it as its decoder
+    )  # qwen3_moe is InternVL 3.5's decoder
     if reading.get("parallel.zero_stage") == 3 and architecture.experts is not None and has_leaf_modules:
         reading.infer(
             "parallel.leaf_modules", True, "LLaMA-Factory marks the mixture-of-experts blocks as ZeRO-3 leaf modules"
@@ -200,7 +201,7 @@ def _is_upcasting(job: Job) -> bool:
 
 
 def _get_checkpoint_format(job: Job) -> str | None:
-    """Return the format of the published weights, in which they are loaded."""
+    """Return the dtype in which the weights are published and loaded, or None if it is unknown."""
     return job.architecture.dtype if job.architecture is not None else None
 
 
@@ -212,7 +213,7 @@ def _infer_formats(job: Job) -> None:
     checkpoint_format = _get_checkpoint_format(job) or ("bf16" if compute in ("bf16", "fp8") else compute)
     if compute is None and autocast is False:
         reading.infer("precision.compute", checkpoint_format, "no mixed precision: the checkpoint's dtype")
-    # accelerate casts weights that FSDP trains to fp32 if mixed precision is on.
+    # With mixed precision, accelerate upcasts trained weights to fp32 under FSDP.
     is_upcast_by_fsdp = strategy in FSDP and bool(autocast)
     is_upcast = _is_upcasting(job)
     trained_format = "fp32" if is_upcast or is_upcast_by_fsdp else checkpoint_format
@@ -234,7 +235,10 @@ def _infer_formats(job: Job) -> None:
 
 
 def _infer_loading(job: Job) -> None:
-    """Infer the weights that every GPU loads before DeepSpeed or FSDP shards them."""
+    """Infer the dtype of the full model that every GPU loads before DeepSpeed or FSDP shards it.
+
+    The dtype is `none` if no GPU loads the full model.
+    """
     config, reading = job.main, job.plan
     strategy = reading.get("parallel.strategy")
     is_sharded_on_load = reading.get("parallel.zero_stage") == 3 or (
@@ -255,7 +259,7 @@ def _infer_loading(job: Job) -> None:
 
 
 def _infer_stage_models(job: Job) -> None:
-    """Infer reference and reward models, and whether batches are pairs."""
+    """Infer the models and the logits that a stage needs beside the policy, and whether batches are pairs."""
     config, reading = job.main, job.plan
     stage, tuning = reading.get("method.stage"), reading.get("method.tuning")
     if stage is None or tuning is None:
@@ -268,7 +272,7 @@ def _infer_stage_models(job: Job) -> None:
         is_quantised = config.get("ref_model") is not None and config.get("ref_model_quantization_bit") is not None
         reference = "full" if config.get("ref_model") is not None or tuning != "lora" else "adapter-off"
         if is_quantised:
-            # The plan has no value for a smaller copy.
+            # The plan has no value for a quantised reference model.
             reading.put("method.reference_model", None, config.get_origin("ref_model_quantization_bit"))
         else:
             reading.infer("method.reference_model", reference, "trainer_utils.py create_ref_model")
@@ -293,7 +297,7 @@ _PASSING_LOGIT_BYTES: Final = {"dpo": 16, "ipo": 16, "kto": 20, "rm": 6}
 def _infer_ppo(job: Job) -> None:
     config, reading = job.main, job.plan
     model = reading.get("model.id")
-    # All are on every GPU; `method.reference_model` counts the reference model.
+    # All models are on every GPU; `method.reference_model` counts the reference model.
     roles = [Role("actor", model, trained=True, pool="actor")]
     if reading.get("method.reference_model") == "full":
         reference = config.get("ref_model", default=model)

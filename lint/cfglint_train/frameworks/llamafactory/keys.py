@@ -25,10 +25,10 @@ _NUMBER_TYPES: Final = frozenset(("boolean", "integer", "number"))
 
 
 class LlamaFactoryV1Keys(Keys):
-    """Key handling that both vocabularies share: HfArgumentParser converts nothing and checks no types."""
+    """Key handling of v1, which v0 shares: HfArgumentParser converts nothing and checks no types."""
 
     def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-        """Return the part of a schema that is checked: enumerations, and numbers.
+        """Return the part of a schema that LLaMA-Factory enforces: enumerations and numbers.
 
         Text in place of a number stops the run or has another meaning.
         """
@@ -43,7 +43,10 @@ class LlamaFactoryV1Keys(Keys):
         return schema if "enum" in schema or name in STOPPING_KEYS or (types and types <= _NUMBER_TYPES) else None
 
     def is_accepted(self, schema: Mapping[str, Any], value: Any) -> bool | None:
-        """Return whether a value is accepted; only text and null can be wrong if a number is declared."""
+        """Return whether a value is accepted, or None if the loader's types decide.
+
+        For a declared number, only text and null can be wrong.
+        """
         if "enum" in schema:
             return None
         types = schema.get("type", ())
@@ -70,7 +73,7 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
     fatal_settings = STOPPING_KEYS
 
     def build_context(self, config: Config) -> Context:
-        """Return the context of the file: a Megatron backend has its own arguments; only the environment selects it."""
+        """Return the context of the file; a Megatron backend, which the environment selects, has its own arguments."""
         from cfglint_train.frameworks.llamafactory.settings import is_megatron
 
         transformers = config.releases.get("transformers") if config.releases.is_stated("transformers") else None
@@ -82,19 +85,20 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
         )
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
-        """Return the option for a word after the file, which is read as a setting of it.
+        """Return the option for a word after the file, which LLaMA-Factory reads as a setting of the file.
 
-        A value below a mapping is merged into it (0.9.3 to 0.9.5 `hparams/parser.py`, read_args). Older releases reject
-        such words (`report_outdated`).
+        A value below a mapping is merged into the mapping (0.9.3 to 0.9.5 `hparams/parser.py`, read_args). Older
+        releases reject these words (`report_outdated`).
         """
         if not _is_read_as_file(config) or _is_refusing_words(config):
             return None
         return LauncherOption(self.build_context(config).entry, route, class_steps=0)
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Return whether a blank word is rejected.
+        """Return whether LLaMA-Factory rejects a blank word.
 
-        After a file it is a setting that no class has; the option parser rejects it if no option takes it.
+        After a file, every blank word is a setting that no argument class has. Among options, the parser rejects a
+        blank word that no option takes.
         """
         if config.document.syntax != "shell":
             return find_framework_of_program(invocation.program) is not None
@@ -103,7 +107,7 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
         return get_parser("llamafactory").is_blank_fatal(invocation, index)
 
     def suggest_launch_form(self, name: str, value: Any) -> str:
-        """Return how a setting is written after a file, where it has no dashes."""
+        """Return the form of an option after a file, without its dashes, or "" if there is none."""
         if not name.startswith("-"):
             return ""
         from cfglint_train.frameworks.llamafactory.options import format_setting
@@ -111,9 +115,9 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
         return format_setting(name, value if isinstance(value, str) else None)
 
     def report_outdated(self, config: Config) -> OutdatedConfig | None:
-        """Return an error for words after the file if the release rejects them.
+        """Return an error for words after the file if all candidate releases reject them.
 
-        Such a release reads a file only if it is the only word; otherwise it takes the file's name for an unknown
+        These releases read a file only if it is the only word; otherwise they take the file's name for an unknown
         option (0.7.1 to 0.9.2 `hparams/parser.py`, _parse_args and read_args).
         """
         places = [override.origin.place for _, override in config.launch_overrides if override.origin.place is not None]
@@ -129,7 +133,7 @@ class LlamaFactoryKeys(LlamaFactoryV1Keys):
             f"LLaMA-Factory {release} refuses settings behind the file; it reads them since {_MERGES_WORDS_SINCE}",
             min(places, key=lambda place: place.span.start),
             "error",
-            "write them into the file",
+            "move them into the file",
         )
 
     def list_routes(self, name: str) -> tuple[Route, ...]:
@@ -142,7 +146,7 @@ _MERGES_WORDS_SINCE: Final = "0.9.3"
 
 
 def _is_read_as_file(config: Config) -> bool:
-    """Return whether only programs of LLaMA-Factory start with the file."""
+    """Return whether every command that starts the file is a program of LLaMA-Factory."""
     commands = config.evidence.commands
     return bool(commands) and all(
         find_framework_of_program(command.partition(" ")[0]) is not None for command in commands

@@ -67,9 +67,10 @@ def _read_streaming(config: Config) -> Iterator[Triple]:
 
 
 def _read_sample_count(config: Config) -> Iterator[Triple]:
-    """Yield `max_samples` of each data set (data/loader.py, _load_single_dataset).
+    """Yield the number of samples: `max_samples` of each data set (data/loader.py, _load_single_dataset).
 
-    Interleaving may repeat some samples, and stage `pt` cuts texts into as many rows as they fill.
+    The number stays unknown if data sets are interleaved, which may repeat samples, and in stage `pt`, which cuts texts
+    into as many rows as they fill.
     """
     if get_stage(config) == "pt":
         return
@@ -121,12 +122,15 @@ def _build_switch_key(field: Field, name: str) -> Key:
 
 
 def _build_number_key(field: Field, name: str, default: Any, *beside: str, codec: Codec = PLAIN.integer) -> Key:
-    """Return the lens of a number that must not be null."""
+    """Return the lens of a number that is unknown if it is null."""
     return Key(field, parse_routes(name), codec, default=default, null_value=None, siblings=beside)
 
 
 def _find_batch_size(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
-    """Return the batch size in use; LLaMA-Factory's PPO only reads `per_device_...` (0.9.4, train/ppo/trainer.py)."""
+    """Return the spelling and the value of the batch size in use.
+
+    LLaMA-Factory's PPO reads only `per_device_...` (0.9.4, train/ppo/trainer.py).
+    """
     return find_stated(config, names[:1]) if get_stage(config) == "ppo" else find_batch_size(config, names)
 
 
@@ -135,7 +139,7 @@ def _build_batch_key(name: str, *beside: str) -> Key:
 
 
 def _is_wrapping_blocks(config: Config) -> bool:
-    """Return whether the Trainer wraps by the classes of the file; PEFT uses those of the model for an adapter."""
+    """Return whether FSDP wraps the classes that the file names; with an adapter, PEFT uses the model's."""
     return is_wrapping_blocks(config) and config.get("finetuning_type", default="lora") in ("full", "freeze")
 
 

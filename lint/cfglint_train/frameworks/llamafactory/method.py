@@ -25,7 +25,7 @@ from cfglint_train.plan.names import Field
 
 
 def _parse_words(value: Any) -> tuple[str, ...]:
-    """Return the items of a list, or of one string with commas. Raises Unreadable."""
+    """Return the items of a list or of a comma-separated string. Raise UnreadableError for anything else."""
     items = value.split(",") if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise UnreadableError
@@ -70,7 +70,7 @@ def _read_stage(config: Config) -> Iterator[Triple]:
 
 def _read_targets(config: Config) -> Iterator[Triple]:
     tuning = get_tuning(config)
-    # Without an adapter, the targets that it would have.
+    # Without an adapter, these are the targets that LoRA would have.
     key = "oft_target" if tuning == "oft" else "lora_target"
     yield "method.lora_targets", TARGET_LIST.read_or_none(config.get(key, default="all")), find_origin(config, key)
 
@@ -127,7 +127,10 @@ _QUANTIZATION_METHODS: Final = {"hqq": "hqq", "eetq": "eetq"}
 
 
 def _get_bitsandbytes_name(config: Config) -> Any:
-    """Return the name of bitsandbytes, which is the default; it differs up to 0.9.2 (hparams/model_args.py)."""
+    """Return the value of `quantization_method` that selects bitsandbytes, which is the default.
+
+    The name changed in 0.9.3 (hparams/model_args.py). The default in a copy of LLaMA-Factory takes precedence.
+    """
     vendored = config.evidence.vocabulary
     fact = None if vendored is None else vendored.find_fact(("quantization_method",), config.release)
     if fact is not None:

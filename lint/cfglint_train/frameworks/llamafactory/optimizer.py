@@ -59,7 +59,7 @@ _PROJECTION_KEYS: Final[tuple[tuple[Field, str, Codec, Any], ...]] = (
 
 
 def _read_projection(config: Config, name: str) -> Iterator[Triple]:
-    """Yield rank, side and targets of GaLore (`galore`) or APOLLO (`apollo`): finetuning_args.py."""
+    """Yield rank, projection and targets of GaLore (`galore`) or APOLLO (`apollo`), see finetuning_args.py."""
     for field, key, codec, default in _PROJECTION_KEYS:
         stated = config.get(f"{name}_{key}")
         value = default if stated is None else codec.read_or_none(stated)

@@ -15,7 +15,8 @@ _PURPOSES: Final = (("export_dir", "export"), ("do_predict", "prediction"), ("ta
 def recognise(document: Document) -> list[RecognisedConfig]:
     """Recognise a mapping with `model_name_or_path` and two keys that only LLaMA-Factory has.
 
-    The launch may give the model; then both keys of the training method are required.
+    A single key is enough with `export_dir` or `infer_backend`. The launch may name the model instead; then both keys
+    of the training method are required.
     """
     if document.syntax == "shell":
         from cfglint_train.frameworks.llamafactory.commands import recognise_commands  # most of its files are YAML
@@ -45,7 +46,7 @@ def _is_on(document: Document, key: str) -> bool:
 
 
 def prepare(document: Document) -> None:
-    """Set the loader that types the values: OmegaConf's."""
+    """Make a YAML file use OmegaConf's types, and a script read the options of its commands as keys."""
     from cfglint_train.documents.yaml.dialects import get_omegaconf_dialect
     from cfglint_train.documents.yaml.document import YamlDocument
 
@@ -58,7 +59,7 @@ def prepare(document: Document) -> None:
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:
-    """Return the DeepSpeed configuration (a path or a section), and the launch's file if a comment names it."""
+    """Return the DeepSpeed configuration (a path or a section), and accelerate's file if a comment names it."""
     companions: list[Reference] = []
     stated = config.get("deepspeed")
     if isinstance(stated, (str, dict)):
@@ -70,7 +71,10 @@ def list_references(config: Config) -> tuple[Reference, ...]:
 
 
 def _find_launch_file(document: Document) -> str | None:
-    """Return the file after `accelerate launch --config_file` in the comments, where examples show how to run them."""
+    """Return the file after `accelerate launch --config_file` in the comments, or None.
+
+    Comments in the examples contain the command that runs them.
+    """
     if b"accelerate launch" not in document.source:
         return None
     words = " ".join(comment.text.lstrip("# ") for comment in document.list_comments()).split()

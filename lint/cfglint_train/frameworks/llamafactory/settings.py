@@ -31,13 +31,13 @@ def is_switch(config: Config, key: str) -> bool:
 
 
 def get_stage(config: Config) -> str | None:
-    """Return the stage as spelled in the file, or None if it is unknown."""
+    """Return the stage as spelled in the file (`sft` by default), or None if it is unknown."""
     stated = config.get("stage", default="sft")
     return stated if isinstance(stated, str) and stated in STAGE_NAMES else None
 
 
 def get_tuning(config: Config) -> Any:
-    """Return the fine-tuning type as spelled in the file."""
+    """Return the fine-tuning type as spelled in the file (`lora` by default)."""
     return config.get("finetuning_type", default="lora")
 
 

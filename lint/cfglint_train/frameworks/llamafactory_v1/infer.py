@@ -10,7 +10,10 @@ from cfglint_train.plan.names import Field
 
 
 def fill_v1_auto(job: Job, field: Field) -> Any:
-    """Return the value of "auto" in v1 and accelerate's plugin: no fp16, bf16 unless ruled out, and clipping at 1."""
+    """Return the value that v1 and accelerate's plugin fill in for "auto": bf16, and clipping at 1.
+
+    All other fields are filled in as the Trainer does.
+    """
     if field == "precision.compute":
         return "bf16"
     if field == "optimizer.clipping":
@@ -19,7 +22,7 @@ def fill_v1_auto(job: Job, field: Field) -> Any:
 
 
 def infer(job: Job) -> None:
-    """Infer strategy, formats and batch."""
+    """Infer the strategy, number formats, checkpoint contents and batch sizes."""
     config, reading = job.main, job.plan
     world = reading.world_size
     if reading.get_origin("parallel.strategy") is None and config.get("dist_config") is None and world is not None:

@@ -19,7 +19,10 @@ _FOREIGN_KEYS: Final = frozenset(("model_name_or_path", "base_model", "data", "t
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise a mapping with `model` (a name) and two keys that only v1 has."""
+    """Recognise a mapping with `model` (a name) and two keys that only v1 has.
+
+    One key is enough for an export, which has `export_dir` in `peft_config`.
+    """
     root = document.root
     if not isinstance(root, MappingNode) or "model" not in root.index or root.index.keys() & _FOREIGN_KEYS:
         return []
@@ -39,7 +42,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:
-    """Return the DeepSpeed file of the distribution plugin."""
+    """Return the DeepSpeed file that `dist_config` names, if any."""
     stated = config.get("dist_config", "config_file")
     if get_plugin_name(config, "dist_config") == "deepspeed" and isinstance(stated, str):
         return (Reference("deepspeed", ("dist_config", "config_file"), stated),)

@@ -1,4 +1,4 @@
-"""Activation lenses of OLMo: checkpointing, attention, loss, dropout."""
+"""Activation lenses of OLMo: checkpointing, attention, loss, dropout, compile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cfglint_train.frameworks.lens_types import NOT_STATED, Custom, StatedValue,
 from cfglint_train.frameworks.loaders import OMEGACONF
 from cfglint_train.frameworks.olmo.settings import build_key, find, read_value, write_key
 
-# model.should_checkpoint_block: of `every` consecutive blocks, `of` are recomputed.
+# Mode, `every`, `of`: `of` out of `every` consecutive blocks are recomputed (OLMo model.py: should_checkpoint_block).
 _STRATEGIES: Final[Mapping[str, tuple[str, int | None, int | None]]] = {
     "whole_layer": ("full", None, None),
     "one_in_two": ("every_n", 2, 1),
@@ -30,7 +30,7 @@ _NO_CHECKPOINTING: Final = ("none", None, None)
 
 
 def _parse_strategy(value: Any) -> tuple[str, int | None, int | None] | None:
-    """Return the meaning of a value of `activation_checkpointing`, including its old boolean spellings."""
+    """Return the mode, `every` and `of` that a value of `activation_checkpointing` means; accept old booleans."""
     if value is None or value is False:
         return _NO_CHECKPOINTING
     if value is True:
@@ -49,7 +49,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     mode, every, recomputed = strategy or (None, None, None)
     yield "activations.checkpointing", mode, origin
     if every is not None:
-        # One word states all three values.
+        # One value of the file sets all three fields.
         origin = origin._replace(kind="inferred")
         yield "activations.every", every, origin
         yield "activations.of", recomputed, origin
@@ -65,17 +65,17 @@ def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
     for name, strategy in _STRATEGIES.items():
         if strategy == target:
             return write_key(config, "activation_checkpointing", name, ("compile", "fused_loss", "precision"))
-    raise CannotEdit("OLMo has no value for that share of blocks")
+    raise CannotEdit("OLMo has no checkpointing strategy for that share of blocks")
 
 
 def _needs_attention_bias(config: Config) -> bool:
-    """Return whether attention needs a bias: ALiBi, or a mask."""
+    """Return whether attention needs a bias, for ALiBi or a mask."""
     names = ("model.alibi", "data.generate_attention_mask")
     return any(read_value(config, name, OMEGACONF.boolean)[0] for name in names)
 
 
 def _read_attention(config: Config) -> Iterator[Triple]:
-    """Yield the attention kernel; flash-attn is not used with a bias (model.py). Whether it is installed is unknown."""
+    """Yield the attention kernel. OLMo does not use flash-attn with a bias (model.py); assume that it is installed."""
     flash, origin = read_value(config, "model.flash_attention", OMEGACONF.boolean)
     needs_bias = _needs_attention_bias(config)
     if flash is not None:
@@ -87,7 +87,7 @@ def _write_attention(config: Config, changes: Changes) -> list[Change]:
     if attention == "flash" and _needs_attention_bias(config):
         raise CannotEdit("ALiBi and attention masks need a bias, so OLMo does not use flash attention")
     if attention not in ("flash", "sdpa"):
-        raise CannotEdit(f"OLMo has no attention {attention!r}")
+        raise CannotEdit(f"OLMo has no attention kernel {attention!r}")
     return write_key(config, "model.flash_attention", attention == "flash", ("rope", "alibi"))
 
 
@@ -95,7 +95,7 @@ _DROPOUTS: Final = ("residual", "attention", "embedding")
 
 
 def _read_dropout(config: Config) -> Iterator[Triple]:
-    """Yield the largest of the three dropouts: each of them keeps masks and random states."""
+    """Yield the largest of the three dropout rates, since each nonzero one keeps masks and random states."""
     values = [read_value(config, f"model.{part}_dropout", OMEGACONF.number) for part in _DROPOUTS]
     known_values = [(value, origin) for value, origin in values if value is not None]
     if len(known_values) == len(values):

@@ -37,7 +37,7 @@ def _write_checkpointer(config: Config, changes: Changes) -> list[Change]:
     if saver != current["checkpoint.checkpointer"]:
         edits += write_key(config, "sharded_checkpointer", _CHECKPOINTER_CODEC.write(saver), ("save_interval",))
     is_following = config.get("load_path_sharded_checkpointer") is None
-    # A checkpoint must be read by the class that wrote it: the old one stays responsible for `load_path`.
+    # A checkpoint must be read by the class that wrote it, so the old class must still load `load_path`.
     must_state_loader = (
         is_following and loader != saver and ("checkpoint.load_checkpointer" in changes or _is_loading_shards(config))
     )
@@ -77,7 +77,7 @@ def _read_saving(config: Config) -> Iterator[Triple]:
     )
     saving_origin = (first_origin or origin)._replace(kind="inferred", note="it follows from the intervals")
     yield "checkpoint.strategy", "no" if first_origin is None else "steps", saving_origin
-    # Trainer.fit ends with an unsharded checkpoint if any are saved, otherwise with a sharded one.
+    # Trainer.fit ends with an unsharded checkpoint if any are saved, and with a sharded checkpoint otherwise.
     yield "checkpoint.final", unsharded_interval is not None or keep != 0, saving_origin
 
 
@@ -93,7 +93,10 @@ _KEEP_COUNT: Final = Codec(_parse_limit, lambda value: -1 if value == "all" else
 
 
 def _read_start(config: Config) -> Iterator[Triple]:
-    """Yield whether `scripts/train.py` saves and loads a checkpoint before the first step; not if it loads another."""
+    """Yield whether `scripts/train.py` saves and reloads a checkpoint before the first step.
+
+    It does not if `load_path` names a checkpoint.
+    """
     skips_checkpoint, origin = read_value(config, "no_pre_train_checkpoint", OMEGACONF.boolean)
     path, path_origin = read_value(config, "load_path", OMEGACONF.string)
     if path is not None or (config.get("load_path") is not None and not is_resolved(config, "load_path")):

@@ -53,8 +53,8 @@ FRAMEWORK: Final = Framework(
         refuses_duplicates_since="",
         batch_divisor="ranks",
         waits_for_cancel=True,
-        # optim.py get_metrics: parameter, gradient and two Adam moments, each with min, max, average and norm: four
-        # statistics of the parameter, of its gradient and of each state that get_state_for_param returns (LionW: none).
+        # optim.py get_metrics: four statistics (min, max, average, norm) of the parameter, of its gradient and of each
+        # state that get_state_for_param returns (AdamW: two moments, LionW: none).
         metrics_cost=MetricsCost(
             negligible_interval=2, suggested_interval=10, synchronizations={"adamw": 16, "lion": 8}
         ),

@@ -19,11 +19,11 @@ class OLMoKeys(Keys):
     """
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Return whether a blank word is rejected: every word after the file is a setting (`scripts/train.py`)."""
+        """Return whether OLMo rejects a blank word: every word after the file is a setting (`scripts/train.py`)."""
         return find_framework_of_program(invocation.program) is not None
 
     def can_be_read_by_user(self, config: Config) -> bool:
-        """Return whether scripts start a Python file, which may belong to the repository."""
+        """Return whether a launch runs a Python file, which may be the repository's own program."""
         return any(command.partition(" ")[0].endswith(".py") for command in config.evidence.commands)
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:

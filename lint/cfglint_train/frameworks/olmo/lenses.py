@@ -104,9 +104,10 @@ def _is_task(evaluator: Any) -> bool:
 
 
 def _read_eval_micro(config: Config) -> Iterator[Triple]:
-    """Yield the largest batch of any evaluator of texts: its own, or `device_eval_batch_size`.
+    """Yield the largest evaluation batch: an evaluator's own size, or `device_eval_batch_size`.
 
-    Samples of tasks have their own lengths (eval/downstream.py); if all evaluators are tasks, the batch is unknown.
+    Downstream tasks are skipped, because their samples have their own lengths (eval/downstream.py). If all evaluators
+    are tasks, the batch is unknown.
     """
     largest, origin = read_value(config, "device_eval_batch_size", OMEGACONF.integer)
     evaluators = _list_evaluators(config)
@@ -124,7 +125,7 @@ def _read_eval_micro(config: Config) -> Iterator[Triple]:
         if micro is None:
             continue
         if stated.origin.kind == "inferred":
-            # It follows another setting, and so may the largest of them.
+            # This batch follows another setting, so the largest batch may follow it too.
             origin = origin._replace(kind="inferred")
         if largest is None or micro > largest:
             largest, origin = micro, stated.origin
@@ -174,9 +175,10 @@ def _read_eval(config: Config) -> Iterator[Triple]:
 
 
 def _read_metrics(config: Config) -> Iterator[Triple]:
-    """Yield the metrics interval (Trainer.should_log_optim_metrics_this_step).
+    """Yield whether optimizer metrics are logged, and the interval (Trainer.should_log_optim_metrics_this_step).
 
-    It is the larger of two intervals, and applies only with W&B.
+    They are logged only with W&B. The interval is the larger of `optimizer.metrics_log_interval` and
+    `wandb.log_interval`.
     """
     wandb = find(config, ("wandb",))
     has_wandb = isinstance(wandb, StatedValue) and wandb.value is not None
@@ -190,13 +192,13 @@ def _read_metrics(config: Config) -> Iterator[Triple]:
     if wandb_interval is not None:
         interval_origin = wandb_origin if wandb_interval > (interval or 1) else origin
         if wandb_origin.kind == "inferred":
-            # Whichever is larger now, the other interval follows a third setting.
+            # `wandb.log_interval` follows another setting, so it may become the larger or the smaller interval.
             interval_origin = interval_origin._replace(kind="inferred")
         yield "logging.metrics_interval", max(interval or 1, wandb_interval), interval_origin
 
 
 def _read_wandb_interval(config: Config) -> tuple[int | None, Origin]:
-    """Return `wandb.log_interval`, or None if it cannot be determined."""
+    """Return `wandb.log_interval` and its origin; the interval is None if it cannot be determined."""
     stated = find(config, ("wandb", "log_interval"))
     if not isinstance(stated, StatedValue):
         return (1 if stated is NOT_STATED else None), build_default_origin(config, ("wandb", "log_interval"))
@@ -233,7 +235,7 @@ def _refuse_length(config: Config, changes: Changes) -> list[Change]:
 
 
 def _parse_number(value: Any) -> int:
-    """Return a number that may be text; texts are converted to float first because `1e4` is no int."""
+    """Return an integer from a number or text; text is converted to float first, because `int` rejects `1e4`."""
     if isinstance(value, str):
         try:
             return int(float(value))
@@ -249,7 +251,7 @@ _NUMBER_CODEC: Final = Codec(_parse_number)
 def _read_duration(config: Config) -> Iterator[Triple]:
     """Yield the duration (Trainer.max_steps): steps, or tokens (`2e12T`).
 
-    The steps of an epoch (`1ep`) depend on the data.
+    The steps of an epoch (`1ep`) depend on the data and stay unknown.
     """
     value, origin = read_value(config, "max_duration", Codec(lambda value: value))
     if isinstance(value, str) and value.endswith("T"):

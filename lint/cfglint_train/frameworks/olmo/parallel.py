@@ -39,7 +39,7 @@ _REDUCTION_CODEC: Final = build_enumeration({"pure": "pure", "mixed": "mixed"}, 
 
 
 def is_fsdp(config: Config) -> bool:
-    """Return whether FSDP is the strategy: the keys of `fsdp` apply only then."""
+    """Return whether FSDP is the strategy; the keys of `fsdp` apply only then."""
     strategy, _ = read_value(config, "distributed_strategy", STRATEGY_CODEC)
     return strategy is not None and strategy == "fsdp1"
 
@@ -51,7 +51,10 @@ def _read_wrapping_group(config: Config) -> Iterator[Triple]:
 
 
 def _read_communication(config: Config) -> Iterator[Triple]:
-    """Yield FSDP's reduce format: `pure` is the compute format, `mixed` is fp32 (config.fsdp_precision)."""
+    """Yield FSDP's reduction format: `pure` is the compute format, `mixed` and null are fp32.
+
+    Source: config.fsdp_precision.
+    """
     if not is_fsdp(config) or not is_resolved(config, "fsdp.precision"):
         return
     reduction, origin = read_value(config, "fsdp.precision", _REDUCTION_CODEC)

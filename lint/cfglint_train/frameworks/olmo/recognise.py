@@ -49,9 +49,9 @@ _COMMON_KEYS: Final = frozenset(
         "compile",
     )
 )
-"""Keys of TrainConfig that other trainers also have: no evidence without a key of OLMo's own."""
+"""Keys of TrainConfig that other trainers also have; they count only together with a key from `_OWN_KEYS`."""
 
-# Keys of llm-foundry, from whose format OLMo's derives, and of OLMo-core, which has the same words in other places.
+# Keys of llm-foundry, the origin of OLMo's format, and of OLMo-core, which has OLMo's key names in other sections.
 _FOREIGN_KEYS: Final = frozenset(
     (
         "train_loader",
@@ -72,13 +72,14 @@ _FOREIGN_KEYS: Final = frozenset(
 _CHECKPOINT_CONFIG: Final = "config.yaml"
 """Name of a checkpoint's settings file (olmo/checkpoint.py)."""
 _CHECKPOINT_FILES: Final = ("model.pt", "model.safetensors", "train.pt", "train/rank0.pt")
-"""Other files of a checkpoint."""
+"""Files beside `config.yaml` that identify a folder as a checkpoint."""
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Recognise a `model` section with OLMo's dimensions and three more keys, one of them OLMo's own.
+    """Recognise a `model` section with two of OLMo's dimensions, beside three more keys of TrainConfig.
 
-    A file in a checkpoint is the record of a run: it trains nothing.
+    At least one of the three must be a key that few other trainers have. A file in a checkpoint is the record of a past
+    run and trains nothing.
     """
     root = document.root
     if not isinstance(root, MappingNode):
@@ -101,7 +102,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def _is_checkpoint_record(path: str) -> bool:
-    """Return whether a file is part of a checkpoint of OLMo, or of one that was converted for transformers."""
+    """Return whether a file is part of an OLMo checkpoint, in its own format or converted for transformers."""
     folder, name = os.path.split(path)
     if name != _CHECKPOINT_CONFIG:
         return False
@@ -114,6 +115,6 @@ def _is_checkpoint_record(path: str) -> bool:
 
 
 def prepare(document: Document) -> None:
-    """Set the loader that types scalars: OmegaConf's."""
+    """Make a YAML document use OmegaConf's scalar types."""
     if isinstance(document, YamlDocument):
         document.set_dialect(get_omegaconf_dialect())

@@ -37,7 +37,7 @@ def build_key(
     beside: tuple[str, ...] = (),
     applies: Callable[[Config], bool] | None = None,
 ) -> Key:
-    """Return the lens of a key whose default is the framework's own, read by the lens's codec."""
+    """Return the lens of a key with the default of OLMo's dataclass, converted by `codec`."""
     route = split_route(name)
     raw_default = DEFAULTS[route]
     if isinstance(raw_default, ValueByRelease):

@@ -66,7 +66,11 @@ _ATTENTION: Final = frozenset(("blocks.*.attention", "blocks.*.sequence_mixer"))
 
 
 def _classify_modules(modules: object) -> str | None:
-    """Return what the module patterns checkpoint, or None if a part of each block keeps all that it computes."""
+    """Return the checkpointing mode that the module patterns amount to, or None.
+
+    The mode is `full` for whole blocks and `fine_grained` for the attention and the feed-forward of each block. None
+    means that a part of each block keeps all its activations.
+    """
     patterns = [pattern for pattern in modules if isinstance(pattern, str)] if isinstance(modules, list) else []
     if "blocks.*" in patterns:
         return "full"
@@ -156,7 +160,7 @@ _BACKENDS: Final = {"torch": "sdpa", "flash_2": "flash", "flash_3": "flash3", "f
 
 
 def _read_attention(config: Config) -> Iterator[Triple]:
-    """Yield the named attention backend, by default torch's, or flash attention in the OLMo 3 presets."""
+    """Yield the stated attention backend or its default: flash attention in the OLMo 3 presets, otherwise SDPA."""
     names = ("model.attn_backend", "model.block.sequence_mixer.backend", "model.block.attention.backend")
     backend = find_first(config, *names)
     if backend is not None and backend[0] is not None:

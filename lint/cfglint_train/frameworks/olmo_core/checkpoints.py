@@ -97,7 +97,7 @@ LENSES: Final = (
     _build_checkpointer_key(
         "checkpoint.keep", "max_checkpoints", KEEP_COUNT, ValueByRelease((("", "all"), ("2.6.0", 3))), "all"
     ),
-    # null: on if there is a CPU backend, and `prepare_training_environment` sets one up.
+    # null turns it on if there is a CPU backend, which `prepare_training_environment` sets up.
     _build_checkpointer_key(
         "checkpoint.asynchronous", "save_async", PLAIN.boolean, ValueByRelease((("", False), ("1.6.1", True))), True
     ),

@@ -1,6 +1,6 @@
 """OLMo-core: a Python script that builds its configuration, or the `config.json` saved beside a checkpoint.
 
-Both are read as one tree (`script.py`): `train_module.rank_microbatch_size` is the same route in either, and in the
+Both are read as a tree (`script.py`): `train_module.rank_microbatch_size` is the same route in either, and in the
 override of a launch (`--train_module.rank_microbatch_size=8192`). Batch sizes are tokens in OLMo-core and sequences in
 the plan.
 
@@ -50,14 +50,15 @@ def parse_overrides(words: Iterable[str]) -> dict[Route, Any]:
 def parse_trailing(_: Config, words: list[str]) -> dict[Route, Any]:
     """Return the overrides among the words after the script's path.
 
-    The script's own words precede them: a command, a run's name and a cluster, or options of its parser (`--save-folder
-    /x`). Those have no dot in their name; a setting at the top level (`--init_seed=1`) looks the same and is left out.
+    The script's own words precede them: a command, a run name and a cluster, or options of its parser (`--save-folder
+    /x`). Those options have no dot in their names. A setting at the top level (`--init_seed=1`) has no dot either and
+    is left out.
     """
     return parse_overrides(word for word in words if word.startswith("--") and "." in word.partition("=")[0])
 
 
 def _parse_value(text: str, word: str) -> Any:
-    """Return a value as `yaml.safe_load` types it."""
+    """Return a value with the type that `yaml.safe_load` gives it. Raise ValueError if it is not YAML."""
     from cfglint_train.documents.yaml.dialects import PYYAML
     from cfglint_train.documents.yaml.document import YamlDocument
 

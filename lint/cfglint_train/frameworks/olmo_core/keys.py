@@ -1,4 +1,4 @@
-"""Keys of OLMo-core scripts, which are Python arguments: an unknown argument stops the script on its first line.
+"""Keys of OLMo-core scripts, which are Python arguments: an unknown argument stops the script before it trains.
 
 Unknown keys in launch overrides (`--trainer.save_interval=50`) only fail when the job starts.
 """
@@ -19,13 +19,15 @@ _LIBRARY_PREFIX: Final = "olmo_core."
 _EXPERIMENT_MODULE: Final = "olmo_core.internal.experiment"
 """Module whose `main` merges the overrides itself."""
 _NULL_SECTION_FAILS_SINCE: Final = "2.5.0"
-"""First release that fails below a null section: `Config.merge` sets keys of plain mappings (config.py, `_set_nested`).
+"""First release that fails on a setting below a null section.
+
+Since this release, `Config.merge` sets keys of plain mappings (config.py, `_set_nested`).
 Up to 2.4.0, OmegaConf creates the section.
 """
 
 
 _SCRIPT_WORDS: Final = 3
-"""Number of words of the library's `main` before the overrides; scripts have as many or fewer."""
+"""Number of words that the library's `main` takes before the overrides; scripts take as many or fewer."""
 
 
 class OLMoCoreKeys(Keys):
@@ -36,22 +38,22 @@ class OLMoCoreKeys(Keys):
     def is_fixed_place(self, route: Route) -> bool:
         """Return whether the key belongs to the trainer, whose settings are the same in every script.
 
-        For most other settings, a script chooses a class.
+        Most other settings depend on the class that a script chooses.
         """
         return route[0] == "trainer" and len(route) == 2
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Return whether `Config.merge` stops at a setting without a name.
+        """Return whether `Config.merge` stops at a blank word, which is a setting without a name.
 
-        It does wherever words are settings: after those of the program itself (subcommand, name of the run, cluster).
-        Run with 2.0.0 and 3.0.0; with `strict=False` it continues.
+        Every word after the program's own words (subcommand, run name, cluster) is a setting. Tested with 2.0.0 and
+        3.0.0. With `strict=False`, `Config.merge` continues.
         """
         previous_words = invocation.words[:index]
         is_setting = index >= _SCRIPT_WORDS or any(word.text.startswith("--") for word in previous_words)
         return is_setting and config.compute_once(_has_full_merge) and config.compute_once(_is_strict)
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
-        """Return the innermost library class above the setting, with the route from there."""
+        """Return the option for a setting: the innermost library class above it, and the route below that class."""
         if not config.compute_once(_has_full_merge):
             return None
         node: Node | None = config.get_node()
@@ -77,7 +79,8 @@ class OLMoCoreKeys(Keys):
     ) -> LauncherOption | None:
         """Return the option for a setting below a section that the script omits.
 
-        The option has no effect on a section that is null by default; None if the default cannot be determined.
+        If the section is null by default, the option is the same as below a section that the script sets to null. None
+        if the section has another default, or if the script may set it elsewhere.
         """
         if not class_route or not isinstance(node, Record) or node.open or node.sealed:
             return None
@@ -94,7 +97,10 @@ class OLMoCoreKeys(Keys):
 
 
 def _build_option_below_null(config: Config, class_route: Route, section: Route) -> LauncherOption:
-    """Return the option for a setting below a section that is null, unless the launch also sets the section."""
+    """Return the option for a setting below a section that is null.
+
+    The option names the section as unset, unless the launch also sets the section.
+    """
     has_section = any(route == section[: len(route)] for route, _ in config.launch_overrides)
     return (
         LauncherOption("script", class_route)
@@ -108,7 +114,7 @@ def _is_conditional(node: Node) -> bool:
 
 
 def _is_strict(config: Config) -> bool:
-    """Return whether the whole command line is settings, so that an unknown setting stops the script."""
+    """Return whether the command line consists of settings only, so that an unknown setting stops the script."""
     from cfglint_train.documents.python.document import PythonDocument
 
     document = config.document

@@ -65,7 +65,7 @@ _FIXED_FIELDS: Final[Mapping[Field, Any]] = {
 
 
 def _read_method(config: Config) -> Iterator[Triple]:
-    """Yield stage and tuning: masked labels mean fine-tuning; frozen parameters leave the tuning open."""
+    """Yield stage and tuning: masked labels mean fine-tuning; frozen parameters leave the tuning unknown."""
     label_masks = find_first(config, "dataset.label_mask_paths")
     if label_masks is not None and label_masks[0] is not None:
         yield "method.stage", "sft", label_masks[1]
@@ -188,7 +188,7 @@ def _build_batch_lens(field: Field, *names: str) -> Custom:
 
 
 def _read_uneven_batches(config: Config) -> Iterator[Triple]:
-    """Yield batches in tokens that are no whole number of sequences, for releases with a train module (since 2.0)."""
+    """Yield batch sizes in tokens that are not a whole number of sequences, if there is a train module (since 2.0)."""
     micro, length = _read_number(config, _MICRO_BATCH_KEYS[0]), _read_valid_length(config)
     if micro is None or length is None:
         return
@@ -252,7 +252,7 @@ def _read_profiler(config: Config) -> Iterator[Triple]:
 
 
 def _read_token_dtype(config: Config) -> Iterator[Triple]:
-    """Yield the dataset's `dtype`; by default OLMo-core takes the narrowest that holds the tokenizer's vocabulary."""
+    """Yield the dataset's `dtype`; the default is the narrowest type that holds the tokenizer's vocabulary."""
     stated = find_first(config, "dataset.dtype")
     if stated is not None and isinstance(stated[0], str):
         yield "data.token_dtype", parse_member_name(stated[0]), stated[1]

@@ -21,7 +21,7 @@ _IRRELEVANT_KEYS: Final = frozenset(
     )
 )  # fmt: skip
 
-# The same for attributes that a script may set below a preset.
+# Nested keys of the model that a script may set and that affect neither of them.
 _IRRELEVANT_NESTED_KEYS: Final = frozenset(
     ("loss_implementation", "backend", "use_flash", "rope", "init_method", "sliding_window")
 )

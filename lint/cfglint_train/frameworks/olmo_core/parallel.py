@@ -28,7 +28,11 @@ from cfglint_train.plan.origin import Origin
 
 
 def _read_precision(config: Config) -> Iterator[Triple]:
-    """Yield the compute format: FSDP's param_dtype (the weights' if unset), autocast, or fp8 matrix products."""
+    """Yield the compute format, and whether autocast is on.
+
+    The first that is set decides: fp8 matrix products, autocast, `param_dtype` of the data-parallel section, the dtype
+    of the model.
+    """
     section = _find_data_parallel(config)
     if section is UNRESOLVED:
         return
@@ -60,7 +64,7 @@ def _read_precision(config: Config) -> Iterator[Triple]:
 
 
 def _find_float8(config: Config) -> Origin | None:
-    """Return the origin of 8-bit matrix products, or None if they are off."""
+    """Return the origin of the section that turns on 8-bit matrix products, or None if they are off."""
     for route in (("train_module", "float8_config"), ("model", "float8_config")):
         section = find(config, route)
         if isinstance(section, StatedValue) and isinstance(section.value, dict):
@@ -135,7 +139,7 @@ def _write_parallel(config: Config, changes: Changes) -> list[Change]:
     )
 
 
-# PipelineScheduleType; the custom schedules run in the order of those in their names.
+# PipelineScheduleType -> schedule; a custom schedule runs in the order of the schedule that it is named after.
 _SCHEDULES: Final = {
     "single_1f1b": "1f1b", "custom_1f1b": "1f1b", "gpipe": "gpipe", "looped_bfs": "looped_bfs",
     "interleaved_1f1b": "interleaved_1f1b", "custom_interleaved_1f1b": "interleaved_1f1b",
@@ -169,7 +173,7 @@ _DEGREE: Final = bound_below(1, PLAIN.integer)
 
 
 def _build_degree_lens(field: Field, key: str, null: int = 1) -> Custom:
-    """Return the lens of one model-parallel degree; `null` holds if its section is absent."""
+    """Return the lens of a model-parallel degree; `null` is the degree if its section is absent or null."""
 
     def read(config: Config) -> Iterator[Triple]:
         section = find(config, ("train_module", key))
@@ -192,7 +196,7 @@ def _build_degree_lens(field: Field, key: str, null: int = 1) -> Custom:
 
 
 def _find_data_parallel_key(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
-    """Return the spelling in the data-parallel section that exists."""
+    """Return the spelling below the data-parallel section that exists, and its value."""
     section = _find_data_parallel(config)
     key_route = next((name for name in names if name[:2] == section), names[0])
     return key_route, find(config, key_route)

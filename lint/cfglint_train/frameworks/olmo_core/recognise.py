@@ -71,7 +71,7 @@ def _has_joint_builder(document: PythonDocument) -> bool:
 
 
 def _is_library_module(path: str) -> bool:
-    """Return whether a file is a module of the package itself, of which a repository may hold a copy."""
+    """Return whether a file is a module of the olmo_core package itself, for example in a copy."""
     parent, package, _ = path.replace(os.sep, "/").rpartition("/olmo_core/")
     return bool(package) and os.path.exists(os.path.join(f"{parent}/olmo_core", "__init__.py"))
 
@@ -87,7 +87,7 @@ def _recognise_saved(document: Document) -> list[RecognisedConfig]:
 
 
 def prepare(document: Document) -> None:
-    """Evaluate a script into the tree of its settings; JSON already is that tree."""
+    """Evaluate a script and attach the tree of its settings; a JSON file is already that tree."""
     if document.syntax != "python" or document.root is not None:
         return
     from cfglint_train.documents.document import Span
@@ -101,7 +101,7 @@ def prepare(document: Document) -> None:
 
 
 def format_override(route: Route, value: Any) -> str:
-    """Return advice to state at launch a setting that the file cannot state."""
+    """Return advice to pass a setting at launch if the file cannot state it."""
     return f"pass --{format_route(route)}={_format_value(value)} at launch instead"
 
 

@@ -1,4 +1,4 @@
-"""Evaluator of OLMo-core training scripts: build the tree of settings that the run would have.
+"""Evaluator of OLMo-core training scripts, which builds the tree of settings that the run would have.
 
 The tree has the shape of the configuration that OLMo-core saves beside a checkpoint (`config.json`): `model`,
 `train_module`, `trainer`, `data_loader`, `dataset`, `launch`. The same lenses read both, and a route is spelled like
@@ -39,7 +39,7 @@ TRAIN_MODULES: Final = (
     "OLMoDDPTrainModuleConfig",
 )
 
-# Positional parameters of the library's classes that scripts pass by position.
+# Parameters of the library's classes that scripts may pass by position.
 FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(TRAIN_MODULES, ("rank_microbatch_size", "max_sequence_length", "optim")),
     "TrainerConfig": ("save_folder",),
@@ -79,7 +79,7 @@ def get_class_name(node: Node | None) -> str:
 
 
 def evaluate_experiment(document: PythonDocument) -> Record | None:
-    """Return the settings that a script gives its run, or None if it builds none that can be read."""
+    """Return the settings that a script builds for its run, or None if they cannot be determined."""
     evaluator = Walk(document, _HANDLERS, _METHODS, FIELDS)
     evaluator.run()
     settings = _find_experiment(evaluator)
@@ -111,7 +111,7 @@ def _find_experiment(evaluator: Evaluator) -> Record | None:
 
 
 def _gather_sections(evaluator: Evaluator) -> Record | None:
-    """Return the sections that a script builds without joining them."""
+    """Join the sections that a script builds separately; return None without a train module or trainer."""
     section_by_class = {
         **dict.fromkeys(TRAIN_MODULES, "train_module"),
         "TrainerConfig": "trainer",
@@ -163,7 +163,7 @@ _NO_GROUP: Final = "no process group exists yet"
 
 @contextmanager
 def _assume_no_group(evaluator: Evaluator) -> Iterator[None]:
-    """Assume no process group: the library's `main` functions build the configuration before they create it."""
+    """Assume no process group: the library's `main` functions create a group after they build the configuration."""
     evaluator.library_facts.add(_NO_GROUP)
     yield
     evaluator.library_facts.discard(_NO_GROUP)
@@ -178,8 +178,8 @@ def _handle_prepare(evaluator: Evaluator, node: ast.Call, arguments: Arguments) 
 def _handle_world_size(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
     """Evaluate `get_world_size()`: 1 before there is a process group, the ranks of the launch afterwards.
 
-    The number of ranks is unknown here. Scripts ask in order to distinguish one rank from several, and are written for
-    several.
+    The number of ranks is unknown here and taken to be at least two: scripts that distinguish one rank from several are
+    written for several.
     """
     place = evaluator.document.find_span(node)
     if _GROUP_EXISTS in evaluator.library_facts:
@@ -236,7 +236,7 @@ def _handle_build_config(evaluator: Evaluator, node: ast.Call, arguments: Argume
 def _put_data_sections(
     evaluator: Evaluator, node: ast.Call, arguments: Arguments, common: Record, root: Record
 ) -> None:
-    """Put the data sections that the script's own builder returns, or those of the library's default builder."""
+    """Add the data sections that the script's own builder returns, or those of the library's default builder."""
     builder = arguments.keywords.get("data_config_builder")
     if builder is None:
         for section, pairs in (

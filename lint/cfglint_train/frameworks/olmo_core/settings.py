@@ -1,7 +1,7 @@
 """Lookup of OLMo-core settings in the tree of a script, in a saved `config.json` and in overrides.
 
 A setting that is missing from the tree is not always absent: a script may build a section elsewhere (an open record) or
-set a key under a condition. Then the default does not apply either.
+set a key under a condition. In both cases the default does not apply.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cfglint_train.plan.origin import Origin
 
 
 def find(config: Config, route: Route) -> LookupResult:
-    """Return a setting as the tree or an override states it: Stated, NOT_STATED or UNRESOLVED."""
+    """Return a setting that the tree or an override states, or else NOT_STATED or UNRESOLVED."""
     overridden = config.find_override(route)
     if overridden is not None:
         value = config.get_value(*route)
@@ -73,7 +73,7 @@ def find(config: Config, route: Route) -> LookupResult:
 
 
 def _find_override_below(config: Config, route: Route) -> LookupResult:
-    """Return the value that overrides give a section which the file leaves unset.
+    """Return the value that overrides below a section give it if the file leaves it unset, or NOT_STATED.
 
     For example `--train_module.ac_config.mode=full`. Up to 2.4.0, OmegaConf creates the section; later releases stop
     (`OLMoCoreKeys`).
@@ -100,7 +100,7 @@ def split_route(name: str) -> Route:
 
 
 def find_first(config: Config, *names: str) -> tuple[Any, Origin] | None:
-    """Return value and origin of the first setting that is stated, or None if none is."""
+    """Return the value and the origin of the first setting that is stated, or None."""
     for name in names:
         setting_value = find(config, split_route(name))
         if isinstance(setting_value, StatedValue):
@@ -121,7 +121,7 @@ def get_class_name(config: Config, route: Route) -> str:
 
 INTERVAL: Final = write_zero_as_null(PLAIN.integer)
 KEEP_COUNT: Final = Codec(PLAIN.integer.read, lambda value: None if value == "all" else value)
-"""Number of checkpoints to keep; null keeps all."""
+"""Codec of the number of checkpoints to keep; null keeps all."""
 
 DTYPES: Final = {
     "float32": "fp32",
@@ -160,13 +160,13 @@ def build_key(
 
 
 Section = Callable[[Config], "Route | None"]
-"""Function that returns the route of a section, or None if the configuration leaves open whether it exists."""
+"""Function that returns the route of a section, or None if the section may or may not exist."""
 
 
 def build_section_access(section: Section, explain_refusal: Callable[[Config, Any], str] = lambda _, __: "") -> Access:
-    """Return the lookup of keys whose section must be located first (a callback, by its class).
+    """Return the access to keys whose section must be located first (a callback, by its class).
 
-    `explain_refusal` returns why OLMo-core would reject a new value next to the others, or "".
+    `explain_refusal` returns the reason why OLMo-core would reject a new value beside the other settings, or "".
     """
 
     def find_below(config: Config, names: tuple[Route, ...]) -> tuple[Route, LookupResult]:
@@ -191,7 +191,7 @@ def build_section_access(section: Section, explain_refusal: Callable[[Config, An
 
 
 def build_callback_locator(*classes: str, name: str) -> Section:
-    """Return a function that locates a callback of one of the classes, by default under its usual name."""
+    """Return a function that locates a callback by its class, or else under its usual name."""
 
     def locate(config: Config) -> Route | None:
         callbacks = config.document.find_node((*config.root, "trainer", "callbacks"))
@@ -217,8 +217,8 @@ COLLECTOR: Final = build_callback_locator("GarbageCollectorCallback", name="garb
 def set_member(config: Config, route: Route, member: tuple[str, str, str], beside: tuple[str, ...]) -> list[Change]:
     """Return the change that sets an enumeration member.
 
-    `member` is class, name and module. The member is set in place, or with its class if a script does not state the key
-    yet.
+    `member` holds the class, the member's name and the module. If a script does not state the key yet, the change also
+    writes the class and its import.
     """
     refuse_override(config, route)
     kind, name, module = member

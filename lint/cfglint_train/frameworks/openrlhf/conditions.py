@@ -1,4 +1,4 @@
-"""Conditions of OpenRLHF's clauses that are implemented in Python (`also` in `refusals.json`)."""
+"""Python conditions of the clauses in OpenRLHF's `refusals.json` (`also`)."""
 
 from __future__ import annotations
 

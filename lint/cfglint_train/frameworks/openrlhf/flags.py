@@ -2,7 +2,7 @@
 
 OpenRLHF's parsers accept unique prefixes, use the last of two equal flags and exit on any unknown flag. So the flags of
 an invocation determine the range of releases that it can run on. Between 0.10.1.post2 and 0.10.2 nearly every flag got
-a dotted name; a script is read, and written, with the names that it uses itself.
+a dotted name; cfglint reads and writes a script with the names that the script itself uses.
 
 Source: the parsers of OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`), as stored in cfglint_schemas/openrlhf.json.
 """
@@ -47,39 +47,42 @@ ENTRIES: Final[Mapping[str, str]] = {
     "interactive_chat": "",
 }
 _CONFIG_FLAG: Final = re.compile(r"^--(?:\w+[._-])?(?:config|cfg)(?:[._-]\w+)?$")
-"""An unknown flag whose file may state other flags."""
+"""Pattern of an unknown flag that may name a file with further flags."""
 
 
 class FlagUsage(Frozen):
     """The flags of an invocation, as its parser understands them."""
 
     entry: str
-    """Entry point of upstream that the program is, or derives from."""
+    """Upstream entry point that the program is or derives from."""
     parser: str
-    """Entry point whose flags apply: the same, or the one in the repository's copy of OpenRLHF."""
+    """Entry point whose flags apply: `entry`, or the module in the repository's copy of OpenRLHF."""
     release_mask: int
-    """One bit per known release: set if its parser accepts every flag that any release has."""
+    """One bit per known release, set if its parser accepts all flags of the invocation that any release has."""
     release: str
-    """Release whose parser and defaults apply: the stated one if it accepts the flags, else the newest one that does;
-    if none accepts them all, the newest of those that accept most.
+    """Release whose parser and defaults apply.
+
+    The stated release if it accepts the flags, otherwise the newest release that accepts them. If no release accepts
+    all flags, the stated release, or else the newest of those that accept the most flags.
     """
     given_flags: Mapping[str, tuple[str, ...]]
-    """Flag -> its spellings in the text (prefixes are allowed), in the order of the text; the last one counts."""
+    """Flag -> its spellings in the text, prefixes included, in the order of the text; the last spelling counts."""
     unknown_flags: tuple[str, ...]
-    """Flags that no release has, and ambiguous prefixes if no release accepts all flags together; with a copy of
-    OpenRLHF, flags that its parser does not accept.
+    """Flags that no release has, and prefixes that are ambiguous at the stated release or at `release`.
+
+    With a copy of OpenRLHF, flags that its parser does not accept.
     """
     has_hidden_flags: bool
-    """True if there may be more flags than the text shows."""
+    """True if the invocation may have more flags than the text shows."""
 
     @property
     def is_dotted(self) -> bool:
-        """True if it uses the dotted names of 0.10.2 and later."""
+        """True if the invocation uses the dotted names of 0.10.2 and later."""
         return any("." in name for name in self.given_flags)
 
 
 def load_vocabulary() -> Vocabulary:
-    """Load every flag of every entry point by release."""
+    """Load the vocabulary: every flag of every entry point, by release."""
     return load("openrlhf")
 
 
@@ -87,7 +90,7 @@ def load_vocabulary() -> Vocabulary:
 def find_entry(program: str) -> str | None:
     """Return the entry point of a module or script, or None.
 
-    In OpenRLHF's own package the name may extend an entry point's: `openrlhf/cli/train_sft_dev.py` is a fork's
+    In OpenRLHF's own package, a name may extend the name of an entry point: `openrlhf/cli/train_sft_dev.py` is a fork's
     `train_sft`.
     """
     name = get_module_name(program)
@@ -131,7 +134,7 @@ def _compute_bits(fact: KeyFact) -> int:
 
 @cache
 def list_releases(mask: int) -> frozenset[str]:
-    """Return the releases of a bit mask."""
+    """Return the releases whose bits are set in a mask."""
     return frozenset(release for place, release in enumerate(load_vocabulary().releases) if mask >> place & 1)
 
 
@@ -152,10 +155,10 @@ HELP: Final = "--help"
 
 
 def compute_accepting_mask(entry: str, spelling: str) -> int:
-    """Return the releases whose parser accepts a spelling: they have the flag, or it is a prefix of exactly one.
+    """Return the releases whose parser has a flag, or exactly one flag that starts with it, as bits.
 
-    No name of one release is a prefix in another (tests/frameworks/test_openrlhf.py), so only spellings that no release
-    has need the comparison with all names.
+    A flag of one release is never a prefix in another release (tests/frameworks/test_openrlhf.py), so only spellings
+    that no release has as a flag are compared with all names.
     """
     exact = compute_release_mask(entry, spelling)
     if exact or not spelling.startswith("--") or len(spelling) < 3 or HELP.startswith(spelling):
@@ -169,7 +172,10 @@ def compute_accepting_mask(entry: str, spelling: str) -> int:
 
 
 def resolve_spelling(entry: str, spelling: str, release: str) -> str | None:
-    """Return the flag that a spelling denotes at a release, or None."""
+    """Return the flag that a spelling denotes at a release, or None if it is unknown or ambiguous.
+
+    The name of a flag that any release has denotes that flag.
+    """
     bit = 1 << max(0, _find_position(release))
     if compute_release_mask(entry, spelling):
         return spelling
@@ -196,7 +202,7 @@ def get_invocation(document: Document, root: Route) -> Invocation | None:
 
 
 def read_usage(config: Config) -> FlagUsage:
-    """Return the flags of an invocation. Raise ValueError if the configuration is no invocation of OpenRLHF."""
+    """Return the flags of an invocation. Raise ValueError if the configuration is not an invocation of OpenRLHF."""
     return config.compute_once(_read_usage)
 
 
@@ -252,7 +258,7 @@ def _determine_usage(invocation: Invocation, entry: str, stated: str | None, cop
 
 
 def _resolve_in_copy(copy: Vocabulary, parser: str, spelling: str) -> str | None:
-    """Return the flag that a spelling denotes in a copy's parser: itself, or the only flag that it is a prefix of."""
+    """Return the flag that a spelling denotes in a copy's parser: itself, or the only flag that starts with it."""
     facts = list(copy.list_facts(parser, NEWEST))
     names = [fact.name for fact in facts if fact.spans and fact.name.startswith(spelling)]
     if spelling in names or any(spelling in fact.list_spellings() for fact in facts):
@@ -287,17 +293,17 @@ def _has_upstream_flag(flag_usage: FlagUsage, flag: str) -> bool:
 
 
 def _is_ambiguous(entry: str, spelling: str, canonical: str, stated: str | None) -> bool:
-    """Return whether a prefix denotes one flag elsewhere, but several at the stated release."""
+    """Return whether a prefix is ambiguous at the stated release, although another release resolves it."""
     if stated is None or not compute_release_mask(entry, canonical) >> max(0, _find_position(stated)) & 1:
         return False
     return resolve_spelling(entry, spelling, stated) is None
 
 
 def find_leftovers(config: Config) -> tuple[Word, ...]:
-    """Return words that the resolved release's parser refuses because they are no flags or their values.
+    """Return the words that the parser of `release` rejects because they are neither flags nor values of flags.
 
-    Among them are a line after a broken continuation, and the value of a flag that takes none. Undetermined words, and
-    those of flags that no release has, are not.
+    Examples are a line after a broken continuation, and the value of a flag that takes no value. Undetermined words and
+    the values of flags that no release has are left out.
     """
     flag_usage, invocation = read_usage(config), get_invocation(config.document, config.root)
     if invocation is None:
@@ -311,7 +317,10 @@ def find_leftovers(config: Config) -> tuple[Word, ...]:
 
 
 def is_blank_fatal(config: Config, index: int) -> bool:
-    """Return whether the flag before a word, by its index in the command, accepts no more words."""
+    """Return whether the parser rejects a blank word at an index of the command.
+
+    It does if no flag precedes the word, or if the preceding flag takes no more words.
+    """
     flag_usage, invocation = read_usage(config), get_invocation(config.document, config.root)
     if invocation is None:
         return False
@@ -325,7 +334,7 @@ def is_blank_fatal(config: Config, index: int) -> bool:
 
 
 def find_switch_values(config: Config) -> tuple[Word, ...]:
-    """Return the first word after each flag that takes none, except white space."""
+    """Return the first word after each flag that takes no value, except blank words."""
     flag_usage, invocation = read_usage(config), get_invocation(config.document, config.root)
     if invocation is None:
         return ()
@@ -372,7 +381,7 @@ def _resolve_release(mask: int, stated: str | None) -> str:
 
 
 def _find_most_accepting(entry: str, spellings: list[str]) -> str:
-    """Return the newest of the releases that accept most of the flags."""
+    """Return the newest of the releases that accept the most flags."""
     releases, entry_mask = load_vocabulary().releases, compute_entry_mask(entry)
     masks = [compute_accepting_mask(entry, name) for name in spellings]
     indices = [index for index in range(len(releases)) if entry_mask >> index & 1]
@@ -393,12 +402,15 @@ def find_release_range(config: Config) -> tuple[str, str] | None:
 
 
 def find_name(config: Config, names: tuple[str, ...]) -> str | None:
-    """Return the first of the names that the invocation's parser has."""
+    """Return the first of the names that the invocation's parser has, or None."""
     return next((name for name in names if _has_flag(config, name)), None)
 
 
 def find_route(config: Config, names: tuple[str, ...]) -> Route | None:
-    """Return the route at which one of the flags is given, at launch or in the text, or None."""
+    """Return the route at which one of the flags is set, or None.
+
+    An override wins over the text; in the text, the last flag wins.
+    """
     for name in names if config.overrides else ():
         for route in _list_override_routes(name):
             if route in config.overrides:
@@ -414,16 +426,19 @@ def _list_override_routes(name: str) -> Iterator[Route]:
 
 
 def get_value(config: Config, names: tuple[str, ...]) -> Any:
-    """Return the value of the first given flag: words, True, `Unknown`; MISSING if none is given."""
+    """Return the value of the flag that `find_route` selects, or MISSING if none of the flags is set.
+
+    The value is a word, a list of words, True for a switch, or `Unknown`.
+    """
     route = find_route(config, names)
     return MISSING if route is None else config.get_value(*route)
 
 
 def find_default(config: Config, names: tuple[str, ...]) -> Any:
-    """Return the default of the invocation's parser if none of the flags is given.
+    """Return the default that the invocation's parser has for the flags, or MISSING.
 
-    A copy of OpenRLHF without such a flag behaves as upstream does by default. MISSING if upstream has none of the
-    flags either, if the default is None or computed, or if flags may be hidden.
+    A copy of OpenRLHF without any of the flags behaves as upstream does by default. MISSING if upstream has none of the
+    flags either, if the default is None or computed, or if the invocation may have hidden flags.
     """
     flag_usage = read_usage(config)
     name = find_name(config, names)

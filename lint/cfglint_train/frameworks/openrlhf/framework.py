@@ -1,7 +1,7 @@
 """OpenRLHF: flags of a command line in a shell script, from which it builds its own DeepSpeed settings.
 
 A configuration is an invocation of an entry point (`openrlhf.cli.train_sft`, ...). A lens finds a flag by its dotted
-name (0.10.2 and later) and its flat one, and writes the one that the script's own release has.
+name (0.10.2 and later) or its flat name, and writes the name that the script's release has.
 
 Sources: OpenRLHF 0.11.2 (`cli/`, `utils/deepspeed/deepspeed.py`, `utils/deepspeed/deepspeed_utils.py`,
 `models/actor.py`, `trainer/`), and its tags 0.3.0 to 0.11.0 if behaviour changed; DeepSpeed 0.19.8 for its treatment of

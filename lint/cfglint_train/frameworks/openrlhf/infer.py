@@ -1,4 +1,4 @@
-"""Inference from OpenRLHF's flags: its DeepSpeed engine, the batch, the models of a job with several.
+"""Values inferred from OpenRLHF's flags: the DeepSpeed engine, the batch, and the models of a PPO job.
 
 Sources: OpenRLHF 0.11.2 `utils/deepspeed/deepspeed.py`, `cli/train_ppo_ray.py`, `trainer/`, and the tags named below.
 """
@@ -29,7 +29,10 @@ from cfglint_train.plan.origin import Origin
 
 
 def infer(job: Job) -> None:
-    """Infer the DeepSpeed engine, the batch, and the models of a job with several."""
+    """Infer the DeepSpeed engine, the batch, and the models of a PPO job.
+
+    Nothing is inferred for an entry point that trains nothing.
+    """
     config, plan = job.main, job.plan
     if not ENTRIES[read_usage(config).entry]:
         return
@@ -54,14 +57,14 @@ def infer(job: Job) -> None:
 
 
 def _put_effective(job: Job, field: Field, value: Any, note: str) -> None:
-    """Put a value that applies whatever the flags state; the place stays the flag's."""
+    """Set a value that applies regardless of the flags; its origin keeps the place of the flag."""
     origin = job.plan.get_origin(field)
     place = None if origin is None else origin.place
     job.plan.put(field, value, Origin("inferred", place, note, "" if origin is None else origin.key))
 
 
 def _infer_actor_group(job: Job) -> None:
-    """Infer the size of the trained group, which Ray places by its own flags, independent of the cluster's size."""
+    """Infer the size of the actor's group, which its own flags set independently of the cluster's size."""
     config = job.main
     if read_usage(config).entry != "train_ppo_ray":
         return
@@ -141,8 +144,8 @@ def _infer_rollout(job: Job) -> None:
         _put_effective(job, "method.reference_offload", False, "DeepSpeed only offloads parameters under ZeRO-3")
     if plan.get("rollout.train_sleep") and plan.get("parallel.offload_optimizer") == "cpu":
         _put_effective(job, "rollout.train_sleep", False, "adam_offload leaves nothing to move")
-    # trainer/ppo_trainer.py: 0.7.1 to 0.9.1 put the engines to sleep after the broadcast; 0.9.2 to 0.11.2 leave the
-    # weights that they woke for it until the next rollout. Checkpoints are written between the two.
+    # trainer/ppo_trainer.py: 0.7.1 to 0.9.1 put the engines to sleep after the broadcast. 0.9.2 to 0.11.2 wake the
+    # weights for the broadcast and keep them until the next rollout. Checkpoints are written between the two.
     if plan.get("rollout.sleep"):
         awake = not is_before(config, "0.9.2")
         plan.infer("rollout.awake_at_save", awake, "the weights stay on the GPU after the broadcast")
@@ -158,9 +161,9 @@ def _infer_roles(job: Job) -> None:
 
 
 def _infer_groups(job: Job) -> None:
-    """Infer a placement group per pool (cli/train_ppo_ray.py).
+    """Infer a placement group for each pool (cli/train_ppo_ray.py).
 
-    Reward models and engines without a pool have their own GPUs.
+    Each reward model adds its own GPUs to the reward group. Engines that do not share the actor's GPUs form a group.
     """
     plan = job.plan
     roles: tuple[Role, ...] = plan.get("model.roles") or ()
@@ -186,7 +189,7 @@ def _infer_groups(job: Job) -> None:
 
 
 def _list_roles(job: Job) -> Iterator[Role]:
-    """Yield the models that cli/train_ppo_ray.py builds, with the GPUs that they share."""
+    """Yield the models that cli/train_ppo_ray.py builds, with their GPUs and the pools that share them."""
     config, plan = job.main, job.plan
     flag_usage = read_usage(config)
     estimator, kl = plan.get("rollout.advantage"), plan.get("rollout.kl_coefficient")

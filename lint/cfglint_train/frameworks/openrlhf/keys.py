@@ -1,4 +1,4 @@
-"""Keys of an invocation of OpenRLHF: flags, which determine the releases that it is written for."""
+"""Keys of OpenRLHF: the flags of an invocation, which determine the releases it is written for."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class OpenRLHFKeys(Keys):
     """Flags of OpenRLHF 0.3.0 to 0.11.2 (`openrlhf/cli/*.py`): argparse refuses every unknown flag."""
 
     migrates_idle_files = True
-    # 0.11.2 models/actor.py passes it to from_pretrained, which also accepts a kernel of the Hub.
+    # 0.11.2 models/actor.py passes it to from_pretrained, which also accepts a kernel from the Hub.
     forwarded_settings = dict.fromkeys(
         ("--attn_implementation", "--ds.attn_implementation"),
         ("transformers.modeling_utils.AttentionInterface", ("*/*",)),
@@ -56,7 +56,7 @@ class OpenRLHFKeys(Keys):
     forward_target = "transformers"
 
     def build_context(self, config: Config) -> Context:
-        """Return the entry point, each of which has its own flags."""
+        """Return a context with the entry point, because every entry point has its own flags."""
         return Context(entry=read_usage(config).parser)
 
     def find_started_entry(self, config: Config) -> str | None:
@@ -65,7 +65,7 @@ class OpenRLHFKeys(Keys):
         return get_module_name(program) if is_openrlhf_program(program) else None
 
     def find_traces(self, config: Config) -> Iterator[tuple[str, ForkTrace]]:
-        """Yield a program whose name extends an entry point's."""
+        """Yield the program unless it is an entry point of OpenRLHF's own package."""
         program = _get_program(config)
         if not (is_openrlhf_program(program) and find_entry(program) == get_module_name(program)):
             yield "entry", ForkTrace(program, "", config.format_location(), "config")
@@ -75,7 +75,7 @@ class OpenRLHFKeys(Keys):
         return read_usage(config).release
 
     def parse_flags(self, config: Config) -> Iterator[tuple[Entry, str | None]]:
-        """Yield the flags of the invocation; none if the release lacks the entry point."""
+        """Yield each flag with its vocabulary name (None if unknown); none if the release lacks the entry point."""
         invocation, flag_usage = get_invocation(config.document, config.root), read_usage(config)
         is_stated = config.releases.is_stated(self.manifest.package)
         release = config.release if is_stated else flag_usage.release
@@ -92,7 +92,7 @@ class OpenRLHFKeys(Keys):
                 yield entry, None
 
     def find_leftovers(self, config: Config) -> tuple[Word, ...]:
-        """Return words that argparse refuses."""
+        """Return the words that argparse refuses."""
         return find_leftovers(config)
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
@@ -100,13 +100,13 @@ class OpenRLHFKeys(Keys):
         return is_blank_fatal(config, index)
 
     def find_switch_values(self, config: Config) -> tuple[Word, ...]:
-        """Return the first word after each switch, except white space."""
+        """Return the first word after each switch, unless the word is blank."""
         return find_switch_values(config)
 
     def infer_release(
         self, document: Document, root: Route, release: str, package: str | None = None
     ) -> ReleaseHint | None:
-        """Return the hint of all flags, whatever their values."""
+        """Return the release hint of all flags, whatever their values, or None if `release` accepts them."""
         releases = Releases({"openrlhf": Release(release, Origin("assumed"))})
         flag_usage, vocabulary = read_usage(config := Config("openrlhf", document, releases, root)), self.vocabulary
 
@@ -125,7 +125,7 @@ class OpenRLHFKeys(Keys):
         return ReleaseHint(tuple(refused_keys), is_accepted)
 
     def find_used_keys(self, document: Document, root: Route, package: str | None = None) -> list[KeyUse]:
-        """Return every flag that some release has, as spelled, and the entry point."""
+        """Return the uses of all flags that at least one release has, as spelled, and of the entry point."""
         releases = Releases({self.manifest.name: Release(self.vocabulary.newest, Origin("assumed"))})
         flag_usage, invocation = (
             read_usage(Config(self.manifest.name, document, releases, root)),
@@ -137,11 +137,11 @@ class OpenRLHFKeys(Keys):
             KeyUse(
                 (flag,),
                 invocation.index.get(flag),
-                partial(_check_releases, compute_accepting_mask(flag_usage.entry, flag)),
+                partial(_list_membership, compute_accepting_mask(flag_usage.entry, flag)),
             )
             for flag in flags
         ]
-        return [*uses, KeyUse((), None, partial(_check_releases, compute_entry_mask(flag_usage.entry)))]
+        return [*uses, KeyUse((), None, partial(_list_membership, compute_entry_mask(flag_usage.entry)))]
 
     def report_outdated(self, config: Config) -> OutdatedConfig | None:
         """Report an entry point that the stated release lacks, or flags that only older releases accept together."""
@@ -150,7 +150,7 @@ class OpenRLHFKeys(Keys):
         flag_usage = read_usage(config)
         is_stated = config.releases.is_stated("openrlhf")
         if is_stated and not self.vocabulary.has_entry(flag_usage.entry, config.release):
-            first, last = self._find_lifetime(flag_usage.entry)
+            first, last = self._find_release_range(flag_usage.entry)
             is_later = parse_release(config.release) > parse_release(last)
             availability = f"the last release that has it is {last}" if is_later else f"it was added in {first}"
             return OutdatedConfig(
@@ -180,7 +180,7 @@ class OpenRLHFKeys(Keys):
             () if fresh_release is None else (assume_fresh_install("openrlhf", fresh_release),),
         )
 
-    def _find_lifetime(self, entry: str) -> tuple[str, str]:
+    def _find_release_range(self, entry: str) -> tuple[str, str]:
         releases, mask = self.vocabulary.releases, compute_entry_mask(entry)
         return releases[(mask & -mask).bit_length() - 1], releases[mask.bit_length() - 1]
 
@@ -210,7 +210,7 @@ class OpenRLHFKeys(Keys):
         return not read_usage(config).has_hidden_flags
 
     def sum_settings(self, config: Config, names: Iterable[str]) -> str | None:
-        """Return the sum of some flags as a word. A flag that was renamed already counts under its new name."""
+        """Return the sum of the flags as a word, or None if one is unknown. New names of renamed flags count too."""
         total = 0
         for flag in names:
             flag_usage = read_usage(config)
@@ -235,17 +235,17 @@ class OpenRLHFKeys(Keys):
         return is_dropped and parse_release(read_usage(config).release) >= parse_release("0.4.1")
 
     def is_confident(self, written: str, suggestion: str, is_close: bool) -> bool:
-        """Return whether a typo is certain: never across groups, except actor (train_ppo_ray) for model (elsewhere)."""
+        """Return whether a typo is certain; across groups, only actor (train_ppo_ray) for model (elsewhere) or back."""
         (group, name), (other_group, other_name) = _split_group(written), _split_group(suggestion)
         return {group, other_group} == {"model", "actor"} and name == other_name if group != other_group else is_close
 
     def describe_values(self, schema: Mapping[str, Any]) -> str | None:
-        """Return "no value" for a switch of argparse."""
+        """Return "no value" for an argparse switch, or None."""
         return "no value" if schema.get("type") == "boolean" else None
 
 
 def _is_forwarding(config: Config) -> bool:
-    """Return whether the script adds the options of its own command line."""
+    """Return whether the script forwards the arguments of its own command line."""
     invocation = get_invocation(config.document, config.root)
     return invocation is not None and invocation.forwards
 
@@ -275,14 +275,14 @@ def _get_program(config: Config) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _check_releases(mask: int, releases: tuple[str, ...]) -> tuple[bool, ...]:
+def _list_membership(mask: int, releases: tuple[str, ...]) -> tuple[bool, ...]:
     """Return for each release whether its bit is set in the mask."""
     members = list_releases(mask)
     return tuple([release in members for release in releases])
 
 
 def _find_head(config: Config) -> Place:
-    """Return the place of the words that start the entry point."""
+    """Return the place of the words that name the entry point, or of the whole command."""
     invocation = get_invocation(config.document, config.root)
     assert invocation is not None
     head = invocation.head

@@ -1,6 +1,6 @@
 """Lenses of command-line flags: read as OpenRLHF's parser does, written with the names that the script uses.
 
-A concept has a dotted name (0.10.2 and later) and flat ones; the tuples below have the dotted names first.
+A setting has a dotted name (0.10.2 and later) and flat names; the tuples of names have the dotted name first.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ STRING: Final = ARGPARSE.string
 
 
 def build_routes(*names: FlagNames) -> tuple[Route, ...]:
-    """Return the routes of some flags, below an invocation."""
+    """Return the routes of flags below an invocation."""
     return tuple((name,) for group in names for name in group)
 
 
 def _list_flags(keys: tuple[Route, ...]) -> FlagNames:
-    """Return the flags that some routes name."""
+    """Return the flags that the routes name."""
     return tuple(str(name) for (name,) in keys)
 
 
 def _find_flag(config: Config, keys: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
-    """Return the flag that is given, or else the one that the script's release has."""
+    """Return the flag that is set and its value, or else the flag that the script's release has."""
     names = _list_flags(keys)
     route = find_route(config, names)
     if route is not None:
@@ -96,14 +96,14 @@ def build_flag(
     default: Any = ABSENT,
     applies: Callable[[Config], bool] | None = None,
 ) -> Key:
-    """Return the lens of a flag with a word; `default` is the plan value if the release has no such flag."""
+    """Return the lens of a flag with a value; `default` is the plan value if the release has no such flag."""
     return Key(field, build_routes(names), codec, default, access=FLAGS, applies=applies)
 
 
 def build_switch(
     field: Field, names: FlagNames, on: Any = True, off: Any = False, applies: Callable[[Config], bool] | None = None
 ) -> Key:
-    """Return the lens of a flag without a value: `on` if it is given and `off` if it is not."""
+    """Return the lens of a flag without a value; the plan value is `on` if the flag is set, and `off` otherwise."""
 
     def read(value: Any) -> Any:
         is_switched_on = is_switch_on(value)
@@ -139,7 +139,10 @@ def is_switch_on(value: Any) -> bool | None:
 
 
 def put_flag(config: Config, names: FlagNames, value: Any) -> list[Change]:
-    """Return the change that sets a flag, under the script's name. Raise CannotEdit if its release has none."""
+    """Return the change that sets a flag under the name that the script or its release uses.
+
+    Raise CannotEdit if the release has none of the names, or if the launch overrides the flag.
+    """
     route = find_route(config, names)
     if route is not None:
         refuse_override(config, route)
@@ -157,7 +160,8 @@ def put_flag(config: Config, names: FlagNames, value: Any) -> list[Change]:
 def remove_flag(config: Config, names: FlagNames) -> list[Change]:
     """Return the changes that remove a flag, in every spelling.
 
-    Raise CannotEdit if nothing else determines the script's release.
+    Raise CannotEdit if the flag is not visible or is overridden, or if the script would be read at another release
+    without it.
     """
     route = find_route(config, names)
     if route is None:
@@ -169,7 +173,7 @@ def remove_flag(config: Config, names: FlagNames) -> list[Change]:
     return [Delete((*config.root, spelling)) for name in names for spelling in flag_usage.given_flags.get(name, ())]
 
 
-# New flags are inserted after the first of these that the script has.
+# A new flag is inserted after the first flag of its group that the script has.
 _SIBLINGS: Final[tuple[FlagNames, ...]] = (
     ("--ds.zero_stage", "--ds.adam_offload", "--ds.zpg", "--ds.overlap_comm", "--ds.enable_sleep", "--ds.param_dtype"),
     ("--zero_stage", "--adam_offload", "--zpg", "--overlap_comm", "--deepspeed_enable_sleep", "--bf16"),
@@ -193,7 +197,7 @@ def find_origin(config: Config, names: FlagNames) -> Origin:
 
 
 def read_setting(config: Config, names: FlagNames, codec: Codec) -> Any:
-    """Return the effective value of a flag, given or default, in plan terms; None if it cannot be determined."""
+    """Return the plan value of a flag, set or by default, or None if it cannot be determined."""
     value = get_value(config, names)
     if value is MISSING:
         value = find_default(config, names)
@@ -231,8 +235,8 @@ def build_fixed(field: Field, value: Any, applies: Callable[[Config], bool] | No
 def has_reward_model(config: Config) -> bool:
     """Return whether rewards come from a model of the job.
 
-    They may also come over the network, from a program or, in a copy whose parser has no flag for that model, from the
-    copy's own code.
+    Otherwise rewards come over the network, from an agent function or, in a copy of OpenRLHF whose parser has no flag
+    for a reward model, from the copy's own code.
     """
     remote = (
         get_value(config, flag.REMOTE_REWARD) is not MISSING or get_value(config, flag.AGENT_FUNCTION) is not MISSING

@@ -68,9 +68,9 @@ def _read_length(config: Config) -> Iterator[Triple]:
 
 
 def _list_length_terms(config: Config) -> tuple[Route, ...]:
-    """Return the flags whose sum is the length; none if a single flag states it.
+    """Return the flags whose sum is the length, or nothing if a single flag states it.
 
-    Up to 0.9.7 max_len is deprecated for PPO, and counts if it is given.
+    Up to 0.9.7, max_len is deprecated for PPO but still used if given.
     """
     if not is_ppo(config) or not is_before(config, "0.9.8") or get_value(config, flag.MAX_LENGTH) is not MISSING:
         return ()
@@ -118,7 +118,7 @@ def _write_attention(config: Config, changes: Changes) -> list[Change]:
 
 
 def _read_overlap(config: Config) -> Iterator[Triple]:
-    # Without the flag DeepSpeed decides by the stage (deepspeed.engine).
+    # Without the flag, DeepSpeed decides based on the ZeRO stage (deepspeed.engine).
     if is_on(config, flag.OVERLAP_COMM):
         yield "parallel.overlap_comm", True, find_origin(config, flag.OVERLAP_COMM)
 
@@ -148,7 +148,7 @@ def _read_buckets(config: Config) -> Iterator[Triple]:
             yield field, 0, find_origin(config, flag.NO_TRACE_CACHE)
 
 
-# DeepSpeed 0.19.8 runtime/zero/config.py, unchanged since 0.12; elements.
+# DeepSpeed 0.19.8 runtime/zero/config.py, unchanged since 0.12; sizes in elements.
 _DEEPSPEED_DEFAULTS: Final[Mapping[Field, Any]] = {
     "parallel.reduce_bucket": 500_000_000,
     "parallel.prefetch_bucket": 50_000_000,
@@ -173,7 +173,7 @@ def _read_saving(config: Config) -> Iterator[Triple]:
 
 
 def _get_epoch_flags(config: Config) -> flag.Names:
-    """Return the flags of passes over the data; in PPO, `max_epochs` counts passes over one rollout."""
+    """Return the flags that set the passes over the data; in PPO, `max_epochs` counts passes over one rollout."""
     return flag.EPISODES if is_ppo(config) else flag.EPOCHS
 
 
@@ -183,7 +183,7 @@ def _read_epochs(config: Config) -> Iterator[Triple]:
 
 
 def _find_epoch_flag(config: Config) -> tuple[Route, ...]:
-    """Return the flag of the passes as the script has it, or would have it."""
+    """Return the epoch flag as the script spells it, or would spell it."""
     names = _get_epoch_flags(config)
     route, name = find_route(config, names), find_name(config, names)
     return (route,) if route is not None else ((name,),) if name is not None else ()
@@ -262,7 +262,7 @@ def _read_launch(config: Config) -> Iterator[Triple]:
         origin = Origin("explicit", config.find_top(), framework="openrlhf")
         yield "launch.environment", tuple(sorted(launch.environment.items())), origin
     if is_ray(config):
-        # The trained group; other models and their GPUs are in the roles.
+        # Only the actor group, which is trained; the roles hold the other models and their GPUs.
         for field, names in ACTOR_GROUP:
             count = read_setting(config, names, INTEGER)
             if count is not None or find_route(config, names) is not None:

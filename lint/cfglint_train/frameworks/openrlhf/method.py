@@ -164,7 +164,7 @@ def _write_accumulation(config: Config, changes: Changes) -> list[Change]:
 
 
 def has_adapter(config: Config) -> bool:
-    """Return whether the run has a LoRA rank above 0."""
+    """Return whether the run trains a LoRA adapter: its rank is above 0."""
     return (read_setting(config, flag.LORA_RANK, INTEGER) or 0) > 0
 
 

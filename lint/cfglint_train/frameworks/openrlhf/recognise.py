@@ -31,7 +31,10 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def _has_openrlhf_flags(invocation: Invocation, entry: str) -> bool:
-    """Return whether most flags are known, and enough of them to exclude another project's `train_sft.py`."""
+    """Return whether OpenRLHF has at least five of the flags, and at least two thirds of them.
+
+    This excludes another project's `train_sft.py`.
+    """
     names = {entry_.name or "" for entry_ in invocation.entries}
     known_names = [name for name in names if compute_release_mask(entry, name)]
     return len(known_names) >= 5 and len(known_names) * 3 >= len(names) * 2

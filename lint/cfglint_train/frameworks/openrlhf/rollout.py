@@ -1,4 +1,4 @@
-"""Generation of an OpenRLHF run, and its token budgets."""
+"""Rollout lenses of OpenRLHF: generation and token budgets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FlagNames = tuple[str, ...]
 
 
 def build_token_reader(names: FlagNames, field: Field) -> Callable[[Config], Iterator[Triple]]:
-    """Return the reader of a token budget, which counts if batches are built by length."""
+    """Return the reader of a token budget, which applies only if batches are built by length."""
 
     def read(config: Config) -> Iterator[Triple]:
         if not is_on(config, flag.DYNAMIC_BATCH):
@@ -41,7 +41,7 @@ def build_token_reader(names: FlagNames, field: Field) -> Callable[[Config], Ite
         if tokens is None and names == flag.ROLLOUT_TOKENS and get_value(config, names) is MISSING:
             # cli/train_ppo_ray.py: the training budget also applies to the rollout.
             tokens, origin = read_setting(config, flag.TRAIN_TOKENS, INTEGER), find_origin(config, flag.TRAIN_TOKENS)
-            yield field, tokens, Origin("inferred", origin.place, "the training budget", origin.key)
+            yield field, tokens, Origin("inferred", origin.place, "the token budget of training", origin.key)
         else:
             yield field, tokens, find_origin(config, names)
 

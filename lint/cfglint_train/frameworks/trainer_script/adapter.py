@@ -29,9 +29,9 @@ _EQUIVALENTS: Final = {
 
 
 def find_adapter_arguments(config: Config) -> Iterator[CallArgument]:
-    """Yield each keyword that not every known release has, or that a copy of PEFT in the repository lacks.
+    """Yield the keywords that some known release of PEFT, or the repository's copy of PEFT, lacks or has changed.
 
-    None if the copy cannot be read, or if a fork is installed.
+    Nothing is yielded if the copy cannot be read, or if a fork is installed.
     """
     node = config.get_node()
     adapter_entry = node.parts[ADAPTER].entry if isinstance(node, Record) and ADAPTER in node.parts else None
@@ -79,5 +79,8 @@ def _rename_keyword(config: Config, adapter: Record, name: str, new: str) -> Cha
 
 
 def _is_confident(value: Any, written: str, suggestion: str, is_close: bool) -> bool:
-    """Return whether a probable typo is certain; never for a switch: method names differ by a letter (`use_qlora`)."""
+    """Return whether a keyword that is close to a known keyword is certainly a typo.
+
+    It never is for a switch, because the names of methods differ by a single letter (`use_qlora`).
+    """
     return is_close and type(value) is not bool

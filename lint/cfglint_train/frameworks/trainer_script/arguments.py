@@ -1,4 +1,4 @@
-"""Arguments of a script that its class of arguments lacks, or that only older trainers accepted themselves."""
+"""Arguments that a script's argument class lacks, or that only older trainers accepted themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NEW_KEYWORDS: Final = {"tokenizer": "processing_class"}
 
 
 def find_trainer_arguments(config: Config) -> tuple[CallArgument, ...]:
-    """Return each keyword, with the equivalent in the script at the effective release."""
+    """Return the trainer's keywords that only older releases accept, each with its replacement in the script."""
     node = config.get_node()
     trainer_entry = node.parts[TRAINER].entry if isinstance(node, Record) and TRAINER in node.parts else None
     if trainer_entry is None or not isinstance(trainer_entry.value, Record) or trainer_entry.value.call is None:
@@ -42,7 +42,7 @@ def find_trainer_arguments(config: Config) -> tuple[CallArgument, ...]:
 
 
 def _list_old_keywords(node: Node | None) -> Mapping[str, str]:
-    """Return the keywords that older trainers accepted, of the package that the run's trainer is from."""
+    """Return the keywords of older trainers in the run's package, with the first release that lacks each."""
     return OLD_KEYWORDS["transformers" if isinstance(node, ScriptSettings) and node.is_hf_trainer else "trl"]
 
 
@@ -54,9 +54,9 @@ def _find_status(name: str, since: str, release: str) -> Status:
 
 
 def _rewrite_keyword(config: Config, name: str, trainer: Record) -> tuple[KeyRewrite | None, str | None]:
-    """Return the changes for a keyword, or else advice.
+    """Return the rewrite of a keyword, or else advice.
 
-    A keyword gets its new name; a setting moves to its class of arguments.
+    A renamed keyword gets its new name. A setting moves to the argument class.
     """
     route, new = (*config.root, TRAINER, name), _NEW_KEYWORDS.get(name)
     if new is not None:
@@ -85,7 +85,7 @@ def _rewrite_keyword(config: Config, name: str, trainer: Record) -> tuple[KeyRew
 
 
 def _find_setting(config: Config, name: str) -> str | None:
-    """Return the name of a setting in the class of arguments at the release, or None if it has none."""
+    """Return the name of a setting in the argument class at the target release, or None if the class lacks it."""
     fact = load("trl").find_fact((name,), config.release, build_context(config))
     status = None if fact is None else fact.resolve_status()
     if status is None or status.kind == PRESENT:
@@ -111,7 +111,7 @@ def _compare_releases(limit: str, releases: tuple[str, ...]) -> tuple[bool, ...]
 
 
 def add_keywords(hint: ReleaseHint | None, document: Document, root: Route, release: str) -> ReleaseHint | None:
-    """Extend the hint of a script's keys with the keywords of its trainer."""
+    """Return the hint of a script's keys, extended with the keywords of its trainer that `release` refuses."""
     uses = find_keyword_uses(document, root)
     refused_uses = [use for use in uses if not use.is_accepted_by(release)]
     if not refused_uses:
@@ -131,13 +131,14 @@ def add_keywords(hint: ReleaseHint | None, document: Document, root: Route, rele
 
 
 _OTHER_CLASSES: Final = ("ModelConfig", "ScriptArguments")
-"""Classes of a recipe's keys that no trainer receives as its `args`."""
+"""Classes that a recipe's keys belong to, but that no trainer receives as its `args`."""
 
 
 def explain_refused_argument(config: Config, name: str) -> str:
-    """Return why an argument cannot be added to the call.
+    """Return the reason why an argument cannot be added to the call of the argument class, or "".
 
-    Return an empty text if it can, or if nothing is added to that call.
+    The text is empty if the class accepts the argument, if the script already sets it, or if nothing is added to that
+    call.
     """
     node = config.get_node()
     if (

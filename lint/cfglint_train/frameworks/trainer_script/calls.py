@@ -1,4 +1,4 @@
-"""Effects of calls of transformers, PEFT and Python on a script's objects: an adapter, a cast, a resumption."""
+"""Effects that calls to transformers, PEFT and Python have on a script's objects: adapters, casts, resumption."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _get_attributes(evaluator: Evaluator, node: ast.Call, arguments: Arguments) 
 
 
 def _apply_setter(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """Handle `arguments.set_training(batch_size=1)`, which sets several settings by other names."""
+    """Handle `arguments.set_training(batch_size=1)`, which sets several settings under other names: forget them."""
     if not isinstance(owner, Record):
         return None
     forget_keys(evaluator, owner, node)

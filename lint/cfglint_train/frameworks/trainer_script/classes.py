@@ -1,6 +1,6 @@
 """Classes of TRL or transformers that a script's classes are, or derive from.
 
-A class of arguments that the script changes at run time does not count as theirs: its text does not show its arguments.
+An argument class that the script patches at run time does not count, because its source does not show its arguments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cfglint_train.frameworks.trainer_script.names import CONFIG_CLASSES, HF_TRA
 _PACKAGE_TRAINERS: Final[Mapping[str, Collection[str]]] = {"trl": TRAINERS, "transformers": HF_TRAINERS}
 _PACKAGE_CONFIGS: Final[Mapping[str, Collection[str]]] = {"trl": CONFIG_CLASSES, "transformers": CONFIG_CLASSES}
 _MAX_DEPTH: Final = 5
-"""Classes between a script's class and the package's."""
+"""Maximum number of base classes to follow from a script's class to the package's class."""
 
 
 def find_base_trainer(evaluator: Evaluator, name: str) -> str:
@@ -30,7 +30,7 @@ def find_base_config(evaluator: Evaluator, name: str) -> str:
 
 
 def is_patched(evaluator: Evaluator, name: str) -> bool:
-    """Return whether the script changes a class of this name of another module."""
+    """Return whether the script patches a class of this name from another module."""
     return any(patched_name.rpartition(".")[2] == name for patched_name in evaluator.patched_classes)
 
 
@@ -58,6 +58,6 @@ def _get_name(base: External | Class) -> str:
 
 
 def _find_inner_class(evaluator: Evaluator, name: str) -> Class | None:
-    """Return the class of a name that a function of the script defines, or None if it has none or several."""
+    """Return the only class of a name in the script, even inside a function, or None if there is none or several."""
     definitions = evaluator.document.find_classes(name)
     return Class(definitions[0], evaluator.module) if len(definitions) == 1 else None

@@ -1,4 +1,4 @@
-"""Entries of the tree that represents a script, and functions that the walk over it has to enter by itself."""
+"""Entries of the tree that represents a script, and lookups in its functions, classes and imports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def build_entry(name: str, node: Node, place: Span | None = None) -> Entry:
 
 
 def build_fact(name: str, node: Node, place: Span | None = None) -> OtherCallSetting:
-    """Return a fact of a run: a part that is no argument of any call of the script."""
+    """Return a fact about a run: a part that is not an argument of any call in the script."""
     return OtherCallSetting(None, "", build_entry(name, node, place))
 
 
@@ -50,7 +50,7 @@ def find_field_default(evaluator: Evaluator, owner: Class, name: str) -> Any:
 def find_uncalled(evaluator: Evaluator, makes: Callable[[str], object]) -> Iterator[Function]:
     """Yield the functions that nothing in the script calls, and that contain a call of interest.
 
-    `makes` decides by its name whether a call is of interest.
+    `makes` receives the name of the called function and decides whether the call is of interest.
     """
     for value in list(evaluator.module.names.values()):
         if isinstance(value, Function) and id(value.node) not in evaluator.entered_functions:
@@ -60,9 +60,9 @@ def find_uncalled(evaluator: Evaluator, makes: Callable[[str], object]) -> Itera
 
 
 def find_full_name(document: PythonScript, node: ast.expr) -> str:
-    """Return a name with the module that the script imports it from, or an empty text.
+    """Return a name with the module that the script imports it from, or "".
 
-    Empty if no import has the name, or several do. Modules next to the script do not count.
+    Empty if no import or several imports provide the name. Relative imports do not count.
     """
     if isinstance(node, ast.Attribute):
         owner = node.value

@@ -1,4 +1,4 @@
-"""Inference from a script's treatment of its model that recipes have no keys for."""
+"""Values inferred from a script's own handling of its model, for which recipes have no keys."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SPREADING_DEVICE_MAPS: Final = ("auto", "balanced", "balanced_low_0", "sequenti
 """Values of `device_map` that spread the layers of one model over the GPUs that a process sees."""
 
 _POSITION_ARGUMENTS: Final = ("config", "rope_scaling", "rope_parameters", "max_position_embeddings")
-"""Arguments of `from_pretrained` that give a model other positions than its own."""
+"""Arguments of `from_pretrained` that may change the position embeddings of a model."""
 
 
 def infer_script(job: Job) -> None:
-    """Infer layers spread over GPUs, casts, positions, and a reference model of the script's own."""
+    """Infer layers spread over GPUs, casts, position embeddings, frozen weights, and the script's reference model."""
     config, plan = job.main, job.plan
     _infer_command_line(job)
     node = config.get_node()
@@ -59,7 +59,7 @@ def infer_script(job: Job) -> None:
 
 
 def _find_freezing(config: Config) -> Place | None:
-    """Return the place where a script freezes parameters of a model, by name, in a loop or as a whole."""
+    """Return the place where a script sets `requires_grad`, on parameters or on a whole model, or None."""
     document = config.document
     if not isinstance(document, PythonScript) or b"requires_grad" not in document.source:
         return None
@@ -75,7 +75,7 @@ def _find_freezing(config: Config) -> Place | None:
 
 
 def _infer_command_line(job: Job) -> None:
-    """Explain why the model of a script that is configured by its command line is unknown, or its sharding."""
+    """Record the reason why the model or the sharding is unknown in a script that its command line configures."""
     from cfglint_train.frameworks.trainer_script.line import RECIPE, CommandLineSetting
 
     config, plan = job.main, job.plan

@@ -25,11 +25,11 @@ class _DeclaredOption(Frozen):
     target: str
     span: Span
     word_count: int | str | None
-    """0 for a switch, None for one word, a number or `*` and `+` for a list."""
+    """Words that the option takes: 0 for a switch, None or `?` for a single word, a number, `*` or `+` for a list."""
     value: Any
     """Value that a switch sets, or None if it cannot be determined."""
     convert: Callable[[str], Any] | None
-    """None: a function of the script."""
+    """Conversion of a word, or None if a function of the script converts it."""
     negatable: bool
 
 
@@ -66,11 +66,11 @@ def read_options(document: PythonDocument, words: list[str]) -> dict[str, Value]
 
 
 def read_command_line(document: PythonDocument, words: list[str]) -> CommandLine | None:
-    """Return the settings that the words after a script's path pass to its parser of dataclasses, or None without one.
+    """Return the settings that a command line passes to a script's dataclass parser, or None without a parser.
 
-    If no option names the model, or one names a file of settings, further settings come from elsewhere. If the script's
-    own default names the model, the options are complete. A JSON file alone is complete if the script has its parser
-    read it.
+    `words` are the words after the script's path. The settings are complete if an option or the script's own default
+    names the model, and no word names a file of settings. If a JSON file is the only word and the script calls
+    `parse_json_file`, the settings are those of the file, and complete if the file names the model.
     """
     from cfglint_train.frameworks.trl.commands import parse_trailing
 
@@ -93,8 +93,9 @@ def read_command_line(document: PythonDocument, words: list[str]) -> CommandLine
 
 
 def _read_json_settings(document: PythonDocument, path: str) -> dict[str, Any]:
-    """Return the settings of a JSON file. Sections are unknown; all settings are if it is DeepSpeed's configuration.
+    """Return the settings of a JSON file; the values of sections and lists are unknown.
 
+    Empty if the file cannot be read or has a DeepSpeed section.
     Source: transformers 4.57 hf_argparser.py, parse_json_file.
     """
     settings_file = find_json_file(document, path)
@@ -123,7 +124,7 @@ _SETTINGS_SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def _find_abbreviated(options: Mapping[str, _DeclaredOption], name: str) -> _DeclaredOption | None:
-    """Return the option that a word is the only abbreviation of (argparse's `allow_abbrev`), or None."""
+    """Return the only option that a word abbreviates (argparse's `allow_abbrev`), or None."""
     if not name.startswith("--") or len(name) < 3:
         return None
     matches = [option for spelling, option in options.items() if spelling.startswith(name)]
@@ -147,7 +148,7 @@ def _needs_more_words(option: _DeclaredOption, count: int) -> bool:
 
 
 def _convert_words(option: _DeclaredOption, words: list[str]) -> Any:
-    """Return the value of words; Unknown if the script converts them itself, or does not accept them."""
+    """Return the value of an option's words; Unknown for a list, for the script's own conversion and for errors."""
     if not words or option.convert is None:
         return Unknown(_UNKNOWN_VALUE)
     if option.word_count is not None and option.word_count != "?":

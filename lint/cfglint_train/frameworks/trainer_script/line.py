@@ -1,8 +1,8 @@
-"""Settings that a script takes from its command line as a whole: `TrlParser((ScriptArguments, SFTConfig))`.
+"""Settings that a script's `TrlParser((ScriptArguments, SFTConfig))` reads from the command line.
 
-If the launch is known, settings that it does not pass have the defaults of their classes; otherwise they may have any
-value. `CommandLineSetting` represents such a setting, so that `dtype=model_args.dtype` remains the setting `dtype`,
-wherever the script passes it on.
+If the launch is known, a setting that it does not pass has the default of its class. Otherwise the setting may have any
+value. `CommandLineSetting` stands for it, so that cfglint still recognises the setting `dtype` wherever the script
+passes `dtype=model_args.dtype` on.
 
 Sources: trl 0.9.6 to 1.16.0 `trainer/utils.py` (get_peft_config, get_quantization_config, get_kbit_device_map),
 `scripts/utils.py` (TrlParser); transformers 4.57 `hf_argparser.py`.
@@ -51,47 +51,47 @@ _MODEL_SETTINGS: Final = frozenset(
         "use_peft",
     )
 )
-"""Settings that count only if the script passes them on."""
+"""Settings that take effect only if the script passes them on."""
 _SWITCHES: Final = ("use_peft", "load_in_4bit", "load_in_8bit")
-"""Settings that scripts branch on, off by default."""
+"""Switches that scripts branch on; they are off by default."""
 _MADE_FROM_LINE: Final = "from the command line"
-"""Class of the objects that TRL makes of the settings of `ModelConfig`."""
+"""The class name that marks objects that TRL builds from the settings of `ModelConfig`."""
 
 
 class CommandLine(Frozen):
-    """Settings that a launch passes to the parser of a script. `is_complete`: it passes no others."""
+    """The settings that a launch passes to a script's parser. `is_complete`: the launch passes no others."""
 
     values: Mapping[str, Any]
     is_complete: bool
 
 
 class CommandLineSetting(Unknown):
-    """A setting that the command line may pass, and that the text does not show."""
+    """A setting that the command line may pass, and whose value is therefore unknown."""
 
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        """Name the setting."""
+        """Store the name of the setting."""
         super().__init__("the command line sets it")
         self.name = name
 
 
 class LaunchedWalk(Walk):
-    """A walk over a script whose own options have the values that a launch passes."""
+    """A walk over a script with the option values that a launch passes."""
 
     option_values: Mapping[str, Value] = {}
     command_line = CommandLine({}, False)
     uses_defaults = True
-    """True if settings of the script that no launch passes have their defaults."""
+    """True if settings of the script's own classes that the launch does not pass have their defaults."""
 
     def __init__(self, *arguments: Any) -> None:
-        """Start without parsers."""
+        """Start a walk without parsers."""
         super().__init__(*arguments)
         self.classes: dict[int, list[Any]] = {}
-        """Classes that a parser fills, by the identity of its record."""
+        """The dataclasses that each parser fills, by the `id` of the parser's record."""
 
     def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:
-        """List as in the base class, but nothing if a trainer has taken its arguments already."""
+        """Return the changes as in the base class, but none if a trainer has already received `value`."""
         changed = super().find_changes(function, argument, value)
         return frozenset() if changed is None and self._is_trainer_argument(value) else changed
 
@@ -106,7 +106,7 @@ class LaunchedWalk(Walk):
         return options
 
     def add_implied_record(self, owner: Record, name: str, span: Span, key: Span) -> Any:
-        """Return the value as in the base class, or from the command line."""
+        """Add and return the record as in the base class, or the command line's value if a parser built `owner`."""
         if owner.open != PARSED_REASON:
             return super().add_implied_record(owner, name, span, key)
         value = self._read_setting(owner, name, span)
@@ -114,7 +114,7 @@ class LaunchedWalk(Walk):
         return value
 
     def find_entry(self, owner: Record, name: str) -> Entry:
-        """Return a setting of a parsed object: as the script sets it, or else as the command line passes it."""
+        """Return a setting of a parsed object: the script's assignment, or else the command line's value."""
         return owner.get(name) or build_entry(name, self._read_setting(owner, name, owner.span), owner.span)
 
     def _read_setting(self, owner: Record, name: str, span: Span) -> Value:
@@ -131,7 +131,7 @@ class LaunchedWalk(Walk):
 
 
 def make_parser(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Record:
-    """Handle `TrlParser((ScriptArguments, SFTConfig))`; the classes are no values of the tree."""
+    """Handle `TrlParser((ScriptArguments, SFTConfig))`; keep the classes in the walk, outside the tree."""
     name = get_callee_name(node)
     record = evaluator.build_record(node, name, arguments, ("dataclass_types",))
     classes = arguments.positional[0] if arguments.positional else arguments.get("dataclass_types")
@@ -141,7 +141,10 @@ def make_parser(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> R
 
 
 def parse_arguments(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """Handle `TrlParser((ScriptArguments, SFTConfig)).parse_args_and_config()`: the settings of the command line."""
+    """Handle `TrlParser((ScriptArguments, SFTConfig)).parse_args_and_config()`: return a record per class.
+
+    The records read their settings from the command line. Return None if `owner` is not a parser.
+    """
     if not isinstance(owner, Record) or get_class(owner).rpartition(".")[2] not in PARSERS:
         return None
     place = evaluator.document.find_span(node)
@@ -159,12 +162,12 @@ def parse_arguments(evaluator: Evaluator, node: ast.Call, owner: Any, arguments:
 
 
 def _find_class_name(evaluator: Evaluator, stated: Any) -> str:
-    """Return the class of arguments that an item of a parser's list denotes; empty if it is unknown."""
+    """Return the name of the class that an item of a parser's list refers to, or an empty string if unknown."""
     if isinstance(stated, Class):
         return stated.node.name
     if isinstance(stated, External):
         return stated.name
-    # An item of a list is only the text of its name.
+    # The evaluator keeps only the text of a name in a list.
     text = stated.value.reason if isinstance(stated, Value) and isinstance(stated.value, Unknown) else ""
     value = evaluator.module.names.get(text)
     if isinstance(value, Class):
@@ -172,11 +175,11 @@ def _find_class_name(evaluator: Evaluator, stated: Any) -> str:
     return value.name if isinstance(value, External) else find_full_name(evaluator.document, ast.Name(text))
 
 
-# --- objects that TRL makes of the settings of `ModelConfig` ----------------------------------------------------------
+# --- objects that TRL builds from the settings of `ModelConfig` -------------------------------------------------------
 
 
 def make_adapter(evaluator: Evaluator, node: ast.Call, arguments: Arguments) -> Any:
-    """Handle `get_peft_config(model_args)`: None, or a `LoraConfig` of the command line's settings."""
+    """Handle `get_peft_config(model_args)`: a `LoraConfig` if the command line passes `use_peft`."""
     return _make_from_settings(evaluator, node, arguments, ("use_peft",))
 
 
@@ -198,7 +201,7 @@ def _make_from_settings(
 
 
 def get_line_mark(config: Any) -> str:
-    """Return the mark of a part that one of these functions makes of the command line; empty for others."""
+    """Return the mark of a part that these functions build from the command line, or an empty string for others."""
     if isinstance(config, Record):
         return _MADE_FROM_LINE if get_class(config) == _MADE_FROM_LINE else ""
     return _MADE_FROM_LINE if isinstance(config, Value) and isinstance(config.value, CommandLineSetting) else ""
@@ -257,14 +260,14 @@ HANDLERS: Final = {
 
 
 RECIPE: Final = "_RECIPE_"
-"""File that a launch passes to the script's parser, as a fact of a run."""
+"""Name of the run fact that holds the file that a launch passes to the script's parser."""
 
 
 def apply_command_line(run: Record, source: Record, line: CommandLine, is_trl_trainer: bool) -> None:
-    """Put the settings of the command line among the parts of a run, and mark those that it may pass unseen.
+    """Add the command line's settings to the parts of a run; settings that an unknown launch may pass are unknown.
 
-    A part that passes on the setting of the same name is that setting. `is_trl_trainer`: the trainer's own settings are
-    known, and not only the Trainer's.
+    If the script passes a setting on under its own name (`dtype=model_args.dtype`), the part becomes that setting.
+    `is_trl_trainer`: add the settings of TRL's trainers, not only those of the HF Trainer.
     """
     passed_names = set()
     for name, part in list(run.parts.items()):
@@ -274,7 +277,7 @@ def apply_command_line(run: Record, source: Record, line: CommandLine, is_trl_tr
         if MODEL_ARGUMENTS.get(value.value.name, value.value.name) == name:
             run.parts[name] = OtherCallSetting(part.record, part.name)
             passed_names.add(name)
-    if "dtype" in passed_names:  # the class of the parser has a default of its own
+    if "dtype" in passed_names:  # the parser's class has its own default
         run.parts["_LOADED_"] = build_fact("dtype", Value(source.span, "line"))
     for switch, settings in (
         ("use_peft", (*LORA_ARGUMENTS.values(), "use_peft")),
@@ -309,7 +312,7 @@ _REDECLARED: Final = frozenset((
 
 @cache
 def list_hf_trainer_settings() -> frozenset[str]:
-    """Return the settings of the HF Trainer's own arguments."""
+    """Return the names of the HF Trainer's own arguments, including those that TRL declares again."""
     vocabulary, context = load("trl"), Context(entry=ANY_TRAINER)
     facts = (
         (name, vocabulary.find_fact((name,), vocabulary.newest, context))
@@ -320,7 +323,10 @@ def list_hf_trainer_settings() -> frozenset[str]:
 
 @cache
 def _list_settings() -> frozenset[str]:
-    """Return the settings that a command line may pass, of all trainers; only SFT of 0.12 to 0.18 had `use_liger`."""
+    """Return the settings of all trainers that a command line may pass.
+
+    The list covers the oldest, the middle and the newest release, and `use_liger`, which only SFT of 0.12 to 0.18 had.
+    """
     vocabulary, context = load("trl"), Context(entry=ANY_TRAINER)
     releases = vocabulary.releases
     names = (

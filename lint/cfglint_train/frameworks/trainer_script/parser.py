@@ -1,4 +1,4 @@
-"""Options of a script's parser if all its dataclasses are known: `HfArgumentParser((Own, SFTConfig))`.
+"""Options that a script's dataclass parser accepts, if all its classes are known: `HfArgumentParser((Own, SFTConfig))`.
 
 Sources: transformers 4.57.1 and 5.8.0 `hf_argparser.py` (one option per field of the dataclasses; `aliases` of a field;
 parse_args_into_dataclasses raises for leftovers, unless return_remaining_strings); trl 0.9.6 to 1.16.0
@@ -32,8 +32,8 @@ from cfglint_train.plan.origin import Place
 _PARSE_METHODS: Final = ("parse_args_into_dataclasses", "parse_args_and_config")
 _FILE_METHODS: Final = ("parse_json_file", "parse_yaml_file", "parse_dict")
 _NEUTRAL_ARGUMENTS: Final = {"return_remaining_strings": False, "fail_with_unknown_args": True}
-"""Arguments of a parser with the values that do not change its behaviour. Other values make it read other words than
-the launch's, return unknown words, or skip them.
+"""Arguments of the parse methods, with the values that keep the default behaviour. Any other argument or value may
+make the parser read other words than the command line, or return or ignore unknown options.
 """
 _OTHER_PARSERS: Final = ("ArgumentParser", "parse_known_args", "add_argument", "add_argument_group")
 _CHANGES_ARGUMENTS: Final = re.compile(
@@ -43,11 +43,11 @@ _CHANGES_ARGUMENTS: Final = re.compile(
 _OPTION: Final = re.compile(r"--[A-Za-z][\w-]*")
 _KNOWN_DECORATORS: Final = ("dataclass", "add_start_docstrings")
 _MAX_DEPTH: Final = 5
-"""Classes and modules between a parser's class and a package's."""
+"""Maximum number of base classes and imports that are followed from a parser's class to a package's."""
 
 
 class ParserOptions(Frozen):
-    """Options of some dataclasses: names of the script's own, and entry points of the packages' classes."""
+    """The options of a parser's dataclasses: names that the script defines, and vocabulary entries of packages."""
 
     own_names: frozenset[str] = frozenset()
     package_entries: frozenset[tuple[str, str]] = frozenset()
@@ -57,14 +57,14 @@ class ParserOptions(Frozen):
         return ParserOptions(self.own_names | other.own_names, self.package_entries | other.package_entries)
 
     def has_from_other_package(self, package: str, name: str) -> bool:
-        """Return whether a class of another package has an option, at some release."""
+        """Return whether a class of a package other than `package` has the option in any release."""
         return any(_is_known(entry, name) for entry in self.package_entries if entry[0] != package)
 
 
 def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
-    """Yield the options of a script's launches that no dataclass of its parser has, each place once.
+    """Yield the options in the script's launches that no dataclass of its parser has.
 
-    None if some options of the parser are unknown.
+    Yield nothing if some options of the parser are unknown.
     """
     options = find_options(config)
     if options is None:
@@ -85,7 +85,7 @@ def find_unparsed_options(config: Config) -> Iterator[UnparsedOption]:
 
 
 def find_options(config: Config) -> ParserOptions | None:
-    """Return the options of a script's parser, or None if there may be others, or another release or a fork is used."""
+    """Return the options of a script's parser, or None if there may be more, as in a fork or an outdated release."""
     return config.compute_once(_find_options)
 
 
@@ -97,7 +97,7 @@ def _find_options(config: Config) -> ParserOptions | None:
 
 
 def read_parser_options(document: PythonScript) -> ParserOptions | None:
-    """Return the options of a script's only parser, or None if there may be others or unknown options are accepted."""
+    """Return the options of a script's only parser, or None if it may accept others."""
     calls = document.find_calls(*PARSERS)
     if len(calls) != 1 or document.find_calls(*_OTHER_PARSERS) or _CHANGES_ARGUMENTS.search(document.source):
         return None
@@ -116,7 +116,7 @@ def read_parser_options(document: PythonScript) -> ParserOptions | None:
 
 
 def _is_closed(document: PythonScript, parser_call: ast.Call) -> bool:
-    """Return whether a parser reads the launch's words and every use of it is visible."""
+    """Return whether a parser reads the command line and every use of it is visible."""
     names = {
         target.id
         for node in document.list_nodes(ast.Assign)
@@ -143,7 +143,7 @@ def _is_neutral(keyword: ast.keyword) -> bool:
 
 
 def _list_classes(parser_call: ast.Call) -> list[ast.expr]:
-    """Return the expressions of the classes that a parser is made with."""
+    """Return the expressions of the dataclasses that a parser is created with, or [] if they are unclear."""
     arguments = [
         *parser_call.args[:1],
         *(keyword.value for keyword in parser_call.keywords if keyword.arg == "dataclass_types"),
@@ -154,7 +154,7 @@ def _list_classes(parser_call: ast.Call) -> list[ast.expr]:
 
 
 def _read_class(document: PythonScript, node: ast.expr, depth: int) -> ParserOptions | None:
-    """Return the options of a class that a script names, or None if they cannot be determined."""
+    """Return the options of the class that an expression names, or None if they cannot be determined."""
     definitions = document.find_classes(node.id) if isinstance(node, ast.Name) else []
     if definitions:
         return _read_definition(document, definitions[0], depth) if len(definitions) == 1 and depth else None
@@ -212,7 +212,7 @@ def _is_accepted(options: ParserOptions, name: str) -> bool:
 
 
 def _is_known(package: tuple[str, str], name: str) -> bool:
-    """Return whether a class of a package has a field at some release, or one that starts with the name."""
+    """Return whether a package's class has the field in any release, or one with this prefix in the newest."""
     vocabulary, context = load(package[0]), Context(entry=package[1])
     if any(key.startswith(name) for key in vocabulary.list_names((), vocabulary.newest, context)):
         return True
@@ -220,7 +220,7 @@ def _is_known(package: tuple[str, str], name: str) -> bool:
 
 
 def _suggest_option(options: ParserOptions, name: str) -> str:
-    """Return the option that an unknown one was probably meant to be; empty if none is similar."""
+    """Return the most similar option, or an empty string if none is similar."""
     names = [*options.own_names]
     for package, entry in options.package_entries:
         vocabulary = load(package)

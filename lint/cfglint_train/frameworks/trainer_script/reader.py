@@ -1,9 +1,9 @@
-"""Reading of a Python script that trains with TRL or the Trainer of transformers, as the settings of its runs.
+"""Read the settings of each run from a Python script that trains with TRL or the transformers `Trainer`.
 
-Each call of a trainer is a run. Its tree has the keys of a recipe (`trl sft --config`): the arguments of the call that
-makes the trainer's arguments (`SFTConfig(...)`) are its keys; arguments of `from_pretrained`, `LoraConfig` and
-`BitsAndBytesConfig` are found under their names in TRL's `ModelConfig` (`parts` of the record), so that the lenses of
-recipes also read scripts. Names with underscores around them (`_MODEL_`) are facts of the script that no recipe states.
+Each trainer call is a run. Its tree has the keys of a recipe (`trl sft --config`), so that the lenses for recipes also
+read scripts. The arguments of the config object (`SFTConfig(...)`) are its keys. The arguments of `from_pretrained`,
+`LoraConfig` and `BitsAndBytesConfig` are `parts` of the record, under their names in TRL's `ModelConfig`. Names between
+underscores (`_MODEL_`) are facts of the script that no recipe states.
 
 Sources: trl 0.9.6 to 1.16.0 `trainer/*_trainer.py`, `trainer/model_config.py`; transformers 4.57 `modeling_utils.py`,
 `utils/quantization_config.py`; peft 0.17 `tuners/lora/config.py`, `utils/other.py`.
@@ -79,17 +79,17 @@ class ScriptSettings(Record):
         self.trainer = trainer
         self.refusal = ""
         self.config_class = ""
-        """Class of TRL or transformers that its arguments are made of; empty if there is none."""
+        """TRL or transformers class that its config object is made of or derives from; empty if there is none."""
         self.is_unread_command_line = False
-        """True if all its settings come from its command line, in a way that is not read."""
+        """True if all its settings come from its command line in a way that cfglint cannot read."""
         self.is_hf_trainer = False
-        """True if the Trainer of transformers itself runs it."""
+        """True if the trainer is transformers' `Trainer` or `Seq2SeqTrainer`, not one of TRL's."""
         self.entry = "trainer"
-        """Class of transformers that its arguments are made of, by its name in the vocabulary."""
+        """Entry of the transformers vocabulary for its config class: `trainer` or `seq2seq`."""
         self.computes_loss = False
-        """True if the script's own class of its trainer computes the loss."""
+        """True if the script's own trainer class overrides the loss computation."""
         self.model_class = ""
-        """Class that loads its model by `from_pretrained`; empty if the model is made otherwise."""
+        """Class whose `from_pretrained` loads the model; empty if the model is created in another way."""
         self.defaults: dict[str, Any] = {}
         """Defaults of the classes that the script uses, if they differ from TRL's own."""
 
@@ -100,14 +100,14 @@ def read_runs(
     command_line: CommandLine | None = None,
     is_hf_trainer: bool = False,
 ) -> list[ScriptSettings]:
-    """Return the runs of a script, in the order in which their trainers are made.
+    """Return the runs of a script, in the order in which it creates their trainers.
 
-    `option_values` replace the defaults of the script's own options; `command_line` is passed to its parser of
-    dataclasses. `is_hf_trainer`: return the runs of the Trainer of transformers, not those of TRL's trainers.
+    `option_values` replace the defaults of the script's own options; `command_line` is what its dataclass parser reads.
+    `is_hf_trainer`: return the runs of transformers' `Trainer`, not those of TRL's trainers.
     """
     try:
         settings = _walk_script(document, option_values or {}, command_line, is_hf_trainer, True)
-        # The defaults of its own settings may end the walk with an error that no launch meets.
+        # With the script's own defaults, the walk may end in an error that no launch hits: retry without them.
         return (
             settings
             if settings or command_line is not None
@@ -124,7 +124,7 @@ def _walk_script(
     is_hf_trainer: bool,
     uses_defaults: bool,
 ) -> list[ScriptSettings]:
-    """Return the runs on a walk over a script. `uses_defaults`: options that no launch passes have their defaults."""
+    """Return the runs that a walk over a script finds. `uses_defaults`: options that no launch passes have defaults."""
     evaluator = (SampleWalk if is_hf_trainer else LaunchedWalk)(
         document, HANDLERS, METHODS, POSITIONAL_PARAMETERS, resolve_constant
     )
@@ -147,7 +147,7 @@ def _walk_script(
 
 
 def _find_trainers(evaluator: Evaluator, is_hf_trainer: bool) -> list[tuple[Record, str]]:
-    """Return each call of a trainer, or of a class of the script that derives from one, with the trainer's name."""
+    """Return each call of a trainer, or of a subclass that the script defines, with the trainer's name."""
     trainers: dict[int, tuple[Record, str]] = {}
     for record in evaluator.records:
         trainer = find_base_trainer(evaluator, get_class(record))
@@ -157,7 +157,7 @@ def _find_trainers(evaluator: Evaluator, is_hf_trainer: bool) -> list[tuple[Reco
 
 
 def _has_own_loss(evaluator: Evaluator, name: str, depth: int = 5) -> bool:
-    """Return whether a class of the script, or one of its bases, replaces the Trainer's computation of the loss."""
+    """Return whether a class of the script, or one of its bases there, overrides `compute_loss` or `training_step`."""
     owner = evaluator.module.names.get(name)
     if not isinstance(owner, Class) or not depth:
         return False
@@ -202,8 +202,8 @@ def _read_settings(evaluator: LaunchedWalk, trainer_call: Record, trainer: str) 
     if config_class == "Seq2SeqTrainingArguments":
         run.entry = "seq2seq"
     if config_class in HF_CONFIGS and not run.is_hf_trainer:
-        run.defaults.update(HF_DEFAULTS)  # SFTTrainer adopts all that they state
-    _put_parts(run, trainer_call, _find_model(run, trainer_call))
+        run.defaults.update(HF_DEFAULTS)  # SFTTrainer takes over everything that they set
+    _add_parts(run, trainer_call, _read_model(run, trainer_call))
     if is_patched(evaluator, "LoraConfig"):
         run.parts.pop(ADAPTER, None)
     if trainer_call.get("_RESUMES_") is not None:
@@ -224,7 +224,7 @@ _PARSER_REFUSAL: Final = "its settings come from its command line (TrlParser or 
 
 
 def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record | None, arguments: Node | None) -> str:
-    """Return why the settings of a run cannot be determined, or an empty text if they can."""
+    """Return the reason why the settings of a run cannot be determined, or an empty string."""
     place = f"line {evaluator.document.locate(trainer_call.span.start).line}"
     if trainer_call.open or trainer_call.implicit:
         return f"the arguments of its trainer ({place}) cannot be determined without running it"
@@ -242,7 +242,7 @@ def _explain_refusal(evaluator: Evaluator, trainer_call: Record, source: Record 
 
 
 def _get_arguments(trainer_call: Record) -> Node | None:
-    """Return the arguments object of a trainer; RLOO's and PPO's parameter was called `config` up to 0.21."""
+    """Return a trainer's `args`; up to TRL 0.21, RLOO and PPO called the parameter `config`."""
     for name in ("args", "config"):
         entry = trainer_call.get(name)
         if entry is not None:
@@ -251,9 +251,9 @@ def _get_arguments(trainer_call: Record) -> Node | None:
 
 
 def _find_own_fields(evaluator: Evaluator, source: Record) -> dict[str, OtherCallSetting]:
-    """Return the fields that the script's own class of arguments declares or sets.
+    """Return the fields that the script's own config class declares or sets.
 
-    They are no keys of TRL's, but they may replace the defaults of such keys.
+    They are not TRL keys, but they may override the defaults of TRL keys.
     """
     owner = evaluator.module.names.get(get_class(source))
     if not isinstance(owner, Class):
@@ -273,8 +273,11 @@ def _find_own_fields(evaluator: Evaluator, source: Record) -> dict[str, OtherCal
 # --- its model -------------------------------------------------------------------------------------------------------
 
 
-def _find_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
-    """Return the call that loads the model, or None if the trainer receives its name, or it is made otherwise."""
+def _read_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
+    """Return the record that holds the model's loading arguments, and put what is known about the model into the parts.
+
+    The record is the `from_pretrained` call, or `model_init_kwargs` if the trainer receives a name; else None.
+    """
     entry = trainer_call.get("model") or trainer_call.get("policy")
     if entry is None:
         return None
@@ -292,12 +295,12 @@ def _find_model(run: ScriptSettings, trainer_call: Record) -> Record | None:
     return None
 
 
-def _put_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
-    """Put the settings of other calls of the script among the parts, by the names of `ModelConfig`."""
+def _add_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
+    """Add the settings of the script's other calls to the parts, under their names in `ModelConfig`."""
     module = get_class(trainer_call).rpartition(".")[0].split(".")
     package = "transformers" if run.is_hf_trainer else "trl"
     if (run.trainer or run.is_hf_trainer) and package in module and "experimental" not in module:
-        # A class of the script may accept more.
+        # Only for the package's own trainer classes: a subclass in the script may accept more.
         run.parts[TRAINER] = build_fact(TRAINER, trainer_call)
         parameters = POSITIONAL_PARAMETERS.get(get_class(trainer_call).rpartition(".")[2], ())
         if (
@@ -312,10 +315,10 @@ def _put_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
             if entry is not None:
                 run.parts[name] = OtherCallSetting(None, KEYWORD_PREFIX + name, entry)
     if model is not None:
-        _put_arguments(run, model, MODEL_ARGUMENTS)
+        _add_arguments(run, model, MODEL_ARGUMENTS)
         if model.open:
             _mark_hidden(run, model, ("dtype", "attn_implementation", "load_in_4bit", "load_in_8bit", "_DEVICE_MAP_"))
-        _put_quantization(run, trainer_call, model)
+        _add_quantization(run, trainer_call, model)
         for name in ("_KBIT_", "_CHECKPOINTING_", "_CAST_"):
             if model.get(name) is not None:
                 run.parts[name] = OtherCallSetting(None, "", model.get(name))
@@ -324,7 +327,7 @@ def _put_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
         key = entry.key if entry is not None else Scalar(trainer_call.span, "model", value="model")
         unknown = Value(key.span, Unknown("the model passed to the trainer"))
         run.parts["model_name_or_path"] = OtherCallSetting(None, "model", Entry(key, unknown))
-    _put_adapter(run, trainer_call, model)
+    _add_adapter(run, trainer_call, model)
     for name in (*MODEL_ARGUMENTS.values(), *QUANTIZATION_ARGUMENTS.values(), *LORA_ARGUMENTS.values(), "use_peft"):
         run.parts.setdefault(name, OtherCallSetting(None, name))
     reference = trainer_call.get("ref_model")
@@ -335,7 +338,7 @@ def _put_parts(run: ScriptSettings, trainer_call: Record, model: Record | None) 
 
 
 def _find_reference(node: Node) -> Value:
-    """Return the kind of second model that a trainer receives: none, full, or unknown."""
+    """Return the kind of reference model that a trainer receives: none, full or unknown."""
     how = getattr(node, "how", ())
     if not isinstance(node, Value):
         return Value(node.span, "full", how)
@@ -344,8 +347,8 @@ def _find_reference(node: Node) -> Value:
     return Value(node.span, "full", how)
 
 
-def _put_arguments(run: ScriptSettings, source: Record, names: Mapping[str, str]) -> None:
-    """Put the arguments of a call among the parts. `names`: their names -> those of the tree; the first one wins."""
+def _add_arguments(run: ScriptSettings, source: Record, names: Mapping[str, str]) -> None:
+    """Add the arguments of a call to the parts. `names` maps them to names of the tree; the last one set wins."""
     for argument, name in names.items():
         entry = source.get(argument)
         if entry is not None:
@@ -355,7 +358,7 @@ def _put_arguments(run: ScriptSettings, source: Record, names: Mapping[str, str]
 
 
 def _mark_conditional(entry: Entry, source: Record) -> Entry:
-    """Return an entry of a call, marked if the call is made under a condition."""
+    """Return an entry of a call with a plain value, marked as conditional if the call is conditional."""
     value: Any = entry.value
     if isinstance(value, Record) and [item.name for item in value.entries] == [""]:
         value = Value(value.span, "one device", value.how)  # device_map={"": rank}
@@ -368,7 +371,7 @@ def _mark_conditional(entry: Entry, source: Record) -> Entry:
 
 
 def _mark_hidden(run: ScriptSettings, source: Record, names: Iterable[str]) -> None:
-    """Mark settings that may be stated out of sight."""
+    """Mark settings as unknown if the script may set them where cfglint cannot see it."""
     for name in names:
         part = run.parts.get(name)
         if part is None or part.entry is None:
@@ -376,7 +379,7 @@ def _mark_hidden(run: ScriptSettings, source: Record, names: Iterable[str]) -> N
             run.parts[name] = OtherCallSetting(None, name, build_entry(name, Value(place, Unknown(source.open))))
 
 
-def _put_quantization(run: ScriptSettings, trainer_call: Record, model: Record) -> None:
+def _add_quantization(run: ScriptSettings, trainer_call: Record, model: Record) -> None:
     entry = model.get("quantization_config") or trainer_call.get("quantization_config")
     if entry is None or (isinstance(entry.value, Value) and entry.value.value is None):
         return
@@ -388,15 +391,15 @@ def _put_quantization(run: ScriptSettings, trainer_call: Record, model: Record) 
     if not isinstance(config, Record) or get_class(config).rpartition(".")[2] != "BitsAndBytesConfig":
         _mark_hidden(run, Record(entry.key.span, [], open_="its quantization"), ("load_in_4bit", "load_in_8bit"))
         return
-    _put_arguments(run, config, QUANTIZATION_ARGUMENTS)
+    _add_arguments(run, config, QUANTIZATION_ARGUMENTS)
     run.defaults.update(QUANTIZATION_DEFAULTS)
 
 
 _PEFT_MODULE: Final = "peft"
 
 
-def _put_adapter(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
-    """Put the `LoraConfig` of the trainer, or of an earlier `get_peft_model`, among the parts."""
+def _add_adapter(run: ScriptSettings, trainer_call: Record, model: Record | None) -> None:
+    """Add the `LoraConfig` of the trainer call, or of an earlier `get_peft_model` call, to the parts."""
     entry = trainer_call.get("peft_config") or (None if model is None else model.get("_ADAPTER_"))
     if entry is None or (isinstance(entry.value, Value) and entry.value.value is None):
         return
@@ -412,11 +415,11 @@ def _put_adapter(run: ScriptSettings, trainer_call: Record, model: Record | None
         run.parts[ADAPTER] = build_fact(ADAPTER, config, place)
     is_peft = last == "LoraConfig" and (
         not module or _PEFT_MODULE in module.split(".")
-    )  # copies are named after their folder
+    )  # the module of a vendored copy contains its folder: `src.peft`
     if isinstance(config, Record) and is_peft and not config.open:
         how = tuple(step for step in config.how if step.kind == "depends")
         run.parts["use_peft"] = OtherCallSetting(None, "", Entry(entry.key, Value(place, True, how)))
-        _put_arguments(run, config, LORA_ARGUMENTS)
+        _add_arguments(run, config, LORA_ARGUMENTS)
         run.defaults.update(LORA_DEFAULTS)
     else:
         run.parts["use_peft"] = OtherCallSetting(None, "", Entry(entry.key, Value(place, Unknown("its adapter"))))

@@ -1,4 +1,4 @@
-"""Recognition of Python scripts that train with TRL, and of the settings that a launch of one replaces."""
+"""Recognition of Python scripts that train with TRL, and the settings that their launches override."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def recognise_scripts(document: Document) -> list[RecognisedConfig]:
-    """Return each trainer that a script makes. If its settings cannot be determined, the reason is stated."""
+    """Return a config for each TRL trainer that a script creates.
+
+    If cfglint cannot read the settings of a trainer, the config has a role and a reason that says why.
+    """
     assert isinstance(document, PythonDocument)
     modules = list_packages(document)
     if "trl" not in modules or "olmo_core" in modules:
@@ -53,14 +56,14 @@ def recognise_scripts(document: Document) -> list[RecognisedConfig]:
 
 
 def get_role(run: ScriptSettings) -> str | None:
-    """Return the role of a script's run (`RecognisedConfig.role`)."""
+    """Return the role of a script's run (`RecognisedConfig.role`), or None if its settings can be read."""
     return "program" if run.is_unread_command_line else "unread" if run.refusal else None
 
 
 def find_unreached_trainer(document: PythonDocument, trainers: Collection[str], score: int) -> list[RecognisedConfig]:
-    """Return the first trainer that is made where no walk over the script leads, as in a method of a class.
+    """Return the first trainer that is created in code that the walk does not reach, such as a method of a class.
 
-    Empty if the script makes no trainer itself.
+    Return an empty list if the script creates no trainer itself.
     """
     calls = find_trainer_calls(document, trainers)
     if calls:
@@ -74,7 +77,7 @@ def find_unreached_trainer(document: PythonDocument, trainers: Collection[str], 
 
 
 def explain_undetermined_trainer(document: PythonDocument, call: ast.Call) -> str:
-    """Return why the run of a trainer that is called by a variable cannot be read."""
+    """Return why a trainer that the script calls through a variable cannot be read."""
     return (
         f"which trainer its `{document.get_short_text(document.find_span(call.func))}` is cannot be determined "
         "without running it"
@@ -82,19 +85,19 @@ def explain_undetermined_trainer(document: PythonDocument, call: ast.Call) -> st
 
 
 def list_packages(document: PythonDocument) -> set[str]:
-    """Return the packages that a script imports from."""
+    """Return the top-level packages that a script imports."""
     return {name.partition(".")[0] for name in document.list_imports()}
 
 
 def find_replacement(modules: set[str], framework: str) -> str | None:
-    """Return the module that replaces the trainers of a framework, or None."""
+    """Return the imported module that replaces the trainers of a framework, or None."""
     return next((name for name in list_frameworks()[framework].replaced_by if name in modules), None)
 
 
 def show_runs(document: Document, is_hf_trainer: bool = False) -> list[ScriptSettings]:
-    """Read the runs of a script, and show them as a list.
+    """Return the runs of a script; the first call reads them and attaches them to the document as its tree.
 
-    `is_hf_trainer`: read those of the Trainer of transformers itself, not TRL's.
+    `is_hf_trainer`: read the runs of transformers' own Trainer instead of TRL's trainers.
     """
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, read_runs
 
@@ -108,7 +111,10 @@ def show_runs(document: Document, is_hf_trainer: bool = False) -> list[ScriptSet
 
 
 def _find_other_trainer(document: PythonDocument) -> str:
-    """Return a trainer of TRL that a script imports and calls, but that is not read; empty if there is none."""
+    """Return a TRL trainer that a script imports and calls, or an empty string if there is none.
+
+    The caller has already ruled out the trainers that cfglint reads.
+    """
     import ast
 
     imports = (node for node in document.list_nodes(ast.ImportFrom) if not node.level)
@@ -125,7 +131,7 @@ def _find_other_trainer(document: PythonDocument) -> str:
 
 
 def has_trainer(document: PythonDocument, trainers: Collection[str]) -> bool:
-    """Return whether a trainer is called, directly or by a variable, or a class derives from one."""
+    """Return whether a script calls a trainer, directly or through a variable, or derives a class from a trainer."""
     if not any(name.encode() in document.source for name in trainers):
         return False
     if document.find_calls(*trainers) or find_calls_by_variable(document, trainers):
@@ -134,12 +140,12 @@ def has_trainer(document: PythonDocument, trainers: Collection[str]) -> bool:
 
 
 def find_trainer_calls(document: PythonDocument, trainers: Collection[str]) -> list[ast.Call]:
-    """Return the calls of some trainers, and of classes that the script derives from one."""
+    """Return the calls of `trainers` and of classes that the script derives from them."""
     return document.find_calls(*trainers, *_find_subclasses(document, trainers)) if trainers else []
 
 
 def _find_subclasses(document: PythonDocument, trainers: Collection[str]) -> list[str]:
-    """Return the classes that the script derives from one of some names."""
+    """Return the names of the classes that the script derives from `trainers`."""
     import ast
 
     return [
@@ -151,7 +157,10 @@ def _find_subclasses(document: PythonDocument, trainers: Collection[str]) -> lis
 
 
 def _find_assumption(document: Document, node: Node) -> str:
-    """Return the assumption behind a value: an undetermined condition, or the default of an option of the script."""
+    """Return the assumption behind a value, or an empty string if there is none.
+
+    The assumption is one outcome of an undetermined condition, or the default of a script option.
+    """
     for step in node.how if isinstance(node, (Value, Record)) else ():
         if step.kind == "depends":
             line = document.locate(step.span.start).line
@@ -163,7 +172,10 @@ def _find_assumption(document: Document, node: Node) -> str:
 
 
 def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
-    """Return the settings that the words after a script's path make, by the options that the script declares."""
+    """Return the settings that the words after a script's path change, according to the script's options.
+
+    A setting that the launch removes is `MISSING` if the script has a parser, and None otherwise.
+    """
     from cfglint_train.frameworks.trainer_script.launch import read_command_line, read_options
     from cfglint_train.frameworks.trainer_script.reader import ScriptSettings, read_runs
 
@@ -187,9 +199,9 @@ def parse_trailing(config: Config, words: list[str]) -> dict[Route, Any]:
 
 
 def list_recipes(config: Config) -> tuple[str, ...]:
-    """Return the files that the launches of a script pass to its parser, as written.
+    """Return the recipes that the launches of a script pass to its parser, as written.
 
-    Empty if one of them passes none that can be determined.
+    Return an empty tuple if any launch passes no recipe, or one that cannot be determined.
     """
     if config.document.syntax != "python" or not config.launch_overrides:
         return ()
@@ -201,12 +213,12 @@ def list_recipes(config: Config) -> tuple[str, ...]:
 
 
 def is_recipe_option(document: Document, option: str) -> bool:
-    """Return whether a script accepts a recipe by an option (trl 0.9.6 to 1.16.0 `scripts/utils.py`, TrlParser)."""
+    """Return whether `option` passes a recipe to a script (trl 0.9.6 to 1.16.0 `scripts/utils.py`, TrlParser)."""
     return option == "--config" and isinstance(document, PythonDocument) and bool(document.find_calls("TrlParser"))
 
 
 def _collect_settings(document: PythonDocument, record: Record) -> dict[str, Any]:
-    """Return every setting of a run by its name, those of other calls included."""
+    """Return every setting of a run by name, including the settings of other calls."""
     entries = {entry.name or "": entry for entry in record.entries}
     entries.update({name: part.entry for name, part in record.parts.items() if part.entry is not None})
     return {name: document.build_value(entry.value) for name, entry in entries.items()}

@@ -1,8 +1,8 @@
-"""Sample lengths in scripts of the HF Trainer, which no setting of the Trainer states.
+"""Sample lengths in scripts of the HF Trainer, which has no argument for them.
 
-Tokenizer calls count: `tokenizer(texts, truncation=True, max_length=512, padding="max_length")`, wherever the data are
-mapped, and `[ids[i : i + block_size] for i in range(0, total, block_size)]`, which packs them. Sources: transformers
-4.57 and 5.23 `tokenization_utils_base.py` (`__call__`: nothing is cut without `truncation`).
+They come from tokenizer calls, `tokenizer(texts, truncation=True, max_length=512, padding="max_length")`, wherever the
+script maps its data, and from `[ids[i : i + block_size] for i in range(0, total, block_size)]`, which packs samples.
+Sources: transformers 4.57 and 5.23 `tokenization_utils_base.py` (`__call__`: nothing is cut without `truncation`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from cfglint_train.frameworks.trainer_script.facts import build_entry, get_class
 from cfglint_train.frameworks.trainer_script.line import LaunchedWalk
 
 LENGTH: Final = "_LENGTH_"
-"""Tokens to which samples are cut, or that each block has, as a fact of a run."""
+"""Name of the run fact that holds the length in tokens of truncated samples or of blocks."""
 PACKED: Final = "_PACKED_"
 PADDED: Final = "_PADDED_"
 LIMIT: Final = "model_max_length"
-"""Limit of a tokenizer if a call states no length."""
+"""The tokenizer's setting that limits samples if a call passes no `max_length`."""
 
 _TRUNCATION_STRATEGIES: Final = (True, "longest_first", "only_first", "only_second")
 
 
 class Truncation(Frozen):
-    """A call of a tokenizer that cuts its input, or an expression that makes blocks of equal length."""
+    """A tokenizer call that truncates its input, or an expression that cuts it into blocks of equal length."""
 
     node: ast.expr
     length: Any
@@ -39,14 +39,14 @@ class Truncation(Frozen):
 
 
 class SampleWalk(LaunchedWalk):
-    """A walk that records how a script cuts its samples."""
+    """A walk that records the truncations in a script."""
 
     def __init__(self, *arguments: Any) -> None:
-        """Start without truncations."""
+        """Start a walk without truncations."""
         super().__init__(*arguments)
         self.truncations: dict[int, Truncation] = {}
         self.instances: dict[str, Arguments] = {}
-        """Arguments that classes are instantiated with, the first time."""
+        """The arguments of the first instantiation of each class, by the name of the class."""
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Any:
         """Evaluate as in the base class, and record truncations."""
@@ -62,7 +62,7 @@ class SampleWalk(LaunchedWalk):
         return super().evaluate(node, scope)
 
     def build_record(self, node: ast.Call, name: str, arguments: Arguments, *rest: Any, **keywords: Any) -> Record:
-        """Build as in the base class, and keep the arguments."""
+        """Build the record as in the base class, and keep the arguments of the first call of `name`."""
         self.instances.setdefault(name, arguments)
         return super().build_record(node, name, arguments, *rest, **keywords)
 
@@ -86,7 +86,7 @@ class SampleWalk(LaunchedWalk):
         self._record(Truncation(node, length, is_padded))
 
     def _find_limit(self, default: Any) -> Any:
-        """Return the limit that all of the script's tokenizers share, or `default` if there is none."""
+        """Return the limit of the script's tokenizer, or `default` unless exactly one tokenizer states a limit."""
         limits = [
             entry.value
             for record in self.records
@@ -96,7 +96,10 @@ class SampleWalk(LaunchedWalk):
         return limits[0] if len(values) == 1 and len(limits) == len(values) else default
 
     def _record(self, truncation: Truncation) -> None:
-        """Keep a known length: a function may be entered once with its arguments, and once without."""
+        """Record a truncation, unless its length is already known.
+
+        The walk may enter a function twice: with its arguments, and without them.
+        """
         present = self.truncations.get(id(truncation.node))
         if present is None or _get_tokens(present) is None:
             self.truncations[id(truncation.node)] = truncation
@@ -108,7 +111,7 @@ def _get_tokens(truncation: Truncation) -> int | None:
 
 
 def _find_block_size(node: ast.ListComp) -> ast.expr | None:
-    """Return the expression for N in `[ids[i : i + N] for i in range(0, total, N)]`; None for other comprehensions."""
+    """Return the expression N of `[ids[i : i + N] for i in range(0, total, N)]`, or None for other comprehensions."""
     source, target = node.generators[0].iter, node.generators[0].target
     if len(node.generators) != 1 or not isinstance(target, ast.Name) or not isinstance(source, ast.Call):
         return None
@@ -124,7 +127,7 @@ def _find_block_size(node: ast.ListComp) -> ast.expr | None:
 
 
 def handle_map(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Arguments) -> Any:
-    """Handle `dataset.map(tokenize, fn_kwargs={"max_length": 512})`."""
+    """Handle `dataset.map(tokenize, fn_kwargs={"max_length": 512})`: evaluate `tokenize` with these arguments."""
     function = arguments.positional[0] if arguments.positional else arguments.get("function")
     if isinstance(evaluator, SampleWalk) and isinstance(function, (Function, Partial)):
         options = arguments.get("fn_kwargs")
@@ -137,7 +140,7 @@ def handle_map(evaluator: Evaluator, node: ast.Call, owner: Any, arguments: Argu
 
 
 def enter_uncalled_tokenizers(evaluator: SampleWalk) -> None:
-    """Enter the functions and methods that cut samples, if nothing has entered them."""
+    """Enter the methods that truncate samples, and the functions that do so and have not been entered yet."""
     for owner in evaluator.document.list_nodes(ast.ClassDef):
         methods = {node.name: node for node in owner.body if isinstance(node, ast.FunctionDef)}
         if not any(map(_has_truncation, methods.values())):
@@ -166,7 +169,7 @@ def _has_truncation(function: ast.AST) -> bool:
 
 
 def put_sample_facts(evaluator: SampleWalk, run: Record) -> None:
-    """Put the known properties of a script's samples among the facts of a run."""
+    """Add the length, packing and padding of a script's samples to the facts of a run."""
     truncations = list(evaluator.truncations.values())
     blocks = [truncation for truncation in truncations if truncation.is_block]
     counted = blocks or truncations
@@ -188,7 +191,7 @@ def put_sample_facts(evaluator: SampleWalk, run: Record) -> None:
 
 
 def _group_by_function(evaluator: SampleWalk, truncations: list[Truncation]) -> Iterator[list[Truncation]]:
-    """Yield the truncations that share an innermost function."""
+    """Yield the truncations of each function as a list; a truncation belongs to the innermost function around it."""
     groups: dict[int, list[Truncation]] = {}
     functions = evaluator.document.list_nodes(ast.FunctionDef)
     for truncation in truncations:

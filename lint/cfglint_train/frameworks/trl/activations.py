@@ -1,4 +1,4 @@
-"""Activations of TRL's forward pass: checkpointing, offloading, the loss."""
+"""Activation lenses of TRL: checkpointing, offloading, loss."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     enabled = config.get("_CHECKPOINTING_")
     if enabled is True and not is_stated_on:
         place = config.get_origin("_CHECKPOINTING_").place
-        origin_of_call = Origin("inferred", place, "the script turns it on in the model", "gradient_checkpointing")
+        origin_of_call = Origin("inferred", place, "the script enables it on the model", "gradient_checkpointing")
         yield "activations.checkpointing", "full", origin_of_call
     elif isinstance(enabled, Unknown) and not is_stated_on:
         yield "activations.checkpointing", None, origin
@@ -44,7 +44,7 @@ def _read_checkpointing(config: Config) -> Iterator[Triple]:
     if isinstance(reentrant, bool):
         yield "activations.reentrant", reentrant, config.get_origin("gradient_checkpointing_kwargs")
     elif extra is None:
-        # transformers 4 requests torch's older implementation (modeling_utils.py, gradient_checkpointing_enable).
+        # transformers 4 defaults to torch's reentrant checkpointing (modeling_utils.py, gradient_checkpointing_enable).
         transformers = config.releases.is_at_least("transformers", "5.0")
         default = None if transformers is None else not transformers
         yield "activations.reentrant", default, find_origin(config, "gradient_checkpointing_kwargs")
@@ -61,9 +61,9 @@ def _write_checkpointing(config: Config, changes: Changes) -> list[Change]:
         refuse_override(config, ("activation_offloading",))
         return [Set((*config.root, "activation_offloading"), True, ("gradient_checkpointing",))]
     if set(changes) != {"activations.checkpointing"} or changes["activations.checkpointing"] not in ("full", "none"):
-        raise CannotEdit("TRL has no single key for that")
+        raise CannotEdit("no single TRL key makes this change")
     if changes["activations.checkpointing"] == "none" and read_fsdp_flag(config, "activation_checkpointing", False):
-        raise CannotEdit("fsdp_config also turns it on")
+        raise CannotEdit("fsdp_config also turns on activation checkpointing")
     refuse_override(config, ("gradient_checkpointing",))
     value = changes["activations.checkpointing"] == "full"
     siblings = ("gradient_accumulation_steps", "per_device_train_batch_size", "bf16")
@@ -83,7 +83,7 @@ CHECKPOINTING: Final = Custom(
 
 
 def _find_liger_key(config: Config) -> str | None:
-    """Return the key that makes Liger compute the loss of a trainer."""
+    """Return the key that turns on Liger's loss in a trainer, or None."""
     trainer = find_trainer(config)
     candidates = ("use_liger_kernel", "use_liger") if trainer == "sft" else ("use_liger_loss", "use_liger_kernel")
     return next((key for key in candidates if is_on(config, key)), None)
@@ -95,7 +95,7 @@ def _read_loss(config: Config) -> Iterator[Triple]:
     yield "activations.liger_layers", layers is not None, find_origin(config, layers or "use_liger_kernel")
     if trainer is None:
         return
-    # In the preference trainers, `use_liger_kernel` also covers the loss from 0.25 on.
+    # Since TRL 0.25, `use_liger_kernel` also turns on the loss in the preference trainers.
     is_liger_loss = key is not None and (trainer == "sft" or key == "use_liger_loss" or not is_before(config, "0.25"))
     yield "activations.fused_loss", find_loss(config, is_liger_loss), find_origin(config, key or "use_liger_kernel")
 
@@ -109,11 +109,11 @@ def _write_loss(config: Config, changes: Changes) -> list[Change]:
         or changes.get("activations.fused_loss") != "liger"
         or not is_before(config, "1.15")
     ):
-        raise CannotEdit("only SFT's loss is written automatically, and TRL has its own since 1.15")
+        raise CannotEdit("cfglint turns on a fused loss only for SFT, and only before TRL 1.15, which has its own")
     if is_before(config, "0.17") or not changes.get("activations.liger_layers", True):
-        raise CannotEdit("TRL reads use_liger_kernel since 0.17")
+        raise CannotEdit("use_liger_kernel requires TRL 0.17 or newer")
     if "activations.liger_layers" not in changes and not is_on(config, "use_liger_kernel"):
-        raise CannotEdit("one key turns on both Liger's loss and its layers")
+        raise CannotEdit("use_liger_kernel turns on Liger's layers as well as its loss")
     refuse_override(config, ("use_liger_kernel",))
     return [Set((*config.root, "use_liger_kernel"), True, ("gradient_checkpointing", "bf16"))]
 

@@ -1,4 +1,4 @@
-"""Keys that distinguish TRL's recipes from the files of other tools with the same name for the model."""
+"""Keys that distinguish TRL's recipes from the files of other tools that also use `model_name_or_path`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRAINING_KEYS: Final = frozenset((
 ))  # fmt: skip
 
 # Keys of other tools that also have `model_name_or_path`: LLaMA-Factory, LMFlow, transformers' own examples, axolotl,
-# OpenRLHF, open-instruct (and the loops of accelerate's examples, which its options come from).
+# OpenRLHF, open-instruct (and accelerate's example training loops, from which open-instruct takes its options).
 FOREIGN_KEYS: Final = frozenset((
     "stage", "finetuning_type", "template", "cutoff_len", "dataset_dir", "flash_attn", "pref_loss", "infer_backend",
     "export_dir", "quantization_bit", "block_size", "dataset_path", "base_model", "actor_rollout_ref", "defaults",
@@ -47,4 +47,4 @@ ANY_TRAINER: Final = "any"
 """Entry point of a recipe whose trainer is unknown: the settings of all trainers."""
 
 LAUNCHER_FILES: Final = ("accelerate_config", "config_file")
-"""Options that `trl` passes to the launcher as its file, by a path or by the name of a file that TRL ships."""
+"""Options whose value `trl` passes to the launcher as its config file: a path, or the name of a file in TRL."""

@@ -19,8 +19,9 @@ _TRAINER_NAMES: Final = "|".join((*TRAINERS, "reward_modeling"))
 _SCRIPT: Final = re.compile(
     rf"(?:.*/)?scripts/(?!dpo_online\.)(?:{_TRAINER_NAMES})(?:_\w+)?\.py|trl\.scripts\.(?:{_TRAINER_NAMES})"
 )
-"""TRL's scripts by the name of their trainer (`sft_vlm.py`); `dpo_online.py` belongs to the OnlineDPOTrainer, which has
-other settings.
+"""TRL's scripts that are named after a trainer (`sft_vlm.py`).
+
+`dpo_online.py` is left out, because the OnlineDPOTrainer has other settings.
 """
 _NON_TRAINING_COMMANDS: Final = ("chat", "env", "skills", "vllm-serve")
 _UNSUPPORTED_COMMANDS: Final = ("distillation",)
@@ -30,8 +31,8 @@ _UNSUPPORTED_COMMANDS: Final = ("distillation",)
 def recognise_commands(document: Document) -> list[RecognisedConfig]:
     """Return the commands that pass the settings as options (`trl sft --model_name_or_path ...`).
 
-    With `--config` the recipe is the configuration, and the options override it. For a command that `trl` lacks, or
-    whose trainer is not covered, the reason is stated.
+    With `--config`, the recipe is the configuration and the options override it. A command that `trl` lacks, or whose
+    trainer no rule covers, has the role `unread` and a reason that says why.
     """
     assert isinstance(document, ShellDocument)
     configs = []
@@ -58,7 +59,7 @@ def recognise_commands(document: Document) -> list[RecognisedConfig]:
 
 
 def explain_assumed_command(config: Config) -> str:
-    """Return why it is assumed which command of `trl` starts a configuration; empty if the command is stated."""
+    """Return the assumption about the `trl` command that starts a configuration, or an empty string if it is stated."""
     invocations = ((config.document, int(config.root[0])),) if isinstance(config.document, ShellDocument) else ()
     for script, number in invocations or config.launches:
         invocation = script.invocations[number] if isinstance(script, ShellDocument) else None
@@ -80,7 +81,7 @@ def _is_trainer_command(invocation: Invocation) -> bool:
 
 
 def _get_command(invocation: Invocation) -> str:
-    """Return the command of `trl`; empty if a variable determines it."""
+    """Return the command of `trl`, or an empty string if it is unknown or another program runs."""
     return (
         invocation.words[0].text
         if invocation.program == "trl" and invocation.words and invocation.words[0].is_known
@@ -89,7 +90,7 @@ def _get_command(invocation: Invocation) -> str:
 
 
 def _explain_unread(invocation: Invocation) -> str:
-    """Return why a command of `trl` is not read; empty if it is read, or trains nothing."""
+    """Return why a command of `trl` cannot be read, or an empty string if it is read or does not train."""
     if invocation.program == "trl" and invocation.words and not invocation.words[0].is_known:
         return f"which command of `trl` `{invocation.words[0].text}` is cannot be determined"
     command = _get_command(invocation)
@@ -113,7 +114,7 @@ def read_as_keys(document: Document) -> None:
 def parse_trailing(words: Iterable[str], script_settings: Collection[str] = ()) -> Mapping[Route, Any]:
     """Return the settings of the options after a recipe's path: `--learning_rate 1e-5 --packing --report_to a b`.
 
-    `script_settings`: settings of the started script itself, which abbreviate no others.
+    `script_settings`: settings of the script itself, which are not expanded as abbreviations of TRL's options.
     """
     option_parser = get_parser("trl", ANY_TRAINER)
     words_by_option: dict[str, list[str]] = {}

@@ -1,7 +1,7 @@
 """Number format in which TRL loads a model.
 
-`dtype` (`torch_dtype` before 0.23) is `float32` by default from 0.27 on (`trainer/model_config.py`). Without it,
-transformers 4 loads fp32 and transformers 5 the format of the checkpoint (modeling_utils.py, from_pretrained).
+`dtype` (`torch_dtype` before 0.23) is `float32` by default from 0.27 on (`trainer/model_config.py`). If it is None,
+transformers 4 loads fp32, and transformers 5 the format of the checkpoint (modeling_utils.py, from_pretrained).
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _SPELLINGS: Final = {value: name for name, value in _FORMATS.items()}
 
 
 def find_dtype_key(config: Config) -> str:
-    """Return the key that states the format, or would; scripts have a single name for `from_pretrained`'s argument."""
+    """Return the key that sets the format, or that would set it at the release.
+
+    For scripts it is always `dtype`, whichever name `from_pretrained`'s argument has.
+    """
     if config.document.syntax == "python":
         return "dtype"
     stated_key = next((key for key in ("dtype", "torch_dtype") if config.get(key) is not None), None)
@@ -34,7 +37,7 @@ def _get_key_of_release(config: Config) -> str:
 
 
 def _read_dtype(config: Config) -> Iterator[Triple]:
-    """Yield the format that is stated by name."""
+    """Yield the format if a key names it."""
     name = find_dtype_key(config)
     value = config.get(name)
     if isinstance(value, str) and value in _FORMATS:
@@ -59,7 +62,7 @@ def _write_dtype(config: Config, changes: Changes) -> list[Change]:
 
 
 def _needs_init_kwargs(config: Config) -> bool:
-    """Return whether the trainer of a script loads the model, without any arguments for loading it."""
+    """Return whether a script's trainer loads the model and the script passes no `model_init_kwargs`."""
     return config.get("_LOADED_") == "trainer" and config.get("model_init_kwargs") is None
 
 
@@ -75,7 +78,7 @@ DTYPE: Final = Custom(
 
 
 def find_dtype(job: Job) -> tuple[str | None, Origin]:
-    """Return the number format that the weights are loaded in, and its origin."""
+    """Return the number format in which the weights are loaded, or None if it is unknown, and its origin."""
     config = job.main
     name = find_dtype_key(config)
     plan_dtype, origin = job.plan.get("model.dtype"), find_origin(config, name)

@@ -1,4 +1,4 @@
-"""TRL: a YAML file whose values become defaults of HfArgumentParser (`TrlParser`), options alone, or a script.
+"""TRL: YAML recipes whose values become defaults of `TrlParser`, command lines with options, and Python scripts.
 
 Sources: trl 0.9.2 to 1.16.0 (`scripts/`, `trainer/*_config.py`, `trainer/*_trainer.py`, `cli/`, `Requires-Dist`); for
 the behaviour of the Trainer and accelerate, see `hf_trainer`.

@@ -1,4 +1,4 @@
-"""Inference of TRL's fields from a recipe, its companions and the model."""
+"""Inference of plan fields from a TRL config, its companions and the model."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def infer(job: Job) -> None:
 
 
 def _infer_launch(job: Job) -> None:
-    """Infer the number of processes that the recipe makes `trl` start; users' own scripts leave it to the launcher."""
+    """Infer the nodes and GPUs per node from the recipe if `trl` passes them to the launcher.
+
+    With users' own scripts, the launcher alone decides.
+    """
     config, plan = job.main, job.plan
     if not has_launcher_passthrough(config, config.release):
         return
@@ -55,7 +58,7 @@ def _infer_launch(job: Job) -> None:
 
 
 _PROMPT_TOKENS: Final = 512
-"""Tokens of a prompt if nothing limits them: GRPO's default limit up to 0.25."""
+"""Tokens per prompt if nothing limits prompts: GRPO's default limit up to 0.25."""
 
 
 def _infer_sequences(job: Job) -> None:
@@ -86,10 +89,11 @@ def _infer_sequences(job: Job) -> None:
 
 
 def _infer_completions(job: Job) -> None:
-    """Infer the completions that GRPO and RLOO divide into groups of one prompt.
+    """Infer the number of completions that GRPO and RLOO divide into groups per prompt.
 
-    0.15 and 0.16 count one micro batch of all ranks (`trainer/grpo_trainer.py`); from 0.17 on accumulation counts, from
-    0.18 on `generation_batch_size` or `steps_per_generation` (`trainer/grpo_config.py`, `__post_init__`).
+    In 0.15 and 0.16, it is the micro batch of all ranks together (`trainer/grpo_trainer.py`). From 0.17 on, it is
+    multiplied by gradient accumulation, and from 0.18 on by `steps_per_generation` or replaced by
+    `generation_batch_size` (`trainer/grpo_config.py`, `__post_init__`).
     """
     config, plan = job.main, job.plan
     if not is_generating(config) or is_before(config, "0.15"):
@@ -110,7 +114,7 @@ def _infer_completions(job: Job) -> None:
 
 
 def _infer_models(job: Job) -> None:
-    """Infer reference models, pairs and rollouts."""
+    """Infer the reference model, and whether a batch consists of pairs."""
     config, plan = job.main, job.plan
     trainer, tuning = find_trainer(config), plan.get("method.tuning")
     if trainer is None or tuning is None:
@@ -133,7 +137,7 @@ def _infer_models(job: Job) -> None:
 
 
 def _infer_loops(job: Job) -> None:
-    """Infer loading of data, evaluation, saving and resuming."""
+    """Infer data loading, evaluation, saving and resuming."""
     plan = job.plan
     infer_loops(job)
     plan.infer("checkpoint.final", True, "every script saves the model at the end")

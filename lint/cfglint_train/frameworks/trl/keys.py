@@ -37,8 +37,8 @@ _ENUMERATED_SETTINGS: Final = frozenset(
     ("eval_strategy", "hub_strategy", "logging_strategy", "lr_scheduler_type", "save_strategy")
 )
 _SCRIPT_CLASSES: Final = ("ScriptArguments", "LaunchArguments")
-"""Endings of the classes that belong to TRL's scripts and to the command `trl`, and to none of its trainers."""
-# The trainers themselves refuse a wrong single word; lists are not checked.
+"""Suffixes of the names of classes that belong to TRL's scripts and the `trl` command, not to a trainer."""
+# The trainers refuse an unknown loss type if it is a single word; they do not check lists.
 _LOSS: Final = "loss_type"
 _ATTENTION: Final = "attn_implementation"
 _SCALAR_TYPES: Final = frozenset(("boolean", "integer", "number"))
@@ -48,8 +48,8 @@ class ArgumentKeys(Keys):
     """Keys of training-argument classes, for TRL and scripts of the HF Trainer."""
 
     is_library = True
-    # The known optimizers depend on transformers' release, which is seldom stated. `from_pretrained` receives the
-    # attention and also accepts a kernel of the Hub (transformers 5.23 modeling_utils.py).
+    # The known optimizers depend on transformers' release, which is seldom stated. `from_pretrained` receives
+    # `attn_implementation` and also accepts a kernel from the Hub (transformers 5.23 modeling_utils.py).
     forwarded_settings = {
         "optim": ("transformers.training_args.OptimizerNames", ()),
         _ATTENTION: ("transformers.modeling_utils.AttentionInterface", ("*/*",)),
@@ -59,7 +59,7 @@ class ArgumentKeys(Keys):
     def infer_release(
         self, document: Document, root: Route, release: str, package: str | None = None
     ) -> ReleaseHint | None:
-        """Infer as in the base class, also from arguments that only older trainers accepted."""
+        """Infer the release as in the base class, and from arguments that only older trainers accepted."""
         hint = super().infer_release(document, root, release, package)
         if document.syntax != "python" or package is not None:
             return hint
@@ -77,10 +77,10 @@ class ArgumentKeys(Keys):
         return [*uses, *find_keyword_uses(document, root)]
 
     def is_fixed_place(self, route: Route) -> bool:
-        """Return whether every file has the same settings at a place.
+        """Return whether a route means the same setting in every file.
 
-        Arguments of TRL's scripts and of its command do not qualify: users' own scripts and launchers have their own
-        under the same names (`reward_funcs`, `num_processes`).
+        This is false for arguments of TRL's scripts and of the `trl` command: users' own scripts and launchers use the
+        same names for settings of their own (`reward_funcs`, `num_processes`).
         """
         fact = self.vocabulary.find_fact(route[:1], self.vocabulary.newest, _ANY_CONTEXT)
         return fact is None or not fact.definition.endswith(_SCRIPT_CLASSES)
@@ -94,7 +94,10 @@ class ArgumentKeys(Keys):
         return (*arguments.find_trainer_arguments(config), *adapter.find_adapter_arguments(config))
 
     def find_unparsed_options(self, config: Config) -> Iterator[UnparsedOption]:
-        """Yield the options that no dataclass of a script's parser has; a script of several runs has one launch."""
+        """Yield the options of the launch that no dataclass of a script's parser has.
+
+        Only the first run of a script yields them, because all its runs share the launch.
+        """
         if config.document.syntax != "python" or config.root != (0,):
             return iter(())
         from cfglint_train.frameworks.trainer_script import parser
@@ -102,7 +105,7 @@ class ArgumentKeys(Keys):
         return parser.find_unparsed_options(config)
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Return whether the script's parser, if its dataclasses are known, refuses the word as no option's value."""
+        """Return whether the script's parser rejects a word of white space; False if its dataclasses are unknown."""
         if config.document.syntax != "python":
             return False
         from cfglint_train.frameworks.hf_trainer.options import get_parser
@@ -111,7 +114,7 @@ class ArgumentKeys(Keys):
         return find_options(config) is not None and get_parser("trl", ANY_TRAINER).is_blank_fatal(invocation, index)
 
     def explain_refused_argument(self, config: Config, route: Route) -> str:
-        """Return why the class that a script makes its arguments of lacks the new one."""
+        """Return why the script's argument class does not accept a new argument, or an empty string if it does."""
         if config.document.syntax != "python":
             return ""
         from cfglint_train.frameworks.trainer_script.arguments import explain_refused_argument
@@ -119,11 +122,14 @@ class ArgumentKeys(Keys):
         return explain_refused_argument(config, str(route[0]))
 
     def list_routes(self, name: str) -> tuple[Route, ...]:
-        """Return the routes of a setting; keys of `fsdp_config` may have their prefix or not."""
+        """Return the routes of a setting; those of `fsdp_config` with and without their prefix."""
         return list_fsdp_routes(name)
 
     def extract_enforced(self, schema: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-        """Return enumerations that the Trainer converts to members, and scalars that text is converted to."""
+        """Return the part of a schema that the Trainer enforces, or None if it enforces nothing.
+
+        It converts text to members of enumerations and to scalars.
+        """
         if "x-unchecked" in schema:
             return super().extract_enforced(schema, name)
         if name == _LOSS:
@@ -136,7 +142,10 @@ class ArgumentKeys(Keys):
         return schema if scalar_types and scalar_types <= _SCALAR_TYPES else None
 
     def is_accepted(self, schema: Mapping[str, Any], value: Any) -> bool | None:
-        """Return True for values that are no text: only text is converted, and the loader decides about it."""
+        """Return True for a value that is not converted and thus not checked, or None if the schema decides.
+
+        Only text is converted. A value of an enumeration is checked too, unless it is a list.
+        """
         return None if isinstance(value, str) or ("enum" in schema and not isinstance(value, list)) else True
 
 
@@ -144,15 +153,15 @@ class TrlKeys(ArgumentKeys):
     """Keys of TRL 0.9.2 to 1.16.0."""
 
     def find_entry(self, document: Document, root: Route) -> str | None:
-        """Return the trainer that the keys indicate."""
+        """Return the trainer that the keys indicate, or `ANY_TRAINER` if they indicate none."""
         return find_trainer_by_keys(document, root) or ANY_TRAINER
 
     def build_context(self, config: Config) -> Context:
-        """Return the context of the trainer that is started, or that the keys indicate."""
+        """Return the context of the trainer that the launch starts or the keys indicate."""
         return build_context(config)
 
     def find_entry_assumption(self, config: Config, route: Route) -> Ground | None:
-        """Return the assumption behind the command of `trl`, if it is the default of a variable."""
+        """Return the assumption about the `trl` command if the command is the default of a variable, or None."""
         from cfglint_train.frameworks.trl.commands import explain_assumed_command
 
         note = config.compute_once(explain_assumed_command)
@@ -175,7 +184,7 @@ class TrlKeys(ArgumentKeys):
         return OutdatedConfig(message, config.find_top(), "error")
 
     def determine_effect(self, effect: str, route: Route, value: Any, config: Config, release: str) -> str:
-        """Return what the parser and the command do with an unknown key."""
+        """Return the effect of an unknown key on the parser and the command: "error" or "dropped"."""
         if effect != "error" or len(route) != 1 or config.document.syntax == "python":
             return effect  # a class of arguments refuses unknown keywords
         if config.document.syntax == "shell":
@@ -186,22 +195,28 @@ class TrlKeys(ArgumentKeys):
             and fact.resolve_status().kind == PRESENT
             and parse_release(release) < parse_release("0.29")
         ):
-            return "dropped"  # it belongs to another trainer; until then `trl` has one parser for all
+            return "dropped"  # the key belongs to another trainer; before 0.29, `trl` has one parser for all
         return "error" if _is_key_refused(config, str(route[0]), release) else "dropped"
 
     def find_launcher_option(self, config: Config, route: Route) -> LauncherOption | None:
-        """Return an option of a launch with a recipe, if only TRL's own commands and scripts start the recipe."""
+        """Return the place in the vocabulary of a setting that the launch passes with a recipe.
+
+        Return None if a program other than TRL's own commands and scripts may start the recipe.
+        """
         commands = config.evidence.commands
         if config.document.syntax == "python" or not commands or len(list_trl_commands(config)) < len(commands):
             return None
         return LauncherOption(build_context(config).entry, route, class_steps=0)
 
     def determine_launch_effect(self, effect: str, config: Config, release: str) -> str:
-        """Return "error", unless the parser of a script returns unknown options."""
+        """Return "dropped" for an error if the script's parser returns unknown options, or else `effect`."""
         return "dropped" if effect == "error" and _is_option_returned(config, release) else effect
 
     def is_blank_fatal(self, config: Config, invocation: Invocation, index: int) -> bool:
-        """Return whether the word is refused like an unknown option, because it is no option's value."""
+        """Return whether every candidate release rejects a word of white space in a command.
+
+        False if a user's own script starts the recipe.
+        """
         if config.document.syntax == "python":
             return super().is_blank_fatal(config, invocation, index)
         if config.document.syntax == "yaml" and len(list_trl_commands(config)) < len(config.evidence.commands):
@@ -213,32 +228,33 @@ class TrlKeys(ArgumentKeys):
         return refused and get_parser("trl", ANY_TRAINER).is_blank_fatal(invocation, index)
 
     def can_have_foreign_keys(self, config: Config, release: str) -> bool:
-        """Return whether a script may start the recipe, with settings of its own, because TRL does not."""
+        """Return whether a script with its own settings may read the recipe, because no TRL command starts it."""
         return self.can_be_read_by_user(config)
 
     def can_be_read_by_user(self, config: Config) -> bool:
-        """Return whether no command or script of TRL's is seen to start the recipe."""
+        """Return whether a user's script may read the recipe: no TRL command or script is known to start it."""
         return config.document.syntax != "python" and not list_trl_commands(config)
 
     def can_be_user_setting(self, fact: KeyFact, config: Config, release: str) -> bool:
-        """Return whether the key is an argument of TRL's scripts or its command.
+        """Return whether a script of the repository may declare the key itself.
 
-        A script of the repository may declare it itself, `reward_funcs` before TRL had it.
+        This is possible for arguments of TRL's scripts and of the `trl` command if neither starts the recipe. Users'
+        scripts declared `reward_funcs`, for example, before TRL did.
         """
         return fact.definition.endswith(_SCRIPT_CLASSES) and self.can_have_foreign_keys(config, release)
 
     def can_accept_more(self, name: str, config: Config) -> bool:
-        """Return True for loss types and attention if a script of the repository may have or register its own."""
+        """Return whether a script of the repository may add values: for the loss type and the attention."""
         return name in (_LOSS, _ATTENTION) and self.can_be_read_by_user(config)
 
 
 def _is_key_refused(config: Config, name: str, release: str) -> bool:
     """Return whether an unknown key of a recipe stops the run, for the commands and scripts that start it.
 
-    The parser refused it up to 0.12, silently dropped it from 0.13 on, and refuses it again from 0.19 on unless it is
-    configured to return or skip it. The scripts of `dpo`, `grpo` and `kto` do that from 0.22 on, that of `sft` from
-    0.18 on. Returned keys go to the launcher's parser, which refuses them, if the command starts a launcher (trl 0.9.2
-    to 1.16.0: `commands/cli_utils.py`, `cli.py`, `cli/commands/training.py`, `scripts/`).
+    The parser refused such keys up to 0.12 and silently dropped them from 0.13 on. From 0.19 on, it refuses them again
+    unless the script configures it to return or skip them: `dpo`, `grpo` and `kto` do so from 0.22 on, `sft` from 0.18
+    on. If the command starts a launcher, returned keys go to the launcher's parser, which refuses them (trl 0.9.2 to
+    1.16.0: `commands/cli_utils.py`, `cli.py`, `cli/commands/training.py`, `scripts/`).
     """
     commands = list_trl_commands(config)
     key = parse_release(release)
@@ -259,10 +275,11 @@ def _is_key_refused(config: Config, name: str, release: str) -> bool:
 
 
 def _is_option_returned(config: Config, release: str) -> bool:
-    """Return whether an unknown option of a command line is returned to a script that drops it.
+    """Return whether the parser returns an unknown option to a script, which drops it.
 
-    The scripts have the parser return options as it returns keys, but not from 1.0 on. Options that a command passes to
-    the launcher first are refused there, as keys are (sources: `_is_key_refused`; trl 1.0.0 `scripts/`).
+    Before 1.0, the scripts make the parser return unknown options as it returns unknown keys. If a command passes
+    options to the launcher first, the launcher refuses them, as it refuses keys (sources: `_is_key_refused`; trl 1.0.0
+    `scripts/`).
     """
     commands, key, sft = list_trl_commands(config), parse_release(release), find_trainer(config) == "sft"
     since, limit = ("0.18", "0.18") if sft else ("0.22", "0.29")

@@ -1,7 +1,7 @@
-"""Lenses of TRL: the keys of its own classes and of the Trainer, in both directions.
+"""Lenses of TRL: the mapping between plan fields and the keys of TRL's own classes and the Trainer.
 
 Sources: trl 0.9.2 to 1.16.0 (`trainer/*_config.py`, `trainer/model_config.py`, `scripts/`); transformers 4.57.1 and
-5.8.0 `training_args.py`. Defaults are those of the vocabulary, at the release and for the trainer.
+5.8.0 `training_args.py`. Defaults come from the vocabulary, for the release and the trainer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from cfglint_train.plan.names import Field
 
 
 def _yield_default(config: Config, key: Key, route: Route | None) -> Iterator[Triple]:
-    """Yield the vocabulary's default, at the release and for the trainer."""
+    """Yield the vocabulary's default for the release and the trainer, or else the default of the lens."""
     name = str((route or key.names[0])[0])
     default = find_default(config, name)
     if default is not None:
@@ -55,15 +55,15 @@ ACCESS: Final = PLAIN._replace(yield_default=_yield_default)
 def _build_argument(name: str, *siblings: str) -> Key:
     """Return the lens of one of the Trainer's arguments."""
     lens = argument(HF_ARGPARSER, name, *siblings)
-    # If there is no default, the vocabulary's null is the value that the Trainer's code uses.
+    # If the vocabulary's default is null, the lens's default applies: the value that the Trainer's code uses.
     return lens._replace(access=ACCESS)
 
 
 def _find_batch_key(config: Config, names: tuple[Route, ...]) -> tuple[Route | None, LookupResult]:
-    """Return the batch key; unresolved for older spellings in GRPO and RLOO.
+    """Return the batch key and its value, which is `UNRESOLVED` for an older spelling in GRPO and RLOO.
 
-    Both count completions by one spelling and load samples by the other (trl 0.22.2 trainer/grpo_config.py,
-    grpo_trainer.py); their use of the older spelling is not read.
+    Both trainers count completions with one spelling and load samples with the other (trl 0.22.2
+    trainer/grpo_config.py, grpo_trainer.py), so the older spelling alone does not determine the micro batch.
     """
     route, result = find_batch_size(config, names)
     return route, result if route == names[0] or find_trainer(config) not in ("grpo", "rloo") else UNRESOLVED
@@ -87,10 +87,10 @@ def _build_adapter_key(field: Field, name: str, codec: Codec) -> Key:
 
 
 def _read_resuming(config: Config) -> Iterator[Triple]:
-    """Yield what a run resumes from, if the setting is passed to `trainer.train`.
+    """Yield the checkpoint that a run resumes from, provided that the script passes it to `trainer.train`.
 
-    The Trainer itself does not read it. TRL's own scripts pass it from 1.14.1 on (`scripts/*.py`); users' scripts that
-    are read state the argument.
+    The Trainer itself ignores `resume_from_checkpoint`. TRL's own scripts pass it on from 1.14.1 on (`scripts/*.py`);
+    for a user's script, the argument of the call counts.
     """
     is_script = config.document.syntax == "python"
     name = "_RESUMES_" if is_script else "resume_from_checkpoint"
@@ -115,8 +115,8 @@ def _read_resuming(config: Config) -> Iterator[Triple]:
 def _is_never_evaluated(config: Config, strategy: str) -> bool:
     """Return whether no evaluation can happen: the trainer has no data for it, or no step of the run triggers it.
 
-    transformers 4.57.1, 5.3.0, 5.4.0 and 5.23.0 trainer_callback.py (DefaultFlowCallback.on_step_end): no step before
-    `eval_delay` evaluates, multiples of `eval_steps` do, and from 5.4.0 on the last step does as well.
+    The Trainer evaluates at multiples of `eval_steps` but not before `eval_delay`, and from 5.4.0 on also at the last
+    step (transformers 4.57.1, 5.3.0, 5.4.0 and 5.23.0 trainer_callback.py, DefaultFlowCallback.on_step_end).
     """
     if config.get("_WITHOUT_EVAL_") is True:
         return True

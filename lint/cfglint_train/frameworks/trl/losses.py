@@ -1,4 +1,4 @@
-"""Output layers of TRL's models, by trainer and release: where logits exist, and how many at once.
+"""Losses of TRL's trainers by release, which determine the logits that exist at a time.
 
 Sources: trl 0.9.6 to 1.16.0 (`trainer/*_trainer.py`, `trainer/utils.py`); `hf_trainer/trl_losses.py` lists the tensors
 that the losses keep.
@@ -20,18 +20,18 @@ _TILED_SINCE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("sft", "rloo"), FUSED_HEAD_SINCE),
     **dict.fromkeys(("dpo", "kto", "grpo"), "1.14"),
 }
-"""First release that tiles the loss if Liger's kernels are requested."""
+"""Trainer -> the first release that tiles its loss if Liger's kernels are requested."""
 _LIGER_LOSSES: Final[Mapping[str, str]] = {
     "sft": "liger", "dpo": "liger_pairs", "kto": "liger_unpaired", "grpo": "liger_policy",
 }  # fmt: skip
 
 
 _WITHOUT_ODDS: Final[Mapping[str, str]] = {"odds": "log_softmax", "odds_rows": "rows", "odds_kernel": "row_kernel"}
-"""CPO's losses if `cpo_alpha` is 0."""
+"""CPO's loss -> the loss that replaces it if `cpo_alpha` is 0."""
 
 
 def _build_loss(config: Config) -> TrlLoss:
-    """Return the trainer's loss at the release, if it is neither Liger's nor fused with the output matrix."""
+    """Return the trainer's plain loss at the release: without Liger, and not fused with the output matrix."""
     loss = find_trl_loss(find_trainer(config) or "", config.release)
     if find_trainer(config) == "cpo" and read_setting(config, "cpo_alpha", "number") == 0:
         return loss._replace(loss=_WITHOUT_ODDS[loss.loss])
@@ -39,7 +39,7 @@ def _build_loss(config: Config) -> TrlLoss:
 
 
 def find_loss(config: Config, liger: bool) -> str:
-    """Return the implementation of a trainer's loss. `liger`: Liger's is switched on by the trainer's own keys."""
+    """Return the implementation of a trainer's loss. `liger`: the trainer's own keys switch Liger's loss on."""
     trainer = find_trainer(config) or ""
     if trainer in _TILED_SINCE and not is_before(config, _TILED_SINCE[trainer] if liger else FUSED_HEAD_SINCE):
         return "tiles"
@@ -51,7 +51,7 @@ def find_loss(config: Config, liger: bool) -> str:
 
 
 def infer_loss(job: Job) -> None:
-    """Infer logits besides those of the loss, the scored tokens, and losses that are not estimated."""
+    """Infer the logits outside the loss and the scored tokens, and mark a loss that no formula covers."""
     config, plan = job.main, job.plan
     trainer, loss = find_trainer(config), plan.get("activations.fused_loss")
     if trainer is None and config.document.syntax == "python":
@@ -77,7 +77,7 @@ def infer_loss(job: Job) -> None:
 
 
 def _explain_not_estimated(job: Job, trainer: str, loss: str) -> str:
-    """Return why the loss of a run is not estimated; empty if it is."""
+    """Return why the loss of a run is not estimated, or an empty string if it is estimated."""
     config = job.main
     if trainer == "rloo" and is_before(config, "0.22"):
         return f"no formula covers the RLOO loop of TRL {config.release}"

@@ -46,7 +46,7 @@ def _read_stage(config: Config) -> Iterator[Triple]:
 
 
 def _parse_words(value: Any) -> tuple[str, ...]:
-    """Parse a list or a single word; options of a command line give a list."""
+    """Parse a list or a single word; command-line options give a list."""
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise UnreadableError
@@ -61,7 +61,10 @@ WORDS: Final = Codec(_parse_words, _write_words)
 
 
 def _read_adapter_words(config: Config, name: str) -> tuple[Any, Origin] | None:
-    """Return the words of an adapter setting, empty if it is unset, or None without an adapter."""
+    """Return the words of an adapter setting with their origin, or None if the run has no adapter.
+
+    The words are empty if the setting is unset, and None if they are unreadable.
+    """
     if not is_on(config, "use_peft"):
         return None
     value = config.get(name)
@@ -138,7 +141,7 @@ def _write_quantization(config: Config, changes: Changes) -> list[Change]:
 
 
 def _read_half_formats(config: Config) -> tuple[bool | None, bool | None]:
-    """Return `bf16` and `fp16`, with bf16 filled in as TRL's classes do. None for a value that is no switch."""
+    """Return `bf16` and `fp16`, with TRL's default for `bf16`; a value that is not boolean is None."""
     fp16 = read_setting(config, "fp16", "boolean")
     bf16 = read_setting(config, "bf16", "boolean")
     if bf16 is None and (config.get("bf16") is None and has_bf16_default(config)):
@@ -147,7 +150,10 @@ def _read_half_formats(config: Config) -> tuple[bool | None, bool | None]:
 
 
 def has_bf16_default(config: Config) -> bool:
-    """Return whether bf16 is on if neither format is stated (`self.bf16 = not self.fp16`): from 0.19 on."""
+    """Return whether the trainer turns bf16 on if neither format is stated (`self.bf16 = not self.fp16`).
+
+    Trainers do so from 0.19 on. False if the trainer is unknown.
+    """
     return find_trainer(config) is not None and not is_before(config, "0.19")
 
 

@@ -14,10 +14,10 @@ from cfglint_train.frameworks.trainer_script.parser import ParserOptions, read_p
 
 
 def is_unknown_everywhere(config: Config, name: str) -> bool:
-    """Return whether no program that reads a recipe has an option of that name.
+    """Return whether every program that reads a recipe lacks an option with that name.
 
-    Each program must pass the recipe to a parser whose options are known, and must not use unknown keys. `name` must
-    belong to no class of TRL's.
+    False if no program is known, or if a program's parser has unknown options or skips unknown keys. `name` must not
+    belong to a class of TRL.
     """
     parsers = config.compute_once(_find_parser_options)
     return bool(parsers) and not any(
@@ -28,7 +28,7 @@ def is_unknown_everywhere(config: Config, name: str) -> bool:
 def _find_parser_options(config: Config) -> tuple[ParserOptions, ...]:
     """Return the options of the parsers that read a recipe.
 
-    Empty if those of one parser are unknown, or if the repository has a copy of TRL.
+    Empty if any parser's options are unknown, or if the repository has a copy of TRL.
     """
     parsers = []
     for program, option in config.evidence.programs if config.evidence.vocabulary is None else ():
@@ -40,7 +40,7 @@ def _find_parser_options(config: Config) -> tuple[ParserOptions, ...]:
 
 
 def _read_recipe_options(program: Document | None) -> ParserOptions | None:
-    """Return the options of a program's parser if it reads a recipe and does not skip unknown keys."""
+    """Return the options of a program's parser, or None unless it reads a recipe and refuses unknown keys."""
     if not isinstance(program, PythonScript):
         return None
     parser_calls = program.find_calls(PARSERS[0])

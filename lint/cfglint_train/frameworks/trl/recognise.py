@@ -1,4 +1,4 @@
-"""Recognition of TRL's files, and of the files that they name."""
+"""Recognition of TRL's files and of the companions that they name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from cfglint_train.frameworks.trl.clues import DISTINCTIVE_KEYS, FOREIGN_KEYS, L
 
 
 def recognise(document: Document) -> list[RecognisedConfig]:
-    """Return a mapping with `model_name_or_path`, keys of TRL's own classes and of the Trainer, and few others."""
+    """Return the TRL configs of a file: a recipe, commands with options, or trainers in a Python script.
+
+    A recipe is a mapping with `model_name_or_path`, two or more keys of TRL's own classes, a key of the Trainer, and
+    few unknown keys. Keys of other tools rule it out.
+    """
     if document.syntax == "shell":
         from cfglint_train.frameworks.trl.commands import recognise_commands  # most of TRL's files are YAML
 
@@ -39,7 +43,7 @@ def recognise(document: Document) -> list[RecognisedConfig]:
 
 
 def prepare(document: Document) -> None:
-    """Read options of a command line as keys, and a script's calls as runs."""
+    """Make the document read command-line options as keys, and a Python script's calls as runs."""
     if document.syntax == "shell":
         from cfglint_train.frameworks.trl.commands import read_as_keys
 
@@ -51,9 +55,9 @@ def prepare(document: Document) -> None:
 
 
 def list_references(config: Config) -> tuple[Reference, ...]:
-    """Return the launcher's file that `trl` receives, and the DeepSpeed configuration (a path or an inline mapping).
+    """Return the companions: the launcher's file that `trl` receives, and the DeepSpeed config (a path or a mapping).
 
-    The DeepSpeed configuration has priority over the one in the launcher's file.
+    This DeepSpeed config has priority over the DeepSpeed config in the launcher's file.
     """
     companions: list[Reference] = []
     for key in LAUNCHER_FILES:
@@ -78,7 +82,7 @@ _LAUNCHER_OPTIONS: Final = (
 
 
 def _build_overrides(config: Config) -> Mapping[Route, Override]:
-    """Return the settings of the recipe that the launcher prefers to those of its file."""
+    """Return the settings of the recipe that override those of the launcher's file."""
     from cfglint_train.frameworks.accelerate.command import read_launcher_options  # few recipes name a launcher's file
 
     options = {name: config.get(name) for name in _LAUNCHER_OPTIONS if config.get(name) is not None}

@@ -1,4 +1,4 @@
-"""Generation in GRPO and RLOO, and its engine."""
+"""Lens for the rollouts of GRPO and RLOO: the generation settings and the inference engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _read_rollout(config: Config) -> Iterator[Triple]:
     for field, (name, kind) in _GENERATION_KEYS.items():
         yield field, read_setting(config, name, kind), find_origin(config, name)
     if config.get("generation_batch_size") is not None and not is_before(config, "0.19"):
-        # 0.18 rounds down sizes that are no multiples.
+        # TRL 0.18 rounds a size that is not a multiple down.
         yield (
             "rollout.completions",
             read_setting(config, "generation_batch_size", "integer"),
@@ -59,7 +59,10 @@ def _read_rollout(config: Config) -> Iterator[Triple]:
 
 
 def _find_mode(config: Config) -> Any:
-    """Return where vLLM runs: 0.14 and 0.15 use a GPU of its own (`vllm_device`), 0.16 and 0.17 a server."""
+    """Return the placement of vLLM: "pool", "server" or "colocate", or None if it is unknown.
+
+    TRL 0.14 and 0.15 give vLLM its own GPU (`vllm_device`), 0.16 and 0.17 use a server, and later releases `vllm_mode`.
+    """
     if is_before(config, "0.18"):
         return "pool" if is_before(config, "0.16") else "server"
     mode = read_setting(config, "vllm_mode", "string")

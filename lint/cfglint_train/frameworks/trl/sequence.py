@@ -1,4 +1,4 @@
-"""Length and packing of TRL's sequences."""
+"""Lenses for the length and packing of TRL's sequences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cfglint_train.frameworks.lens_types import Custom
 from cfglint_train.frameworks.trl.settings import find_default, find_trainer, has_setting, is_on, read_setting
 
 GENERATING_TRAINERS: Final = ("grpo", "rloo")
-"""Trainers whose sequences are a prompt and its completion."""
+"""Trainers that generate: each of their sequences is a prompt and its completion."""
 _PART_KEYS: Final = ("max_prompt_length", "max_completion_length")
 _WINDOW_KEY: Final = "vllm_max_model_length"
 _LENGTH_KEYS: Final = ("max_length", "max_seq_length")
@@ -29,7 +29,7 @@ _LENGTH_KEYS: Final = ("max_length", "max_seq_length")
 
 def find_length_key(config: Config) -> str:
     """Return the key that limits whole sequences at the release."""
-    has_old_key = find_trainer(config) == "sft" and is_before(config, "0.20")  # from 0.16 on only if both are stated
+    has_old_key = find_trainer(config) == "sft" and is_before(config, "0.20")  # from 0.16 on, only if stated
     stated_key = next(
         (key for key in (reversed(_LENGTH_KEYS) if has_old_key else _LENGTH_KEYS) if config.get(key) is not None), None
     )
@@ -55,9 +55,9 @@ def _read_length(config: Config) -> Iterator[Triple]:
 
 _EVERY_RELEASE: Final = "999"
 """A version after every release."""
-# Trainer -> the first release that does not cut unlimited samples, and the tokens to which earlier ones cut. SFT also
-# uses the tokenizer's limit, which is seldom lower (`__init__` of trl 0.9.6 to 0.24.0 trainer/*_trainer.py; of 1.16.0
-# experimental/orpo/orpo_trainer.py and experimental/cpo/cpo_trainer.py).
+# Trainer -> the first release that does not truncate samples if no limit is stated, and the limit of earlier releases
+# in tokens. SFT also uses the tokenizer's limit, which is seldom lower (`__init__` of trl 0.9.6 to 0.24.0
+# trainer/*_trainer.py; of 1.16.0 experimental/orpo/orpo_trainer.py and experimental/cpo/cpo_trainer.py).
 _UNSET_LIMITS: Final = {
     "sft": ("0.15", 1024),
     "dpo": ("0.13", 512),
@@ -68,7 +68,7 @@ _UNSET_LIMITS: Final = {
 
 
 def _find_unset_limit(config: Config) -> int | None:
-    """Return the limit of a trainer without a stated one, or None if nothing is cut then."""
+    """Return the limit in tokens that a trainer applies if none is stated, or None if it then truncates nothing."""
     before_release, tokens = _UNSET_LIMITS.get(find_trainer(config) or "", ("0", 0))
     return tokens if is_before(config, before_release) else None
 
@@ -134,7 +134,7 @@ PACKING: Final = Custom({"sequence.packing": parse_routes("packing")}, _read_pac
 def has_filled_packs(config: Config) -> bool:
     """Return whether packing concatenates all samples and cuts them into pieces of the full length.
 
-    It is the only way before 0.19.0, and `wrapped` since (0.15.2 ConstantLengthDataset, 0.18.0 and 1.6.0 data_utils.py,
-    pack_dataset).
+    This is the only strategy before 0.19.0, and the strategy `wrapped` since then (0.15.2 ConstantLengthDataset, 0.18.0
+    and 1.6.0 data_utils.py, pack_dataset).
     """
     return is_before(config, "0.19.0") or read_setting(config, "packing_strategy", "string") == "wrapped"

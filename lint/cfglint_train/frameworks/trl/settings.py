@@ -1,4 +1,4 @@
-"""Lookup of TRL's settings, and of the trainer that they are for."""
+"""Lookup of TRL's settings, and of the trainer that they configure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 only have scripts.
 """
 COMMAND_PATTERN: Final = re.compile(r"trl \w+")
-"""A command of TRL itself."""
+"""A `trl` command with its name, such as `trl sft`."""
 _OWN_SCRIPT: Final = re.compile(r"(?:.*/)?trl/(?:commands/)?scripts/\w+\.py|trl\.scripts\.\w+")
 
 
@@ -54,7 +54,7 @@ _TRAINER_IN_NAME: Final = re.compile(rf"(?:^|[_.\s-])({'|'.join(TRAINERS)})(?=$|
 
 
 def find_trainer(config: Config) -> str | None:
-    """Return the trainer that a configuration is for, or None if neither its launch nor its keys indicate it."""
+    """Return the trainer of a configuration, or None if its launches and keys do not indicate a single one."""
     return config.compute_once(_find_trainer)
 
 
@@ -82,7 +82,10 @@ _INDICATIVE_KEYS: Final = (
 
 
 def find_trainer_by_keys(document: Document, root: Route) -> str | None:
-    """Return the trainer whose keys a file has, or else the one in its name or its folder's; None if unknown."""
+    """Return the trainer whose keys a file has, or else the trainer that its name or folder contains.
+
+    Return None if they indicate no trainer or several. For a script, return the trainer that the run creates.
+    """
     node = document.find_node(root)
     if document.syntax == "python":
         from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
@@ -119,7 +122,10 @@ def _build_context(config: Config) -> Context:
 
 
 def find_default(config: Config, name: str) -> Any:
-    """Return the default of a setting at the release, or None if the possible trainers have different ones."""
+    """Return the default of a setting at the release.
+
+    Return None if the release lacks the setting, or if the possible trainers have different defaults.
+    """
     if config.document.syntax == "python":
         from cfglint_train.frameworks.trainer_script.reader import ScriptSettings
 
@@ -158,7 +164,7 @@ def has_setting(config: Config, name: str) -> bool:
 
 
 def read_setting(config: Config, name: str, kind: str) -> Any:
-    """Return a setting as the parser types it, or its default; None if the parser would refuse it."""
+    """Return a setting as the parser converts it, or its default; None if the parser would refuse the value."""
     value = config.get(name)
     if value is None:
         return None if config.has(name) else find_default(config, name)
@@ -166,18 +172,19 @@ def read_setting(config: Config, name: str, kind: str) -> Any:
 
 
 def is_on(config: Config, name: str) -> bool:
-    """Return whether a switch is on, by the file or by its default."""
+    """Return whether a switch is on, either in the file or by default."""
     return read_setting(config, name, "boolean") is True
 
 
 _MIN_KEYS_PER_UNKNOWN: Final = 3
-"""Minimum number of keys of a recipe per key that no trainer of TRL has; scripts of other projects add some of their
-own.
+"""Minimum number of keys in a recipe per key that no TRL trainer has.
+
+Scripts of other projects add a few keys of their own.
 """
 
 
 def has_mostly_known_keys(keys: Iterable[str]) -> bool:
-    """Return whether few of the keys are unknown to all trainers of TRL in all releases."""
+    """Return whether at most a third of the keys are unknown to every trainer of TRL in every release."""
     vocabulary, names = load("trl"), list(keys)
     facts = vocabulary.find_facts((), names, vocabulary.newest, Context(entry=ANY_TRAINER))
     return sum(fact is None for fact in facts) * _MIN_KEYS_PER_UNKNOWN <= len(names)

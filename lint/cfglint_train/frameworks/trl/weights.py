@@ -24,7 +24,10 @@ from cfglint_train.plan.origin import Origin
 
 
 def infer_placement(job: Job, is_precision_stated: bool) -> None:
-    """Infer the strategy and mixed precision. `is_precision_stated`: the settings decide about mixed precision."""
+    """Infer the strategy and mixed precision.
+
+    `is_precision_stated`: the config's own settings decide mixed precision, so the launcher's setting is ignored.
+    """
     infer_mixed_precision(job, stated=is_precision_stated)
     _infer_unread_launcher(job)
     infer_plain_strategy(job)
@@ -88,9 +91,9 @@ def _infer_formats(job: Job) -> None:
 
 
 def _is_kbit_prepared(job: Job) -> bool:
-    """Return whether the trainer prepares quantised models as PEFT does.
+    """Return whether the trainer prepares quantised models with PEFT's `prepare_model_for_kbit_training`.
 
-    SFT and reward do up to 0.21, DPO up to 0.28, KTO up to 0.27, ORPO and CPO always.
+    SFT and reward do so up to 0.21, DPO up to 0.28, KTO up to 0.27, and ORPO and CPO always.
     """
     config = job.main
     trainer = find_trainer(config) or ""
@@ -99,7 +102,7 @@ def _is_kbit_prepared(job: Job) -> bool:
 
 
 def _infer_loaded(job: Job) -> None:
-    """Infer the weights on every GPU before DeepSpeed or FSDP shards them."""
+    """Infer the format of the weights that every GPU holds before DeepSpeed or FSDP shards them."""
     plan = job.plan
     strategy = plan.get("parallel.strategy")
     if strategy is None or (strategy == "zero" and plan.get("parallel.zero_stage") is None):

@@ -17,11 +17,11 @@ from cfglint_train.front.commands.output import print_lines
 from cfglint_train.front.commands.parser import Parser, add_output_format
 
 Outcome = tuple[int, Iterator[str]]
-"""Exit code and lines."""
+"""Exit code and lines of output."""
 
 
 class _Parser(Parser):
-    """A parser whose description is the given text."""
+    """A parser with a program name and a description."""
 
     def __init__(self, prog: str, description: str) -> None:
         """Create a parser with a program name and a description."""
@@ -68,7 +68,7 @@ def _report_errors(arguments: list[str]) -> Outcome:
 
 
 def _require_clone(path: str, flag: str) -> str:
-    """Return a path among the measurements. Raise UsageError in a regular installation, which has none."""
+    """Return the path of measurements. Raise UsageError in a regular installation, which does not contain them."""
     if not os.path.isdir(os.path.dirname(path)):
         raise UsageError(f"measurements are not installed; use `pip install -e .` in a clone, or {flag}")
     return path

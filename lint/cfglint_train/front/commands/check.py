@@ -221,7 +221,10 @@ def _compute_exit_code(result: Result, options: Any, settings: Settings) -> int:
 
 
 def _parse_arguments(argv: list[str]) -> Any:
-    """Return the options. A hook passes only switches and files, which do not need the import of argparse."""
+    """Return the parsed options.
+
+    A hook passes only switches and files; these are parsed without importing argparse.
+    """
     options, paths = {**DEFAULTS}, [*argv]
     while paths and (name := _parse_switch(paths[0])):
         options[name] = True

@@ -26,7 +26,7 @@ _TOUR: Final = (
     ("Estimate the memory of a run", ("estimate", "{folder}/2-llamafactory-236b/zero3.yaml")),
     ("Find the smallest change that fits", ("fit", "{folder}/5-axolotl-3b/llama-3b.yaml")),
 )
-"""Description of each step, and its command."""
+"""Title and command of each step."""
 
 _NEXT: Final = """\
 

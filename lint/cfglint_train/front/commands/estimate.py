@@ -1,4 +1,4 @@
-"""`cfglint estimate FILE`: the memory budget of runs, of a plan file, or of a question without a file."""
+"""`cfglint estimate FILE`: the memory budget of runs, of a plan file, or of a run that only flags describe."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ CLUSTER_FLAGS: Final = ("nodes", "gpus_per_node", "gpu", "gpu_memory", "host_mem
 
 
 def split_words(groups: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
-    """Separate the axes and the files in the words after each `--what-if`; the first word is an axis."""
+    """Separate axes from files in the words after each `--what-if`; the first word is always an axis."""
     words: list[str] = []
     files: list[str] = []
     for first, *others in groups:
@@ -30,7 +30,7 @@ def split_words(groups: Sequence[Sequence[str]]) -> tuple[list[str], list[str]]:
 
 
 def parse_axes(words: Sequence[str]) -> list[Any]:
-    """Parse the axes of `--what-if`; empty if the flag is not given. Raise UsageError."""
+    """Parse the axes of `--what-if`; return an empty list if there are no words. Raise UsageError."""
     if not words:
         return []
     from cfglint_train.whatif import grid
@@ -39,7 +39,7 @@ def parse_axes(words: Sequence[str]) -> list[Any]:
 
 
 def estimate_plan(path: str, options: Any, what_if_axes: Sequence[Any], output_format: str) -> Iterator[str]:
-    """Yield the budget of a plan file; flags take precedence over it. Raise UsageError and OSError."""
+    """Yield the report of a plan file; the cluster flags override its facts. Raise UsageError and OSError."""
     from cfglint_train.models.user_config import load_user_config
     from cfglint_train.whatif import plan_file
 
@@ -49,7 +49,7 @@ def estimate_plan(path: str, options: Any, what_if_axes: Sequence[Any], output_f
 
 
 def choose_style(options: Any) -> Style:
-    """Return the style of the text report; as a table, it respects COLUMNS even in a pipe."""
+    """Return the style of the text report. Because the report is a table, it respects COLUMNS even in a pipe."""
     if options.output_file is not None:
         return Style(options.color == "always")
     from cfglint_train.front.terminal import detect_columns, detect_style

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from cfglint_train.judging.result import Result
 
 _UNUSED: Final = ENGINE_RULES["suppression"].code
-"""Code for comments that silence nothing; they should be removed instead of silenced."""
+"""Code of the rule for unused suppressions, which should be removed rather than suppressed."""
 
 
 def write_ignores(paths: list[str], lint_options: Options, options: Any) -> Result:
-    """Write the comments, and return the remaining findings. Raise UsageError."""
+    """Write the comments, and return the result with the remaining findings. Raise UsageError."""
     from cfglint_train import api
 
     refuse_combination("--add-ignore", paths, options)
@@ -39,7 +39,7 @@ def write_ignores(paths: list[str], lint_options: Options, options: Any) -> Resu
 
 
 def _suggest_settings(fixed: FixOutcome) -> list[str]:
-    """Return the setting that ignores findings in files that cannot contain comments."""
+    """Return the lines of a setting that ignores findings in files that cannot contain comments."""
     codes: dict[str, set[str]] = {}
     reasons: dict[str, None] = {}
     for refusal in fixed.refused:

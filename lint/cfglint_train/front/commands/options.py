@@ -1,4 +1,4 @@
-"""Conversion of flags to options of the API and input files."""
+"""Conversion of flags to API options and input files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cfglint_train.api import Options
     from cfglint_train.settings.settings import Settings
 
-# The flag that sets each option of the API that an OptionError may name.
+# API option that an OptionError may name -> the flag that sets it.
 FLAGS: Final = {
     "select": "--select",
     "ignore": "--ignore",
@@ -21,7 +21,7 @@ FLAGS: Final = {
 
 
 def build_options(options: Any) -> Options:
-    """Convert flags to options of the API. Raise UsageError."""
+    """Convert flags to API options. Raise UsageError."""
     from cfglint_train.api import Options
 
     return Options(
@@ -55,7 +55,10 @@ def add_baseline(lint_options: Options, options: Any, settings: Settings) -> Opt
 
 
 def refuse_combination(flag: str, paths: list[str], options: Any) -> None:
-    """Raise UsageError if a flag that writes comments or a baseline is combined with fixing or standard input."""
+    """Raise UsageError if a flag that writes comments or a baseline is combined with fixes or standard input.
+
+    Also raise it if both of these flags are set.
+    """
     if options.fix or options.fix_only or options.diff or options.stdin_filename is not None or paths == ["-"]:
         from cfglint_train.foundation.errors import UsageError
 

@@ -1,4 +1,4 @@
-"""Exit codes, and the settings that decide between them."""
+"""Exit codes, and the settings that choose between them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def apply_flags(settings: Settings, options: Any) -> Settings:
 
 
 def has_failures(result: Result, settings: Settings) -> bool:
-    """Return whether some finding makes the command fail."""
+    """Return whether at least one finding makes the command fail."""
     return any(_is_failure(finding, settings) for finding in result.findings)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def write_report(lines: Iterable[str], options: Any, stream: TextIO | None = None) -> None:
-    """Write a report to `--output-file` if it is given, or else to the stream."""
+    """Write a report to `--output-file` if the flag is set, or else to the stream (standard output by default)."""
     if options.output_file is None:
         print_lines(lines, stream)
         return

@@ -14,7 +14,7 @@ from cfglint_train.front.commands.output import sanitize
 
 
 class _HelpFormatter(RawDescriptionHelpFormatter):
-    """Help formatter with the width of the terminal; argparse would always import `shutil` to determine it."""
+    """Help formatter with the width of the terminal, which argparse itself would import `shutil` to determine."""
 
     def __init__(self, prog: str) -> None:
         """Create a formatter with the width of the terminal."""
@@ -24,7 +24,7 @@ class _HelpFormatter(RawDescriptionHelpFormatter):
 
 
 SCREEN: Final = 65
-"""Number of lines of a help that fits one screen."""
+"""Maximum number of lines of a help text that fits one screen."""
 _RARE_FLAGS: Final = frozenset((
     "add_ignore", "baseline", "cache_dir", "color", "config", "disk", "exit_non_zero_on_fix", "exit_zero",
     "explain", "fail_on_assumed", "fix_only", "force_exclude", "gpu_memory", "isolated", "jobs", "model_config",
@@ -102,7 +102,7 @@ class Parser(ArgumentParser):
     def _suggest_flag(self, flag: str) -> str:
         """Return a suggestion such as `did you mean --fix?`, or an empty string.
 
-        Considered are flags with the same letters, similar flags, longer ones, and flags that have it as a choice.
+        The candidates are flags with the same letters, similar flags, longer flags, and flags that have it as a choice.
         """
         visible = {name: action for name, action in self._option_string_actions.items() if action.help != SUPPRESS}
         anagrams = [name for name in self._option_string_actions if sorted(name) == sorted(flag)]
@@ -157,7 +157,7 @@ def add_cluster(parser: ArgumentParser) -> None:
 
 
 def add_model(parser: ArgumentParser) -> None:
-    """Add the flags for the shape of unknown models."""
+    """Add the flags that locate the config.json of unknown models."""
     model = parser.add_argument_group("models that cfglint does not know")
     model.add_argument("--model-config", metavar="FILE", help="the model's config.json or its folder")
     model.add_argument(
@@ -169,7 +169,7 @@ def add_model(parser: ArgumentParser) -> None:
 
 
 def add_question(parser: ArgumentParser) -> None:
-    """Add the flags of a question without a file."""
+    """Add the flags that describe a run without a file."""
     question = parser.add_argument_group("estimate without a file (--write saves one)")
     question.add_argument("--model", metavar="NAME", help="Hub id or folder of a model: meta-llama/Llama-3.1-8B")
     question.add_argument("--method", metavar="NAME", help="full, lora, qlora or freeze (default: lora)")

@@ -16,7 +16,10 @@ from cfglint_train.front.commands.parser import Parser
 
 
 def _find_vocabulary(text: str) -> str | None:
-    """Return the vocabulary for a word on the command line, by its own name or that of its package."""
+    """Return the name of the vocabulary that a command-line word names, or None.
+
+    The word is the vocabulary's own name or the name of its package.
+    """
     names = {name.replace("_", "-"): name for name in list_vocabularies()}
     word = text.lower().replace("_", "-")
     return names.get(word) or find_vocabulary(map_spellings().get(word, ""))
@@ -47,7 +50,7 @@ def _build_parser() -> ArgumentParser:
 
 
 def _format_dependents() -> str:
-    """Return the titles of the frameworks whose keys also depend on that package."""
+    """Return the titles of the frameworks whose keys also depend on the companion package."""
     return " and ".join(
         manifest.title for manifest in list_frameworks().values() if manifest.companion_package == _COMPANION
     )
@@ -74,7 +77,7 @@ def schema(argv: list[str]) -> int:
     context = Context(entry=entry, releases=_find_companion_releases(name, release, options.transformers))
     owner = next((framework for framework, manifest in list_frameworks().items() if manifest.vocabulary == name), None)
     loader = None if options.strict or owner is None else frameworks.load(owner).loader
-    # JSON has no comments, so some files use keys with certain names for them.
+    # JSON has no comments, so some files write them as keys with certain names.
     allows_comments = (
         loader is not None and name in list_frameworks() and tuple(list_frameworks()[name].clues) == ("json",)
     )
@@ -97,7 +100,7 @@ def _parse_release(text: str, vocabulary: Vocabulary) -> str:
     from cfglint_train.foundation.versions import parse_release
 
     text = text.removeprefix("v")
-    covered = f"{vocabulary.framework} is known from {vocabulary.releases[0]} to {vocabulary.releases[-1]}"
+    covered = f"cfglint knows {vocabulary.framework} {vocabulary.releases[0]} to {vocabulary.releases[-1]}"
     try:
         key = parse_release(text)
     except ValueError:
@@ -116,7 +119,7 @@ def _check_entry(vocabulary: Vocabulary, entry: str | None, release: str) -> str
 
 
 def _find_companion_releases(name: str, release: str, transformers: str | None) -> dict[str, str]:
-    """Return the releases of other packages that the keys depend on."""
+    """Return the release of the companion package if the keys depend on it. Raise UsageError for an invalid release."""
     releases = load(name).packages.get(_COMPANION)
     if releases is None:
         if transformers is not None:

@@ -21,7 +21,7 @@ from cfglint_train.settings.settings import NAMES
 
 
 class Change(NamedTuple):
-    """One file: new (`before` is None), or extended."""
+    """A file to create (`before` is None) or to extend."""
 
     path: str
     """Path from the root, with forward slashes."""
@@ -45,7 +45,10 @@ class Proposal(NamedTuple):
 
 
 Requirement = Callable[[], str]
-"""Returns the requirement that installs cfglint; called only if it is written. Raises UsageError if there is none."""
+"""Function that returns the requirement that installs cfglint, or raises UsageError if there is none.
+
+It is called only if the requirement is written to a file.
+"""
 
 
 def plan_changes(
@@ -107,7 +110,10 @@ def _append_table(before: bytes, lines: Iterable[str]) -> bytes:
 
 
 def _is_pure_addition(before: dict[str, Any], after: bytes) -> bool:
-    """Return whether a TOML file has its old contents plus the table, which fails if `tool` is an inline table."""
+    """Return whether a TOML file has its old contents plus the table.
+
+    False if `tool` is an inline table, to which no table can be appended.
+    """
     try:
         tables = toml.parse(after.decode("utf-8-sig"))
         tables["tool"].pop("cfglint")
@@ -131,7 +137,7 @@ def _plan_hook(survey: Survey, requirement: Requirement) -> Change | KeptFile:
 
 
 def _fill_placeholder(path: str, before: bytes, requirement: Requirement) -> Change | None:
-    """Return the file with its placeholders filled in, or None if it has none or the source is still unknown."""
+    """Return the change that fills in placeholders, or None if the file has none or the source is still unknown."""
     placeholder = PLACEHOLDER.encode()
     if placeholder not in before or requirement() == PLACEHOLDER:
         return None
@@ -153,7 +159,7 @@ def _plan_workflow(survey: Survey, requirement: Requirement) -> Change | KeptFil
 
 
 def render_summary(survey: Survey, changes: Proposal) -> Iterator[str]:
-    """Yield what was found and what stays unchanged, one line each; none can be mistaken for a diff line."""
+    """Yield a line for each fact of the survey and each unchanged file; no line can be mistaken for a diff line."""
     yield f"Repository: {escape_text(survey.root)}"
     configurations = ", ".join(f"{title} ({count})" for title, count in survey.frameworks.items())
     yield f"Configurations: {configurations or 'none'}"

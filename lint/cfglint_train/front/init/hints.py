@@ -18,7 +18,7 @@ from cfglint_train.hardware import gpus
 
 
 class Hint(NamedTuple):
-    """A statement about the hardware."""
+    """A hardware fact that a line of a job description states."""
 
     fact: str
     """One of gpu, gpus-per-node, nodes and host-memory."""
@@ -44,7 +44,7 @@ def _define_kind(syntax: str, marker: str, *lines: str) -> _JobKind:
 
 
 _MAX_LINE: Final = 2000
-"""Characters; longer lines are not written by hand, and the patterns below would be slow on them."""
+"""Maximum length of a line in characters. Longer lines are not written by hand, and the patterns are slow on them."""
 
 _SLURM: Final = r"(?:#SBATCH|[^#]*\b(?:srun|salloc))\b.*?[ \t]"
 _GPU: Final = r"(?P<gpu>[A-Za-z][\w.-]*)"

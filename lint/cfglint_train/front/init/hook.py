@@ -1,4 +1,4 @@
-"""The pre-commit hook: a new file, or another repository in the existing one.
+"""The pre-commit hook: a new file, or another repository in the existing file.
 
 The hook is local, so that it can be installed from the source of the running cfglint.
 """
@@ -17,7 +17,7 @@ _MARK: Final = "cfglint"
 
 
 def build_entry(requirement: str) -> dict[str, Any]:
-    """Build the hook as in pre-commit-hooks.yaml (a test compares them)."""
+    """Build a repository entry with the hook of pre-commit-hooks.yaml (a test compares them)."""
     hook = {
         "id": "cfglint",
         "name": "cfglint",
@@ -31,12 +31,12 @@ def build_entry(requirement: str) -> dict[str, Any]:
 
 
 def create_config(requirement: str) -> bytes:
-    """Return a new file with only the hook."""
+    """Return the content of a new file that has only the hook."""
     return ("repos:\n" + "".join(f"  {line}\n" for line in _render_block(build_entry(requirement)))).encode()
 
 
 def has_hook(source: bytes) -> bool:
-    """Return whether a file has a hook of cfglint. Raise CannotEdit if it has no `repos` listitories."""
+    """Return whether a file has a hook of cfglint. Raise CannotEdit if it has no `repos` list."""
     repositories = _parse_config(source)[1]["repos"]
     hooks = [hook for repo in repositories if isinstance(repo, dict) for hook in repo.get("hooks") or ()]
     return any(isinstance(hook, dict) and str(hook.get("id")).startswith("cfglint") for hook in hooks)
@@ -56,7 +56,7 @@ def append_hook(source: bytes, requirement: str) -> bytes:
 
 
 def _parse_config(source: bytes) -> tuple[YamlDocument, dict[str, Any]]:
-    """Parse a file and its settings, which must have a list of repositories. Raise CannotEdit."""
+    """Return the document of a file and its contents. Raise CannotEdit unless it is YAML with a `repos` list."""
     try:
         document = YamlDocument(NAME, source)
     except DocumentError as error:
@@ -68,7 +68,7 @@ def _parse_config(source: bytes) -> tuple[YamlDocument, dict[str, Any]]:
 
 
 def _replace_mark(edit: Edit, source: bytes, lines: list[str]) -> Edit:
-    """Replace the mark in an appending edit by the entry's lines if the list is in block style."""
+    """Replace the mark in an appending edit with the entry's lines if the list is in block style."""
     match = re.search(rf"(?m)^([ \t]*)- {_MARK}", edit.text)
     if match is None:
         return edit

@@ -32,7 +32,7 @@ class Answers(NamedTuple):
 def ask_questions(survey: Survey, ask: Callable[[str], str]) -> Answers:
     """Ask all questions and return the answers.
 
-    `ask` shows a question and returns the typed line. Invalid answers are asked again.
+    `ask` shows a question and returns the typed line. After an invalid answer, the question is repeated.
     """
     stated_facts = {fact for facts in survey.launches.values() for fact in facts} | {hint.fact for hint in survey.hints}
     facts = {fact: _ask_fact(fact, question, ask) for fact, question in _FACTS.items() if fact not in stated_facts}

@@ -1,4 +1,4 @@
-"""Suggested settings of a survey: a value if all files agree, or else a comment."""
+"""Settings suggested by a survey: an assignment if all files agree on the value, or else a comment."""
 
 from __future__ import annotations
 

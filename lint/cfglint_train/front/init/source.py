@@ -1,6 +1,6 @@
-"""Source from which hook and workflow install cfglint: the source of the running one, or `--source`.
+"""Source from which the hook and the workflow install cfglint: that of this installation, or `--source`.
 
-`direct_url.json` (PEP 610) is recorded by installers for packages that come from a URL instead of an index.
+Installers write `direct_url.json` (PEP 610) for packages that come from a URL instead of an index.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HINT: Final = (
     "--no-pre-commit --no-workflow writes only the settings"
 )
 PLACEHOLDER: Final = f"{PACKAGE} @ SOURCE"
-"""Requirement if others cannot install from the source of this installation; the user has to fill it in."""
+"""Requirement to write if others cannot install from the source of this installation; the user must fill it in."""
 _SOURCE_PATTERN: Final = re.compile(
     r"git\+(?:https|ssh)://[\w.~:/?%@+&=-]+|https://[\w.~:/?%@+&=-]+\.(?:whl|tar\.gz|zip)(?:#sha256=\w+)?|==\d+(?:\.\w+)*",
     re.ASCII,
@@ -66,7 +66,7 @@ def _parse_address(direct_url: Any) -> str:
 
 
 def explain_placeholders(path: str, text: bytes) -> Iterator[str]:
-    """Yield an instruction for each line of a file that has the placeholder."""
+    """Yield an instruction for each line that contains the placeholder."""
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
         if PLACEHOLDER in line:
             yield (
@@ -97,9 +97,9 @@ def check_installable(target: str) -> None:
 
 
 def pin_commit(target: str) -> str:
-    """Return a git requirement with its current commit if it has none, so that later runs use the same code.
+    """Pin a git requirement without a revision to the current commit, so that later runs use the same code.
 
-    Raise UsageError with git's reason.
+    Return any other requirement unchanged. Raise UsageError with git's reason.
     """
     marker = f"{PACKAGE} @ git+"
     url = target.removeprefix(marker)
@@ -120,7 +120,7 @@ def _run_installer(target: str, program: str, *arguments: str) -> CompletedProce
 
 
 def _extract_reason(output: str) -> str:
-    """Return the relevant line: the error of pip or git, git's error in uv's output, or else the last line."""
+    """Return the line with the error: pip's, git's (also inside uv's output) or uv's, or else the last line."""
     lines = [line.strip(" \t\u2570\u2500\u25b6\u251c\u2502\u00d7") for line in output.splitlines()]
     lines = [line for line in lines if line]
     reason = next((line for mark in ("ERROR:", "fatal:", "error:") for line in lines if line.startswith(mark)), None)

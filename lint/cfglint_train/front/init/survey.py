@@ -22,7 +22,7 @@ _LAUNCH_FACTS: Final = ("nodes", "gpus-per-node", "host-memory")
 
 
 class SurveyedRelease(NamedTuple):
-    """A release of a framework."""
+    """A release of a framework that runs are checked against."""
 
     release: str
     source: str | None
@@ -35,7 +35,7 @@ class Survey(NamedTuple):
     """Contents of a repository that matter for its settings."""
 
     root: str
-    """Root of the repository that contains the folder, or the folder itself."""
+    """Root of the repository that contains the surveyed folder, or the folder itself."""
     frameworks: Mapping[str, int]
     """Number of files per framework title, the most frequent first."""
     launches: Mapping[str, tuple[str, ...]]

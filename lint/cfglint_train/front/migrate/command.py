@@ -41,7 +41,7 @@ def migrate(argv: list[str]) -> int:
     """Migrate files and return the exit code. Raise UsageError and OSError."""
     options = _build_parser().parse_args(argv)
     if options.diff and options.output_format == "json":
-        raise UsageError("--diff shows a diff, not JSON")
+        raise UsageError("--diff does not work with --output-format json")
     from cfglint_train import api
     from cfglint_train.fixing.loop import FixOutcome
     from cfglint_train.fixing.write import UnwrittenFile, write_sources

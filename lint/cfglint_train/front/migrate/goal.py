@@ -1,4 +1,4 @@
-"""Releases that a migration starts from and goes to."""
+"""The releases that a migration starts from and targets."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ class Goal(Frozen):
         return frozenset(name for package in self.to for name in _list_frameworks(package))
 
     def find_package(self, framework: str) -> str:
-        """Return the package whose target release a framework's keys are checked against, preferably its own."""
+        """Return the package whose target release a framework's keys are checked against: its own package if listed."""
         packages = [package for package in self.to if framework in _list_frameworks(package)]
         return next((package for package in packages if package == list_frameworks()[framework].package), packages[0])
 
 
 def _list_frameworks(package: str) -> list[str]:
-    """Return the frameworks whose keys are checked for a release of a package."""
+    """Return the frameworks whose keys are checked against the release of a package."""
     candidates = ((name, frameworks.load(name).keys) for name in find_dependent_frameworks(package))
     return [name for name, keys in candidates if keys is not None and keys.is_checked]
 
 
 def parse_goal(to: Iterable[str], start: Iterable[str] = ()) -> Goal:
-    """Parse texts such as `openrlhf=0.11.2` (a name alone means its newest release). Raise UsageError."""
+    """Parse texts such as `openrlhf=0.11.2`; in `to`, a name alone means its newest release.
+
+    Raise `UsageError` if a text is invalid, or if a package in `start` has no target.
+    """
     targets = dict(_parse_release("--to", text) for text in to)
     starts = dict(_parse_release("--from", text) for text in start)
     for package in starts:

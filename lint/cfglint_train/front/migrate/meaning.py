@@ -1,4 +1,4 @@
-"""Changed effects of a run after a migration: differences between the plans, and changed defaults."""
+"""Changes of a run's behaviour after a migration: differences between the plans, and changed defaults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NONE: Final = "none"
 
 
 def find_differences(before: Run, after: Run) -> Iterator[tuple[str, str]]:
-    """Yield the settings whose effect changes, by their new key, each with a sentence."""
+    """Yield the new key of each setting whose effect changes, with a sentence that describes the change."""
     for field, value in sorted(find_changed_fields(before.resolved_plan, after.resolved_plan).items()):
         old_value = before.resolved_plan.get(field)
         if field in SPELLINGS or old_value is None or value is None:
@@ -30,14 +30,17 @@ def find_differences(before: Run, after: Run) -> Iterator[tuple[str, str]]:
 
 
 def find_changed_defaults(before: Run, after: Run, goal: Goal) -> Iterator[tuple[str, str]]:
-    """Yield unset settings whose default changed, if the release that the file was written for is known."""
+    """Yield the new key of each unset setting whose default changes, with a sentence that describes the change.
+
+    Yield nothing if the release that the file was written for is only assumed.
+    """
     if not before.releases.is_assumed(goal.find_package(after.main.framework)):
         for name, old, new in _compare_defaults(before.main, after.main, goal):
             yield name, f"{name} is not set; its default changes from {_format_value(old)} to {_format_value(new)}"
 
 
 def _compare_defaults(before: Config, after: Config, goal: Goal) -> Iterator[tuple[str, Any, Any]]:
-    """Yield unset settings whose default changed, with both defaults."""
+    """Yield the new key of each unset setting whose default changes, with the old and the new default."""
     keys = get_keys(after)
     if keys is None:
         return
@@ -92,7 +95,7 @@ def _get_default(fact: KeyFact, release: str) -> Any:
 
 
 def _build_context(keys: Keys, config: Config, goal: Goal | None = None) -> Context:
-    """Return the entry point and the companion release; plugins and other settings are not considered."""
+    """Return the context of a config: its entry point and companion release, without plugins and other settings."""
     package = keys.manifest.companion_package
     release = None if package is None else config.releases.get(package)
     if goal is not None and package is not None:

@@ -13,7 +13,7 @@ from cfglint_train.reports.escape import escape_data, escape_line_start, escape_
 
 
 def render_text(outcome: Outcome, goal: Goal, written: bool) -> Iterator[str]:
-    """Yield `path:line:column: kind: message` for the text on disk, then a summary."""
+    """Yield a line `path:line:column: kind: message` per item, with its position in the text on disk, and a summary."""
     redact = build_redaction(outcome.secrets)
     paths_by_message: dict[str, dict[str, None]] = {}
     for file in outcome.files:

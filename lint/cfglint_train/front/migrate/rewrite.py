@@ -54,13 +54,13 @@ _UNKNOWN: Final = "KEY001"
 
 
 class Item(Frozen):
-    """A line of the report."""
+    """An item of the report about a file."""
 
     kind: str
     """One of changed, review (changed, needs review), and human (not changed, needs a human)."""
     message: str
     before: int | None = None
-    """Offset in the original file; None if the item has no place."""
+    """Offset in the original file, or None if the item has no place."""
     after: int | None = None
     """Offset in the rewritten file."""
     code: str | None = None
@@ -72,7 +72,7 @@ class MigratedFile(Frozen):
     path: str
     framework: str
     start: str
-    """The release that it was written for, and the evidence."""
+    """The release that the file was written for, with the evidence, or an empty string if it is unknown."""
     original: Document
     source: bytes
     """The new content."""
@@ -117,7 +117,7 @@ def migrate(paths: Iterable[str], goal: Goal, settings_for: Callable[[str], Sett
 
 
 def _select_all_rules(settings_for: Callable[[str], Settings]) -> Callable[[str], Settings]:
-    """Wrap a settings resolver so that all rules are enabled: a migration selects its own."""
+    """Wrap a settings resolver so that the settings enable all rules, because a migration selects its own rules."""
 
     def resolve(path: str) -> Settings:
         file_settings = settings_for(path)
@@ -220,7 +220,10 @@ class _FileMigration:
         return None if deletes else "changed" if fix.applicability == "safe" else "review"
 
     def _apply_fixes(self, findings: list[Finding]) -> bool:
-        """Apply some fixes, together if possible, or else one at a time. Return whether anything was done."""
+        """Apply some fixes, together if possible, or else only the first that can be written.
+
+        Fixes that cannot be written are recorded in `refused`. Always return True, because a fix is applied or refused.
+        """
         try:
             self._write_fixes(findings)
             return True
@@ -339,7 +342,7 @@ class _FileMigration:
 
 
 def _identify(finding: Finding) -> tuple[str, str]:
-    """Identify a finding by its code and text, independent of its place."""
+    """Return the code and the marked text of a finding, which identify it independently of its offset."""
     return finding.code, "" if finding.place is None else finding.place.document.get_text(finding.place.span)
 
 

@@ -1,7 +1,7 @@
-"""Coefficients that cannot be derived, with the evidence for them.
+"""Coefficients that cannot be derived, each with its evidence.
 
-`coefficients.json` holds them, each with a low, an expected and a high value, its unit and conditions, and the ids of
-evidence rows (or a kind, for all its rows). The rows are in `cfglint_train/calibration/data/`.
+`coefficients.json` holds a low, an expected and a high value of each coefficient, its unit and conditions, and the ids
+of evidence rows (or a kind of rows, for all rows of that kind). The rows are in `cfglint_train/calibration/data/`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Coefficient(Frozen):
     high: float
     evidence: tuple[str, ...]
     verified: tuple[str, ...]
-    """Measured rows (`calibration/data/measured/`) it was compared with; without any it is not verified on a GPU."""
+    """Measured rows (`calibration/data/measured/`) that confirm it; if empty, it was never verified on a GPU."""
 
 
 class Residual(Frozen):
-    """Observed error of estimates, as a share of the estimate: `low` below (negative), `high` above."""
+    """Observed errors of estimates, as shares of the estimate: `low` is negative, `high` positive."""
 
     id: str
     low: float
@@ -38,7 +38,7 @@ class Residual(Frozen):
 
 
 class CoefficientTable(Frozen):
-    """Content of `coefficients.json`."""
+    """Contents of `coefficients.json`."""
 
     coefficients: dict[str, Coefficient]
     residuals: dict[str, Residual]
@@ -46,7 +46,7 @@ class CoefficientTable(Frozen):
 
 @lru_cache(maxsize=1)
 def load_table() -> CoefficientTable:
-    """Return the coefficients, which are read once."""
+    """Return the coefficients and residuals; the file is read only once."""
     with open(os.path.join(FOLDER, "coefficients.json"), encoding="utf-8") as file:
         content = json.load(file)
     return CoefficientTable(

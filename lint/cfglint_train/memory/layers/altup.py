@@ -1,6 +1,6 @@
 """Gemma 3n's layers (transformers 5.23, gemma3n/modeling_gemma3n.py), with several copies of the residual stream.
 
-One copy passes attention and the MLP. The others are predicted from it before, and corrected by it afterwards.
+Only one copy passes through attention and the MLP. The others are predicted before that and corrected afterwards.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from cfglint_train.memory.layers.mlp import FeedForward
 
 
 class AltUp(Attention, FeedForward):
-    """A layer with several streams, with the operations that split and join them."""
+    """Builder of a layer with several streams, and of the operations that split and join them."""
 
     __slots__ = ()
 
@@ -54,12 +54,12 @@ class AltUp(Attention, FeedForward):
         result = self._add_in_place(
             corrected, self.project_second_embedding(first, self.count_matrix_outputs(PER_LAYER))
         )
-        # The function's frame has a name for each of them.
+        # The function's local variables keep all of these alive until it returns.
         tape.hold(predictions, normed, laurel, attended, gated, middle, inner, wide, wide_normed, out, corrected)
         return result
 
     def spread_streams(self, x: int) -> int:
-        """Build the streams of an embedding: the embedding, and projections of it that are scaled to its length."""
+        """Build the streams of an embedding: the embedding itself, and projections scaled to its length."""
         tape, shape = self.tape, self.architecture
         length = self._compute_length(x)
         parts = [
@@ -91,22 +91,22 @@ class AltUp(Attention, FeedForward):
         return tape.apply((product, own_length), width, element, saves=(product, own_length))
 
     def predict_streams(self, x: int) -> int:
-        """Build all streams after the layer: products of the streams with factors that depend on the active one."""
+        """Build the prediction of all streams: products of the streams with factors from the active stream."""
         tape, hidden, streams = self.tape, self.architecture.hidden, self.architecture.streams
         factors = self.apply_linear(self._route_modalities(tape.view(x, hidden)), streams**2, "prediction_coefs")
         low = self.cast(x, tape.element[factors])
         mixed = tape.apply((low, factors), streams * hidden, tape.element[low], saves=(low, factors))
-        # The product has another layout, and is copied back.
+        # The product has a different layout and is copied back.
         return self.cast(self.copy(self._add_in_place(mixed, x), streams * hidden), tape.element[x])
 
     def _route_modalities(self, x: int) -> int:
-        """Build one number for each stream, from one stream."""
+        """Build one number per stream from a single stream `x`."""
         tape, streams = self.tape, self.architecture.streams
         routed = self.apply_linear(self.copy(self.apply_norm(x), tape.width[x]), streams, "modality_router")
         return self.cast(tape.apply((self.cast(routed, 4),), streams, 4, saves_output=True), tape.element[x])
 
     def _add_in_place(self, x: int, y: int) -> int:
-        """Build `x += y`, which needs no new storage; the gradient goes to both."""
+        """Build `x += y`, which needs no new storage and passes its gradient to both."""
         tape = self.tape
         total = tape.apply((x, y), tape.width[x], tape.element[x], alias=True)
         tape.storage_of[total] = tape.storage_of.get(x, x)

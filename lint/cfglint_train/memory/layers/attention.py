@@ -11,7 +11,7 @@ class Attention(Norms):
     __slots__ = ()
 
     def rotate(self, x: int) -> int:
-        """Build x * cos + rotate_half(x) * sin. The layer keeps nothing: cos and sin belong to the model."""
+        """Build x * cos + rotate_half(x) * sin; the layer saves nothing because cos and sin belong to the model."""
         tape = self.tape
         width, element = tape.width[x], tape.element[x]
         if self.mode.liger:
@@ -50,7 +50,7 @@ class Attention(Norms):
             bias = tape.add_tensor(mode.sequence, element, needs=False)
             saves = (query, key, value, rows, bias)
             return tape.apply((query, key, value), out_width, element, saves=saves, saves_output=True, mark="attention")
-        # Parts of one matrix's output do not have the layout for the product, so it copies them.
+        # Views of one fused output do not have the layout that the product needs, so it copies them.
         query, key, value = (
             self.copy(item, tape.width[item]) if item in tape.storage_of else item for item in (query, key, value)
         )
@@ -73,7 +73,7 @@ class Attention(Norms):
             weights = tape.apply((joined,), scores, element, alias=True)
         weights = tape.apply((self.cast(weights, precise),), scores, precise, saves_output=True)
         weights = self.cast(weights, input_element)
-        tape.hold(query, key, value, raw)  # by the function's frame
+        tape.hold(query, key, value, raw)  # local variables of the function
         if self.family.attention_dropout:
             kept = tape.add_tensor(scores, 1, needs=False)
             weights = tape.apply((weights,), scores, input_element, saves=(kept,))
@@ -88,8 +88,8 @@ class Attention(Norms):
     def attend_in_fp32(self, query: int, key: int, value: int, out_width: float) -> int:
         """Build attention in fp32, as in torch's `_scaled_dot_product_attention_math`.
 
-        Queries and keys are first multiplied by the root of the scale. The products copy keys and values for each query
-        head.
+        Queries and keys are first multiplied by the square root of the scale. The products copy keys and values for
+        each query head.
         """
         tape, scores = self.tape, self.heads.query * self.mode.sequence
         input_element, width = tape.element[query], tape.width[query]
@@ -102,7 +102,7 @@ class Attention(Norms):
         return self.cast(tape.apply((weights, value), out_width, 4, saves=(weights, value)), input_element)
 
     def repeat_heads(self, x: int, width: float) -> int:
-        """Repeat keys or values for each query head."""
+        """Build copies of keys or values for each query head, unless `x` is wide enough."""
         tape = self.tape
         return x if tape.width[x] >= width else tape.apply((x,), width, tape.element[x])
 
@@ -183,7 +183,7 @@ class Attention(Norms):
         return self.cast(self._normalize_in_fp32(x, heads), self.tape.element[x]) if self.family.value_norm else x
 
     def build_reused_keys(self, x: int) -> tuple[int, int]:
-        """Build keys and values as later layers reuse them, from the input of attention."""
+        """Build the keys and values that later layers reuse from the input `x` of attention."""
         key, value = self.project_keys(x)
         return self.rotate(self.normalize_query(key, self.heads.key)), self.normalize_value(value)
 
@@ -226,9 +226,9 @@ class Attention(Norms):
     def choose_keys(self) -> None:
         """Build DeepSeek V3.2's indexer, which chooses the keys of each query without gradients.
 
-        It makes scores of each of its heads with all keys, a product with the scale and its relu, the sum over heads,
-        and a mask. With several sequences the product copies a sequence's keys for each of its queries. The function's
-        frame names queries and keys, their rotated parts, and both joined (transformers 5.23,
+        The indexer computes the scores of each of its heads with all keys, their product with the scale, its relu, the
+        sum over heads, and a mask. With several sequences, the product copies a sequence's keys for each of its
+        queries. Local variables hold queries and keys, their rotated parts, and both joined (transformers 5.23,
         modeling_deepseek_v32.py).
         """
         tape, mode, attention, latent = self.tape, self.mode, self.architecture.attention, self.architecture.latent

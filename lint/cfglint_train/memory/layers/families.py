@@ -1,6 +1,6 @@
-"""Properties of the families of decoder layers, a row of `FAMILIES` each.
+"""Properties of the families of decoder layers, one row of `FAMILIES` per family.
 
-Families that are not in the table have no formula; nothing is guessed for them.
+A family that is not in the table has no formula; cfglint does not guess.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cfglint_train.models.architecture import Architecture
 ALL_LINEAR: Final = "all-linear"
 
 PER_LAYER: Final = "per_layer_input_gate"
-"""Leaf name of the matrix through which Gemma 4's second embedding enters."""
+"""Leaf name of the matrix that gates the second embedding (Gemma 3n, 4)."""
 
 
 class Family(Frozen):
@@ -26,25 +26,25 @@ class Family(Frozen):
     in fp32 written out: Cohere).
     """
     powers: bool = False
-    """A norm's root is a power, which keeps its base (Gemma 3n, 4)."""
+    """Norms compute the root as a power, which saves its base for the backward pass (Gemma 3n, 4)."""
     placement: str = "pre"
-    """pre (two norms), sandwich (a norm before and after both parts), post (after both parts), parallel (one norm for
-    both parts side by side), parallel2 (two norms side by side), single (each layer is one part: a mixer, attention or
-    an MLP), double (LongCat: a layer of norms before both parts twice, and experts beside the first one's MLP), altup
-    (Gemma 3n's, `altup.py`).
+    """Norms around attention and MLP: pre (one before each), sandwich (one before and one after each), post (one after
+    each), parallel (one norm for both, side by side), parallel2 (two norms, side by side), single (each layer is only a
+    mixer, attention or an MLP), double (LongCat: attention and MLP with pre norms twice, and experts beside the first
+    MLP), altup (Gemma 3n, `altup.py`).
     """
     query_norm: str = "none"
     """Norm of queries and keys: none, head (each head), bare (each head, without a weight), full (the whole width)."""
     value_norm: bool = False
-    """Values pass a norm without a weight (Gemma 4)."""
+    """Values pass through a norm without a weight (Gemma 4)."""
     rotary: str = "whole"
-    """none, whole, complex (in fp32, as complex numbers: Llama 4), part (a part of each head; the parts are joined in
-    another layout, which the output matrix copies), fp32 (in fp32, then cast).
+    """Rotary embedding: none, whole, complex (in fp32, as complex numbers: Llama 4), part (of each head; the
+    parts are joined in another layout, which the output matrix copies), fp32 (in fp32, then cast).
     """
     rotary_first: bool = False
-    """Queries and keys are rotated before they pass their norm."""
+    """Queries and keys are rotated before they are normalised."""
     fused_query: str = "none"
-    """One matrix makes queries, keys and values: none, views (of its output, which is kept as a whole), copies,
+    """Use of one matrix for queries, keys and values: none, views (of its output, which is kept whole), copies,
     broadcast (copies of keys and values for each query head).
     """
     latent: bool = False
@@ -55,25 +55,25 @@ class Family(Frozen):
     """The softmax of the scores is computed in fp32 (eager attention only)."""
     kernel: str = "flash"
     """Kernel used for sdpa: flash, masked (there is always a mask, which flash attention does not accept), math (keys
-    have one head, which no kernel broadcasts), eager (transformers supports nothing else for the family).
+    have a single head, which no other kernel broadcasts), eager (transformers supports nothing else for the family).
     """
     flash: bool = True
-    """Flash attention runs if it is selected by name."""
+    """Flash attention is used if the config selects it by name."""
     attention_dropout: bool = False
-    """The published configurations use dropout on probabilities (eager attention only: kernels keep a seed)."""
+    """The published configurations use dropout on probabilities (eager attention only: kernels save only a seed)."""
     softcap: bool = False
-    """Scores pass a tanh (eager attention only)."""
+    """Scores pass through a tanh (eager attention only)."""
     capped: bool = False
-    """Logits pass a tanh."""
+    """Logits pass through a tanh."""
     mlp: str = "gated"
-    """gated, gated_fused (one matrix for gate and up), gelu, new_gelu, quick_gelu, relu, relu2, xielu."""
+    """Kind of MLP: gated, gated_fused (one matrix for gate and up), gelu, new_gelu, quick_gelu, relu, relu2, xielu."""
     experts: str = "none"
     """Router: none, softmax_top (Qwen, Mixtral), sigmoid (MiniMax), sigmoid_group (DeepSeek-V3, GLM), softmax_group
     (DeepSeek-V2), softmax_given (in the format of its input: Mistral 4), top_softmax (Granite), sparse_mixer
     (Phi-3.5-MoE), beside (Gemma 4, whose experts run beside an MLP), everywhere (Llama 4).
     """
     clamped: bool = False
-    """The experts' gated unit is gpt-oss's."""
+    """The experts use gpt-oss's clamped gated unit."""
     beside: bool = False
     """Attention and the recurrent mixer run side by side in each layer (Falcon-H1)."""
     joined: bool = False
@@ -83,7 +83,7 @@ class Family(Frozen):
     (Qwen3.5).
     """
     gate_per_head: bool = False
-    """The output gate has one output for each head."""
+    """The output gate has one value per head."""
     limited: bool = False
     """Both factors of a gated unit are clamped (Step 3.5)."""
     sinks: bool = False
@@ -93,19 +93,19 @@ class Family(Frozen):
     shared_gate: bool = False
     """The shared expert's output is scaled by a sigmoid gate (Qwen2-MoE)."""
     shared_first: bool = False
-    """The shared expert runs before the others."""
+    """The shared expert runs before the routed experts."""
     names: str = "llama"
-    """Key of `LEAVES`: the leaf names of its matrices."""
+    """Key in `LEAVES` of the leaf names of the matrices."""
     layer_scale: bool = False
     """Both parts' outputs are multiplied by a vector of weights (InternVL's tower)."""
     residual_scale: bool = False
     """Both parts are multiplied by a constant before they are added (Granite, MiniCPM)."""
     residual_dropout: bool = False
-    """Both parts pass a dropout before they are added (Seed-OSS)."""
+    """Both parts pass through a dropout before they are added (Seed-OSS)."""
     traced: bool = True
-    """Traced rows of the family's code are in `calibration/data/traced.jsonl`."""
+    """`calibration/data/traced.jsonl` has rows traced from the family's code."""
     program: str = "transformers"
-    """Key of `PROGRAMS`: the code that builds the layer."""
+    """Key in `PROGRAMS` of the code that builds the layer."""
     quantized_head: bool = False
     """A quantiser also changes the output matrix."""
 
@@ -159,7 +159,7 @@ _GLM = Family(rotary="part", mlp="gated_fused")
 _COHERE = Family(norm="centred", placement="parallel", rotary="fp32")
 _QWEN3_MOE = Family(query_norm="head", experts="softmax_top", router_fp32=False)
 _DEEPSEEK3 = Family(latent=True, experts="sigmoid_group")
-# Every query has a mask with its own keys, which flash attention does not accept.
+# Every query has its own mask of keys, which flash attention does not accept.
 _SPARSE = _DEEPSEEK3._replace(kernel="masked", flash=False)
 
 _QWEN35 = Family(norm="rms_fp32", query_norm="head", rotary="part", output_gate="query", traced=False)
@@ -264,7 +264,7 @@ FAMILIES: Final[dict[str, Family]] = {
         experts="sigmoid",
         shared_first=True,
     ),
-    # Its experts run one by one, which no trace on fake tensors can follow; its dense layers are traced.
+    # Its experts run one by one, which a trace on fake tensors cannot follow; its dense layers are traced.
     "step3p5": Family(
         norm="rms_fp32",
         query_norm="head",
@@ -301,7 +301,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "gemma3n_text": _GEMMA4._replace(placement="altup", experts="none", traced=False),
     "gemma4_text": _GEMMA4,
     "gemma4_unified_text": _GEMMA4,
-    # Hybrids: their attention layers are traced, their other mixers follow the kernels' code (`mixers.py`).
+    # Hybrids: their attention layers are traced; their other mixers follow the kernels' code (`mixers.py`).
     "qwen3_next": _QWEN35_MOE,
     "qwen3_5_text": _QWEN35,
     "qwen3_5_moe_text": _QWEN35_MOE,
@@ -339,15 +339,15 @@ FAMILIES: Final[dict[str, Family]] = {
 
 
 def has_formula(architecture: Architecture) -> bool:
-    """Return whether there is a formula for the model's layers."""
+    """Return whether cfglint has a formula for the model's layers."""
     return architecture.formula in FAMILIES
 
 
 @lru_cache(maxsize=256)
 def is_traced(architecture: Architecture) -> bool:
-    """Return whether the model runs the code that the family's rows were traced from.
+    """Return whether the model runs the code from which the family's rows were traced.
 
-    Other code with the same shape (OLMo's) has different names for its matrices.
+    Other code with the same shapes (OLMo's) is recognised by the different names of its matrices.
     """
     family = FAMILIES.get(architecture.formula)
     if family is None or not family.traced:

@@ -1,4 +1,4 @@
-"""The kinds of layers that a decoder has, and the number of consecutive layers of each."""
+"""Kinds of layers in a decoder, and the number of consecutive layers of each kind."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ class Kind(Frozen):
     """Properties in which the layers of one model differ."""
 
     mixture: bool = False
-    """Has experts (Nemotron-H: is an MLP, with or without experts)."""
+    """True if the layer has experts (Nemotron-H: if it is an MLP, with or without experts)."""
     recurrent: bool = False
-    """Mixes with something other than attention (`mixers.py`)."""
+    """True if the layer has a mixer other than attention (`mixers.py`)."""
     other_attention: bool = False
-    """Has the heads of `Architecture.attention` (Gemma 4's layers without a window)."""
+    """True if the layer has the heads of `Architecture.attention` (Gemma 4's layers without a window)."""
     reuses_keys: bool = False
-    """Uses keys and values of an earlier layer (Gemma 3n)."""
+    """True if the layer reuses the keys and values of an earlier layer (Gemma 3n, 4)."""
     sparse: bool = False
-    """Its MLP keeps only a share of its gate (Gemma 3n)."""
+    """True if the MLP zeroes all but the largest values of its gate (Gemma 3n)."""
 
 
 PLAIN: Final = Kind()
 
 
 def list_layer_runs(architecture: Architecture) -> list[tuple[Kind, int]]:
-    """Return runs of equal layers, from the first on; empty if a mixer has no formula.
+    """Return runs of equal layers in order, or nothing if a mixer has no formula.
 
-    Recurrent and attention layers alternate in small groups. The last attention layer is placed at the end, as in the
-    models, and the others come first: only the kinds at both ends affect a peak.
+    In hybrids, recurrent and attention layers alternate in small groups. The last attention layer is placed at the end,
+    as in the models, and the others first: only the kinds at both ends affect the peak.
     """
     experts, layers, recurrent = architecture.experts, architecture.layers, architecture.recurrent_layers
     if recurrent and architecture.recurrent is None:
         return []
     family = FAMILIES.get(architecture.formula)
-    if family is not None and family.placement == "single":  # a layer that is an MLP alone counts as a mixture
+    if family is not None and family.placement == "single":  # a layer that is only an MLP counts as a mixture
         attention = architecture.full_attention_layers or 0
         rest = layers - recurrent - attention
         return _drop_empty((Kind(recurrent=True), recurrent), (PLAIN, attention), (Kind(mixture=True), rest))
@@ -63,7 +63,7 @@ def list_layer_runs(architecture: Architecture) -> list[tuple[Kind, int]]:
 
 
 def _split_by_attention(architecture: Architecture, runs: list[tuple[Kind, int]]) -> list[tuple[Kind, int]]:
-    """Return the same runs, split by the attention of their layers."""
+    """Return `runs` split by the kind of attention and by the reuse of keys."""
     attention, layers = architecture.attention, architecture.layers
     assert attention is not None
     if attention.reusing_layers:

@@ -1,6 +1,7 @@
-"""Decoder layers as in transformers, operation by operation, on a `Tape`.
+"""Decoder layers as in transformers, built operation by operation on a `Tape`.
 
-One program builds all families. A family is a row of `FAMILIES`: its norms and their positions, its attention, its MLP.
+One program builds all families. A row of `FAMILIES` states the norms of a family and their positions, its attention and
+its MLP.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from cfglint_train.models.architecture import Architecture
 
 
 class Layer(AltUp):
-    """Builder of one layer."""
+    """Builder of one decoder layer."""
 
     __slots__ = ()
 
     def mix(self, x: int) -> int:
-        """Build attention, the family's other mixer, or (Falcon-H1) both side by side."""
+        """Build attention, the family's other mixer, or both side by side (Falcon-H1)."""
         shape = self.architecture.recurrent
         if not self.kind.recurrent or shape is None:
             return self.build_attention(x)
@@ -40,13 +41,13 @@ class Layer(AltUp):
         return self.apply_norm(x)
 
     def build(self, x: int) -> int:
-        """Build the whole layer."""
+        """Build the whole layer and return its output."""
         out = self.build_parts(x)
         self.tape.hold(*self.returned)
         return out
 
     def build_parts(self, x: int) -> int:
-        """Build attention and feed-forward part, their norms and sums."""
+        """Build attention and the feed-forward part with their norms and residual sums."""
         placement = self.family.placement
         if placement == "altup":
             return self.build_altup(x)
@@ -82,14 +83,14 @@ class Layer(AltUp):
 
 
 PROGRAMS: Final[dict[str, type[Layer]]] = {"transformers": Layer}
-"""Code that builds decoder layers. Evidence rows of other code add more (`calibration/foreign.py`)."""
+"""Code that builds decoder layers; `calibration/foreign.py` adds programs for evidence rows of other code."""
 
 
 def compute_residual_bytes(family: Family, mode: Mode) -> int:
     """Return the bytes of one element of the residual stream.
 
-    LayerNorm makes a mixture's input fp32 under autocast, and therefore its output. The lengths that Gemma 3n's streams
-    are scaled to are powers, which are computed in fp32.
+    Under autocast, LayerNorm makes the input of a mixture of experts fp32, and therefore its output. Gemma 3n's streams
+    become fp32 because they are scaled to lengths computed as powers, which run in fp32.
     """
     wide = family.placement == "altup" or (family.norm == "layer" and family.experts != "none")
     if mode.autocast and (mode.weight == 4 or wide):
@@ -102,7 +103,7 @@ def compute_layer_cost(
 ) -> Cost | None:
     """Return the cost of one decoder layer of a kind, or None for a family without a formula.
 
-    `input_needs`: autograd follows the layer's input.
+    `input_needs`: whether the layer's input needs a gradient.
     """
     family = FAMILIES.get(architecture.formula)
     if family is None:

@@ -1,6 +1,6 @@
-"""Matrices of a layer, with their adapters, on a `Tape`.
+"""Matrices of a layer, with their adapters, built on a `Tape`.
 
-The comments give PyTorch's reason for keeping a tensor.
+Comments give the reason why PyTorch keeps a tensor.
 """
 
 from __future__ import annotations
@@ -13,65 +13,65 @@ from cfglint_train.models.architecture import Architecture, get_heads
 
 
 class Mode(Frozen):
-    """Properties that a layer's memory depends on, besides the architecture. Sizes are bytes of one element."""
+    """Properties besides the architecture that affect a layer's memory; sizes are bytes per element."""
 
     weight: int = 2
-    """Base weights as the forward pass holds them."""
+    """Bytes per element of the base weights in the forward pass."""
     trained: bool = True
-    """The base weights get gradients."""
+    """True if the base weights get gradients."""
     autocast: bool = False
     attention: str = "flash"
-    """flash (query, key, value, output and one number per row are kept), efficient (keys and values repeated for each
-    query head), eager (the scores are kept), math (torch's, in fp32).
+    """Attention kernel: flash (saves query, key, value, output and one number per row), efficient (also repeats keys
+    and values for each query head), eager (saves the scores), math (torch's fallback, in fp32).
     """
     sequence: int = 0
     """Keys per query if scores or a mask are kept (eager attention, or efficient with a mask), else 0."""
     several: bool = False
-    """There are several sequences; False if keys are not chosen for each query (as in DeepSeek V3.2)."""
+    """True if there are several sequences; always False unless keys are chosen for each query (DeepSeek V3.2)."""
     rank: int = 0
     targets: frozenset[str] = frozenset()
     adapter: int = 4
     dropout: bool = False
     dora: bool = False
-    """Adapters scale each output of the whole matrix by a trained magnitude (PEFT's DoRA)."""
+    """True if adapters scale each output of the adapted matrix by a trained magnitude (PEFT's DoRA)."""
     expert_ranks: tuple[int, int] = (0, 0)
-    """Ranks of the adapters of the fused experts: of gate and up, and of down."""
+    """Ranks of the adapters of fused experts: of gate and up, and of down; 0 without an adapter."""
     expert_parallel: int = 1
     """GPUs that share the experts of a layer."""
     quantized: bool = False
     dequantized: int = 2
-    """Bytes per element of a quantised weight during its multiplication; 4 if it is cast once more."""
+    """Bytes per element of a quantised weight during its multiplication; 4 if it is dequantised and cast again."""
     as_given: bool = False
-    """Quantised matrices compute in 16 bits and return the format of their input (bitsandbytes 0.50.2, nn/modules.py).
-    Their adapters do not cast the input under autocast; otherwise they cast their result before the sum (PEFT 0.21.2,
-    tuners/lora/bnb.py, awq.py, hqq.py, eetq.py and aqlm.py: `requires_conversion`). Adapters of other matrices, and
-    gptq.py, cast the input to the adapter's format.
+    """True if quantised matrices compute in 16 bits and return the format of their input (bitsandbytes 0.50.2,
+    nn/modules.py). Under autocast, their adapters do not cast the input; without it, they cast their result before the
+    sum (PEFT 0.21.2, tuners/lora/bnb.py, awq.py, hqq.py, eetq.py and aqlm.py: `requires_conversion`). Adapters of other
+    matrices, and gptq.py, cast the input to the adapter's format.
     """
     clones: bool = False
-    """Adapters add to a copy of the product: bitsandbytes' 4-bit layer (PEFT, Linear4bit.forward)."""
+    """True if adapters add to a copy of the product, as for bitsandbytes' 4-bit layer (PEFT, Linear4bit.forward)."""
     unpacks: bool = False
-    """A quantised weight is unpacked in the graph, and the result stays for the backward pass: auto_gptq's torch
-    kernel, which makes temporary 32-bit and 8-bit numbers.
+    """True if quantised weights are unpacked in the graph and the result stays for the backward pass. auto_gptq's torch
+    kernel does so, with temporary 32-bit and 8-bit values.
     """
     unpacks_experts: bool = False
-    """Quantised fused experts become 16-bit weights whenever a layer reads them, outside the graph, and the products
-    keep these (bitsandbytes 0.49, nn/parametrize.py).
+    """True if quantised fused experts are dequantised to 16 bits, outside the graph, whenever a layer reads them, and
+    the products save these weights (bitsandbytes 0.49, nn/parametrize.py).
     """
     fuses_experts: bool = False
-    """The experts' adapters are added to the products; otherwise PEFT makes whole new weights (axolotl 0.21.0,
-    integrations/kernels/libs/scattermoe_lora).
+    """True if the experts' adapters are added to the products (axolotl 0.21.0,
+    integrations/kernels/libs/scattermoe_lora); otherwise PEFT creates whole new weights.
     """
     keeps_inputs: bool = False
-    """Matrices of the frozen base keep their inputs although they do not need them: bitsandbytes' int8 kernel, and its
-    4-bit one before release 0.43.1.
+    """True if frozen base matrices save their inputs without need, as bitsandbytes' int8 kernel does, and its 4-bit
+    kernel before release 0.43.1.
     """
     kernels: frozenset[str] = frozenset()
-    """Parts of a layer that fused LoRA kernels run: mlp, qkv, o."""
+    """Parts of a layer that run in fused LoRA kernels: mlp, qkv, o."""
     liger: bool = False
     overwrites: bool = False
-    """Backward passes of Liger's norms and gated units overwrite their inputs."""
+    """True if the backward passes of Liger's norms and gated units overwrite their inputs."""
     accumulates: bool = False
-    """Gradients of an earlier micro batch exist already."""
+    """True if gradients of an earlier micro batch exist already."""
 
 
 class Matrices:
@@ -80,7 +80,7 @@ class Matrices:
     __slots__ = ("adapters", "architecture", "family", "heads", "kind", "leaves", "mode", "returned", "tape")
 
     def __init__(self, architecture: Architecture, family: Family, mode: Mode, kind: Kind = PLAIN) -> None:
-        """Start an empty layer of an architecture."""
+        """Start an empty layer with its own tape."""
         self.tape = Tape()
         self.mode = mode
         self.family = family
@@ -91,17 +91,17 @@ class Matrices:
         self.adapters = 0
         """Elements of the layer's adapters."""
         self.returned: tuple[int, ...] = ()
-        """Further outputs of attention, which the layer holds."""
+        """Further outputs of attention, which the layer holds until it returns."""
 
     def cast(self, x: int, element: int) -> int:
-        """Build a copy in another format; its backward pass casts the gradient back."""
+        """Build a copy of `x` in another format, or return `x` if it has that format; its gradient is cast back."""
         tape = self.tape
         return x if tape.element[x] == element else tape.apply((x,), tape.width[x], element)
 
     def apply_linear(self, x: int, width: float, leaf: str) -> int:
         """Build x W^T.
 
-        Its input is kept for the weight's gradient; the input's gradient needs only the weight.
+        The input is saved for the weight's gradient; the input's gradient needs only the weight.
         """
         tape, mode = self.tape, self.mode
         fan_in = tape.width[x]
@@ -131,7 +131,7 @@ class Matrices:
         return self.add_adapter(x, out, leaf) if mode.rank and self.has_adapter(leaf) else out
 
     def is_in_lora_kernel(self, leaf: str) -> bool:
-        """Return whether a LoRA kernel runs a matrix of attention: queries, keys and values only together."""
+        """Return whether a LoRA kernel runs a matrix of attention; query, key and value matrices run only together."""
         leaves, kernels = self.leaves, self.mode.kernels
         inputs = (leaves.query, leaves.key, leaves.value)
         if leaf == leaves.out:
@@ -148,8 +148,8 @@ class Matrices:
     ) -> int:
         """Build matrices and their adapters as one autograd function (axolotl 0.18.0, kernels/lora.py).
 
-        It keeps its input, the `kept` tensors, and 16-bit copies of the adapters. `temporary`: tensors of its forward
-        pass; its backward pass has temporaries of the same size.
+        The function saves its input, the `kept` tensors, and 16-bit copies of the adapters. `temporary`: temporary
+        tensors of its forward pass; its backward pass has temporaries of the same size.
         """
         tape, mode = self.tape, self.mode
         element = tape.element[x]
@@ -176,7 +176,7 @@ class Matrices:
     def add_adapter(self, x: int, base: int, leaf: str) -> int:
         """Build PEFT's LoRA: result + B(A(dropout(x))) * scale.
 
-        x is in the adapter's format, and is cast again by every adapter.
+        Every adapter casts x again to the adapter's format.
         """
         tape, mode = self.tape, self.mode
         fan_in, width, rank, base_element = tape.width[x], tape.width[base], mode.rank, tape.element[base]
@@ -211,15 +211,15 @@ class Matrices:
             scaled, element = scaled if mode.autocast else self.cast(scaled, base_element), base_element
             scaled = tape.recast(scaled, base_element)
         total = tape.apply((tape.recast(base, element), scaled), width, element, alias=True)
-        tape.hold(x, copy)  # by the frames of the caller and of the adapted layer
+        tape.hold(x, copy)  # local variables of the caller and the adapted layer
         return self.cast(total, base_element)
 
     def apply_dora(self, x: int, base: int, product: int) -> int:
         """Build DoRA: (m - 1) * W x + m * scale * B(A(x)).
 
-        m is the trained magnitude of each output over the norm of W + scale * BA (PEFT 0.18.0 to 0.21.2,
-        tuners/lora/dora.py). Without dropout W x is the base's product; with it, the product is computed again from the
-        x after dropout, by a copy of the frozen weight that stays for the gradient of x. The temporaries of the norm
+        m is the trained magnitude of each output divided by the norm of W + scale * BA (PEFT 0.18.0 to 0.21.2,
+        tuners/lora/dora.py). Without dropout, W x is the base's product. With dropout, it is computed again from x
+        after dropout, with a copy of the frozen weight that stays for the gradient of x. The temporaries of the norm
         are freed when the adapter returns.
         """
         tape, mode = self.tape, self.mode
@@ -251,11 +251,11 @@ class Matrices:
         return tape.apply((whole, tape.apply((low,), width, scaled_element)), width, scaled_element, alias=True)
 
     def copy(self, x: int, width: float) -> int:
-        """Build a copy of (a part of) a tensor."""
+        """Build a copy of a tensor, or of a part that is `width` elements wide."""
         return self.tape.apply((x,), width, self.tape.element[x])
 
     def multiply_stacked(self, rows: int, width: float, elements: float) -> int:
-        """Build a product for each expert, with stacked weights."""
+        """Build the product of each expert with its part of stacked weights."""
         mode = self.mode
         copy_bytes = 2 * elements if mode.autocast and mode.weight == 4 else 0
         return self.tape.apply(
@@ -269,7 +269,7 @@ class Matrices:
         )
 
     def add(self, x: int, y: int) -> int:
-        """Build the residual sum, which keeps nothing and passes its gradient to both sides."""
+        """Build the residual sum x + y with the family's dropout and scale; the sum itself saves nothing."""
         tape = self.tape
         if self.family.residual_dropout:
             mask = tape.add_tensor(tape.width[y], 1, needs=False)

@@ -1,8 +1,8 @@
-"""Mixers other than attention, on the tape of a layer, with the tensors that the training kernels keep.
+"""Mixers other than attention, built on a layer's tape with the tensors that the training kernels save.
 
-Each follows the autograd function of its kernel: flash-linear-attention 0.6 (`ops/gated_delta_rule/chunk.py`),
+Each mixer follows the autograd function of its kernel: flash-linear-attention 0.6 (`ops/gated_delta_rule/chunk.py`),
 causal-conv1d, mamba_ssm (`ops/triton/ssd_combined.py`, `ops/selective_scan_interface.py`). transformers' PyTorch code,
-which runs if the kernels are not installed, keeps several times as much.
+which runs if the kernels are not installed, saves several times as much.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from cfglint_train.memory.layers.norms import Norms
 from cfglint_train.models.architecture import Recurrent
 
 _CHUNK: Final = 64
-"""Tokens of a chunk of the gated delta rule; the backward pass keeps a state for each."""
+"""Tokens per chunk of the gated delta rule; the backward pass keeps a state for each chunk."""
 _SCAN_CHUNK: Final = 256
-"""Tokens of a chunk of Mamba-2."""
+"""Tokens per chunk of Mamba-2."""
 _TAPS: Final = 4
 """Width of the short convolutions' kernels."""
 
@@ -36,7 +36,7 @@ def build_convolution(layer: Norms, x: int, shape: Recurrent) -> int:
 def build_gated_delta(layer: Norms, x: int, shape: Recurrent) -> int:
     """Build the gated delta rule (Qwen3-Next, Qwen3.5).
 
-    It keeps normalised queries and keys, values, gates and the chunks' matrices.
+    The kernel saves normalised queries and keys, values, gates and the chunks' matrices.
     """
     tape, inner, keys, heads = layer.tape, shape.inner, shape.keys, shape.heads
     joined = any(item.name == "in_proj_qkvz" for item in layer.architecture.linears)
@@ -60,7 +60,7 @@ def build_gated_delta(layer: Norms, x: int, shape: Recurrent) -> int:
 
 
 def build_mamba2(layer: Norms, x: int, shape: Recurrent) -> int:
-    """Build Mamba-2's fused function: it keeps its input and the scan's output, and recomputes the rest."""
+    """Build Mamba-2's fused function, which saves its input and the scan's output and recomputes the rest."""
     tape, inner = layer.tape, shape.inner
     both = layer.apply_linear(x, 2 * inner + 2 * shape.keys + shape.heads, "in_proj")
     element = tape.element[both]
@@ -75,7 +75,7 @@ def build_mamba2(layer: Norms, x: int, shape: Recurrent) -> int:
 
 
 def build_mamba(layer: Norms, x: int, shape: Recurrent) -> int:
-    """Build Mamba's selective scan (Jamba), which keeps its input, step sizes and output, and the gate."""
+    """Build Mamba's selective scan (Jamba), which saves its input, step sizes, gate and output."""
     tape, inner = layer.tape, shape.inner
     both = layer.apply_linear(x, 2 * inner, "in_proj")
     element = tape.element[both]
@@ -88,7 +88,7 @@ def build_mamba(layer: Norms, x: int, shape: Recurrent) -> int:
 
 
 def _apply_convolution(layer: Norms, x: int) -> int:
-    """Build a short causal convolution with its activation in the same kernel, which keeps its input."""
+    """Build a short causal convolution fused with its activation, which saves its input."""
     tape, width = layer.tape, layer.tape.width[x]
     weight = _TAPS * width * layer.mode.weight if layer.mode.trained else 0
     return tape.apply((x,), width, tape.element[x], saves=(x,), weight_gradient=weight)

@@ -1,4 +1,4 @@
-"""Feed-forward parts of a layer, dense and mixture, as in transformers."""
+"""Feed-forward parts of a layer, dense or a mixture of experts, as in transformers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class FeedForward(Norms):
     __slots__ = ()
 
     def activate(self, x: int) -> int:
-        """Build silu or gelu, which keeps its input. Liger's kernel includes it in the product."""
+        """Build silu or gelu, which saves its input; nothing under Liger, whose product includes it."""
         tape = self.tape
         if self.mode.liger:
             return x
@@ -22,7 +22,7 @@ class FeedForward(Norms):
     def build_mlp(self, x: int, intermediate: float) -> int:
         """Build the dense feed-forward part."""
         tape, leaves, kind, hidden = self.tape, self.leaves, self.family.mlp, self.architecture.hidden
-        if self.is_lora_kernel_mlp(x):  # gate and up are kept, their product is recomputed
+        if self.is_lora_kernel_mlp(x):  # gate and up are saved, their product is recomputed
             parts = [tape.add_tensor(intermediate, tape.element[x], needs=False) for _ in range(3)]
             matrices = ((hidden, intermediate), (hidden, intermediate), (intermediate, hidden))
             return self.apply_lora_kernel(x, hidden, matrices, (parts[0], parts[1]), (parts[2],))
@@ -54,7 +54,7 @@ class FeedForward(Norms):
             gate, up = self.activate(tape.view(both, intermediate)), tape.view(both, intermediate)
         else:
             gate = self.apply_linear(x, intermediate, leaves.gate)
-            if self.kind.sparse:  # the excess over mean and deviation: the deviation keeps its input, relu its result
+            if self.kind.sparse:  # the excess over mean and deviation: the deviation saves its input, relu its result
                 element = tape.element[gate]
                 gate = tape.apply((gate,), intermediate, element, saves=(gate,), saves_output=True)
             gate, up = self.activate(gate), self.apply_linear(x, intermediate, leaves.up)
@@ -68,9 +68,9 @@ class FeedForward(Norms):
         return all(self.has_adapter(leaf) for leaf in (leaves.gate, leaves.up, leaves.down))
 
     def apply_pointwise(self, x: int, kind: str) -> int:
-        """Build activations that are not a single kernel.
+        """Build an activation of several kernels: relu, its square, or xIELU.
 
-        relu keeps its result, and its square needs only that; xIELU keeps its input, products of its formula and a
+        relu saves its result, which is all that its square needs. xIELU saves its input, products of its formula and a
         mask.
         """
         tape = self.tape
@@ -80,7 +80,7 @@ class FeedForward(Norms):
             inner = 4 if self.mode.autocast else element
             parts = [tape.add_tensor(width, inner, needs=False) for _ in range(3 if self.mode.trained else 2)]
             mask = tape.add_tensor(width, 1, needs=False)
-            # The mask is used before the products' gradients are made.
+            # The mask is used before the products' gradients are computed.
             return tape.apply((x,), width, inner, saves=(x, *parts, mask), scratch=3 * width * inner - width)
         active = tape.apply((x,), width, element, saves_output=True)
         if kind == "relu":
@@ -92,7 +92,7 @@ class FeedForward(Norms):
     def multiply_gate(self, gate: int, up: int) -> int:
         """Build act(gate) * up.
 
-        The product keeps both factors, and clamps keep their inputs. Liger's kernel overwrites the factors with
+        The product saves both factors, and clamps save their inputs. Liger's kernel overwrites the factors with their
         gradients (liger-kernel 0.8.5, ops/swiglu.py and geglu.py).
         """
         tape = self.tape
@@ -103,7 +103,7 @@ class FeedForward(Norms):
         return tape.apply((gate, up), width, element, saves=(gate, up), scratch=scratch)
 
     def build_feed_forward(self, x: int) -> int:
-        """Build the MLP or the mixture."""
+        """Build the MLP or the mixture of experts."""
         experts = self.architecture.experts if self.kind.mixture else None
         out = self.build_mlp(x, self.architecture.intermediate) if experts is None else self.run_experts(x, experts)
         self.tape.hold(x)
@@ -112,7 +112,7 @@ class FeedForward(Norms):
     def run_all_experts(self, x: int, experts: Experts) -> int:
         """Build Llama 4's mixture.
 
-        Every expert computes every token, whose input is scaled by its score, which is mostly zero.
+        Every expert processes every token; the token's input is scaled by its score for that expert, mostly zero.
         """
         tape, mode, hidden, element = self.tape, self.mode, self.architecture.hidden, self.tape.element[x]
         count, width = experts.count, experts.intermediate
@@ -138,10 +138,10 @@ class FeedForward(Norms):
     def build_mlp_and_experts(self, x: int) -> int:
         """Build Gemma 4's MLP and, in a mixture, the experts beside it.
 
-        Both read `x`, each through its own norm.
+        Both read `x`, and each has its own norm.
         """
         experts = self.architecture.experts if self.kind.mixture else None
-        # In the smallest model, layers that reuse keys are twice as wide.
+        # In the smallest model, the MLP of layers that reuse keys is twice as wide.
         ups = [item for item in self.architecture.linears if item.name == self.leaves.up and item.part == "decoder"]
         widths = sorted(item.outputs for item in ups) or [self.architecture.intermediate]
         dense = self.build_mlp(self.apply_norm(x), widths[-1] if self.kind.reuses_keys else widths[0])
@@ -152,16 +152,16 @@ class FeedForward(Norms):
         return self.tape.apply((first, second), self.architecture.hidden, self.tape.element[first], alias=True)
 
     def add_per_layer_embedding(self, x: int) -> int:
-        """Build the second embedding of each token, which Gemma 4's small models add in every layer."""
+        """Build the sum with the second embedding of each token, which Gemma 4's small models add in every layer."""
         width = self.count_matrix_outputs(PER_LAYER)
         return self.add(x, self.project_second_embedding(x, width)) if width else x
 
     def count_matrix_outputs(self, leaf: str) -> int:
-        """Return the outputs of a matrix that only few models have, or 0 without it."""
+        """Return the number of outputs of a matrix, or 0 if the model lacks it."""
         return next((item.outputs for item in self.architecture.linears if item.name == leaf), 0)
 
     def project_second_embedding(self, x: int, width: int) -> int:
-        """Build the term that a second embedding of each token, `width` elements wide, adds to a layer's output."""
+        """Build the term that the second embedding, `width` elements per token, adds to a layer's output."""
         tape = self.tape
         gate = self.activate(self.apply_linear(x, width, PER_LAYER))
         embedding = tape.add_tensor(width, self.mode.weight)  # a sum with the embedding, in the embedding's format
@@ -172,7 +172,7 @@ class FeedForward(Norms):
         return self.apply_norm(self.apply_linear(product, self.architecture.hidden, "per_layer_projection"))
 
     def route_tokens(self, x: int, experts: Experts) -> int:
-        """Build the weights of the chosen experts: `per_token` numbers per token."""
+        """Build the router and return the weights of the chosen experts: `per_token` numbers per token."""
         tape, mode, kind = self.tape, self.mode, self.family.experts
         count, chosen, element = experts.count, experts.per_token, tape.element[x]
         indices = tape.add_tensor(chosen, 8, needs=False)
@@ -200,7 +200,7 @@ class FeedForward(Norms):
             masks = tape.add_tensor(chosen * count, 1, needs=False)
             scores = tape.apply((logits,), chosen * count, tape.element[logits], saves=(masks,), saves_output=True)
             return tape.apply((scores,), chosen, tape.element[scores], saves=(indices,))
-        if kind in ("sigmoid", "sigmoid_group"):  # the chosen scores are gathered, and divided by their sum
+        if kind in ("sigmoid", "sigmoid_group"):  # the chosen scores are gathered and divided by their sum
             precise = low if kind == "sigmoid_group" else 4
             scores = tape.apply((self.cast(logits, precise),), count, precise, saves_output=True)
             bias = tape.add_tensor(chosen, 8, needs=False)
@@ -211,7 +211,7 @@ class FeedForward(Norms):
         return chosen_scores if self.family.router_fp32 else self.cast(chosen_scores, element)
 
     def run_experts(self, x: int, experts: Experts) -> int:
-        """Build grouped matrix products over the tokens, sorted by expert (transformers 5's grouped_mm)."""
+        """Build the mixture: grouped matrix products of the tokens sorted by expert (transformers 5's grouped_mm)."""
         tape, mode, hidden = self.tape, self.mode, self.architecture.hidden
         if self.family.experts == "everywhere":
             return self.run_all_experts(x, experts)
@@ -244,7 +244,7 @@ class FeedForward(Norms):
         )
         back = tape.apply((weighted,), chosen * hidden, precise)
         summed = tape.apply((back,), hidden, precise)
-        tape.hold(chosen_rows, outer, weights)  # by the function's frame
+        tape.hold(chosen_rows, outer, weights)  # local variables of the function
         total = self.cast(summed, tape.element[x])
         if not shared:
             return total
@@ -259,7 +259,7 @@ class FeedForward(Norms):
     def apply_clamped_unit(self, both: int, width: float) -> int:
         """Build gpt-oss's unit: (up + 1) * gate * sigmoid(alpha * gate), with gate and up clamped first.
 
-        The clamps keep their input.
+        The clamps save their input.
         """
         tape = self.tape
         element = tape.element[both]
@@ -273,9 +273,9 @@ class FeedForward(Norms):
     def multiply_grouped(self, rows: int, width: float, elements: float, rank: int) -> int:
         """Build one grouped product with `elements` weights, adapted if `rank` is positive.
 
-        PEFT adapts fused experts by making whole new weights, W + BA, which are kept for the backward pass; their
-        gradient has the same size before it becomes that of A and B. Unpacked experts are also whole new weights, which
-        are kept, or added to BA.
+        PEFT adapts fused experts by creating whole new weights, W + BA, which are saved for the backward pass. Their
+        gradient has the same size before it becomes that of A and B. Unpacked experts are also whole new weights:
+        without an adapter they are saved, with an adapter they are added to BA and freed.
         """
         tape, mode, experts = self.tape, self.mode, self.architecture.experts
         assert experts is not None

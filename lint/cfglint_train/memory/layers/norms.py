@@ -28,7 +28,7 @@ class Norms(Matrices):
     def _normalize_in_fp32(self, x: int, heads: float) -> int:
         """Build x / sqrt(mean(x^2) + eps) in fp32.
 
-        The product keeps both factors, a power its base, rsqrt its result.
+        The product saves both factors, a power its base, and rsqrt its result.
         """
         tape = self.tape
         width = tape.width[x]
@@ -65,7 +65,7 @@ class Norms(Matrices):
         return self.cast(self._scale_in_fp32(inner, width, heads), element)
 
     def _scale_in_fp32(self, inner: int, width: float, heads: float) -> int:
-        """Build the product with the weight, of which there is a copy in fp32."""
+        """Build the product with an fp32 copy of the weight."""
         trained, weight = self.mode.trained, self.mode.weight
         return self.tape.apply(
             (inner,),
@@ -78,7 +78,7 @@ class Norms(Matrices):
         )
 
     def apply_plain_norm(self, x: int, heads: float) -> int:
-        """Build OLMo's norm: torch's LayerNorm of an fp32 copy, without weights."""
+        """Build OLMo's norm: torch's LayerNorm without weights, on an fp32 copy of `x`."""
         tape = self.tape
         inner = self.cast(x, 4)
         rows = tape.add_tensor(heads, 8, needs=False)
@@ -98,7 +98,7 @@ class Norms(Matrices):
         return self.cast(self._scale_in_fp32(inner, width, heads), element)
 
     def apply_layer_norm(self, x: int, heads: float) -> int:
-        """Build torch's LayerNorm, which keeps its input, mean and 1/deviation of each row.
+        """Build torch's LayerNorm, which saves its input and the mean and 1/deviation of each row.
 
         Autocast runs it in fp32; Nemotron casts its input to 16 bits instead.
         """
@@ -114,9 +114,9 @@ class Norms(Matrices):
         )
 
     def apply_fused_norm(self, x: int, heads: float) -> int:
-        """Build Liger's kernel, which keeps its input and 1/root of each row.
+        """Build Liger's RMSNorm kernel, which saves its input and 1/root of each row.
 
-        Its backward pass overwrites the gradient it receives (liger-kernel 0.8.5, ops/rms_norm.py, `in_place`).
+        Its backward pass overwrites the gradient that it receives (liger-kernel 0.8.5, ops/rms_norm.py, `in_place`).
         """
         tape, mode = self.tape, self.mode
         row = tape.add_tensor(heads, 4, needs=False)

@@ -1,4 +1,4 @@
-"""Environments of pixi, conda-lock, pipenv and setuptools' `setup.cfg`: locked and required packages.
+"""Environment files of pixi, conda-lock and pipenv, and setuptools' `setup.cfg`: locked and required packages.
 
 Sources: pixi's docs (lock file versions 4 to 6, manifest); conda-lock's `conda-lock.yml`, version 1; pipenv's `Pipfile`
 and `Pipfile.lock`; setuptools' declarative configuration.
@@ -16,16 +16,16 @@ from cfglint_train.releases.pins import requirement
 from cfglint_train.releases.pins.requirement import Requirement
 
 MAX_ITEMS: Final = 20_000
-"""Maximum number of packages of a lock file, counted once per platform."""
+"""Maximum number of packages read from a lock file, which lists them once per platform."""
 
 
 class FoundRequirement(Frozen):
-    """A requirement at a line of a file."""
+    """A requirement with its line in a file."""
 
     requirement: Requirement
     line: int
     is_optional: bool = False
-    """True if only a feature, a group or an extra contains it."""
+    """True if only an optional feature, group or extra contains the requirement."""
 
 
 _ITEM: Final = re.compile(r"(?m)^[ \t]*- (?=(?:name|kind|conda|pypi):[ \t])")
@@ -53,7 +53,7 @@ def find_locked_packages(text: str) -> Iterator[FoundRequirement]:
 
 
 def _build_locked(name: str, version: str, address: str) -> Requirement | None:
-    """Return a package at a version or a git revision (`git+https://...?rev=v1#commit`), or None if it is unknown."""
+    """Return the requirement for a version or a git revision (`git+https://...?rev=v1#commit`), or None if unknown."""
     package = requirement.get_package(name)
     if package is None:
         return None
@@ -112,7 +112,10 @@ def parse_dependency(
     optional: bool,
     parse_version: Callable[[str, str], Requirement | None] = requirement.parse_poetry_requirement,
 ) -> Iterator[FoundRequirement]:
-    """Yield a package from its version, or from a table with a version, repository, address or path."""
+    """Yield the requirements of one dependency: a version, or a table with a version, repository, address or path.
+
+    Nothing is yielded for an unknown package, or if the markers exclude Linux.
+    """
     options = value if isinstance(value, dict) else {"version": value}
     table = {word: item for word, item in options.items() if isinstance(item, str)}
     package = requirement.get_package(name)
@@ -155,6 +158,6 @@ def read_setup_cfg(text: str) -> Iterator[FoundRequirement]:
 
 
 def get_table(content: Any, name: str) -> Mapping[str, Any]:
-    """Return a subtable, or an empty table if there is none."""
+    """Return a nested table, or an empty table if there is none."""
     table = content.get(name) if isinstance(content, dict) else None
     return table if isinstance(table, dict) else {}

@@ -1,4 +1,4 @@
-"""Modal: images that a Python file builds by chains of calls, and GPUs of functions that train."""
+"""Modal: images that a Python file builds by chained calls, and GPUs that its training functions request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BASE_METHODS: Final = ("from_registry",)
 
 
 def find_image_pins(path: str, text: str) -> Iterator[list[Pin]]:
-    """Yield the pins of each image that a Python file builds by a chain of calls."""
+    """Yield the pins of each image that a Python file builds by chained calls."""
     tree = parse_tree(text)
     texts = collect_constants(tree)
     for node in ast.walk(tree):
@@ -38,7 +38,7 @@ def find_image_pins(path: str, text: str) -> Iterator[list[Pin]]:
 
 
 def collect_constants(tree: ast.Module) -> dict[str, ast.expr]:
-    """Return the names of a module with their assigned expressions."""
+    """Return the expressions that a module assigns at its top level, by name."""
     assignments = (node for node in tree.body if isinstance(node, ast.Assign))
     return {name.id: node.value for node in assignments for name in node.targets if isinstance(name, ast.Name)}
 
@@ -72,13 +72,13 @@ def _find_call_requirements(
 
 
 def _find_commented_tag(text: str) -> str:
-    """Return the dated tag that a comment gives for an image named by digest, or an empty string."""
+    """Return the dated tag that the file mentions for an image named by digest, or "" unless there is exactly one."""
     tags = {match[0] for match in re.finditer(r"(?m)(?<=[\s`])main-\d{8}-[\w.+-]+", text)}
     return tags.pop() if len(tags) == 1 else ""
 
 
 def render_text(node: ast.AST, texts: Mapping[str, ast.expr], depth: int = 0) -> str:
-    """Return an expression as text with constants of its module inserted; unknown parts become `?`."""
+    """Return the value of an expression as text, with the module's constants inserted; unknown parts become `?`."""
     if isinstance(node, ast.Constant):
         return str(node.value)
     if isinstance(node, ast.Name) and depth < 3:
@@ -94,7 +94,7 @@ def render_text(node: ast.AST, texts: Mapping[str, ast.expr], depth: int = 0) ->
 
 
 def find_gpu_requests(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the GPUs that each training function requests, as one text, with its line."""
+    """Yield the GPUs that each training function or class requests, as text (`H100:8`), with the line."""
     tree = parse_tree(text)
     yield from _find_function_gpus(tree, collect_constants(tree), text.splitlines())
 
@@ -110,7 +110,7 @@ def _find_function_gpus(tree: ast.Module, texts: Mapping[str, ast.expr], lines: 
 
 
 def _format_gpu_request(node: ast.expr, texts: Mapping[str, ast.expr]) -> str:
-    """Return `"H100:8"`, or `modal.gpu.A100(size="80GB", count=8)` in the same form."""
+    """Return a GPU request as text: `"H100:8"` unchanged, `modal.gpu.A100(size="80GB", count=8)` as `A100:80GB:8`."""
     if isinstance(node, ast.Name) and node.id in texts:
         node = texts[node.id]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

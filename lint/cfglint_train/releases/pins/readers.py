@@ -1,4 +1,4 @@
-"""Readers of all kinds of requirement files, for the known packages. Nothing is executed or resolved."""
+"""Readers for all kinds of requirement files: find pins of known packages, without executing or resolving anything."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from cfglint_train.releases.pins.environments import get_table
 from cfglint_train.releases.pins.requirement import PACKAGES, Requirement
 
 COPIED: Final = -1
-"""Weight of source in the repository itself; its requirements are its own."""
+"""Weight of a package whose source is copied into the repository."""
 LOCKED: Final = 0
-"""Weight of an installed version, whatever other files allow."""
+"""Weight of an installed version, which wins over whatever other files allow."""
 REQUIRED: Final = 1
 OPTIONAL: Final = 2
-"""Weight of requirements of an extra or a group, which not every installation has."""
+"""Weight of the requirements of an extra or a group, which are not always installed."""
 
 ReadText = Callable[[str], str]
 """Function that returns the text of a file, or an empty string if it cannot be read."""
 
 
 class Pin(Frozen):
-    """Statement of one line of a requirement file about a package."""
+    """A statement about a package on one line of a requirement file."""
 
     package: str
     constraint: Constraint
@@ -37,15 +37,15 @@ class Pin(Frozen):
     line: int
     weight: int
     fork: str = ""
-    """Repository and revision from which it is installed, unless upstream's."""
+    """Repository and revision from which it is installed, if not upstream's."""
     unreleased: str = ""
     """Upstream's repository and the installed revision, if that is not a release."""
     is_former: bool = False
-    """True if it is a link to a repository that the package has left."""
+    """True if it is a link to a former repository of the package."""
 
 
 def read_pins(path: str, load: ReadText) -> Iterator[Pin]:
-    """Yield the pins of a requirement file by its name, or nothing for any other kind of file."""
+    """Yield the pins of a requirement file; its name selects the reader, and unknown names are read as Dockerfiles."""
     name = os.path.basename(path).lower()
     if name.endswith((".txt", ".in")) or (name.endswith(".lock") and name.startswith("requirements")):
         pins = _read_requirements(path, load, set())
@@ -80,7 +80,7 @@ def read_pins(path: str, load: ReadText) -> Iterator[Pin]:
 
 
 _DEVELOPMENT: Final = re.compile(r"(?:^|[^a-z])(?:tests?|testing|ci|lint|docs?|dev)(?=[^a-z])")
-"""Names of requirement files for developers, who test, write or document the project."""
+"""Names of requirement files that only developers of the project need, to test, build or document it."""
 
 _ENVIRONMENTS: Final[Mapping[str, tuple[Callable[[str], Iterator[environments.FoundRequirement]], int]]] = {
     "pixi.lock": (environments.find_locked_packages, LOCKED),
@@ -100,7 +100,7 @@ def _build_environment_pins(
         yield from _build_pins(item.requirement, path, item.line, OPTIONAL if item.is_optional else weight)
 
 
-# A file without any of these names is not parsed.
+# A file that contains none of these names is not parsed, except pip requirement files.
 _NAMED: Final = re.compile("|".join(map(re.escape, (*PACKAGES, *map_spellings()))), re.IGNORECASE)
 
 # --- pip -------------------------------------------------------------------------------------------------------------
@@ -182,13 +182,13 @@ _GIT: Final = re.compile(
     r"reference = \"(?P<at>[^\"]*)\")",
     re.MULTILINE,
 )
-_NEXT: Final = re.compile(r"\n(?:\[\[|name = )")
+_NEXT_PACKAGE: Final = re.compile(r"\n(?:\[\[|name = )")
 _MARKERS: Final = re.compile(r"^(?:resolution-markers|markers?) = (\[[^\]]*\]|\"[^\n]*\"|'[^\n]*')", re.MULTILINE)
 
 
 def _read_lock(path: str, text: str) -> Iterator[Pin]:
     for match in _LOCKED.finditer(text):
-        following = _NEXT.search(text, match.end())
+        following = _NEXT_PACKAGE.search(text, match.end())
         end = len(text) if following is None else following.start()
         markers = _MARKERS.search(text, match.end(), end)
         if markers is None or _can_hold_on_linux(markers[1]):
@@ -198,7 +198,7 @@ def _read_lock(path: str, text: str) -> Iterator[Pin]:
 
 
 def _build_locked(package: str, release: str, git: re.Match[str] | None) -> Requirement:
-    """Return the requirement of a package that is locked to a release, or to a git revision."""
+    """Return the requirement of a package that is locked to a release or a git revision."""
     locked = Requirement(package, Constraint((("==", strip_local_label(release)),)))
     if git is None:
         return locked
@@ -231,8 +231,8 @@ def _read_pyproject(path: str, text: str) -> Iterator[Pin]:
         return
     project, tool = get_table(table, "project"), get_table(table, "tool")
     name, version = project.get("name"), project.get("version")
-    own_package = requirement.get_package(name) if isinstance(name, str) else None
-    if own_package is not None and isinstance(version, str):
+    project_package = requirement.get_package(name) if isinstance(name, str) else None
+    if project_package is not None and isinstance(version, str):
         # The repository is the framework itself.
         yield from _build_pins(
             requirement.parse_pip_requirement(f"{name}=={version}"), path, _find_line(text, version), LOCKED
@@ -264,7 +264,7 @@ def _read_table(path: str, text: str, table: Mapping[str, Any], weight: int) -> 
 
 
 def _find_line(text: str, part: str) -> int:
-    """Return the first line that contains a text, or 1 if it is written differently."""
+    """Return the number of the first line that contains a text, or 1 if the file writes it differently."""
     position = text.find(part)
     return 1 if position < 0 else text.count("\n", 0, position) + 1
 
@@ -275,7 +275,7 @@ _ITEM: Final = re.compile(r"^[ \t]*-[ \t]+(\"[^\"]*\"|'[^']*'|[^\s#\"':][^#]*?)[
 
 
 _MAX_ITEMS: Final = 20_000
-"""Maximum number of lines of an environment; a full export has some hundreds."""
+"""Maximum number of lines of an environment; a full export has a few hundred."""
 
 
 def _read_conda(path: str, text: str) -> Iterator[Pin]:
@@ -301,7 +301,7 @@ def _read_conda(path: str, text: str) -> Iterator[Pin]:
 _VARIABLE: Final = re.compile(r"^\s*(?:ARG|ENV)\s+(\w+)[= ]\s*[\"']?([\w.+-]{1,60})[\"']?\s*$", re.IGNORECASE)
 _INSTALL: Final = re.compile(r"\b(?:pip3?|conda|mamba|micromamba)(?:\.exe)?\s+install\b([^;&|]*)")
 _UV: Final = re.compile(r"\b(?:uvx|uv[ \t]+(?:run|tool[ \t]+run))\b([^;&|]*)")
-_WITH: Final = re.compile(r"(?:^|\s)--(?:with|from)[= \t]+(\"[^\"]*\"|'[^']*'|\S+)")
+_UV_PACKAGES: Final = re.compile(r"(?:^|\s)--(?:with|from)[= \t]+(\"[^\"]*\"|'[^']*'|\S+)")
 """Packages that `uv run` and `uvx` install for one command."""
 _CLONE: Final = re.compile(r"\bgit\s+clone\b([^;&|]*)")
 _IMAGE: Final = re.compile(r"^\s*FROM\s+(?:--\S+\s+)?(?:docker\.io/)?([\w.-]+/[\w.-]+):(\S+)", re.IGNORECASE)
@@ -310,11 +310,11 @@ _IMAGE_USE: Final = re.compile(r"(?:docker\.io/|docker://|(?<=[\s'\"=]))([\w.-]+
 _ENGINES: Final = re.compile(r"\b(?:docker|podman|singularity|apptainer|enroot)\b")
 
 
-_FOLDER: Final = re.compile(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
-_CONTEXT: Final = re.compile(r"^\s*(?:COPY|ADD)\s+(?:--\S+\s+)*\./?\s+(\S+)\s*$", re.IGNORECASE)
+_WORKDIR: Final = re.compile(r"^\s*WORKDIR\s+(\S+)", re.IGNORECASE)
+_COPY_ALL: Final = re.compile(r"^\s*(?:COPY|ADD)\s+(?:--\S+\s+)*\./?\s+(\S+)\s*$", re.IGNORECASE)
 """Folder of an image into which the whole repository is copied."""
-_CHANGE: Final = re.compile(r"\bcd\s+([^\s;&|]+)")
-_HERE: Final = re.compile(r"\.(?=\[|$)")
+_CD: Final = re.compile(r"\bcd\s+([^\s;&|]+)")
+_CURRENT_FOLDER: Final = re.compile(r"\.(?=\[|$)")
 """Current folder as an install target, with or without extras."""
 
 
@@ -329,9 +329,9 @@ def _read_dockerfile(path: str, text: str) -> Iterator[Pin]:
         variable = _VARIABLE.match(line)
         if variable is not None:
             variables[variable[1]] = variable[2]
-        workdir = _FOLDER.match(line)
+        workdir = _WORKDIR.match(line)
         folder = folder if workdir is None else posixpath.join(folder, workdir[1])
-        context = _CONTEXT.match(line)
+        context = _COPY_ALL.match(line)
         copied.update(() if context is None else (posixpath.normpath(posixpath.join(folder, context[1])),))
         image = _IMAGE.match(line)
         in_image.update(() if image is None else (package for package, _ in _find_image_packages(image[1].lower())))
@@ -339,15 +339,15 @@ def _read_dockerfile(path: str, text: str) -> Iterator[Pin]:
             if parsed.fork.startswith("/") and parsed.package in in_image:
                 continue  # the source of the image itself
             if posixpath.normpath(parsed.fork) in copied:
-                continue  # the repository itself, which has its own files
+                continue  # the repository itself, which has its own requirement files
             yield from _build_pins(parsed, path, number, REQUIRED)
 
 
 def _parse_command(line: str, on_disk: bool, folder: str = "") -> Iterator[Requirement]:
     """Yield the packages that a line installs or clones.
 
-    Paths count if `on_disk`, that is if no earlier command may have put a release there. `folder` is the folder in
-    which the line starts, if known.
+    Paths count if `on_disk`, that is if no earlier command may have put a release there. `folder` is the
+    working folder at the start of the line, if known.
     """
     image = _IMAGE.match(line)
     images = _IMAGE_USE.finditer(line) if image is None and _ENGINES.search(line) is not None else ()
@@ -355,16 +355,18 @@ def _parse_command(line: str, on_disk: bool, folder: str = "") -> Iterator[Requi
         yield from parse_image_tag(match[1].lower(), match[2])
     for command in _INSTALL.finditer(line):
         is_conda = "pip" not in command[0].split()[0]
-        changes = _CHANGE.findall(line, 0, command.start()) if folder else []
+        changes = _CD.findall(line, 0, command.start()) if folder else []
         folder_now = posixpath.join(folder, *changes)
         for word in re.findall(r"\"[^\"]*\"|'[^']*'|\S+", command[1]):
             argument = word.strip("\"'")
-            argument = _HERE.sub(folder_now, argument) if folder and _HERE.match(argument) else argument
+            argument = (
+                _CURRENT_FOLDER.sub(folder_now, argument) if folder and _CURRENT_FOLDER.match(argument) else argument
+            )
             parsed = requirement.parse_conda_requirement(argument) if is_conda else _parse_line(argument, on_disk)
             if parsed is not None:
                 yield parsed
     for command in _UV.finditer(line):
-        for word in _WITH.findall(command[1]):
+        for word in _UV_PACKAGES.findall(command[1]):
             parsed = _parse_line(word.strip("\"'"), on_disk)
             if parsed is not None:
                 yield parsed
@@ -397,7 +399,7 @@ def parse_image_tag(image: str, tag: str) -> Iterator[Requirement]:
 
 
 def _find_image_packages(image: str) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield the packages in images of a name, each with the patterns of further packages in the tag."""
+    """Yield the packages that an image contains, each with the patterns that find other packages in its tag."""
     for package in list_packages().values():
         yield from ((package.name, patterns) for name, patterns in package.images.items() if re.fullmatch(name, image))
 
@@ -419,11 +421,11 @@ def _build_date_constraint(day: str, dates: Mapping[str, str]) -> Constraint:
 _COMMANDS: Final = ("git", "install", "docker", "podman", "singularity", "apptainer", "enroot", "uv")
 _CHECKOUT: Final = re.compile(r"(?:^|&&|;)\s*(?:\$ )?git\s+checkout\s+(?:tags/)?([\w./-]+)\s*(?:$|&&|;|#|>)")
 _TREE: Final = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:tree|commit)/([\w./-]+)")
-_USUAL: Final = ("main", "master")
+_DEFAULT_BRANCHES: Final = ("main", "master")
 _MAX_COMMANDS: Final = 2000
-"""Maximum number of installs and clones of one README or script."""
+"""Maximum number of installs and clones in one README or script."""
 _MAX_DISTANCE: Final = 3
-"""Lines after a `git clone` in which `git checkout` refers to the clone."""
+"""Number of lines after a `git clone` within which `git checkout` refers to the clone."""
 
 
 def find_forks(path: str, text: str) -> Iterator[Pin]:
@@ -468,8 +470,8 @@ def find_command_pins(path: str, text: str) -> Iterator[Pin]:
 
 
 def _find_tree_links(line: str) -> Iterator[tuple[str, str]]:
-    """Yield the repositories of frameworks that links lead into, each with its revision."""
+    """Yield the framework repositories that tree and commit links point to, each with its revision."""
     for name, revision in _TREE.findall(line):
         revision = revision.rstrip(".")
-        if requirement.REPOSITORIES.get(name.lower()) and revision.split("/")[0] not in _USUAL:
+        if requirement.REPOSITORIES.get(name.lower()) and revision.split("/")[0] not in _DEFAULT_BRANCHES:
             yield name, revision

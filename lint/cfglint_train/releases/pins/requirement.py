@@ -10,14 +10,14 @@ from cfglint_train.foundation.versions import Constraint, parse_release, strip_l
 from cfglint_train.frameworks.registry import list_packages
 
 PACKAGES: Final = {name: package.name for package in list_packages().values() for name in package.distributions}
-"""cfglint's package name by name on PyPI and conda."""
+"""Name on PyPI or conda -> cfglint's package name."""
 
 REPOSITORIES: Final = {name: package.name for package in list_packages().values() for name in package.repositories}
-"""Package by GitHub repository (lower case) whose tags are its releases."""
+"""GitHub repository (lower case) whose tags are releases -> its package."""
 FORMER_REPOSITORIES: Final = {
     name: package.name for package in list_packages().values() for name in package.former_repositories
 }
-"""Package by GitHub repository (lower case) that it has left."""
+"""Former GitHub repository (lower case) -> the package that has moved elsewhere."""
 
 _RELEASE: Final = r"v?\d+(?:\.\d+)*(?:[._-]?(?:a|b|rc|post|dev)\d*)?(?:\.?dev\d*)?(?:\+[\w.]+)?"
 _REQUIREMENT: Final = re.compile(
@@ -37,9 +37,9 @@ _COMPARISON: Final = re.compile(rf"(===|==|!=|>=|<=|~=|>|<)[ \t]*({_RELEASE}(?:\
 
 
 _FILE: Final = re.compile(rf"/([A-Za-z0-9_.]+)-({_RELEASE})(?:-[^/]*\.whl|\.tar\.gz)(?:#|$)")
-"""Wheel or source archive at the end of an address in which `%2B` is replaced by `+`."""
+"""Pattern for a wheel or source archive at the end of an address, after `%2B` is replaced with `+`."""
 MAX_LENGTH: Final = 2000
-"""Maximum length of a requirement in characters; longer lines are not written by hand."""
+"""Maximum length of a requirement in characters; longer lines are not written by hand, and are ignored."""
 
 
 class Requirement(Frozen):
@@ -48,15 +48,15 @@ class Requirement(Frozen):
     package: str
     constraint: Constraint
     fork: str = ""
-    """Repository and revision from which it is installed, unless upstream's."""
+    """Repository and revision, or folder, of an installed fork; empty for upstream."""
     unreleased: str = ""
-    """Upstream's repository and the installed revision, if that is not a release."""
+    """Upstream's repository and the installed revision, if that is not a release; else empty."""
 
 
 def parse_pip_requirement(text: str) -> Requirement | None:
-    """Return a PEP 508 requirement: `torch==2.6.0`, `axolotl[deepspeed]>=0.12; sys_platform == "linux"`, `name @ URL`.
+    """Parse a PEP 508 requirement: `torch==2.6.0`, `axolotl[deepspeed]>=0.12; sys_platform == "linux"`, `name @ URL`.
 
-    Return None for unknown packages, without a release, or if the marker excludes Linux.
+    Return None if the package is unknown, no release is named, or the marker excludes Linux.
     """
     match = _REQUIREMENT.fullmatch(text.strip()) if len(text) <= MAX_LENGTH else None
     package = None if match is None else get_package(match["name"])
@@ -73,12 +73,12 @@ _BETWEEN_WORDS: Final = re.compile(r"[-_.]+")
 
 
 def get_package(name: str) -> str | None:
-    """Return cfglint's name of a distribution in any spelling, or None."""
+    """Return cfglint's package name for a distribution in any spelling, or None if it is unknown."""
     return PACKAGES.get(_BETWEEN_WORDS.sub("-", name).lower())
 
 
 def parse_comparisons(text: str) -> Constraint | None:
-    """Return `>=4.45,<4.53` as a constraint, or None if a part is not a comparison."""
+    """Parse comparisons such as `>=4.45,<4.53`; return None if a part is not a comparison."""
     parts = []
     for part in text.split(","):
         if part.strip():
@@ -90,7 +90,7 @@ def parse_comparisons(text: str) -> Constraint | None:
 
 
 def parse_url_release(url: str, package: str | None = None) -> str | None:
-    """Return the release in an address: a tag of the package's repository, or a wheel."""
+    """Return the release that an address names by a tag of the package's repository or by a file, or None."""
     tag = re.search(rf"github\.com[/:]([\w.-]+/[\w.-]+?)(?:\.git)?@({_RELEASE})(?:#|$)", url)
     if tag is not None and (package is None or REPOSITORIES.get(tag[1].lower()) == package):
         return strip_local_label(tag[2])
@@ -103,7 +103,7 @@ def parse_url_release(url: str, package: str | None = None) -> str | None:
 def parse_address(url: str, package: str | None = None) -> Requirement | None:
     """Return the release, unreleased upstream revision, or fork that an address installs, or None.
 
-    Without `package`, it is named by the repository, the wheel or `#egg=NAME`.
+    Without `package`, the repository, the wheel or `#egg=NAME` determines the package.
     """
     archive = _ARCHIVE.match(url)
     if archive is not None:
@@ -128,9 +128,10 @@ _WHEEL: Final = re.compile(rf"([A-Za-z0-9_.]+)-({_RELEASE})(?:-[\w.-]+\.whl|\.ta
 
 
 def parse_path_requirement(text: str, package: str | None = None) -> Requirement | None:
-    """Return the release of a wheel on disk, or a folder named after a package, whose source is unknown, or None.
+    """Return the requirement of a local wheel or source archive, or of a folder that contains a package, or None.
 
-    `package` is the package in the folder, if stated.
+    A folder counts as a fork, because its source is unknown. It contains `package`, or else the package after which it
+    is named.
     """
     match = _PATH.fullmatch(text.replace("%2B", "+")) if len(text) <= MAX_LENGTH else None
     if match is None:
@@ -148,13 +149,13 @@ def parse_path_requirement(text: str, package: str | None = None) -> Requirement
 
 
 def format_repository(url: str) -> str:
-    """Return a git address without scheme and credentials: `github.com/owner/name@revision`."""
+    """Return a git address without its scheme and credentials: `github.com/owner/name@revision`."""
     git = _GIT.match(url)
     return url if git is None else re.sub(r"\.git(?=@|$)", "", git["place"].replace(":", "/", 1).rstrip("/"))
 
 
 def find_upstream_package(url: str) -> str | None:
-    """Return the package whose own repository is at a git address, at any revision, or None."""
+    """Return the package whose upstream repository is at a git address, at any revision, or None."""
     return REPOSITORIES.get("/".join(_strip_revision(url).lower().split("/")[-2:]))
 
 
@@ -174,7 +175,7 @@ def _find_address_package(url: str, git: re.Match[str] | None) -> str | None:
 
 
 def match_package_name(path: str) -> str | None:
-    """Return the package after which a repository or folder is named, whatever its owner, or None."""
+    """Return the package after which a repository or folder is named, regardless of its owner, or None."""
     return _NAMESAKES.get(_normalise_name(path.rstrip("/").removesuffix(".git").rpartition("/")[2]))
 
 
@@ -188,7 +189,10 @@ _NAMESAKES: Final = {
 
 
 def parse_poetry_requirement(name: str, text: str) -> Requirement | None:
-    """Return a dependency of `[tool.poetry.dependencies]`: `^2.4`, `~2.4`, `2.4.*`, `2.4.0`, `>=2.4,<2.6`."""
+    """Parse a version of `[tool.poetry.dependencies]`: `^2.4`, `~2.4`, `2.4.*`, `2.4.0`, `>=2.4,<2.6`.
+
+    Return None if the package is unknown, or the version is invalid or unrestricted.
+    """
     package = get_package(name)
     if package is None:
         return None
@@ -213,7 +217,7 @@ def parse_poetry_requirement(name: str, text: str) -> Requirement | None:
 
 
 def _expand_caret(sign: str, release: str) -> list[tuple[str, str]]:
-    """Return the bounds of a caret or tilde: `^` keeps the first nonzero number, `~` the first two."""
+    """Return the bounds of a caret or tilde: `^` fixes the first nonzero number, `~` the first two numbers."""
     numbers = [int(part) for part in re.findall(r"\d+", release)[: release.count(".") + 1]]
     kept_index = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
     if sign == "~":
@@ -226,7 +230,10 @@ _SPECIFICATION: Final = re.compile(r"(?:[\w./-]+::)?(?P<name>[A-Za-z0-9._-]+)[ \
 
 
 def parse_conda_requirement(text: str) -> Requirement | None:
-    """Return a match specification: `pytorch=2.4`, `pytorch::pytorch==2.4.1=py3.11_cuda12.4*`, `transformers>=4.45`."""
+    """Parse a conda match specification, or return None if the package is unknown or no release is named.
+
+    Examples: `pytorch=2.4`, `pytorch::pytorch==2.4.1=py3.11_cuda12.4*`, `transformers>=4.45`.
+    """
     if len(text) > MAX_LENGTH:
         return None
     match = _SPECIFICATION.fullmatch(text.strip())
@@ -260,7 +267,7 @@ _MARKER_TEST: Final = re.compile(r"(\w+)\s*(==|!=)\s*['\"]([^'\"]*)['\"]|['\"]([
 
 
 def can_install_on_linux(marker: str) -> bool:
-    """Return whether a marker may hold on Linux: false only if it surely does not."""
+    """Return whether a marker may hold on Linux; False only if it certainly does not."""
     alternatives = re.split(r"\bor\b", marker)
     return any(all(_can_hold(test) for test in re.split(r"\band\b", alternative)) for alternative in alternatives)
 
@@ -274,6 +281,6 @@ def _can_hold(test: str) -> bool:
 
 
 def format_git_address(url: str, revision: str) -> str:
-    """Return a repository and a revision (empty: its default branch) in pip's syntax."""
+    """Return a repository at a revision (empty: its default branch) in pip's syntax."""
     plain = url if "://" in url else f"ssh://{url.replace(':', '/', 1)}"
     return f"git+{plain.removesuffix('.git')}{revision and f'@{revision}'}"

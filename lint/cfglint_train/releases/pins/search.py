@@ -30,7 +30,7 @@ _NAME: Final = re.compile(
 )
 _README: Final = re.compile(r"readme.*\.md", re.IGNORECASE)
 _MAX_BYTES: Final = 4 * 2**20
-"""Maximum total size in bytes of the files read for pins, with their includes; large lock files have 3 MB."""
+"""Total size limit in bytes of the files read for pins, including their includes; large lock files have 3 MB."""
 _MAX_PINS: Final = 1000
 """Maximum number of pins of one file."""
 FOLDERS: Final = ("requirements", "docker")
@@ -38,21 +38,21 @@ FOLDERS: Final = ("requirements", "docker")
 
 
 class ResolvedPin(Frozen):
-    """Pins of a package in the requirement files of a folder, combined."""
+    """The combined pins of a package in the requirement files of a folder."""
 
     constraint: Constraint
     pins: tuple[Pin, ...]
-    """Pins on which the constraint is based."""
+    """Pins that the constraint is based on."""
     is_optional: bool
-    """True if only extras and groups contain it, which may not be installed."""
+    """True if only extras or dependency groups, which may not be installed, pin the package."""
     is_consistent: bool
-    """True if some release satisfies all pins; otherwise they are of several installations and determine nothing."""
+    """True if some release satisfies all pins; otherwise they belong to different installations and decide nothing."""
     fork: Pin | None = None
-    """Pin that installs a fork instead of upstream's."""
+    """Pin that installs a fork instead of upstream."""
     unreleased: Pin | None = None
     """Pin that installs an unreleased revision of upstream's repository, if no pin names a release."""
     former_pin: Pin | None = None
-    """README link to a repository that the package has left."""
+    """README link to a former repository of the package."""
 
     @property
     def is_specified(self) -> bool:
@@ -61,7 +61,10 @@ class ResolvedPin(Frozen):
 
 
 def read_folder_pins(folder: str, names: Iterable[str]) -> Mapping[str, ResolvedPin]:
-    """Return the pins in the requirement files among the names in a folder, by package."""
+    """Return the combined pins, by package, of the requirement files among `names` in a folder.
+
+    A README counts only for packages that no requirement file pins.
+    """
     pins: list[Pin] = []
     folders, has_root = Roots().list_folders_above(os.path.abspath(folder))
     root = folders[-1] if has_root else folder
@@ -96,15 +99,15 @@ def _read_subfolder(folder: str, load: ReadText, every_text: bool) -> list[Pin]:
 
 
 class _TextReader:
-    """Reader of a repository's files up to a total size; a requirement file may include any other file."""
+    """A file reader confined to a repository and a total size, because requirement files may include any file."""
 
     def __init__(self, root: str) -> None:
-        """Read only files below `root`."""
+        """Create a reader of the files below `root`."""
         self._root = root
         self._left = _MAX_BYTES
 
     def __call__(self, path: str) -> str:
-        """Return the text of a file, or an empty string if it is outside, unreadable or beyond the size limit."""
+        """Return a file's text, or an empty string if it is outside the root, unreadable or beyond the size limit."""
         try:
             source = regular_files.read(path) if regular_files.is_below(path, self._root) else b""
         except (OSError, ValueError):
@@ -116,7 +119,7 @@ class _TextReader:
 
 
 def resolve_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
-    """Return the combined pins by package: lock files take precedence over requirements, and these over extras."""
+    """Return the combined pins by package: lock files take precedence over requirements, requirements over extras."""
     by_package: dict[str, list[Pin]] = {}
     for pin in pins:
         by_package.setdefault(pin.package, []).append(pin)
@@ -124,9 +127,9 @@ def resolve_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
 
 
 def merge_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
-    """Return the pins of several installations by package; any of them may be for the training.
+    """Return the combined pins of several installations by package; each installation may serve the training.
 
-    If they contradict each other, the constraint covers the releases from the oldest to the newest.
+    If the pins of a package contradict each other, the constraint covers all releases from the oldest to the newest.
     """
     resolved = dict(resolve_pins(pins))
     for package, item in resolved.items():
@@ -139,7 +142,7 @@ def merge_pins(pins: Sequence[Pin]) -> Mapping[str, ResolvedPin]:
 def resolve_pin_conflicts(
     files: Mapping[str, ResolvedPin], commands: Mapping[str, ResolvedPin]
 ) -> Mapping[str, ResolvedPin]:
-    """Return the pins of requirement files, without a constraint if install commands name another release."""
+    """Return the pins of requirement files, each without its constraint if install commands contradict it."""
     resolved = dict(files)
     for package, installed in commands.items():
         pinned = files.get(package)
@@ -159,7 +162,7 @@ def resolve_pin_conflicts(
 
 
 def _resolve_package(pins: list[Pin]) -> ResolvedPin:
-    """Return the combined pins of a package; pins of a fork may have no release."""
+    """Return the combined pins of a package; a pin of a fork may name no release."""
     released = [pin for pin in pins if pin.constraint.comparisons]
     resolved = (
         _resolve_constraint(released)

@@ -1,4 +1,4 @@
-"""Requirements in `setup.py`: strings in lists, named lists, and tables. Nothing is executed."""
+"""Requirements in `setup.py`, from strings in lists, variables and dictionaries. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Final
 
 MAX_DEPTH: Final = 8
-"""Maximum depth of names and tables that refer to each other."""
+"""Maximum nesting of expressions, and of variables that refer to each other."""
 MAX_BYTES: Final = 256 * 2**10
 
 _NAME: Final = re.compile(r"[\w.-]+")
@@ -27,12 +27,12 @@ class WrittenRequirement(Frozen):
 
 
 def find_requirements(text: str) -> Iterator[WrittenRequirement]:
-    """Yield the requirements of the calls of `setup` in a file, as far as they are written there."""
+    """Yield the requirements that the `setup` calls of a file state literally or through variables of the file."""
     if len(text) > MAX_BYTES or "setup" not in text:
         return
     tree = parse_tree(text)
     names = dict(_collect_values(tree))
-    tables = _Tables(names, dict(_group_by_package(names)))
+    tables = _Variables(names, dict(_group_by_package(names)))
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and get_callee_name(node) == "setup":
             arguments = {word.arg: word.value for word in node.keywords}
@@ -47,20 +47,20 @@ class _Text(Frozen):
     lineno: int
 
 
-class _Tables:
-    """Values of the names in a file."""
+class _Variables:
+    """The values of the variables in a file."""
 
     def __init__(self, values: Mapping[str, list[ast.expr]], required: Mapping[str, list[_Text]]) -> None:
-        """Create tables with an empty set of followed names."""
+        """Store the values; no variable has been followed yet."""
         self.values = values
         self.required = required
         """Requirements in lists and dictionaries of the file, by package."""
         self.followed: set[str] = set()
-        """Names whose values were read, since many lists refer to each other."""
+        """Variables already followed, because many lists refer to each other."""
 
 
 def _collect_values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
-    """Return the names of a module with the values assigned to them or to their items."""
+    """Return the variables of a module with the values assigned to them or to their items."""
     values_by_name: dict[str, list[ast.expr]] = {}
     for step in tree.body:
         if not isinstance(step, (ast.Assign, ast.AnnAssign)) or step.value is None:
@@ -74,7 +74,7 @@ def _collect_values(tree: ast.Module) -> Iterator[tuple[str, list[ast.expr]]]:
     return iter(values_by_name.items())
 
 
-def _find_texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
+def _find_texts(node: ast.expr, tables: _Variables, depth: int) -> Iterator[_Text]:
     """Yield the strings in an expression."""
     if depth > MAX_DEPTH:
         return
@@ -97,7 +97,7 @@ def _find_texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
     elif isinstance(node, ast.Subscript):
         yield from _find_item(node, tables, depth)
     elif isinstance(node, ast.Call):
-        # A function of the file that selects from a table by package name.
+        # The file's own function that looks up packages in a table by name: `deps_list("torch")`.
         for argument in node.args:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 yield from tables.required.get(argument.value, ())
@@ -111,8 +111,8 @@ def _find_texts(node: ast.expr, tables: _Tables, depth: int) -> Iterator[_Text]:
         yield from _find_texts(child, tables, depth + 1)
 
 
-def _find_item(node: ast.Subscript, tables: _Tables, depth: int) -> Iterator[_Text]:
-    """Yield the strings of `deps["torch"]` in a dictionary, or in one built from a list of requirements."""
+def _find_item(node: ast.Subscript, tables: _Variables, depth: int) -> Iterator[_Text]:
+    """Yield the requirements that `deps["torch"]` selects from a dictionary, literal or built from a list."""
     key = node.slice.value if isinstance(node.slice, ast.Constant) else None
     values = tables.values.get(node.value.id, []) if isinstance(node.value, ast.Name) else []
     if not isinstance(key, str):
@@ -127,7 +127,7 @@ def _find_item(node: ast.Subscript, tables: _Tables, depth: int) -> Iterator[_Te
 
 
 def _group_by_package(names: Mapping[str, list[ast.expr]]) -> Mapping[str, list[_Text]]:
-    """Return the strings in lists and dictionaries of a file, by the package at their start."""
+    """Return the strings in the lists and dictionaries of a file, by the package name that they start with."""
     texts: dict[str, list[_Text]] = {}
     for value in (item for values in names.values() for item in values):
         items = value.elts if isinstance(value, (ast.List, ast.Tuple)) else ()

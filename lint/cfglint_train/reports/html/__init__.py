@@ -1,8 +1,8 @@
-"""Self-contained HTML page: budgets as charts and tables, findings with their fixes.
+"""Self-contained HTML page: budgets as charts and tables, and findings with their fixes.
 
-The page contains everything as text and tables; `page.js` draws the charts next to them. It loads nothing: styles,
-scripts and the needed part of Observable Plot (`plot.min.js`, built by `tools/plot`) are inlined, and its content
-security policy forbids everything else.
+The page contains everything as text and tables; `page.js` draws the charts next to them. The page loads nothing:
+styles, scripts and the part of Observable Plot that it uses (`plot.min.js`, built by `tools/plot`) are inlined, and its
+content security policy forbids everything else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["estimate", "report", "summarised"]
 
 
 def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
-    """Report a lint: the findings, then the runs."""
+    """Render the page of a lint: the findings, then the runs."""
     return page.render_page(
         result, result.digests or tuple(map(summarised, result.runs)), result.runs, (), style, findings_first=True
     )
@@ -30,7 +30,7 @@ def report(result: Result, style: Style = PLAIN) -> Iterator[str]:
 def estimate(
     runs: Sequence[Run | StatedPlan], axes: Sequence[Axis] = (), result: Result | None = None, style: Style = PLAIN
 ) -> Iterator[str]:
-    """Report an estimate as a page: the runs with their grids, then the findings if there is a result.
+    """Render the page of an estimate: the runs with their grids, then the findings if there is a lint result.
 
     Without `axes`, the grid varies micro batch and sequence length around the run's own values.
     """

@@ -1,4 +1,4 @@
-"""Data of the charts of a page."""
+"""Data for the charts of a page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Charts:
     """Charts by name, collected while the page is built."""
 
     def __init__(self) -> None:
-        """Start without charts."""
+        """Create an empty collection."""
         self.components: dict[str, int] = {}
         self.charts: dict[str, Any] = {}
 
@@ -18,5 +18,5 @@ class Charts:
         return self.components.setdefault(name, len(self.components))
 
     def build_document(self) -> dict[str, Any]:
-        """Return plain values for the page's script."""
+        """Return the chart data as plain values for the page's script."""
         return {"components": list(self.components), "charts": self.charts}

@@ -19,7 +19,7 @@ from cfglint_train.reports.places import collect_documents
 from cfglint_train.reports.style import Style
 
 _MAX_LINE: Final = 400
-"""Maximum number of characters of a source line that are shown."""
+"""Maximum number of characters shown of a source line."""
 
 
 def render_section(result: Result, style: Style) -> Iterator[str]:
@@ -99,7 +99,7 @@ def _render_grounds(finding: Finding, redact: Redact) -> Iterator[str]:
 
 
 def _render_frame(document: Document, start: Position, end: Position, redact: Redact) -> str:
-    """Render the source line with the marked columns; of a long line only the part around them."""
+    """Render the source line with the columns marked; a long line is cut to the part around the marked columns."""
     line = redact(get_line_text(document, start.line))
     first = start.column - 1
     last = max(first + 1, end.column - 1 if end.line == start.line else len(line))

@@ -23,12 +23,12 @@ _MARKS: Final[dict[str | None, str]] = {
 
 
 class Grid(Frozen):
-    """Combinations of values: one row per combination of all axes but the last, one column per value of the last."""
+    """Combinations of values: one row per combination of all axes except the last, one column per value of the last."""
 
     axes: tuple[Axis, ...]
     rows: tuple[tuple[Cell, ...], ...]
     current: tuple[int, int] | None
-    """Row and column of the run's current values, or None if they are not in the grid."""
+    """Row and column of the run's own values, or None if the grid does not contain them."""
 
 
 def build_grid(run: Run | StatedPlan, axes: Sequence[Axis]) -> Grid:
@@ -42,7 +42,7 @@ def build_grid(run: Run | StatedPlan, axes: Sequence[Axis]) -> Grid:
 
 
 def render_figure(result: Grid, name: str, run_name: str, charts: Charts) -> str:
-    """Render the heat map with its table; `run_name` is used in its label."""
+    """Render the heat map and its table, and add its data to `charts` as `name`; `run_name` labels the table."""
     *outer, last = result.axes
     labels = [", ".join(_format_value(row[0].changes[axis.name]) for axis in outer) for row in result.rows]
     columns = [_format_value(value) for value in last.values]

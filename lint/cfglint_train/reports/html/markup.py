@@ -1,4 +1,4 @@
-"""HTML of user-written text: no text becomes markup, and invisible characters are shown as escapes."""
+"""HTML for user-written text: no text becomes markup, and invisible characters become visible escapes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from cfglint_train.foundation.typed import Any
 from cfglint_train.reports.escape import escape_source_line, escape_text
 from cfglint_train.reports.json import encode_compact
 
-# Script elements have no entities, so escape the same characters as in JSON.
+# Entities have no effect in script elements, so these characters are escaped as in JSON.
 _IN_SCRIPT = str.maketrans({"&": "\\u0026", "<": "\\u003c", ">": "\\u003e", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 def escape_html(value: object) -> str:
-    """Return a value as one line of text for an element or a double-quoted attribute."""
+    """Return a value as one escaped line for an element or a double-quoted attribute."""
     return escape(escape_text(str(value)))
 
 
 def render_message(value: object) -> str:
-    """Return a message as HTML, with its words in backticks as code."""
+    """Return a message as HTML, with words in backticks rendered as code."""
     return re.sub("`([^`]+)`", r"<code>\1</code>", escape_html(value))
 
 
 def escape_code(line: str) -> str:
-    """Escape a line of a file; tabs become spaces."""
+    """Escape a source line for an element; each tab becomes one space."""
     return escape(escape_source_line(line))
 
 
@@ -46,10 +46,10 @@ def render_table(
     numbers: tuple[int, ...] = (),
     subject: str = "",
 ) -> str:
-    """Render a table of cells that are HTML already; the first column contains row headers.
+    """Render a table from cells that are already HTML; the first column contains row headers.
 
-    The columns in `numbers` contain numbers. The table scrolls inside a region, whose label is the caption with its
-    `subject`.
+    The columns in `numbers` contain numbers. The table scrolls inside a region that is labeled with `subject` and
+    `caption`.
     """
 
     def render_cell(column: int, content: str) -> str:

@@ -1,4 +1,4 @@
-"""The page around its sections: head, policy, styles and scripts."""
+"""The page around its sections: head, content security policy, styles and scripts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def render_page(
 ) -> Iterator[str]:
     """Render the whole page, piece by piece.
 
-    `estimated_runs` are the runs of `summaries`, or empty if other processes built them.
+    `estimated_runs` are the runs of `summaries`, in the same order, or empty if other processes estimated them.
     """
     order = sorted(range(len(summaries)), key=lambda number: summaries[number].path)
     summaries, estimated_runs = (
@@ -79,7 +79,7 @@ def _read_asset(name: str) -> str:
 
 
 def _build_policy(scripts: list[str]) -> str:
-    """Return a policy under which nothing is loaded or sent, and only these scripts run.
+    """Return a content security policy that forbids loading and sending, and allows only these scripts to run.
 
     Inline styles are allowed because Plot writes them into its drawings; they are harmless if nothing can be loaded.
     """

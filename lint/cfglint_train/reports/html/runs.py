@@ -1,4 +1,4 @@
-"""The runs of a page: budgets per phase on a GPU, a host and the disk, and the what-if grid."""
+"""The runs of a page: budgets per phase for a GPU, a host and the disk, and the what-if grid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def render_section(
 ) -> Iterator[str]:
     """Render the section with the runs.
 
-    `estimated_runs` are the runs themselves, or empty if only their summaries are available.
+    `estimated_runs` are the runs of `summaries`, in the same order, or empty if only the summaries are available; then
+    there are no grids.
     """
     if not summaries:
         return

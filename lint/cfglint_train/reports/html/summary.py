@@ -22,7 +22,7 @@ from cfglint_train.whatif.plan_file import StatedPlan
 
 PLACES: Final = ("gpu", "host", "disk")
 MIN_LENGTH: Final = 512
-"""Tokens; memory does not matter for shorter sequences."""
+"""Shortest sequence length of the grid in tokens, unless the run's own is shorter; below it, memory hardly changes."""
 
 
 class PhaseSummary(Frozen):
@@ -30,7 +30,7 @@ class PhaseSummary(Frozen):
 
     name: str
     title: str
-    """The phase with its article: the backward pass."""
+    """Phase as a phrase with its article: `the backward pass`."""
     event: str
     expected: int
     low: int
@@ -49,7 +49,7 @@ class ResourceSummary(Frozen):
     worst: int
     """Index of the phase with the highest peak."""
     formulas: tuple[tuple[str, int, str], ...]
-    """Parts of that peak, the largest first: name, bytes, formula."""
+    """Components of that peak, largest first: name, bytes, formula."""
 
 
 class RunSummary(Frozen):
@@ -60,7 +60,7 @@ class RunSummary(Frozen):
     """Framework, model, cluster and method as text."""
     places: tuple[ResourceSummary, ...]
     axes: tuple[Axis, ...]
-    """Micro batches and sequence lengths for the what-if grid; empty if the current ones are unknown."""
+    """Axes of the what-if grid (micro batch, sequence length); empty if the run's own values are unknown."""
     assumptions: tuple[str, ...]
     missing: tuple[str, ...]
     not_counted: tuple[str, ...]
@@ -81,7 +81,7 @@ def summarised(run: Run | StatedPlan) -> RunSummary:
 
 
 def _choose_axes(run: Run | StatedPlan) -> tuple[Axis, ...]:
-    """Return micro batches and lengths around the run's own values."""
+    """Return axes of micro batches and lengths around the run's own values, or nothing if these are unknown."""
     micro, length = run.plan.batch.micro, run.plan.sequence.length
     if not micro or not length:
         return ()

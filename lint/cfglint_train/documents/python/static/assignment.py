@@ -1,4 +1,4 @@
-"""Assignments: targets that take a value, and whether they certainly do."""
+"""Assignments: binding of values to names, attributes and items, marked as conditional if they may not happen."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cfglint_train.foundation.typed import Any
 
 
 def bind_name(evaluator: Evaluator, name: str, value: Any, scope: Scope) -> None:
-    """Bind a name to a value, or only perhaps if an undecided condition surrounds the statement."""
+    """Bind a name to a value; under an undecided condition, mark the value as conditional."""
     scope = scope.find_owner(name)
     if len(evaluator.open_conditions) > scope.level:
         step = evaluator.open_conditions[-1]
@@ -22,7 +22,7 @@ def bind_name(evaluator: Evaluator, name: str, value: Any, scope: Scope) -> None
 
 
 def assign_target(evaluator: Evaluator, target: ast.expr, value: Any, scope: Scope) -> None:
-    """Give a target of an assignment its value."""
+    """Assign a value to a target: a name, an attribute, an item, or a tuple of targets."""
     if isinstance(target, ast.Name):
         bind_name(evaluator, target.id, value, scope)
     elif isinstance(target, ast.Attribute):

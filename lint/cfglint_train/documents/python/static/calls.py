@@ -1,4 +1,4 @@
-"""Calls of the script's own functions and classes, of the library, and of methods."""
+"""Calls of the script's own functions and classes, of library functions, and of methods."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_CALLS: Final = 16
 
 
 def evaluate_call(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Any:
-    """Return the result of a call in the script."""
+    """Return the result of a call expression."""
     function = node.func
     if isinstance(function, ast.Attribute):
         owner = evaluator.evaluate(function.value, scope)
@@ -46,7 +46,10 @@ def evaluate_call(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Any:
 
 
 def _evaluate_arguments(evaluator: Evaluator, node: ast.Call, scope: Scope) -> Arguments:
-    """Return the evaluated arguments of a call."""
+    """Return the evaluated arguments of a call.
+
+    They are incomplete if `*` is used or if `**` unpacks a mapping whose keys are not all known.
+    """
     positional: list[Any] = []
     keywords: dict[str, Argument] = {}
     complete = True
@@ -76,7 +79,10 @@ def _place_value(evaluator: Evaluator, value: Any, expression: ast.expr) -> Any:
 
 
 def apply_call(evaluator: Evaluator, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
-    """Return the result of a call of a target with some arguments."""
+    """Return the result of calling `target` with `arguments`.
+
+    `node` is the call, or a statement if the call is implicit; then only functions of the script are followed.
+    """
     if isinstance(target, Function):
         return _enter_function(evaluator, target, arguments)
     if isinstance(target, Partial):
@@ -139,7 +145,7 @@ def _bind_parameters(evaluator: Evaluator, function: Function, arguments: Argume
 
 
 def _bind_variadic(evaluator: Evaluator, function: Function, arguments: Arguments, scope: Scope) -> None:
-    """Bind the arguments that `*args` and `**kwargs` of a function collect."""
+    """Bind the surplus arguments that a function collects in `*args` and `**kwargs`."""
     parameters = function.node.args
     positional = (*parameters.posonlyargs, *parameters.args)
     if parameters.vararg is not None:
@@ -160,7 +166,11 @@ def _bind_variadic(evaluator: Evaluator, function: Function, arguments: Argument
 
 
 def _create_instance(evaluator: Evaluator, owner: Class, arguments: Arguments, node: ast.Call) -> Record:
-    """Create an object of a class of the script: its fields, unless the class's own methods change them."""
+    """Return a record of a new instance of a class of the script.
+
+    Attributes that the class's methods set on `self` are unknown. Keys that they set on other objects become unknown in
+    the records passed as arguments.
+    """
     shape = evaluator.get_shape(owner.node)
     record = evaluator.build_record(node, owner.node.name, arguments, shape.fields)
     for value in (*arguments.positional, *(argument.value for argument in arguments.keywords.values())):
@@ -202,7 +212,7 @@ def _call_library(evaluator: Evaluator, target: External, arguments: Arguments, 
 
 
 def _forget_changed_keys(evaluator: Evaluator, target: External, arguments: Arguments, node: ast.Call) -> None:
-    """Forget the keys of the passed records that a function of another module may change."""
+    """Mark the keys as unknown that a function of another module may change in the records passed to it."""
     values: list[tuple[int | str, Any]] = [*enumerate(arguments.positional)]
     values += [(name, argument.value) for name, argument in arguments.keywords.items()]
     for parameter, value in values:

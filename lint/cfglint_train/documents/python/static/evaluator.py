@@ -1,7 +1,7 @@
-"""Shared state of a walk: the script, the records made so far, the surrounding conditions, and the budget.
+"""Shared state of a walk: the script, the records created so far, the open conditions, and the budget.
 
-Expressions contain calls, calls enter functions, and functions contain statements. The methods in this cycle
-(`evaluate`, `walk_block`, `apply_call`) are abstract here, and `walk.py` implements them.
+Expressions contain calls, calls enter functions, and functions contain statements. The methods of this cycle
+(`evaluate`, `walk_block`, `apply_call`) are abstract here; `walk.py` implements them.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from cfglint_train.foundation.frozen import Frozen
 from cfglint_train.foundation.typed import Any, Final
 
 MAX_STEPS: Final = 100_000
-"""Upper limit of the steps of a walk over one script."""
+"""Maximum number of steps of a walk over one script."""
 _FIRST_STEPS: Final = 2_000
 _STEPS_PER_BYTE: Final = 2
-"""Steps per byte of the text. Scripts written by people take a tenth of a step per byte."""
+"""Budget in steps per byte of the text. Scripts written by people need a tenth of a step per byte."""
 MAX_KEYS: Final = 500
 
 
 class BudgetError(Exception):
-    """A script that is too long or too deep to be followed."""
+    """Error for a script that exceeds the budget of a walk."""
 
 
 class BlockEnd(Frozen):
@@ -53,12 +53,13 @@ def _find_no_constant(_: str) -> Any:
 
 
 class Evaluator:
-    """The state of a walk. A framework defines the meaning of calls of its library.
+    """The state of a walk over one script. A framework defines the meaning of calls to its library.
 
-    `handlers` maps dotted names to handlers of their calls, `methods` names of methods likewise (the first argument is
-    the owner). A handler that returns None leaves the call to the evaluator. `fields` names the positional parameters
-    of the library's classes, and of their methods that make objects. `constant` returns the value of a name of the
-    library, `Unknown` if it cannot be determined, or MISSING if the name of a member is its value.
+    `handlers` maps dotted function names to handlers of their calls. `methods` maps method names to handlers that also
+    receive the owner. If a handler returns None, the evaluator treats the call as usual. `fields` names the positional
+    parameters of the library's classes and of their methods that create objects. `constant` returns the value of a
+    library name, `Unknown` if it cannot be determined, or MISSING if the name itself is the value, as for an enum
+    member.
     """
 
     def __init__(
@@ -77,25 +78,25 @@ class Evaluator:
         self.constant = constant
         self.module = Scope(None, 0)
         self.records: list[Record] = []
-        """Every record, in the order in which the calls were evaluated."""
+        """All records, in the order in which their calls were evaluated."""
         self.entered_functions: set[int] = set()
-        """Identities of the functions that were entered."""
+        """`id()` of every function definition that was entered."""
         self.is_exhausted = False
         """True if the budget ran out, so that later code may change the values read so far."""
         self.open_conditions: list[Step] = []
-        """The undecided conditions around the current statement, innermost last."""
+        """Undecided conditions around the current statement, innermost last."""
         self.depth = 0
         """Nesting depth of the current expression."""
         self.call_depth = 0
-        """Number of entered functions of the script."""
+        """Number of the script's functions that are currently being called."""
         self.library_facts: set[str] = set()
-        """Facts that calls of the library establish for later calls, as words that the handlers choose."""
+        """Facts that library calls establish for later calls, as words that the handlers choose."""
         self.patched_classes: set[str] = set()
         """Classes of other modules that the script replaces, or whose special methods (`__init__`) it replaces."""
         self.declared_options: dict[str, Value] | None = None
-        """The options that the script declares, or None until they are requested."""
+        """Options that the script declares, or None until they are requested."""
         self.option_spellings: dict[str, str] = {}
-        """Names of the options -> their spellings in the script."""
+        """Spelling in the script of each option, by the option's name."""
         self._steps_left = min(MAX_STEPS, _FIRST_STEPS + _STEPS_PER_BYTE * len(document.source))
         self._record_by_call: dict[int, Record] = {}
         self._shapes: dict[int, Shape] = {}
@@ -105,21 +106,21 @@ class Evaluator:
         raise NotImplementedError
 
     def walk_block(self, body: list[ast.stmt], scope: Scope) -> BlockEnd | None:
-        """Walk statements in order and return the reason if they end early, else None."""
+        """Walk statements in order. Return their early end, or None if they run to the end of the block."""
         raise NotImplementedError
 
     def apply_call(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
-        """Return the result of a call."""
+        """Return the result of calling `target` with `arguments`."""
         raise NotImplementedError
 
     def build_options(self, node: ast.expr) -> ParsedOptions:
-        """Return argparse's namespace of the script's own options, at their defaults."""
+        """Return the namespace that argparse produces if no option is passed."""
         raise NotImplementedError
 
     def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:
-        """Return the attributes that a function of another module may set on an argument, or None for any key.
+        """Return the attributes that a function of another module may set on an argument, or None if it may set any.
 
-        `argument` is its index or name.
+        `argument` is the argument's index or name.
         """
         raise NotImplementedError
 
@@ -130,11 +131,11 @@ class Evaluator:
             raise BudgetError
 
     def build_condition(self, text: str, node: ast.stmt | ast.expr) -> Step:
-        """Return an undecided condition as a step to a value."""
+        """Return an undecided condition as a step in the derivation of a value."""
         return Step("depends", text, self.document.find_span(node))
 
     def build_named_condition(self, keyword: str, node: ast.expr) -> Step:
-        """Return the condition of a statement, with its text."""
+        """Return the condition of a statement as a step that quotes its source."""
         return self.build_condition(f"{keyword} {self.document.get_short_text(self.document.find_span(node))}", node)
 
     def get_shape(self, node: ast.ClassDef) -> Shape:
@@ -145,12 +146,12 @@ class Evaluator:
         return shape
 
     def build_unknown(self, node: ast.expr, reason: str = "") -> Value:
-        """Return the value of an expression that cannot be determined."""
+        """Return an unknown value for an expression; the default reason is its source text."""
         span = self.document.find_span(node)
         return Value(span, Unknown(reason or self.document.get_short_text(span)))
 
     def build_node(self, value: Any, expression: ast.expr) -> Node:
-        """Return a value as a node of the tree, at the place of the expression."""
+        """Return a value as a tree node at the place of the expression."""
         span = self.document.find_span(expression)
         if isinstance(value, Value):
             return Value(span, value.value, value.how, value.targets)
@@ -174,14 +175,17 @@ class Evaluator:
 
     @staticmethod
     def put(record: Record, entry: Entry) -> None:
-        """Set a key of a record, unless it already has more keys than a configuration would."""
+        """Set a key of a record; if the record has `MAX_KEYS` keys already, mark it as open instead."""
         if len(record.entries) < MAX_KEYS or entry.name in record.index:
             record.put(entry)
         else:
             record.open = "it has too many keys"
 
     def set_key(self, record: Record, name: str, value: Any, key: Span, expression: ast.expr) -> None:
-        """Set an attribute or key of a record."""
+        """Set an attribute or key of a record.
+
+        Under an undecided condition, an existing value stays and is marked as conditional; a new value is unknown.
+        """
         record.implicit = False
         record.assigned_keys.add(name)
         node = self.build_node(value, expression)
@@ -197,7 +201,10 @@ class Evaluator:
         self.put(record, Entry(Scalar(key, name, value=name), node))
 
     def record_patch(self, owner: External, name: str) -> None:
-        """Record that the script sets an attribute of a module or of a class in it."""
+        """Record that the script replaces a class of a module, or a special method of a class.
+
+        Other attributes are ignored.
+        """
         if owner.parts[-1][:1].isupper():
             if name.startswith("__"):
                 self.patched_classes.add(owner.name)
@@ -205,7 +212,7 @@ class Evaluator:
             self.patched_classes.add(f"{owner.name}.{name}")
 
     def add_implied_record(self, owner: Record, name: str, span: Span, key: Span) -> Any:
-        """Add and return a record for an attribute that was never set, because the library's class creates it."""
+        """Add and return a record for an attribute that the script never set but the library's class creates."""
         record = Record(span, [], open_=IMPLIED)
         record.implicit = True
         record.level = owner.level
@@ -221,9 +228,9 @@ class Evaluator:
         factory: str = "",
         how: tuple[Step, ...] = (),
     ) -> Record:
-        """Return a record of a call's keyword arguments, with its class under `_CLASS_`.
+        """Return a record of a call's arguments, with its class under `_CLASS_`.
 
-        The factory method, if any, is under `_FACTORY_`.
+        A factory method is stored under `_FACTORY_`. `fields` names the positional arguments.
         """
         span = self.document.find_span(node.func)
         record = Record(self.document.find_span(node), [], node)
@@ -251,7 +258,7 @@ class Evaluator:
         return record
 
     def replace_keys(self, value: Any, arguments: Arguments, node: ast.Call) -> Any:
-        """Return a copy of a record with some keys changed."""
+        """Return a copy of a record in which the keyword arguments replace keys."""
         if not isinstance(value, Record):
             return self.build_opaque(node)
         copy = self.copy_record(value)
@@ -264,14 +271,14 @@ class Evaluator:
         return copy
 
     def copy_record(self, value: Record) -> Record:
-        """Return a separate dictionary with the same keys."""
+        """Return an independent dictionary record with the same entries."""
         self.spend_steps(len(value.entries))
         copy = Record(value.span, list(value.entries), None, value.open)
         copy.how, copy.level, copy.sealed = value.how, len(self.open_conditions), value.sealed
         return copy
 
     def build_opaque(self, node: ast.Call) -> Record:
-        """Return the result of a call that cannot be evaluated; attributes may still be set on it."""
+        """Return a record for the result of a call that cannot be evaluated; attributes can still be set on it."""
         maker = self.document.get_short_text(self.document.find_span(node.func))
         record = Record(self.document.find_span(node), [], open_=f"{maker} makes it")
         record.implicit = True

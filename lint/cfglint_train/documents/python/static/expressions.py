@@ -1,4 +1,4 @@
-"""Expressions: evaluate each kind of expression."""
+"""Evaluation of expressions, by kind of expression."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cfglint_train.foundation.typed import Any, Final
 
 
 def evaluate_expression(evaluator: Evaluator, node: ast.expr, scope: Scope) -> Any:
-    """Return the value of an expression."""
+    """Return the value of an expression, unknown for an unsupported kind."""
     kind = _KINDS.get(type(node))
     return evaluator.build_unknown(node) if kind is None else kind(evaluator, node, scope)
 
@@ -48,7 +48,7 @@ def _evaluate_sequence(evaluator: Evaluator, node: ast.List | ast.Tuple, scope: 
     items = [evaluator.evaluate(item, scope) for item in node.elts]
     if any(isinstance(item, ast.Starred) for item in node.elts):
         return evaluator.build_unknown(node)
-    # Namespaces and functions may be items, too. They have no place in the tree but can be unpacked.
+    # Namespaces and functions may be items, too: they are no tree nodes, but unpacking can assign them.
     nodes = [_build_item(evaluator, value, item) for value, item in zip(items, node.elts)]
     return Sequence(evaluator.document.find_span(node), nodes, True)
 
@@ -113,7 +113,10 @@ def _evaluate_starred(evaluator: Evaluator, node: ast.Starred, scope: Scope) -> 
 
 
 def _evaluate_comprehension(evaluator: Evaluator, node: ast.expr, scope: Scope) -> Value:
-    """Return an unknown value, after removing the keys that the comprehension pops (`{k: d.pop(k) for k in OWN}`)."""
+    """Return an unknown value, after forgetting the keys of records from which the comprehension pops.
+
+    Example: `{k: d.pop(k) for k in OWN}`.
+    """
     for inner in ast.walk(node):
         if (
             isinstance(inner, ast.Call)

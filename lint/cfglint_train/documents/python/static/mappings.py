@@ -1,6 +1,7 @@
 """Dictionary methods and `del`: keys that are set, removed, or possibly either.
 
-After a change that cannot be followed no key remains, because each may have another value or be gone.
+After a change that cannot be followed, all keys except internal ones (`_CLASS_`) are dropped, because each may have
+another value or be gone.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ METHODS: Final = REMOVING_METHODS | {"__setitem__", "setdefault", "update"}
 
 
 def apply_method(evaluator: Evaluator, node: ast.Call, owner: Record, name: str, arguments: Arguments) -> Any:
-    """Apply one of the METHODS to a record and return its result."""
+    """Apply one of `METHODS` to a record and return its result."""
     positional = arguments.positional
     if name == "update":
         _update(evaluator, node, owner, arguments)
@@ -44,7 +45,7 @@ def apply_method(evaluator: Evaluator, node: ast.Call, owner: Record, name: str,
 
 
 def delete_keys(evaluator: Evaluator, node: ast.Delete, scope: Scope) -> None:
-    """Apply a statement such as `del kwargs["max_seq_length"]`."""
+    """Remove the keys that a statement such as `del kwargs["max_seq_length"]` deletes."""
     for target in node.targets:
         if isinstance(target, ast.Subscript):
             owner, key = evaluator.evaluate(target.value, scope), evaluator.evaluate(target.slice, scope)
@@ -53,7 +54,7 @@ def delete_keys(evaluator: Evaluator, node: ast.Delete, scope: Scope) -> None:
 
 
 def put_key(evaluator: Evaluator, owner: Record, key: Any, value: Any, key_span: Span, expression: ast.expr) -> None:
-    """Set a key of a record; the key may be unknown."""
+    """Set a key of a record; if the key is unknown, forget all keys."""
     if isinstance(key, Value) and isinstance(key.value, str):
         evaluator.set_key(owner, key.value, value, key_span, expression)
     else:
@@ -61,7 +62,10 @@ def put_key(evaluator: Evaluator, owner: Record, key: Any, value: Any, key_span:
 
 
 def remove_key(evaluator: Evaluator, owner: Record, key: Any, expression: ast.expr) -> Any:
-    """Remove a key from a record and return its value, or None if it has none."""
+    """Remove a key from a record and return its value, or None if the key is absent or unknown.
+
+    If the key is unknown, forget all keys.
+    """
     if not isinstance(key, Value) or not isinstance(key.value, str):
         forget_keys(evaluator, owner, expression)
         return None
@@ -77,7 +81,7 @@ def remove_key(evaluator: Evaluator, owner: Record, key: Any, expression: ast.ex
 
 
 def loosen_keys(evaluator: Evaluator, node: ast.expr, key: ast.expr | None, owner: Any) -> None:
-    """Drop the keys that a later `del`, or a call of one of REMOVING_METHODS, may remove."""
+    """Drop the keys that a later `del` or a call of a removing method may remove."""
     if not isinstance(owner, Record) or owner.call is not None:
         return
     if not isinstance(key, ast.Constant) or not isinstance(key.value, str):
@@ -87,13 +91,13 @@ def loosen_keys(evaluator: Evaluator, node: ast.expr, key: ast.expr | None, owne
 
 
 def _drop_key(owner: Record, key: str, reason: str) -> None:
-    """Drop a key that may still be there."""
+    """Drop a key that may still exist, and mark the record as open."""
     owner.drop(key)
     owner.open = f"`{key}` {reason}"
 
 
 def forget_keys(evaluator: Evaluator, owner: Record, expression: ast.expr) -> None:
-    """Forget all keys of a record, because any may be changed or gone."""
+    """Drop all keys of a record except internal ones, because each may be changed or gone."""
     for entry in list(owner.entries):
         if isinstance(entry.name, str) and not entry.name.startswith("_"):
             owner.drop(entry.name)
@@ -103,7 +107,7 @@ def forget_keys(evaluator: Evaluator, owner: Record, expression: ast.expr) -> No
 def alter_attributes(evaluator: Evaluator, owner: Record, names: Iterable[str] | None, expression: ast.expr) -> None:
     """Make attributes of a record unknown; None for `names` means that any key may change.
 
-    A key that the record was made with still counts as an argument of its call.
+    A key that was passed to the record's call still counts as an argument of that call.
     """
     if names is None:
         forget_keys(evaluator, owner, expression)
@@ -135,7 +139,7 @@ def _update(evaluator: Evaluator, node: ast.Call, owner: Record, arguments: Argu
 
 
 def _list_pairs(mapping: Any) -> list[tuple[str, Any, Span]] | None:
-    """Return the keys and values of a mapping or a list of pairs, or None if there may be others."""
+    """Return the keys and values of a mapping or a list of pairs, or None if there may be more."""
     if isinstance(mapping, Record):
         if mapping.open:
             return None

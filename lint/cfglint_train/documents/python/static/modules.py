@@ -1,6 +1,7 @@
-"""Modules of the repository that a script imports, and the changes that their functions make, read as text.
+"""Modules of the repository that a script imports, and the changes that their functions make to arguments.
 
-A change of a part (`config["optimizer"]["lr"] = 1`) is a change of its top-level key.
+The modules are parsed, never imported. A change of a nested part (`config["optimizer"]["lr"] = 1`) counts as a change
+of its top-level key.
 """
 
 from __future__ import annotations
@@ -18,15 +19,18 @@ from cfglint_train.foundation import regular_files
 from cfglint_train.foundation.typed import Final
 
 _MAX_FOLDERS_ABOVE: Final = 4
-"""Number of folders, from the script's own upwards, in which its modules are searched."""
+"""Number of folders in which modules are searched: the script's own and those above it."""
 _MAX_DEPTH: Final = 5
-"""Functions that pass an argument on to each other."""
+"""Maximum number of functions that pass an argument on to each other."""
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _NOTHING: Final[frozenset[str]] = frozenset()
 
 
 def find_module(document: PythonScript, module: str) -> PythonScript | None:
-    """Return a module of the repository that a script imports, or None if it is not below its folder or a parent."""
+    """Return a module of the repository that a script imports, or None if it cannot be found or parsed.
+
+    An absolute import is searched in the script's folder and the folders above it.
+    """
     module_name = module.lstrip(".")
     up = max(0, len(module) - len(module_name) - 1)
     path = module_name.replace(".", "/")
@@ -39,7 +43,10 @@ def find_module(document: PythonScript, module: str) -> PythonScript | None:
 
 
 def find_json_file(document: PythonScript, path: str) -> JsonDocument | None:
-    """Return a JSON file that a script names, or None if it is not below its folder or a parent."""
+    """Return a JSON file that a script names, or None if it cannot be found or parsed.
+
+    The path is resolved against the script's folder and the folders above it.
+    """
     for candidate in _list_candidates(document, (path,), 0, is_fixed=False):
         try:
             return JsonDocument(candidate, regular_files.read(candidate))
@@ -49,9 +56,9 @@ def find_json_file(document: PythonScript, path: str) -> JsonDocument | None:
 
 
 def _list_candidates(document: PythonScript, paths: Iterable[str], up: int, is_fixed: bool) -> Iterator[str]:
-    """Yield the paths below the folder `up` levels above a script.
+    """Yield the candidate paths in the folder `up` levels above a script.
 
-    Unless `is_fixed`, higher folders follow, up to the root of the repository.
+    Unless `is_fixed`, the folders above it follow, up to the root of the repository.
     """
     folder = os.path.dirname(os.path.abspath(document.path))
     root = regular_files.find_repository(folder)
@@ -65,10 +72,11 @@ def _list_candidates(document: PythonScript, paths: Iterable[str], up: int, is_f
 def find_changes(
     document: PythonScript, name: str, argument: int | str, depth: int = _MAX_DEPTH
 ) -> frozenset[str] | None:
-    """Return the attributes that a function of another module may set on an argument, or None for any key.
+    """Return the attributes that a function of another module may set on an argument, or None if it may set any.
 
-    `argument` is its index or name. `name` is dotted, with the module as the script imports it; the function may be a
-    method of a class of that module. Functions of installed packages change nothing.
+    `argument` is the argument's index or name. `name` is dotted and starts with the module as the script imports it;
+    the function may be a method of a class in that module. Functions of installed packages are assumed to change
+    nothing.
     """
     module, _, last = name.rpartition(".")
     if not module.strip(".") or not depth:
@@ -82,7 +90,7 @@ def find_changes(
 
 
 def _find_changes(document: PythonScript, name: str, argument: int | str, depth: int) -> frozenset[str] | None:
-    """Return the changes of a name in a module, which may define or import it."""
+    """Return the changes that a function makes to an argument; the module may define or import the function."""
     first, _, method = name.partition(".")
     function = _find_definition(document.module.body, first)
     if isinstance(function, ast.ClassDef) and method:
@@ -120,11 +128,11 @@ def _find_definition(body: Iterable[ast.stmt], name: str) -> ast.stmt | None:
 
 
 _Steps = tuple["str | None", ...]
-"""Keys from a record down to a part of it; None for a computed key."""
+"""Keys that lead from a record to a part of it; None stands for a computed key."""
 
 
 def _find_aliases(nodes: Iterable[ast.AST], argument: str) -> dict[str, _Steps]:
-    """Return the names that a function gives to parts of its argument."""
+    """Return the names that a function assigns to parts of its argument, with the keys that lead to them."""
     aliases: dict[str, _Steps] = {}
     for node in nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -135,7 +143,7 @@ def _find_aliases(nodes: Iterable[ast.AST], argument: str) -> dict[str, _Steps]:
 
 
 def _find_steps(node: ast.expr, parts: Mapping[str, _Steps]) -> _Steps | None:
-    """Return the keys that lead to an expression from the named parts, or None if it belongs to none of them."""
+    """Return the keys that lead from a record to an expression, or None if it is not a part of the record."""
     keys: list[str | None] = []
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         if isinstance(node, ast.Attribute):
@@ -148,7 +156,7 @@ def _find_steps(node: ast.expr, parts: Mapping[str, _Steps]) -> _Steps | None:
 
 
 def _get_first_key(steps: _Steps) -> frozenset[str] | None:
-    """Return the top-level key that a change of a part changes, or None for any."""
+    """Return the top-level key that contains a changed part, or None if it may be any key."""
     return None if not steps or steps[0] is None else frozenset((steps[0],))
 
 
@@ -159,7 +167,7 @@ def _find_node_changes(
         steps = _find_steps(node, parts) if isinstance(node.ctx, (ast.Store, ast.Del)) else None
         if steps is None:
             return _NOTHING
-        # A key of the mapping itself may be new.
+        # The assignment may add a key to the mapping itself.
         return None if len(steps) == 1 and isinstance(node, ast.Subscript) else _get_first_key(steps)
     if not isinstance(node, ast.Call):
         return _NOTHING
@@ -188,7 +196,7 @@ def _find_node_changes(
 def _find_callee_changes(
     document: PythonScript, callee_name: str, argument: int | str, steps: _Steps, depth: int
 ) -> frozenset[str] | None:
-    """Return the changes of a function that receives a record or a part of it."""
+    """Return the changes made by a function that receives the record or a part of it."""
     names = _find_changes(document, callee_name, argument, depth - 1)
     return names if not steps or (names is not None and not names) else _get_first_key(steps)
 
@@ -204,7 +212,7 @@ def _merge_names(name_sets: Iterable[frozenset[str] | None]) -> frozenset[str] |
 
 
 def find_imports(document: PythonScript, name: str) -> list[tuple[str, str]]:
-    """Return the modules that a script imports a name from, with its name there; leading dots are kept."""
+    """Return the modules from which a script imports a name, each with the original name; leading dots are kept."""
     nodes = document.list_nodes(ast.ImportFrom)
     aliases = [(node, alias) for node in nodes for alias in node.names if (alias.asname or alias.name) == name]
     return list(dict.fromkeys(("." * node.level + (node.module or ""), alias.name) for node, alias in aliases))

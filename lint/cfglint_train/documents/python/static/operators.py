@@ -1,4 +1,4 @@
-"""Operators on known values: arithmetic, comparisons, conditions."""
+"""Operators on known values: arithmetic, comparisons and conditions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _COMPARISONS: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
 
 
 def evaluate_binary(evaluator: Evaluator, op: ast.operator, left: Any, right: Any, node: ast.expr) -> Value:
-    """Return the result of an operator; if one factor of a product is a literal, that number can be changed."""
+    """Return the result of a binary operator.
+
+    If a factor of a product is an integer literal, a fix can change that literal.
+    """
     span = evaluator.document.find_span(node)
     if not isinstance(left, Value) or not isinstance(right, Value):
         return evaluator.build_unknown(node)
@@ -77,7 +80,7 @@ def evaluate_unary(evaluator: Evaluator, node: ast.UnaryOp, scope: Scope) -> Val
 
 
 def evaluate_boolean(evaluator: Evaluator, node: ast.BoolOp, scope: Scope) -> Any:
-    """Return the operand that `and` or `or` selects, as far as the truth of the operands is known."""
+    """Return the operand that `and` or `or` selects, as far as the truth values of the operands are known."""
     how: tuple[Step, ...] = ()
     for part in node.values:
         value = evaluator.evaluate(part, scope)
@@ -101,7 +104,7 @@ def evaluate_boolean(evaluator: Evaluator, node: ast.BoolOp, scope: Scope) -> An
 
 
 def evaluate_comparison(evaluator: Evaluator, node: ast.Compare, scope: Scope) -> Value:
-    """Return the result of a comparison of two values."""
+    """Return the result of a comparison, unknown for a chained one."""
     left = evaluator.evaluate(node.left, scope)
     sides = [evaluator.evaluate(part, scope) for part in node.comparators]
     if len(sides) != 1:
@@ -136,7 +139,7 @@ def evaluate_comparison(evaluator: Evaluator, node: ast.Compare, scope: Scope) -
 
 
 def _evaluate_membership(evaluator: Evaluator, op: ast.cmpop, left: Any, items: list[Any], node: ast.Compare) -> Value:
-    """Return whether a value is in a list, if all values are known."""
+    """Return whether a value is in a list; unknown unless the value and all items are known."""
     parts = [left, *items]
     is_known = all(
         isinstance(part, Value) and not isinstance(part.value, Unknown) and not is_conditional(part) for part in parts
@@ -148,7 +151,7 @@ def _evaluate_membership(evaluator: Evaluator, op: ast.cmpop, left: Any, items: 
 
 
 def _compare_at_least_two(op: ast.cmpop, other: Any) -> bool | None:
-    """Return the result of comparing a number of 2 or more, or None if it depends on the exact number."""
+    """Return the result of comparing a number of at least 2, or None if it depends on the exact number."""
     if type(other) is not int:
         return None
     if isinstance(op, (ast.Eq, ast.NotEq)):
@@ -159,7 +162,10 @@ def _compare_at_least_two(op: ast.cmpop, other: Any) -> bool | None:
 
 
 def evaluate_conditional(evaluator: Evaluator, node: ast.IfExp, scope: Scope) -> Any:
-    """Return the result of a conditional expression, or `choose_value` of both if the condition is undecided."""
+    """Return the result of a conditional expression.
+
+    If the condition is undecided, return `choose_value` of both branches.
+    """
     test = evaluate_truth(evaluator.evaluate(node.test, scope))
     if test is not None:
         chosen = evaluator.evaluate(node.body if test else node.orelse, scope)

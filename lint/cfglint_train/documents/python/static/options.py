@@ -12,7 +12,7 @@ from cfglint_train.documents.python.values import ParsedOptions
 
 
 def build_options(evaluator: Evaluator, node: ast.expr) -> ParsedOptions:
-    """Return argparse's namespace of the script's own options, at their defaults."""
+    """Return the namespace that argparse produces if no option is passed."""
     if evaluator.declared_options is None:
         evaluator.declared_options = {}
         for call in evaluator.document.find_calls("add_argument"):

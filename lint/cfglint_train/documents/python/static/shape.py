@@ -1,4 +1,4 @@
-"""Classes of a script: the fields and members that they declare, and the attributes that their methods set."""
+"""Classes of a script: their declared fields and members, and the attributes that their methods set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Member = ast.expr | ast.FunctionDef | ast.AsyncFunctionDef | None
 
 
 class Shape(Frozen):
-    """A class of the script: its declared fields, its members, and the attributes that its methods set on `self`.
+    """Declarations of a class of the script: its fields, its members, and the attributes its methods set on `self`.
 
     A member that cannot be determined is None.
     """
@@ -20,7 +20,7 @@ class Shape(Frozen):
     members: dict[str, Member]
     self_attributes: tuple[str, ...]
     stored_keys: frozenset[str]
-    """Keys that its methods set on other objects (arguments or attributes)."""
+    """Keys that its methods set on objects other than `self`."""
 
 
 def parse_shape(node: ast.ClassDef) -> Shape:

@@ -1,4 +1,4 @@
-"""Python's own functions that a walk covers: those that it computes, and those that end the program."""
+"""Built-in and standard functions that a walk knows: those it computes, skips over, or that end the program."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def compute_builtin(evaluator: Evaluator, name: str, arguments: Arguments, node:
         result = FUNCTIONS[name](*(value.value for value in values))
     except (TypeError, ValueError, ArithmeticError):
         return evaluator.build_unknown(node)
-    literal = len(values) == 1 and not how and name in ("int", "float")
-    return Value(span, result, how, (Target(span),) if literal else ())
+    is_literal = len(values) == 1 and not how and name in ("int", "float")
+    return Value(span, result, how, (Target(span),) if is_literal else ())
 
 
 def is_exit(node: ast.stmt) -> bool:

@@ -1,7 +1,7 @@
 """Statements: code that runs, code that may run, and values that a loop or a handler leaves uncertain.
 
-If a condition cannot be decided, the value for a false condition stays and is marked as depending on it. Between None
-and the result of a call, the result of the call counts.
+If a condition cannot be decided, the value for a false condition is kept and marked as depending on the condition. If
+one branch gives None and the other the result of a call, the result of the call is kept.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cfglint_train.documents.python.values import (
 
 
 def walk_block(evaluator: Evaluator, body: list[ast.stmt], scope: Scope) -> BlockEnd | None:
-    """Walk statements in order and return the reason if they end early, else None."""
+    """Walk statements in order. Return their early end, or None if they run to the end of the block."""
     for statement in body:
         stop = _walk_statement(evaluator, statement, scope)
         if stop is not None:
@@ -36,7 +36,7 @@ def walk_block(evaluator: Evaluator, body: list[ast.stmt], scope: Scope) -> Bloc
 
 
 def _walk_statement(evaluator: Evaluator, node: ast.stmt, scope: Scope) -> BlockEnd | None:
-    """Walk one statement and return the reason if it ends its block, else None."""
+    """Walk one statement. Return the end of its block, or None if the block continues."""
     evaluator.spend_steps()
     if isinstance(node, ast.Assign):
         value = evaluator.evaluate(node.value, scope)
@@ -120,7 +120,7 @@ def _walk_loop(evaluator: Evaluator, node: ast.For | ast.AsyncFor | ast.While, s
 def _loosen_statements(
     evaluator: Evaluator, body: list[ast.stmt], step: Step, scope: Scope, entered: frozenset[int] = frozenset()
 ) -> None:
-    """Mark everything that statements or the functions that they call may set as depending on a condition."""
+    """Mark everything that statements, or functions they call, may set as depending on a condition."""
     for inner in (node for statement in body for node in ast.walk(statement)):
         evaluator.spend_steps()
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
@@ -153,14 +153,14 @@ def _loosen_call(evaluator: Evaluator, function: Function, step: Step, entered: 
     function_scope = Scope(function.scope, len(evaluator.open_conditions))
     for node in ast.walk(function.node):
         if isinstance(node, ast.arg):
-            function_scope.names[node.arg] = None  # whatever argument it gets
+            function_scope.names[node.arg] = None  # the argument is unknown
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
             function_scope.declare(node.names, isinstance(node, ast.Global))
     _loosen_statements(evaluator, function.node.body, step, function_scope, entered | {id(function.node)})
 
 
 def _walk_conditional(evaluator: Evaluator, body: list[ast.stmt], step: Step, scope: Scope) -> BlockEnd | None:
-    """Walk statements that may or may not run."""
+    """Walk statements that may not run. Return their early end, or None if they run to the end."""
     evaluator.open_conditions.append(step)
     stop = walk_block(evaluator, body, scope)
     evaluator.open_conditions.pop()
@@ -198,12 +198,12 @@ def _assign_augmented(evaluator: Evaluator, node: ast.AugAssign, scope: Scope) -
 
 
 def _is_plain_name(node: ast.expr) -> bool:
-    """Return whether an expression only names something, so that evaluating it changes nothing."""
+    """Return whether an expression is a dotted name, so that evaluating it has no side effects."""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
 
 
 def _is_exit_block(body: list[ast.stmt]) -> bool:
-    """Return whether a block ends the program."""
+    """Return whether a block ends with a `raise` or a call that exits."""
     return bool(body) and (isinstance(body[-1], ast.Raise) or is_exit(body[-1]))

@@ -1,8 +1,8 @@
 """Static walk over a Python script: the values that it computes, as far as they can be determined.
 
-The walk covers assignments, calls of the script's own functions, keyword arguments, and arithmetic on known numbers.
-Every value remembers the steps that led to it (`Step`); a value that cannot be determined is `Unknown`. Neither the
-script nor its imports are executed, and the walk ends after a bounded number of steps.
+The walk follows assignments, calls of the script's own functions, keyword arguments, and arithmetic on known numbers.
+Every value records the steps that led to it (`Step`); a value that cannot be determined is `Unknown`. Neither the
+script nor its imports are executed, and the walk stops after a bounded number of steps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Walk(Evaluator):
             self.is_exhausted = True
 
     def enter_function(self, function: Function) -> Any:
-        """Call a function of the script with unknown arguments."""
+        """Call a function of the script with unknown arguments and return its result."""
         return self.try_call(function, Arguments(is_complete=False), self.document.module.body[0])
 
     def try_call(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
@@ -42,11 +42,11 @@ class Walk(Evaluator):
             return None
 
     def walk_block(self, body: list[ast.stmt], scope: Scope) -> BlockEnd | None:
-        """Walk statements in order and return the reason if they end early, else None."""
+        """Walk statements in order. Return their early end, or None if they run to the end of the block."""
         return statements.walk_block(self, body, scope)
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Any:
-        """Return the value of an expression."""
+        """Return the value of an expression; unknown if expressions are nested too deeply."""
         self.spend_steps()
         if self.depth >= MAX_DEPTH:
             return self.build_unknown(node)
@@ -57,13 +57,16 @@ class Walk(Evaluator):
             self.depth -= 1
 
     def apply_call(self, target: Any, arguments: Arguments, node: ast.Call | ast.stmt) -> Any:
-        """Return the result of a call."""
+        """Return the result of calling `target` with `arguments`."""
         return calls.apply_call(self, target, arguments, node)
 
     def find_changes(self, function: External, argument: int | str, value: Record) -> frozenset[str] | None:
-        """Return the attributes that a function of a module in the repository may set on an argument."""
+        """Return the attributes that a function of another module may set on an argument, or None if it may set any.
+
+        Only modules in the repository are read.
+        """
         return find_changes(self.document, function.name, argument)
 
     def build_options(self, node: ast.expr) -> ParsedOptions:
-        """Return argparse's namespace of the script's own options."""
+        """Return the namespace that argparse produces if no option is passed."""
         return options.build_options(self, node)
